@@ -1,12 +1,18 @@
-"""The adapter for Claude Code's transcripts.
+"""Claude Code's transcripts: the adapter, the records, and whose words they hold.
 
 ``<root>/projects/<folder>/<session>.jsonl`` holds one record a line; sub-agents have their own files below the session's.
-Kept are the words of the person and the model, and the model's thinking. Tool calls and their results, the tool's own
-records, mark-up, and the summary that a compaction writes into the person's mouth are not. The format changes without
-notice: unknown records are counted and stepped over, known ones may lack any field.
+Recorded are the messages of the person and the model, and the model's thinking. Left out are tool calls and results, the
+tool's own records, mark-up, and the summary that a compaction writes as if the person had said it.
 
-Resuming a session copies its history into a new file. The copies have the same texts, so they become no new chunks; where the
-copy has a session id of its own, that session is kept as one more place that the text came from.
+The format is not ours and changes without notice. Unknown records are counted and skipped. A line of the known form is parsed
+strictly and fast, any other forgivingly: a field of unexpected type counts as missing, invalid UTF-8 and lone surrogates are
+replaced, so that an odd field costs that field only.
+
+Claude Code puts reminders, command mark-up, command output and notes of editors and hooks into user messages; ``clean``
+removes them in time linear in the text.
+
+Resuming a session copies its history into a new file. The copies have the same texts and become no new chunks; a session id of
+their own is kept as one more place of the text.
 """
 
 import json
@@ -47,77 +53,98 @@ _SILENT_RECORDS = frozenset(
 _SILENT_BLOCKS = frozenset(
     {"document", "image", "redacted_thinking", "server_tool_use", "tool_result", "tool_use"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ClaudeWords:
-    """A record's words, not cleaned yet. ``speaker`` is ``user`` or ``assistant``."""
-
-    speaker: str
-    blocks: list[ClaudeBlock]
-
-
-def words_of(record: ClaudeRecord) -> ClaudeWords | SkippedRecord:
-    """What a record says, and who says it."""
-    if record.is_meta:
-        return SkippedRecord("meta")
-    match record.type:
-        case "user" | "assistant":
-            return _words_spoken(record)
-        case "attachment" if record.attachment is not None and record.attachment.type == "queued_command":
-            return _queued(record.attachment)
-        case known if known in _SILENT_RECORDS:
-            return SkippedRecord(f"record {known}")
-        case "":
-            return SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
-        case _:
-            return SkippedRecord("record of unknown type", damaged=True)
-
-
-def cleaned_texts(words: ClaudeWords, skipped: Counter[str]) -> dict[str, str]:
-    """The texts by role (the speaker's, and ``thinking``) without mark-up. What is left out is counted in ``skipped``."""
-    spoken: dict[str, list[str]] = {}
-    for block in words.blocks:
-        thinks = block.type == "thinking"
-        text = block.thinking if thinks else block.text
-        if (not thinks and block.type != "text") or text is None:
-            skipped[f"block {block.type}" if block.type in _SILENT_BLOCKS else "block of unknown form"] += 1
-            continue
-        cleaned = clean(text)
-        if cleaned:
-            spoken.setdefault("thinking" if thinks else words.speaker, []).append(cleaned)
-        else:
-            skipped["mark-up only"] += 1
-    return {role: "\n\n".join(texts) for role, texts in spoken.items()}
-
-
-def _words_spoken(record: ClaudeRecord) -> ClaudeWords | SkippedRecord:
-    if record.is_summary:
-        return SkippedRecord("compaction summary")
-    if record.message is None:
-        return SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
-    if record.is_api_error or record.message.model == _SYNTHETIC:
-        return SkippedRecord("written by the tool")
-    return ClaudeWords(record.type, _blocks(record.message.content))
-
-
-def _queued(command: ClaudeAttachment) -> ClaudeWords | SkippedRecord:
-    """What was typed while the model worked is the person's; what a background task put into the queue is not."""
-    by_person = command.origin is None or command.origin.kind in (None, "human")
-    if not by_person or command.mode not in (None, "prompt"):
-        return SkippedRecord("record attachment")
-    return ClaudeWords("user", _blocks(command.prompt))
-
-
-def _blocks(content: str | list[ClaudeBlock] | None) -> list[ClaudeBlock]:
-    if isinstance(content, str):
-        return [ClaudeBlock("text", content)]
-    return content or []
-
-
 PATH_BYTES_MAX = 4096
-
 _BOM = b"\xef\xbb\xbf"
+_KNOWN = frozenset(
+    {"user", "assistant", "summary", "system", "file-history-snapshot", "attachment", "progress"}
+)
+_TAGS = (
+    "system-reminder",
+    "command-name",
+    "command-message",
+    "command-args",
+    "command-contents",
+    "local-command-stdout",
+    "local-command-stderr",
+    "local-command-caveat",
+    "bash-input",
+    "bash-stdout",
+    "bash-stderr",
+    "task-notification",
+    "user-prompt-submit-hook",
+    "session-start-hook",
+    "ide_opened_file",
+    "ide_selection",
+    "ide_diagnostics",
+    "new-diagnostics",
+)
+_TAG = re.compile(f"<(/?)({'|'.join(map(re.escape, _TAGS))})>")
+_PERSONS_OWN = re.compile(r"</?user-memory-input>")
+"""Around what the person asked the tool to remember: the mark-up goes, the words stay."""
+_MARKERS = ("[Request interrupted by user for tool use]", "[Request interrupted by user]")
+_OPENINGS = (
+    "Caveat: The messages below were generated by the user while running local commands.",
+    "This session is being continued from a previous conversation that ran out of context.",
+)
+"""How old versions began texts of their own, before they marked such records."""
+
+
+class ClaudeCode(LineAdapter):
+    """See the module. ``root`` is Claude Code's folder (``~/.claude``), ``home`` the person's home folder."""
+
+    name = "claude-code"
+    title = "Claude Code"
+
+    def __init__(self, root: Path, home: Path, agent: str = "claude-code") -> None:
+        super().__init__(home)
+        self._projects = root / "projects"
+        self._agent = agent
+
+    @property
+    def folder(self) -> Path:
+        """Where the transcripts are, to be watched."""
+        return self._projects
+
+    @property
+    def folders(self) -> list[Path]:
+        return [self._projects]
+
+    def discover(self) -> Iterator[FoundTranscript]:
+        yield from files_below(self._projects, _is_transcript)
+
+    def concerns(self, path: str) -> bool:
+        return _is_transcript(Path(path).name) and below(path, self._projects) is not None
+
+    def agent_of(self, path: Path) -> str:
+        return self._agent
+
+    def former(self, path: Path) -> Path | None:
+        return None
+
+    def recognises(self, record: dict[str, Any]) -> bool:
+        return record.get("type") in _KNOWN and (
+            "sessionId" in record or "uuid" in record or "leafUuid" in record
+        )
+
+    def said(
+        self, line: bytes, context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        parsed = parse_line(line)
+        if isinstance(parsed, BlankLine):
+            return
+        if isinstance(parsed, LineFault):
+            yield SkippedRecord(parsed.value, damaged=True)
+            return
+        words = words_of(parsed)
+        if isinstance(words, SkippedRecord):
+            yield words
+            return
+        skipped: Counter[str] = Counter()
+        spoken = _transcript_message(parsed, cleaned_texts(words, skipped), at.path)
+        yield spoken
+        for reason, count in skipped.items():
+            for _ in range(count):
+                yield SkippedRecord(reason)
 
 
 class ClaudeBlock(msgspec.Struct):
@@ -165,6 +192,34 @@ class ClaudeRecord(msgspec.Struct):
 @dataclass(frozen=True, slots=True)
 class BlankLine:
     """A line of white space."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeWords:
+    """A record's words, not cleaned yet. ``speaker`` is ``user`` or ``assistant``."""
+
+    speaker: str
+    blocks: list[ClaudeBlock]
+
+
+def _transcript_message(record: ClaudeRecord, texts: dict[str, str], path: Path) -> TranscriptMessage:
+    return TranscriptMessage(
+        message=record.uuid or "",
+        session=bounded(record.session) or _session_of(path),
+        texts=texts,
+        moment=milliseconds(record.timestamp),
+        cwd=record.cwd or "",
+        subagent=bool(record.is_sidechain),
+    )
+
+
+def _is_transcript(name: str) -> bool:
+    return name.endswith(".jsonl") and len(name) > len(".jsonl")
+
+
+def _session_of(path: Path) -> str:
+    """The session that a file belongs to, from its place: a sub-agent's file stands below its session's folder."""
+    return path.parent.parent.name if path.parent.name == "subagents" else path.stem
 
 
 _decoder = msgspec.json.Decoder(ClaudeRecord)
@@ -234,118 +289,62 @@ def _block(value: object) -> ClaudeBlock:
     )
 
 
-_KNOWN = frozenset(
-    {"user", "assistant", "summary", "system", "file-history-snapshot", "attachment", "progress"}
-)
+def words_of(record: ClaudeRecord) -> ClaudeWords | SkippedRecord:
+    """What a record says, and who says it."""
+    if record.is_meta:
+        return SkippedRecord("meta")
+    match record.type:
+        case "user" | "assistant":
+            return _conversation_words(record)
+        case "attachment" if record.attachment is not None and record.attachment.type == "queued_command":
+            return _queued(record.attachment)
+        case known if known in _SILENT_RECORDS:
+            return SkippedRecord(f"record {known}")
+        case "":
+            return SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
+        case _:
+            return SkippedRecord("record of unknown type", damaged=True)
 
 
-class ClaudeCode(LineAdapter):
-    """See the module. ``root`` is Claude Code's folder (``~/.claude``), ``home`` the person's home folder."""
-
-    name = "claude-code"
-    title = "Claude Code"
-
-    def __init__(self, root: Path, home: Path, agent: str = "claude-code") -> None:
-        super().__init__(home)
-        self._projects = root / "projects"
-        self._agent = agent
-
-    @property
-    def folder(self) -> Path:
-        """Where the transcripts are, to be watched."""
-        return self._projects
-
-    @property
-    def folders(self) -> list[Path]:
-        return [self._projects]
-
-    def discover(self) -> Iterator[FoundTranscript]:
-        yield from files_below(self._projects, _is_transcript)
-
-    def concerns(self, path: str) -> bool:
-        return _is_transcript(Path(path).name) and below(path, self._projects) is not None
-
-    def agent_of(self, path: Path) -> str:
-        return self._agent
-
-    def former(self, path: Path) -> Path | None:
-        return None
-
-    def recognises(self, record: dict[str, Any]) -> bool:
-        return record.get("type") in _KNOWN and (
-            "sessionId" in record or "uuid" in record or "leafUuid" in record
-        )
-
-    def said(
-        self, line: bytes, context: Context, at: LinePosition
-    ) -> Iterator[TranscriptMessage | SkippedRecord]:
-        parsed = parse_line(line)
-        if isinstance(parsed, BlankLine):
-            return
-        if isinstance(parsed, LineFault):
-            yield SkippedRecord(parsed.value, damaged=True)
-            return
-        words = words_of(parsed)
-        if isinstance(words, SkippedRecord):
-            yield words
-            return
-        skipped: Counter[str] = Counter()
-        spoken = _spoken(parsed, cleaned_texts(words, skipped), at.path)
-        yield spoken
-        for reason, count in skipped.items():
-            for _ in range(count):
-                yield SkippedRecord(reason)
+def cleaned_texts(words: ClaudeWords, skipped: Counter[str]) -> dict[str, str]:
+    """The texts by role (the speaker's, and ``thinking``) without mark-up. What is left out is counted in ``skipped``."""
+    spoken: dict[str, list[str]] = {}
+    for block in words.blocks:
+        thinks = block.type == "thinking"
+        text = block.thinking if thinks else block.text
+        if (not thinks and block.type != "text") or text is None:
+            skipped[f"block {block.type}" if block.type in _SILENT_BLOCKS else "block of unknown form"] += 1
+            continue
+        cleaned = clean(text)
+        if cleaned:
+            spoken.setdefault("thinking" if thinks else words.speaker, []).append(cleaned)
+        else:
+            skipped["mark-up only"] += 1
+    return {role: "\n\n".join(texts) for role, texts in spoken.items()}
 
 
-def _spoken(record: ClaudeRecord, texts: dict[str, str], path: Path) -> TranscriptMessage:
-    return TranscriptMessage(
-        message=record.uuid or "",
-        session=bounded(record.session) or _session_of(path),
-        texts=texts,
-        moment=milliseconds(record.timestamp),
-        cwd=record.cwd or "",
-        subagent=bool(record.is_sidechain),
-    )
+def _conversation_words(record: ClaudeRecord) -> ClaudeWords | SkippedRecord:
+    if record.is_summary:
+        return SkippedRecord("compaction summary")
+    if record.message is None:
+        return SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
+    if record.is_api_error or record.message.model == _SYNTHETIC:
+        return SkippedRecord("written by the tool")
+    return ClaudeWords(record.type, _blocks(record.message.content))
 
 
-def _is_transcript(name: str) -> bool:
-    return name.endswith(".jsonl") and len(name) > len(".jsonl")
+def _queued(command: ClaudeAttachment) -> ClaudeWords | SkippedRecord:
+    """What was typed while the model worked is the person's; what a background task put into the queue is not."""
+    by_person = command.origin is None or command.origin.kind in (None, "human")
+    if not by_person or command.mode not in (None, "prompt"):
+        return SkippedRecord("record attachment")
+    return ClaudeWords("user", _blocks(command.prompt))
 
 
-def _session_of(path: Path) -> str:
-    """The session that a file belongs to, from its place: a sub-agent's file stands below its session's folder."""
-    return path.parent.parent.name if path.parent.name == "subagents" else path.stem
-
-
-_TAGS = (
-    "system-reminder",
-    "command-name",
-    "command-message",
-    "command-args",
-    "command-contents",
-    "local-command-stdout",
-    "local-command-stderr",
-    "local-command-caveat",
-    "bash-input",
-    "bash-stdout",
-    "bash-stderr",
-    "task-notification",
-    "user-prompt-submit-hook",
-    "session-start-hook",
-    "ide_opened_file",
-    "ide_selection",
-    "ide_diagnostics",
-    "new-diagnostics",
-)
-_TAG = re.compile(f"<(/?)({'|'.join(map(re.escape, _TAGS))})>")
-_PERSONS_OWN = re.compile(r"</?user-memory-input>")
-"""Around what the person asked the tool to remember: the mark-up goes, the words stay."""
-_MARKERS = ("[Request interrupted by user for tool use]", "[Request interrupted by user]")
-_OPENINGS = (
-    "Caveat: The messages below were generated by the user while running local commands.",
-    "This session is being continued from a previous conversation that ran out of context.",
-)
-"""How old versions began texts of their own, before they marked such records."""
+def _blocks(content: str | list[ClaudeBlock] | None) -> list[ClaudeBlock]:
+    if isinstance(content, str):
+        return [ClaudeBlock("text", content)]
+    return content or []
 
 
 def clean(text: str) -> str:

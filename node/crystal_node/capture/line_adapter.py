@@ -1,12 +1,12 @@
-"""What adapters of transcripts have in common that hold one record a line.
+"""Adapters for transcripts with one record a line.
 
-A tool's own adapter says where its files are and what one line means; everything else is here: reading on, private spans,
-damage, what was said twice, and the last line of a session that was never ended.
+A tool's own adapter says where its files are and what one line means. Here is the rest: reading on, private spans, damage,
+repeated messages, and the last line of a session that was never ended.
 
-Such a line has no newline: the tool crashed, the power failed, or it writes it later. It is taken when the file has not
-changed for ``QUIET_MS`` and it parses as a whole record. Should its newline come, it stands alone on an empty line; should
-the tool be started again and write right behind it, reading goes on with that record. If the line is torn it stays where it
-is, and what is written behind it is found on the same line (``jsonvalues.records_within``).
+Such a line has no newline because the tool crashed, the power failed, or it writes it later. It is taken when the file has
+not changed for ``QUIET_MS`` and it parses as a whole record. If its newline comes later, it stands alone on an empty line; if
+the tool starts again and writes right behind it, reading goes on with that record. A torn line stays where it is, and what
+is written behind it is found on the same line (``json_values.records_within``).
 """
 
 from abc import ABC, abstractmethod
@@ -180,7 +180,7 @@ def _restore(context: Context, before: Context) -> None:
 
 
 class ObjectLines(LineAdapter):
-    """See the module."""
+    """An adapter whose lines are JSON objects, read one field at a time, forgivingly."""
 
     @abstractmethod
     def of_record(

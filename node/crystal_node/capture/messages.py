@@ -1,4 +1,4 @@
-"""From what was said to operations: cleaned, redacted, cut into pieces, and gathered within the limits."""
+"""Messages as transcripts have them, and the operations that are made of them: redacted, split, grouped within the limits."""
 
 import hashlib
 from collections.abc import Sequence

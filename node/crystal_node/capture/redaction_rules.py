@@ -1,11 +1,12 @@
-"""Rules for credentials that are known by their form, or by what stands right before them.
+"""Rules for credentials: known by their form, by what stands before them, or by being assigned.
 
-*Tokens* say what they are, by a prefix of their maker's (``ghp_``, ``sk-ant-``) or by their structure. *Contexts* are places
-where a credential stands: a header, a URL, a key file. (``password = …`` is a matter of its own: ``assignments.py``.)
+*Tokens* are known by a maker's prefix (``ghp_``, ``sk-ant-``) or by their structure. *Contexts* are places where a credential
+stands: a header, a URL, a key file. *Assigned secrets* follow a telling name: ``password = "…"``, ``"api_key": "…"``,
+``DB_PASSWORD=…``, ``--token …``. Behind such names stand variables, calls, paths, placeholders and prose far more often than
+passwords; how the value is written decides what it must look like to count.
 
-Every pattern takes linear time on every text: what repeats without limit repeats possessively, and everything else has a
-bound. Alphabets are ASCII. There is no rule by entropy alone: commit ids, hashes and UUIDs are what a memory of work is
-made of.
+Every pattern takes linear time on every text: unlimited repetition is possessive, everything else has a bound. Alphabets are
+ASCII. There is no rule by entropy alone: a memory of work is full of commit ids, hashes and UUIDs.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The tools whose conversations are recorded: one adapter each, from the settings."""
+"""The tools whose conversations are recorded: one adapter each, and which adapter reads a given file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An embedder with what its owner needs beside embedding, and one for a device that makes no vectors."""
+"""Embedders as their owners hold them: the protocol, one that makes no vectors, and the sample that models are compared with."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol

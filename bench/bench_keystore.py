@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.harness import Row, interleaved, timed, value_at_least, value_at_most
-from crystal_crypto.keystore.wrapping import COST, MasterKeys, new_header
+from crystal_crypto.keystore.passphrase import COST, MasterKeys, new_header
 from crystal_node.base.settings import child_environment
 from crystal_node.surfaces.demo.machines import DemoRelay
 from tests.support.secret_service import missing_programs, secret_service
@@ -20,7 +20,7 @@ from tests.support.secret_service import missing_programs, secret_service
 _MEMORY = """
 import os
 from pathlib import Path
-from crystal_crypto.keystore.wrapping import COST, MasterKeys, new_header
+from crystal_crypto.keystore.passphrase import COST, MasterKeys, new_header
 def peak_kib():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 keys = MasterKeys.generate(os.urandom)

@@ -48,8 +48,8 @@ from crystal_crypto.limits import (
     U64_MAX,
     VAULT_BYTES,
 )
+from crystal_crypto.memory import borrowed
 from crystal_crypto.padding import largest_content, padded_length
-from crystal_crypto.workspace import borrowed
 
 __all__ = ["ENTRY_BYTES_MAX", "ZERO_HASH", "ZERO_ID", "Channel", "Entry", "Frame", "Header", "Kind"]
 __all__ += ["content_bytes_max", "parse", "seal", "seal_entry"]

@@ -30,14 +30,14 @@ from crystal_crypto.errors import BadCode, BadJoin, BadMessage, Malformed
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, ExchangePublic, Random, VerifyKey
 from crystal_crypto.invite_code import InviteCode, InviteSecret
 from crystal_crypto.invite_messages import (
-    Done,
-    End,
+    DoneBody,
+    EndBody,
     EndReason,
     InviteKeys,
-    Join,
-    Offer,
-    Reveal,
-    Slot,
+    InviteSlot,
+    JoinBody,
+    OfferBody,
+    RevealBody,
     WelcomeBody,
     body_of,
     check_frame,
@@ -55,7 +55,7 @@ from crystal_crypto.limits import (
 )
 from crystal_crypto.secret import Secret, exactly
 
-__all__ = ["EndReason", "Inviter", "InviterInfo", "Joiner", "Newcomer", "OfferInfo", "Slot", "Welcome"]
+__all__ = ["EndReason", "Inviter", "InviterInfo", "Joiner", "Newcomer", "OfferInfo", "InviteSlot", "Welcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Welcome:
     root_number: int
 
 
-class Stage(IntEnum):
+class InviteStage(IntEnum):
     """How far a side has come; see the drawing above."""
 
     WAITING = 0
@@ -116,20 +116,22 @@ class Inviter(Secret):
         """Raises Malformed for a wrong length, a name that is too long, or a code of another ephemeral key."""
         if code.exchange != ephemeral.public:
             raise Malformed("the invite's code was made with another ephemeral key")
-        reveal = Reveal(
+        reveal = RevealBody(
             exactly(nonce, INVITE_NONCE_BYTES, "an invite's nonce"),
             exactly(device, DEVICE_BYTES, "a device id"),
             _name(name),
             _name(system),
         )
         self.code = code
-        self.stage = Stage.WAITING
+        self.stage = InviteStage.WAITING
         self.tries_left = DIGITS_TRIES_MAX
         self._ephemeral = ephemeral
         self._revealed = content_of(reveal)
         self._first = InviteKeys(code)
-        self._offer = self._first.seal(Slot.OFFER, content_of(Offer(commitment(self._revealed), reveal.name)))
-        self._sealed: dict[Slot, tuple[bytes, bytes]] = {}
+        self._offer = self._first.seal(
+            InviteSlot.OFFER, content_of(OfferBody(commitment(self._revealed), reveal.name))
+        )
+        self._sealed: dict[InviteSlot, tuple[bytes, bytes]] = {}
 
     @classmethod
     def begin(
@@ -146,33 +148,33 @@ class Inviter(Secret):
 
     def open_join(self, data: bytes) -> Newcomer:
         """Raises BadJoin. After a join was opened no other one is."""
-        if self.stage is not Stage.WAITING:
+        if self.stage is not InviteStage.WAITING:
             raise ValueError("this invite has its newcomer")  # §21.4-1
         try:
-            check_frame(Slot.JOIN, data, KEY_BYTES)
+            check_frame(InviteSlot.JOIN, data, KEY_BYTES)
             joiner = data[1 : 1 + KEY_BYTES]
             shared = self._ephemeral.exchange(ExchangePublic.from_bytes(joiner))
             keys = InviteKeys(self.code, shared=shared, joiner=joiner)
-            body = body_of(Slot.JOIN, keys.open(Slot.JOIN, data, skip=KEY_BYTES), Join)
+            body = body_of(InviteSlot.JOIN, keys.open(InviteSlot.JOIN, data, skip=KEY_BYTES), JoinBody)
             newcomer = _newcomer(body, self._ephemeral)
         except (BadMessage, Malformed) as error:
             raise BadJoin(str(error), hint=error.hint or None) from None
         self._keys = keys
-        self._reveal = keys.seal(Slot.REVEAL, self._revealed)
+        self._reveal = keys.seal(InviteSlot.REVEAL, self._revealed)
         self._transcript = keys.transcript(self._offer, data, self._reveal)
-        self.stage = Stage.JOINED
+        self.stage = InviteStage.JOINED
         return newcomer
 
     def reveal(self) -> bytes:
         """The answer to the join that was opened."""
-        if self.stage < Stage.JOINED:
+        if self.stage < InviteStage.JOINED:
             raise ValueError("nothing is revealed before a newcomer has joined")
-        self.stage = max(self.stage, Stage.REVEALED)
+        self.stage = max(self.stage, InviteStage.REVEALED)
         return self._reveal
 
     def check(self, digits: str) -> bool:
         """Whether the person typed the newcomer's six digits. What is not six digits is no try."""
-        if self.stage not in (Stage.REVEALED, Stage.CONFIRMED):
+        if self.stage not in (InviteStage.REVEALED, InviteStage.CONFIRMED):
             raise ValueError("there are no digits to check")
         typed = "".join(char for char in digits if not char.isspace() and char != "-")
         if len(typed) != DIGITS_CHARS or not (typed.isascii() and typed.isdigit()):
@@ -181,14 +183,14 @@ class Inviter(Secret):
             return False
         right = hmac.compare_digest(typed, self._keys.digits(self._transcript, DIGITS_CHARS))  # §21.4-3
         if right:
-            self.stage = Stage.CONFIRMED
+            self.stage = InviteStage.CONFIRMED
         else:
             self.tries_left -= 1
         return right
 
     def welcome(self, slot: int, entry_hash: bytes, head: bytes, root_number: int) -> bytes:
         """Says to the newcomer that it is in, once the device log and the relay know it."""
-        if self.stage < Stage.CONFIRMED:  # §21.4-4
+        if self.stage < InviteStage.CONFIRMED:  # §21.4-4
             raise ValueError("nobody is welcomed before the digits were right")
         body = WelcomeBody(
             slot,
@@ -196,20 +198,20 @@ class Inviter(Secret):
             exactly(head, HASH_BYTES, "a log head"),
             root_number,
         )
-        message = _once(self._sealed, self._keys, Slot.WELCOME, content_of(body), self._transcript)
-        self.stage = Stage.WELCOMED
+        message = _once(self._sealed, self._keys, InviteSlot.WELCOME, content_of(body), self._transcript)
+        self.stage = InviteStage.WELCOMED
         return message
 
     def end(self, reason: EndReason) -> bytes:
         """Says why nothing will come of it. Only one reason can be given."""
-        return _once(self._sealed, self._first, Slot.END, content_of(End(reason)))
+        return _once(self._sealed, self._first, InviteSlot.END, content_of(EndBody(reason)))
 
     def open_done(self, data: bytes) -> bool:
         """Whether the newcomer took the welcome. Raises BadMessage."""
-        if self.stage < Stage.REVEALED:
+        if self.stage < InviteStage.REVEALED:
             raise ValueError("there is nothing that a newcomer could have taken")
-        content = self._keys.open(Slot.DONE, data, transcript=self._transcript)
-        return body_of(Slot.DONE, content, Done).accepted
+        content = self._keys.open(InviteSlot.DONE, data, transcript=self._transcript)
+        return body_of(InviteSlot.DONE, content, DoneBody).accepted
 
     def _material(self) -> bytes:
         return self._revealed + self._ephemeral.to_bytes()
@@ -237,12 +239,12 @@ class Joiner(Secret):
                 "the invite holds a key that is of no use", hint="Make a new invite on the other device"
             ) from None
         self.code = code
-        self.stage = Stage.WAITING
+        self.stage = InviteStage.WAITING
         self._ephemeral = ephemeral
         joiner = ephemeral.public.to_bytes()
         self._first = InviteKeys(code)
         self._keys = InviteKeys(code, shared=shared, joiner=joiner)
-        body = Join(
+        body = JoinBody(
             identity.id,
             identity.signing.public.to_bytes(),
             identity.exchange.public.to_bytes(),
@@ -251,8 +253,8 @@ class Joiner(Secret):
             _token_hash(token_hash),
             exactly(nonce, INVITE_NONCE_BYTES, "an invite's nonce"),
         )
-        self._join = self._keys.seal(Slot.JOIN, content_of(body), before=joiner)
-        self._sealed: dict[Slot, tuple[bytes, bytes]] = {}
+        self._join = self._keys.seal(InviteSlot.JOIN, content_of(body), before=joiner)
+        self._sealed: dict[InviteSlot, tuple[bytes, bytes]] = {}
 
     @classmethod
     def begin(
@@ -277,70 +279,72 @@ class Joiner(Secret):
 
     def open_offer(self, data: bytes) -> OfferInfo:
         """Raises BadMessage."""
-        if self.stage is not Stage.WAITING:
+        if self.stage is not InviteStage.WAITING:
             raise ValueError("the offer was opened before")
-        body = body_of(Slot.OFFER, self._first.open(Slot.OFFER, data), Offer)
+        body = body_of(InviteSlot.OFFER, self._first.open(InviteSlot.OFFER, data), OfferBody)
         self._offer, self._promise = bytes(data), body
-        self.stage = Stage.OFFERED
+        self.stage = InviteStage.OFFERED
         return OfferInfo(body.name)
 
     def join(self) -> bytes:
         """This device's keys and nonce; the same bytes at each call."""
-        if self.stage < Stage.OFFERED:
+        if self.stage < InviteStage.OFFERED:
             raise ValueError("the offer comes before the join")
-        self.stage = max(self.stage, Stage.JOINED)
+        self.stage = max(self.stage, InviteStage.JOINED)
         return self._join
 
     def open_reveal(self, data: bytes) -> InviterInfo:
         """Raises BadMessage, also if the inviter does not say what its offer promised."""
-        if self.stage is not Stage.JOINED:
+        if self.stage is not InviteStage.JOINED:
             raise ValueError("a reveal answers a join, once")
-        content = self._keys.open(Slot.REVEAL, data)
+        content = self._keys.open(InviteSlot.REVEAL, data)
         if not hmac.compare_digest(commitment(content), self._promise.commitment):  # §21.4-2
             raise BadMessage(
                 "the inviting device did not reveal what it had promised: somebody is in between"
             )
-        body = body_of(Slot.REVEAL, content, Reveal)
+        body = body_of(InviteSlot.REVEAL, content, RevealBody)
         if body.name != self._promise.name:  # §21.4-2
             raise BadMessage("the inviting device changed its name in the middle of the pairing")
         self._transcript = self._keys.transcript(self._offer, self._join, data)
-        self.stage = Stage.REVEALED
+        self.stage = InviteStage.REVEALED
         return InviterInfo(body.device, body.name, body.system)
 
     @property
     def digits(self) -> str:
         """The six digits that the person types into the inviting device."""
-        if self.stage < Stage.REVEALED:
+        if self.stage < InviteStage.REVEALED:
             raise ValueError("there are no digits before the reveal")
         return self._keys.digits(self._transcript, DIGITS_CHARS)
 
     def open_welcome(self, data: bytes) -> Welcome:
         """Raises BadMessage."""
-        if self.stage < Stage.REVEALED:
+        if self.stage < InviteStage.REVEALED:
             raise ValueError("there is no welcome before the reveal")
-        content = self._keys.open(Slot.WELCOME, data, transcript=self._transcript)
-        body = body_of(Slot.WELCOME, content, WelcomeBody)
-        self.stage = Stage.WELCOMED
+        content = self._keys.open(InviteSlot.WELCOME, data, transcript=self._transcript)
+        body = body_of(InviteSlot.WELCOME, content, WelcomeBody)
+        self.stage = InviteStage.WELCOMED
         return Welcome(body.slot, body.entry_hash, body.head, body.root_number)
 
     def open_end(self, data: bytes) -> EndReason:
         """Why the inviter gave up. Raises BadMessage. Whoever has the code can write one: it is a reason to stop, no proof."""
-        return body_of(Slot.END, self._first.open(Slot.END, data), End).reason
+        return body_of(InviteSlot.END, self._first.open(InviteSlot.END, data), EndBody).reason
 
     def done(self, accepted: bool) -> bytes:
         """Tells the inviter how it ended. Only one answer can be given."""
-        if self.stage < Stage.REVEALED:
+        if self.stage < InviteStage.REVEALED:
             raise ValueError("there is nothing to answer before the reveal")
-        return _once(self._sealed, self._keys, Slot.DONE, content_of(Done(accepted)), self._transcript)
+        return _once(
+            self._sealed, self._keys, InviteSlot.DONE, content_of(DoneBody(accepted)), self._transcript
+        )
 
     def _material(self) -> bytes:
         return self._ephemeral.to_bytes() + self._join
 
 
 def _once(
-    sealed: dict[Slot, tuple[bytes, bytes]],
+    sealed: dict[InviteSlot, tuple[bytes, bytes]],
     keys: InviteKeys,
-    slot: Slot,
+    slot: InviteSlot,
     content: bytes,
     transcript: bytes = b"",
 ) -> bytes:
@@ -353,7 +357,7 @@ def _once(
     return message
 
 
-def _newcomer(body: Join, probe: ExchangeKey) -> Newcomer:
+def _newcomer(body: JoinBody, probe: ExchangeKey) -> Newcomer:
     if body.device == bytes(DEVICE_BYTES):
         raise Malformed("a device's id must not be zero, which stands for the root")
     exchange = ExchangePublic.from_bytes(body.exchange)

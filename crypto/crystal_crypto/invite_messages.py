@@ -41,7 +41,7 @@ _Name = Annotated[str, msgspec.Meta(max_length=INVITE_NAME_CHARS_MAX)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class Slot(Enum):
+class InviteSlot(Enum):
     """The places of a mailbox, each written once."""
 
     OFFER = "offer"
@@ -62,14 +62,14 @@ class EndReason(Enum):
     """The newcomer was a device of the vault, and its id never comes back: it needs new keys."""
 
 
-class Offer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class OfferBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The inviter's name, and its promise of what `reveal` will say."""
 
     commitment: _Bytes32
     name: _Name
 
 
-class Join(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class JoinBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Who the newcomer is, and its nonce."""
 
     device: _Device
@@ -81,7 +81,7 @@ class Join(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     nonce: _Bytes32
 
 
-class Reveal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class RevealBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The inviter's nonce and who it is; all of it was committed to."""
 
     nonce: _Bytes32
@@ -99,24 +99,24 @@ class WelcomeBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     root_number: _Number
 
 
-class End(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class EndBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     reason: EndReason
 
 
-class Done(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class DoneBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     accepted: bool
 
 
-Body = Offer | Join | Reveal | WelcomeBody | End | Done
-_B = TypeVar("_B", Offer, Join, Reveal, WelcomeBody, End, Done)
+Body = OfferBody | JoinBody | RevealBody | WelcomeBody | EndBody | DoneBody
+_B = TypeVar("_B", OfferBody, JoinBody, RevealBody, WelcomeBody, EndBody, DoneBody)
 
 _LABELS: Final = {
-    Slot.OFFER: labels.INVITE_OFFER,
-    Slot.JOIN: labels.INVITE_JOIN,
-    Slot.REVEAL: labels.INVITE_REVEAL,
-    Slot.WELCOME: labels.INVITE_WELCOME,
-    Slot.END: labels.INVITE_END,
-    Slot.DONE: labels.INVITE_DONE,
+    InviteSlot.OFFER: labels.INVITE_OFFER,
+    InviteSlot.JOIN: labels.INVITE_JOIN,
+    InviteSlot.REVEAL: labels.INVITE_REVEAL,
+    InviteSlot.WELCOME: labels.INVITE_WELCOME,
+    InviteSlot.END: labels.INVITE_END,
+    InviteSlot.DONE: labels.INVITE_DONE,
 }
 
 
@@ -131,12 +131,14 @@ class InviteKeys(Secret):
         self._mailbox = code.mailbox
         self._parties = code.exchange.to_bytes() + joiner
 
-    def seal(self, slot: Slot, content: bytes, *, transcript: bytes = b"", before: bytes = b"") -> bytes:
+    def seal(
+        self, slot: InviteSlot, content: bytes, *, transcript: bytes = b"", before: bytes = b""
+    ) -> bytes:
         """The message. Each (slot, transcript) may seal one content only: its nonce is derived."""
         key, nonce, aad = self._once(slot, transcript)
         return bytes([VERSION]) + before + AESGCM(key).encrypt(nonce, content, aad)
 
-    def open(self, slot: Slot, data: bytes, *, transcript: bytes = b"", skip: int = 0) -> bytes:
+    def open(self, slot: InviteSlot, data: bytes, *, transcript: bytes = b"", skip: int = 0) -> bytes:
         """The content of a message, `skip` bytes of which are clear. Raises BadMessage."""
         check_frame(slot, data, skip)
         key, nonce, aad = self._once(slot, transcript)
@@ -158,7 +160,7 @@ class InviteKeys(Secret):
         clear = labels.INVITE_TRANSCRIPT + self._vault + self._mailbox + self._parties
         return hashlib.sha256(clear + said).digest()  # §21.2-1
 
-    def _once(self, slot: Slot, transcript: bytes) -> tuple[bytes, bytes, bytes]:
+    def _once(self, slot: InviteSlot, transcript: bytes) -> tuple[bytes, bytes, bytes]:
         info = self._info(_LABELS[slot])  # §21.2-1
         material = hkdf(
             self._secret, salt=transcript or self._vault, info=info, length=KEY_BYTES + NONCE_BYTES
@@ -172,7 +174,7 @@ class InviteKeys(Secret):
         return self._secret + self._parties
 
 
-def check_frame(slot: Slot, data: bytes, skip: int = 0) -> None:
+def check_frame(slot: InviteSlot, data: bytes, skip: int = 0) -> None:
     """Raises BadMessage for a length or version that cannot be, before anything is derived."""
     if len(data) > INVITE_MESSAGE_BYTES_MAX:  # §21.3-1
         raise BadMessage(f"the message `{slot.value}` is over {INVITE_MESSAGE_BYTES_MAX} bytes")
@@ -194,7 +196,7 @@ def content_of(body: Body) -> bytes:
     return len(packed).to_bytes(_LENGTH_BYTES, "big") + packed + bytes(padded_length(length) - length)
 
 
-def body_of(slot: Slot, content: bytes, kind: type[_B]) -> _B:
+def body_of(slot: InviteSlot, content: bytes, kind: type[_B]) -> _B:
     """The body in a content. Raises BadMessage: one content has one layout."""
     packed = content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "big")]
     used = _LENGTH_BYTES + len(packed)

@@ -11,7 +11,7 @@ from typing import Any
 
 from crystal_crypto.errors import WrongPassphrase
 from crystal_crypto.keystore.files import FileKeyStore
-from crystal_crypto.keystore.wrapping import Cost, State
+from crystal_crypto.keystore.passphrase import Cost, State
 from tests.support.dying_process import kill_at_each_step
 
 CHEAP = Cost(memory_kib=64, iterations=1, lanes=1)

@@ -24,7 +24,7 @@ from crystal_crypto.errors import (
 )
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, VerifyKey
-from crystal_crypto.keystore.wrapping import Header
+from crystal_crypto.keystore.passphrase import PassphraseHeader
 from crystal_crypto.kit import decode_kit
 from crystal_crypto.letter import open_letter
 from crystal_crypto.padding import padded_length
@@ -287,7 +287,7 @@ def _their_key(vector: Vector) -> dict[str, str]:
 
 
 def _our_wrapped(vector: Vector) -> dict[str, str]:
-    header = Header.parse(vector.hex("header"))
+    header = PassphraseHeader.parse(vector.hex("header"))
     keys = header.open(header.derive(bytearray(vector.hex("passphrase"))))
     secret = keys.unwrap(vector.fields["name"], vector.hex("file"))
     if secret is None:

@@ -15,9 +15,9 @@ from crystal_crypto.invite import EndReason, Inviter, Joiner
 from crystal_crypto.invite_code import InviteCode
 from crystal_crypto.invite_messages import (
     InviteKeys,
-    Offer,
-    Reveal,
-    Slot,
+    InviteSlot,
+    OfferBody,
+    RevealBody,
     body_of,
     content_of,
 )
@@ -47,14 +47,14 @@ def test_a_photographed_invite_opens_nothing_that_follows_the_offer() -> None:
     transcript = pairing.joiner._transcript
     for keys in known:
         assert keys.digits(transcript, 6) != pairing.joiner.digits
-        for slot in (Slot.JOIN, Slot.REVEAL, Slot.WELCOME, Slot.DONE):
+        for slot in (InviteSlot.JOIN, InviteSlot.REVEAL, InviteSlot.WELCOME, InviteSlot.DONE):
             for salt in (b"", transcript):
                 with pytest.raises(BadMessage):
                     keys.open(
                         slot,
                         pairing.messages[slot.value],
                         transcript=salt,
-                        skip=32 if slot is Slot.JOIN else 0,
+                        skip=32 if slot is InviteSlot.JOIN else 0,
                     )
 
 
@@ -91,7 +91,7 @@ def test_a_photographed_invite_cannot_pose_as_the_inviter() -> None:
     with pytest.raises(BadMessage):
         honest.open_offer(posing.offer())
     # The offer is sealed by the code alone, so this the thief can write; what follows needs the inviter's key.
-    forged = InviteKeys(inviter.code).seal(Slot.OFFER, content_of(Offer(bytes(32), "desk")))
+    forged = InviteKeys(inviter.code).seal(InviteSlot.OFFER, content_of(OfferBody(bytes(32), "desk")))
     honest.open_offer(forged)
     honest.join()
     for forged_reveal in (posing.offer(), inviter.offer(), forged):
@@ -106,7 +106,7 @@ def test_a_photographed_invite_cannot_pose_as_the_inviter() -> None:
 def test_an_end_by_whoever_has_the_code_ends_and_adds_nobody() -> None:
     pairing = shown()
     keys = InviteKeys(pairing.inviter.code)
-    forged = keys.seal(Slot.END, b"\x00\x08\x91\xa6digits" + bytes(246))
+    forged = keys.seal(InviteSlot.END, b"\x00\x08\x91\xa6digits" + bytes(246))
     assert pairing.joiner.open_end(forged) is EndReason.DIGITS
     assert not pairing.inviter.check("")
 
@@ -155,7 +155,7 @@ def _other_nonces(n: int) -> tuple[bytes, str]:
 
 
 def _other_names(middleman: Middleman) -> Callable[[int], tuple[bytes, str]]:
-    promised = body_of(Slot.REVEAL, middleman.mine._revealed, Reveal)
+    promised = body_of(InviteSlot.REVEAL, middleman.mine._revealed, RevealBody)
     return lambda n: (promised.nonce, f"Linux {n}")
 
 
@@ -164,7 +164,9 @@ def _commits_to_nothing(_: bytes) -> bytes:
 
 
 def _commits_to_the_nonce(reveal: bytes) -> bytes:
-    return hashlib.sha256(labels.INVITE_COMMIT + body_of(Slot.REVEAL, reveal, Reveal).nonce).digest()
+    return hashlib.sha256(
+        labels.INVITE_COMMIT + body_of(InviteSlot.REVEAL, reveal, RevealBody).nonce
+    ).digest()
 
 
 def _attack(middleman: Middleman, vary: Callable[[int], tuple[bytes, str]]) -> bool:
@@ -217,7 +219,9 @@ def test_a_middleman_cannot_choose_its_join_after_it_knows_the_inviters_nonce() 
     middleman.posing.open_offer(middleman.true.offer())
     # Before its join the offer says nothing of what is revealed: two that promise the same length look the same.
     offered = body_of(
-        Slot.OFFER, InviteKeys(middleman.true.code).open(Slot.OFFER, middleman.true.offer()), Offer
+        InviteSlot.OFFER,
+        InviteKeys(middleman.true.code).open(InviteSlot.OFFER, middleman.true.offer()),
+        OfferBody,
     )
     assert middleman.true._revealed not in offered.commitment + middleman.true.offer()
     with pytest.raises(ValueError, match="before a newcomer"):
@@ -324,6 +328,6 @@ def test_a_join_for_one_vault_is_none_for_another() -> None:
     joiner = a_joiner(elsewhere)
     with pytest.raises(BadMessage):
         joiner.open_offer(inviter.offer())
-    joiner.open_offer(InviteKeys(elsewhere).seal(Slot.OFFER, content_of(Offer(bytes(32), "desk"))))
+    joiner.open_offer(InviteKeys(elsewhere).seal(InviteSlot.OFFER, content_of(OfferBody(bytes(32), "desk"))))
     with pytest.raises(BadJoin):
         inviter.open_join(joiner.join())

@@ -14,9 +14,9 @@ from crystal_crypto.frames import Frame, content_of, frames_of
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import ExchangeKey, ExchangePublic
 from crystal_crypto.limits import ENTRY_BYTES_MAX, U32_MAX, V1_PAYLOAD_BYTES_MAX
+from crystal_crypto.memory import borrowed
 from crystal_crypto.padding import largest_content, padded_length
 from crystal_crypto.pairing import OfflineCode, decode, encode
-from crystal_crypto.workspace import borrowed
 from crystal_prototype.sealing import open_v1, seal_v1
 from tests.vectors.craft import fixed
 

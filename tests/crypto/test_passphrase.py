@@ -24,9 +24,16 @@ from crystal_crypto.errors import (
 )
 from crystal_crypto.keystore.files import FileKeyStore
 from crystal_crypto.keystore.folder import HEADER_FILE
-from crystal_crypto.keystore.wrapping import COST, Header, MasterKeys, State, is_wrapped, new_header
+from crystal_crypto.keystore.passphrase import (
+    COST,
+    MasterKeys,
+    PassphraseHeader,
+    State,
+    is_wrapped,
+    new_header,
+)
 from crystal_crypto.limits import PASSPHRASE_HEADER_BYTES, SECRET_BYTES_MAX
-from crystal_crypto.wiping import wipe
+from crystal_crypto.memory import wipe
 from tests.crypto.killed_passphrases import CHEAP
 from tests.vectors.craft import fixed
 
@@ -226,7 +233,7 @@ def test_the_cost_of_a_new_passphrase_is_what_the_record_says() -> None:
     cost = (COST.memory_kib, COST.iterations, COST.lanes)
     assert cost == (64 * 1024, 32, 4)
     header, kek = new_header(bytearray(b"x" * 8), MasterKeys.generate(os.urandom), COST, os.urandom)
-    assert Header.parse(header.to_bytes()).cost == COST
+    assert PassphraseHeader.parse(header.to_bytes()).cost == COST
     wipe(kek)
     assert kek == bytearray(32)
 
@@ -286,7 +293,10 @@ def test_an_unwrapping_key_is_only_used_for_its_own_files() -> None:
     assert renewed.unwrap("device", data) == SECRET
     assert not renewed.is_current(data)
     assert renewed.alone().unwrap("device", data) is None
-    calls: list[Callable[[], object]] = [lambda: Header.parse(b""), lambda: Header.parse(b"CRYH")]
+    calls: list[Callable[[], object]] = [
+        lambda: PassphraseHeader.parse(b""),
+        lambda: PassphraseHeader.parse(b"CRYH"),
+    ]
     for call in calls:
         with pytest.raises(Malformed):
             call()

@@ -12,7 +12,7 @@ import pytest
 
 from crystal_crypto.errors import BadMessage
 from crystal_crypto.hierarchy import Root
-from crystal_crypto.invite import Inviter, Joiner, Stage
+from crystal_crypto.invite import Inviter, InviteStage, Joiner
 from crystal_mirror.errors import ProtocolError
 from crystal_mirror.membership.administration import revoke, rotate_root
 from crystal_mirror.replication.claim import claim
@@ -134,7 +134,7 @@ class Sides:
         return cls(inviter, a_joiner(inviter.code))
 
     def joins(self) -> None:
-        if self.joiner.stage < Stage.JOINED:
+        if self.joiner.stage < InviteStage.JOINED:
             self.joiner.open_offer(self.inviter.offer())
         with out_of_order():
             self.inviter.open_join(self.joiner.join())
@@ -144,9 +144,9 @@ class Sides:
             self.inviter.check(digits)
 
     def digits(self) -> str:
-        if self.joiner.stage < Stage.REVEALED and self.inviter.stage >= Stage.REVEALED:
+        if self.joiner.stage < InviteStage.REVEALED and self.inviter.stage >= InviteStage.REVEALED:
             self.joiner.open_reveal(self.inviter.reveal())
-        return self.joiner.digits if self.joiner.stage >= Stage.REVEALED else "000000"
+        return self.joiner.digits if self.joiner.stage >= InviteStage.REVEALED else "000000"
 
     def wrong(self) -> str:
         return f"{(int(self.digits()) + 1) % 1_000_000:06d}"
@@ -160,7 +160,7 @@ class Sides:
             self.inviter.reveal()
 
     def inviters_state(self) -> str:
-        burnt = not self.inviter.tries_left and self.inviter.stage is Stage.REVEALED
+        burnt = not self.inviter.tries_left and self.inviter.stage is InviteStage.REVEALED
         return "burnt" if burnt else self.inviter.stage.name.lower()
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from crystal_crypto.errors import KeyStoreError
 from crystal_crypto.identity import Random
 from crystal_crypto.keystore.files import AskPassphrase, FileKeyStore, nobody_to_ask
+from crystal_crypto.keystore.passphrase import PassphraseState
 from crystal_crypto.keystore.port import KeyStore
-from crystal_crypto.keystore.systemkeyring import KEYRING_SECONDS_MAX, KeyringKeyStore
-from crystal_crypto.keystore.wrapping import State
+from crystal_crypto.keystore.system_keyring import KEYRING_SECONDS_MAX, KeyringKeyStore
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -33,7 +33,7 @@ __all__ = (
     "KeyStore",
     "KeyringKeyStore",
     "Preference",
-    "State",
+    "PassphraseState",
     "choose_keystore",
     "nobody_to_ask",
 )

@@ -15,19 +15,19 @@ from typing import Final
 
 from crystal_crypto.errors import KeyStoreError, Malformed, PassphraseNeeded, UnknownVersion
 from crystal_crypto.keystore.folder import HEADER_FILE, NOT_OURS_HINT, LockedFolder, SecretFolder
-from crystal_crypto.keystore.port import check_name, check_secret
-from crystal_crypto.keystore.wrapping import (
+from crystal_crypto.keystore.passphrase import (
     COST,
     Cost,
-    Header,
     MasterKeys,
+    PassphraseHeader,
+    PassphraseState,
     Random,
-    State,
     is_wrapped,
     new_header,
 )
+from crystal_crypto.keystore.port import check_name, check_secret
 from crystal_crypto.limits import PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, SECRET_BYTES_MAX
-from crystal_crypto.wiping import wiped
+from crystal_crypto.memory import wiped
 
 AskPassphrase = Callable[[], bytearray]
 """Gives the passphrase, for whoever wipes it. Raises PassphraseNeeded if nobody can."""
@@ -85,7 +85,7 @@ class FileKeyStore:
         if opened is not None:
             opened[1].wipe()
 
-    def passphrase_state(self) -> State | None:
+    def passphrase_state(self) -> PassphraseState | None:
         """How far a passphrase was set; None without one. Asks for nothing."""
         header = self._folder.read(HEADER_FILE)
         return None if header is None else self._parsed(header).state
@@ -137,22 +137,22 @@ class FileKeyStore:
             header = self._header(folder)
             with wiped(header.derive(passphrase)) as kek:
                 keys = header.open(kek)
-                if header.state is not State.UNSEALING:
-                    header = header.with_keys(kek, keys, State.UNSEALING, self._random)
+                if header.state is not PassphraseState.UNSEALING:
+                    header = header.with_keys(kek, keys, PassphraseState.UNSEALING, self._random)
                     self._put_header(folder, header, keys)
                 self._unseal(folder, keys)
 
     def finish(self) -> bool:
         """Goes on where a change of passphrase was interrupted. False if there was nothing to do."""
-        if self.passphrase_state() in (None, State.SEALED):
+        if self.passphrase_state() in (None, PassphraseState.SEALED):
             return False
         with wiped(self._ask()) as passphrase, self._folder.locked() as folder:
             header = self._header(folder)
             with wiped(header.derive(passphrase)) as kek:
                 keys = header.open(kek)
-                if header.state is State.SEALING:
+                if header.state is PassphraseState.SEALING:
                     self._seal(folder, header, kek, keys)
-                elif header.state is State.UNSEALING:
+                elif header.state is PassphraseState.UNSEALING:
                     self._unseal(folder, keys)
         return True
 
@@ -167,7 +167,7 @@ class FileKeyStore:
             folder.delete(HEADER_FILE)
         self.close()
 
-    def _seal(self, folder: LockedFolder, header: Header, kek: bytearray, keys: MasterKeys) -> None:
+    def _seal(self, folder: LockedFolder, header: PassphraseHeader, kek: bytearray, keys: MasterKeys) -> None:
         for name in self._folder.names():
             data = self._folder.read(name)
             if data is not None and not keys.is_current(data):
@@ -175,26 +175,26 @@ class FileKeyStore:
                 folder.write(name, keys.wrap(name, secret, self._random))
         folder.sweep()
         alone = keys.alone()
-        self._put_header(folder, header.with_keys(kek, alone, State.SEALED, self._random), alone)
+        self._put_header(folder, header.with_keys(kek, alone, PassphraseState.SEALED, self._random), alone)
         keys.wipe()
 
     def _unseal(self, folder: LockedFolder, keys: MasterKeys) -> None:
         for name in self._folder.names():
             data = self._folder.read(name)
             if data is not None and is_wrapped(data):
-                folder.write(name, self._with_keys(name, data, State.UNSEALING, keys))
+                folder.write(name, self._with_keys(name, data, PassphraseState.UNSEALING, keys))
         folder.delete(HEADER_FILE)  # §18.2-7: the header goes last
         keys.wipe()
         self.close()
 
-    def _put_header(self, folder: LockedFolder, header: Header, keys: MasterKeys) -> None:
+    def _put_header(self, folder: LockedFolder, header: PassphraseHeader, keys: MasterKeys) -> None:
         data = header.to_bytes()
         folder.write(HEADER_FILE, data)
         if self._opened is not None and self._opened[1] is not keys:
             self._opened[1].wipe()
         self._opened = data, keys
 
-    def _header(self, folder: LockedFolder) -> Header:
+    def _header(self, folder: LockedFolder) -> PassphraseHeader:
         del folder  # it says that the caller holds the lock
         data = self._folder.read(HEADER_FILE)
         if data is None:
@@ -203,9 +203,9 @@ class FileKeyStore:
             )
         return self._parsed(data)
 
-    def _parsed(self, data: bytes) -> Header:
+    def _parsed(self, data: bytes) -> PassphraseHeader:
         try:
-            return Header.parse(data)
+            return PassphraseHeader.parse(data)
         except UnknownVersion:
             raise
         except Malformed as error:
@@ -215,7 +215,7 @@ class FileKeyStore:
             ) from None
 
     def _refuse_unfinished(self, header: bytes) -> None:
-        if self._parsed(header).state is not State.SEALED:
+        if self._parsed(header).state is not PassphraseState.SEALED:
             raise KeyStoreError(
                 "another process changes the passphrase",
                 hint="Wait until it is done, then run the command again",
@@ -235,7 +235,9 @@ class FileKeyStore:
     def _as_kept(self, name: str, secret: bytes, header: bytes) -> bytes:
         keys = self._keys(header)
         return (
-            secret if self._parsed(header).state is State.UNSEALING else keys.wrap(name, secret, self._random)
+            secret
+            if self._parsed(header).state is PassphraseState.UNSEALING
+            else keys.wrap(name, secret, self._random)
         )
 
     def _plain(self, name: str, data: bytes, header: bytes | None) -> bytes:
@@ -248,7 +250,7 @@ class FileKeyStore:
             )
         return self._sized(name, data)
 
-    def _with_keys(self, name: str, data: bytes, state: State, keys: MasterKeys) -> bytes:
+    def _with_keys(self, name: str, data: bytes, state: PassphraseState, keys: MasterKeys) -> bytes:
         secret = keys.unwrap(name, data)
         if secret is not None:
             return self._sized(name, secret)
@@ -257,7 +259,7 @@ class FileKeyStore:
                 f"{self._folder.path / name} was wrapped under another passphrase's key",
                 hint="Restore state/secrets as a whole from one backup",
             )
-        if state is State.SEALED:  # §18.2-6
+        if state is PassphraseState.SEALED:  # §18.2-6
             raise KeyStoreError(
                 f"{self._folder.path / name} is not wrapped, though this store has a passphrase: it is not ours",
                 hint="Restore it from a backup; `crystal keys` shows the state of the key store",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from crystal_crypto.errors import PassphraseNeeded
 from crystal_crypto.limits import PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN
-from crystal_crypto.wiping import wipe
+from crystal_crypto.memory import wipe
 from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.home import Home
 

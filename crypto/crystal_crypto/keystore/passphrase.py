@@ -39,7 +39,7 @@ from crystal_crypto.limits import (
     TAG_BYTES,
     WRAPPED_OVERHEAD_BYTES,
 )
-from crystal_crypto.wiping import wipe, wiped
+from crystal_crypto.memory import wipe, wiped
 
 Random = Callable[[int], bytes]
 
@@ -77,7 +77,7 @@ COST: Final = Cost(memory_kib=64 * 1024, iterations=32, lanes=4)  # §18.2-4
 """Of a new passphrase: 64 MiB, and between half a second and a second on two cores."""
 
 
-class State(IntEnum):
+class PassphraseState(IntEnum):
     """How far the files of a store with a header are.
 
         no header --set--> SEALING --all are wrapped--> SEALED --remove--> UNSEALING --all are plain--> no header
@@ -161,10 +161,10 @@ class MasterKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class PassphraseHeader:
     """The header file: what Argon2id needs, and the sealed master key. Nothing in it is secret by itself."""
 
-    state: State
+    state: PassphraseState
     cost: Cost
     salt: bytes
     check: bytes
@@ -172,7 +172,7 @@ class Header:
     sealed: bytes
 
     @classmethod
-    def parse(cls, data: bytes) -> "Header":
+    def parse(cls, data: bytes) -> "PassphraseHeader":
         """Raises UnknownVersion, Malformed; a cost beyond the limits is malformed."""
         if data[:4] != _HEADER_MAGIC or len(data) < 5:  # §18.2-2
             raise Malformed("the passphrase header is none")
@@ -181,10 +181,10 @@ class Header:
         if len(data) != PASSPHRASE_HEADER_BYTES:  # §18.2-2
             raise Malformed(f"the passphrase header must be {PASSPHRASE_HEADER_BYTES} bytes, not {len(data)}")
         _, _, state, lanes, memory, iterations, salt, check, seal_salt = _FIXED.unpack_from(data)
-        if state not in set(State):  # §18.2-2
+        if state not in set(PassphraseState):  # §18.2-2
             raise Malformed(f"the passphrase header has the unknown state {state}")
         cost = Cost(memory_kib=memory, iterations=iterations, lanes=lanes)
-        return cls(State(state), cost, salt, check, seal_salt, data[_FIXED.size :])
+        return cls(PassphraseState(state), cost, salt, check, seal_salt, data[_FIXED.size :])
 
     def to_bytes(self) -> bytes:
         return self.bound() + self.sealed
@@ -208,7 +208,9 @@ class Header:
             previous = opened[KEY_BYTES:]
             return MasterKeys(opened[:KEY_BYTES], previous if any(previous) else None)
 
-    def with_keys(self, kek: bytearray, keys: MasterKeys, state: State, random: Random) -> "Header":
+    def with_keys(
+        self, kek: bytearray, keys: MasterKeys, state: PassphraseState, random: Random
+    ) -> "PassphraseHeader":
         """The same passphrase's header in another state, or with other master keys."""
         bare = replace(self, state=state, seal_salt=random(SALT_BYTES), sealed=b"")
         material = keys.material()
@@ -224,12 +226,12 @@ class Header:
 
 def new_header(
     passphrase: bytearray, keys: MasterKeys, cost: Cost, random: Random
-) -> tuple[Header, bytearray]:
+) -> tuple[PassphraseHeader, bytearray]:
     """A header in SEALING for a new passphrase, and its KEK, for whoever wipes it. Slow on purpose."""
     salt = random(_ARGON2_SALT_BYTES)
     kek = _argon2id(passphrase, salt, cost)
-    bare = Header(State.SEALING, cost, salt, _check(kek), b"", b"")
-    return bare.with_keys(kek, keys, State.SEALING, random), kek
+    bare = PassphraseHeader(PassphraseState.SEALING, cost, salt, _check(kek), b"", b"")
+    return bare.with_keys(kek, keys, PassphraseState.SEALING, random), kek
 
 
 def is_wrapped(data: bytes) -> bool:

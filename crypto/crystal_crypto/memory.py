@@ -49,3 +49,21 @@ def _wipe(view: memoryview) -> None:
     import ctypes
 
     ctypes.memset((ctypes.c_char * len(view)).from_buffer(view), 0, len(view))
+
+
+def wipe(buffer: bytearray) -> None:
+    """Overwrites the bytes in their place with zeros. By memset: an assignment to a slice could move them first."""
+    import ctypes  # 2 ms, which only those who keep a passphrase pay
+
+    size = len(buffer)
+    if size:
+        ctypes.memset((ctypes.c_char * size).from_buffer(buffer), 0, size)
+
+
+@contextmanager
+def wiped(buffer: bytearray) -> Generator[bytearray]:
+    """The buffer itself, wiped at the end however it ends."""
+    try:
+        yield buffer
+    finally:
+        wipe(buffer)

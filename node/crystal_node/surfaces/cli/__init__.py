@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 
 _PROGRAM = "crystal"
+_HOOK_SECONDS_MAX = 0.24
+"""Until the background service has answered a hook; the start of Python comes on top."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,24 +131,26 @@ def _wake(home: str) -> None:
 
 def _recall(arguments: list[str]) -> int:
     """Wakes the agent as `nudge` does, and has it say what is remembered; without one, this process looks. Never fails."""
-    from contextlib import suppress
-
-    from crystal_node.search.recall.quick import INPUT_BYTES_MAX, asked
+    from crystal_node.base.local_api import REQUEST_BYTES_MAX, ask
 
     home = _home(arguments)
     _wake(home)
-    data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1)
-    if len(data) > INPUT_BYTES_MAX:
+    data = sys.stdin.buffer.read(REQUEST_BYTES_MAX + 1)
+    if len(data) > REQUEST_BYTES_MAX:
         return 0
-    with suppress(OSError, ValueError):
-        answer = asked(home, data)
-        if answer is None:
-            from crystal_node.search.recall.fallback import answer_too_late
+    try:
+        answer = ask(home, "POST", "/api/recall", data, seconds=_HOOK_SECONDS_MAX)
+    except TimeoutError:
+        from crystal_node.search.recall.fallback import answer_too_late
 
-            return answer_too_late(data)
-        sys.stdout.buffer.write(answer)
-        sys.stdout.buffer.flush()
-        return 0
+        return answer_too_late(data)
+    except (OSError, ValueError):
+        pass
+    else:
+        if answer.good:
+            sys.stdout.buffer.write(answer.body)
+            sys.stdout.buffer.flush()
+            return 0
     from crystal_node.search.recall.fallback import answer_here
 
     return answer_here(data, {**os.environ, "CRYSTAL_HOME": home})

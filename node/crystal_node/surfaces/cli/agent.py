@@ -75,7 +75,6 @@ def install(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent install
     """
-
     settings = _settings()
     manager = manager_for(settings)
     said = install_and_start(settings, manager)
@@ -93,7 +92,6 @@ def start(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent start
     """
-
     settings = _settings()
     manager = manager_for(settings)
     said = start_service(settings, manager)
@@ -111,7 +109,6 @@ def stop(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent stop
     """
-
     settings = _settings()
     if not as_json and agent_status(settings.home).running:
         note("Stopping the agent: what it is doing ends first.")
@@ -132,7 +129,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent status
     """
-
     settings = _settings()
     standing = agent_status(settings.home)
     problem, jobs = "", list[JobStatus]()
@@ -174,7 +170,6 @@ def logs(count: Count = 50, follow: Follow = False, as_json: Json = False, debug
 
         crystal agent logs -n 20 --follow
     """
-
     path = _settings().home.log_file
     show = emit_line if as_json else _print_line
     for line in last_lines(path, count):
@@ -194,7 +189,6 @@ def uninstall(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal agent uninstall
     """
-
     manager = manager_for(_settings())
     was = manager.state()
     manager.uninstall()
@@ -207,12 +201,10 @@ def uninstall(as_json: Json = False, debug: Debug = False) -> None:
 
 
 def _settings() -> Settings:
-
     return resolve()
 
 
 def _agent_document(standing: AgentStatus) -> dict[str, object]:
-
     holder = standing.holder
     return {
         "running": standing.running,
@@ -234,7 +226,6 @@ def _service_document(manager: Manager, state: ServiceState | None = None) -> di
 
 
 def _print(standing: AgentStatus, manager: Manager, state: ServiceState) -> None:
-
     holder = standing.holder
     if holder is None:
         say("agent    not running")
@@ -260,7 +251,6 @@ _STATES = {
 
 
 def _print_line(line: dict[str, Any]) -> None:
-
     moment = str(line.get("at") or "")
     with suppress(ValueError):  # a line that was damaged is shown as it is
         moment = clock_time(round(datetime.fromisoformat(moment).timestamp() * 1000))

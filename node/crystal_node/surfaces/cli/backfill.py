@@ -69,7 +69,6 @@ def run(
 
 
 def _tell(found: BackfillResult) -> None:
-
     tools = ", ".join(f"{name} {count:,}" for name, count in found.tools.items())
     say(f"transcripts  {found.files:,} ({tools or 'none'}), {size(found.bytes)}")
     say(f"messages     {found.counts.messages:,} in {counted(found.chunks, 'chunk')}")
@@ -89,12 +88,10 @@ def _tell(found: BackfillResult) -> None:
 
 
 def _tell_done(done: BackfillResult) -> None:
-
     say(f"Recorded {counted(done.taken, 'chunk')}." if done.taken else "Nothing new.")
     if done.more:
         say("The limit was reached: run it again to go on.")
 
 
 def _line(text: str) -> str:
-
     return one_line(text, 300)

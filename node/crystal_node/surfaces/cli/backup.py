@@ -111,7 +111,6 @@ def setup(
 
         crystal backup setup --to /media/disk/backups --keep 7 --every-hours 24
     """
-
     settings = resolve()
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
@@ -142,7 +141,6 @@ def list_backups(to: To = None, as_json: Json = False, debug: Debug = False) -> 
 
         crystal backup list
     """
-
     settings = resolve()
     shelf = (to or _configured(settings)).expanduser().absolute()
     if not shelf.is_dir():
@@ -168,7 +166,6 @@ def verify(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal backup verify /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z
     """
-
     settings = resolve()
     found = verify_backup(
         folder.expanduser().absolute(), lambda log: _secret(settings, log), None if as_json else note
@@ -202,7 +199,6 @@ group.command("restore")(run_restore)
 
 
 def _configured(settings: Settings) -> Path:
-
     if settings.backup.folder is None:
         raise UsageError(
             "no folder for backups was given",
@@ -213,7 +209,6 @@ def _configured(settings: Settings) -> Path:
 
 def _secret(settings: Settings, log: DeviceLog) -> VaultSecret | None:
     """The vault's secret, if this machine's device is in that log and its keys are at hand."""
-
     if settings.vault != log.vault:
         return None
     try:
@@ -229,7 +224,6 @@ def _secret(settings: Settings, log: DeviceLog) -> VaultSecret | None:
 
 
 def _tell(done: BackedUp) -> None:
-
     manifest = done.manifest
     say(
         f"Backed up {counted(len(manifest.items), 'file')}, {size(manifest.bytes)}, in {ago(done.seconds)}: {done.folder}"
@@ -292,7 +286,6 @@ def _document(done: BackedUp) -> dict[str, object]:
 
 
 def _standing(each: FoundBackup) -> dict[str, object]:
-
     manifest = each.manifest
     if manifest is None:
         return {"folder": str(each.folder), "fault": each.fault}
@@ -310,7 +303,6 @@ def _standing(each: FoundBackup) -> dict[str, object]:
 
 
 def _line(each: FoundBackup) -> str:
-
     manifest = each.manifest
     if manifest is None:
         return f"{each.folder.name}  ! {each.fault}"

@@ -71,7 +71,6 @@ def run(
         crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z
         crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z --kit kit.txt
     """
-
     folder = folder.expanduser().absolute()
     if kit is not None:
         _as_new(folder, kit, relay, enroll_token, claim=claim, as_json=as_json)
@@ -85,7 +84,6 @@ def run(
 
 
 def _as_it_was(folder: Path, *, yes: bool, as_json: bool) -> None:
-
     if not yes and read_manifest(folder).keys is not Keys.NONE:
         confirm("\nType restore to go on: ", expect="restore", about=_ABOUT, as_json=as_json)
     done = restore_device(resolve(), folder, None if as_json else note)
@@ -98,7 +96,6 @@ def _as_it_was(folder: Path, *, yes: bool, as_json: bool) -> None:
 def _as_new(
     folder: Path, kit: str, relay: str | None, enroll_token: str | None, *, claim: bool, as_json: bool
 ) -> None:
-
     manifest = read_manifest(folder)
     settings = resolve(Flags(relay_url=relay))
     if not settings.relay_url:
@@ -119,7 +116,6 @@ def _as_new(
 
 
 def _tell(done: RestoredDevice) -> None:
-
     manifest = done.manifest
     say(
         f"{done.settings.home.root} is device {manifest.device[:8]} again, as it was at {iso(manifest.made_ms)}."
@@ -151,7 +147,6 @@ def _tell_anew(anew: RestoredAsNew) -> None:
 
 
 def _document(manifest: BackupManifest, done: RestoredDevice | RestoredAsNew) -> dict[str, object]:
-
     anew = isinstance(done, RestoredAsNew)
     found: dict[str, object] = {
         "vault": manifest.vault,

@@ -55,7 +55,6 @@ def run(words: Words = None, agent: Agent = None, as_json: Json = False, debug: 
 
 
 def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
-
     missing = [path for path in paths if not path.exists()]
     if missing:
         raise NoSuchEntry(
@@ -102,7 +101,6 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
 
 def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
     """Turns recording on or off, as a whole or of these tools, and wakes the agent."""
-
     before = resolve()
     switch(before, TOOLS, names, on=on)
     settings = resolve()
@@ -127,7 +125,6 @@ def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
 
 def show_tools(names: Sequence[str], *, as_json: bool) -> None:
     """Each tool: found or not, on or not, how much there is, and how much of it waits."""
-
     settings = resolve()
     check_names(TOOLS, names)
     private, states = read_states(settings)
@@ -145,7 +142,6 @@ def show_tools(names: Sequence[str], *, as_json: bool) -> None:
 
 
 def _tool_status(settings: Settings, tool: AiTool) -> str:
-
     if not tool.there:
         return "not here" if tool.wanted else "not here, and off"
     parts = ["on" if tool.wanted and settings.capture.on else "off", counted(tool.transcripts, "transcript")]

@@ -50,7 +50,6 @@ def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug 
 
         crystal commands list
     """
-
     with _opened() as device, open_database(device.settings) as book:
         problem = "" if offline else asyncio.run(refresh(device, book))
         names = _names(device)
@@ -101,7 +100,6 @@ def show(given: Id, offline: Offline = False, as_json: Json = False, debug: Debu
 
         crystal commands show 1a2b3c4d
     """
-
     with _opened() as device, open_database(device.settings) as book:
         request = find_asked(book, given).id
         problem = "" if offline else asyncio.run(refresh(device, book))
@@ -123,7 +121,6 @@ def cancel(given: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal commands cancel 1a2b3c4d
     """
-
     with _opened() as device, open_database(device.settings) as book:
         request = find_asked(book, given).id
         was_over = _asked(book, request).state.ended
@@ -151,7 +148,6 @@ def deny_command(device: Named, action: ActionName, as_json: Json = False, debug
         crystal commands deny laptop dream-weave
         crystal commands deny '*' backup
     """
-
     with _opened() as opened_device:
         rules = deny(opened_device.settings, _digits(opened_device, device), action)
     _say_rules(rules, (), as_json=as_json)
@@ -165,14 +161,12 @@ def allow_command(device: Named, action: ActionName, as_json: Json = False, debu
 
         crystal commands allow laptop dream-weave
     """
-
     with _opened() as opened_device:
         rules, still = allow(opened_device.settings, _digits(opened_device, device), action)
     _say_rules(rules, still, as_json=as_json)
 
 
 def _say_rules(rules: tuple[str, ...], still: tuple[str, ...], *, as_json: bool) -> None:
-
     options = resolve().options["commands_denied"]
     if as_json:
         emit({"denied": list(rules), "still_denied_by": list(still), "origin": options.origin})
@@ -186,7 +180,6 @@ def _say_rules(rules: tuple[str, ...], still: tuple[str, ...], *, as_json: bool)
 
 def _digits(device: Device, given: str) -> str:
     """A device's id as a rule holds it. Raises NoSuchEntry, Usage."""
-
     if given.strip() == "*":
         return "*"
     return find_device(devices(device.member), given).info.device.hex()
@@ -199,15 +192,12 @@ def _asked(book: SqliteCommandDatabase, request: bytes) -> AskedRequest:
 
 
 def _names(device: Device) -> dict[str, str]:
-
     return {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
 
 
 def _opened() -> AbstractContextManager[Device]:
-
     return opened(resolve())
 
 
 def _now() -> int:
-
     return now_ms()

@@ -61,7 +61,6 @@ def unset_option(name: Name, as_json: Json = False, debug: Debug = False) -> Non
 
 
 def _change(name: str, value: str | None, *, as_json: bool) -> None:
-
     option = BY_NAME.get(name)
     if option is None:
         raise UsageError(

@@ -29,7 +29,6 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
 
         crystal demo --mine
     """
-
     source = sources.mine(resolve()) if mine else sources.sample()
     folder = make_folder()
     try:
@@ -69,5 +68,4 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: De
 
 
 def _tell(step: DemoStep) -> None:
-
     say(f"  ✓ {describe_step(step)}")

@@ -65,7 +65,6 @@ def run(
         crystal demote --to laptop
         crystal demote --freeze
     """
-
     if (to is None) != freeze:
         raise UsageError("say who is to lead: --to DEVICE, or --freeze for nobody")
     if freeze and wait is not None:
@@ -84,7 +83,6 @@ def run(
 
 
 def _to(device: Device, to: str, wait: float, *, as_json: bool) -> None:
-
     target = find_device(devices(device.member), to)
     if target.info.device == device.member.device_id:
         raise UsageError(

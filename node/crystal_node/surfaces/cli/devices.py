@@ -94,7 +94,6 @@ def rename(device: Named, name: NewName, as_json: Json = False, debug: Debug = F
 
         crystal devices rename laptop "old laptop"
     """
-
     wanted = printable(name).strip()
     if not wanted or len(wanted) > DETAIL_CHARS_MAX:
         raise UsageError(f"a name has 1 to {DETAIL_CHARS_MAX} characters")
@@ -115,7 +114,6 @@ def grant(device: Named, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal devices grant laptop
     """
-
     with _opened() as opened_device:
         target, called = _find(opened_device, device)
         fresh = asyncio.run(grant_device(opened_device, target))
@@ -137,7 +135,6 @@ def renew_keys(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal devices renew-keys
     """
-
     with _opened() as opened_device:
         generation = asyncio.run(renew(opened_device))
         devices = len(opened_device.member.log.active())
@@ -165,7 +162,6 @@ def held(
         crystal devices held laptop
         crystal devices held laptop --drop
     """
-
     if accept and drop:
         raise UsageError("--accept or --drop, not both")
     with _opened() as opened_device:
@@ -205,13 +201,11 @@ def held(
 
 
 def _opened() -> Any:
-
     return opened(resolve())
 
 
 def _find(device: Device, given: str, *, revoked: bool = False) -> tuple[bytes, str]:
     """The device that is meant, one that joined a moment ago as well: the relay is asked first, if it answers."""
-
     asyncio.run(refresh(device))
     entries = [entry for entry in devices(device.member) if (entry.info.revoked is not None) == revoked]
     found = find_device(entries, given, what="revoked device" if revoked else "device")
@@ -219,7 +213,6 @@ def _find(device: Device, given: str, *, revoked: bool = False) -> tuple[bytes, 
 
 
 def _document(row: MemberRow) -> dict[str, object]:
-
     entry, info = row.entry, row.entry.info
     return {
         "id": info.device.hex(),
@@ -289,7 +282,6 @@ def _table(rows: list[MemberRow]) -> None:
 
 
 def _added(row: MemberRow) -> str:
-
     day = (iso(row.entry.added.at) or "?")[:10] if row.entry.added else "?"
     match row.way:
         case JoinMethod.FOUNDER:
@@ -301,19 +293,16 @@ def _added(row: MemberRow) -> str:
 
 
 def _revoked(row: MemberRow) -> str:
-
     details = row.entry.revoked_details
     day = (iso(details.at) or "?")[:10] if details else "?"
     return f"revoked {day} by {_who(row.revoked_by)}" if row.revoked_by else f"revoked {day}"
 
 
 def _who(party: Party) -> str:
-
     return one_line(party.name, 30) if party.name else party.device.hex()[:8] if party.device else "the root"
 
 
 def _seen(row: MemberRow, now: int) -> str:
-
     if row.entry.is_this:
         return "this device"
     if row.entry.cursor is None:

@@ -81,7 +81,6 @@ def revoke(
         crystal devices revoke laptop
         crystal devices revoke desktop --claim --kit -
     """
-
     if kit == "-" and not yes and not is_terminal():
         raise UsageError("the kit comes from standard input, so nobody can confirm there", hint="Add --yes.")
     with opened(resolve()) as opened_device:
@@ -120,7 +119,6 @@ def _ask(
     as_json: bool,
 ) -> bool:
     """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
-
     target = entry.info.device
     takes_lead = leads(device, target) and (claim or is_terminal())
     check_revocable(device, target, root, claim=takes_lead, leave_root=leave_root)
@@ -150,7 +148,6 @@ def _document(outcome: Revocation, others: int) -> dict[str, object]:
 
 
 def _print(outcome: Revocation, name: str, others: int) -> None:
-
     report = outcome.report
     if report.fresh:
         say(

@@ -40,7 +40,6 @@ def run(
         crystal doctor --offline
         crystal doctor --fix
     """
-
     settings = resolve()
 
     def look() -> list[Check]:

@@ -17,7 +17,6 @@ def run(as_json: Json = False, debug: Debug = False) -> int:
 
         crystal down
     """
-
     settings = resolve()
     outcomes: list[StepOutcome] = []
     for outcome in carry_out(lowering(settings)):

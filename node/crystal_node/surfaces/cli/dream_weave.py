@@ -97,7 +97,6 @@ def run(
         crystal dream-weave --dry-run
         crystal dream-weave --mode full --budget 500000
     """
-
     settings = resolve()
     request = WeaveRequest(
         agent,
@@ -115,7 +114,6 @@ def run(
 
 
 def _here(device: Device, request: WeaveRequest, *, yes: bool, as_json: bool) -> None:
-
     budget = request.budget or device.settings.dreams.tokens_max
     estimate = asyncio.run(weave(device, replace(request, dry_run=True)))
     if request.dry_run:
@@ -153,7 +151,6 @@ def _here(device: Device, request: WeaveRequest, *, yes: bool, as_json: bool) ->
 
 
 def _print_estimate(result: WeaveResult, budget: int, out: Callable[[str], None] = say) -> None:
-
     estimate = result.estimate
     assert estimate is not None
     out(f"{one_line(result.agent, 64)}, {result.mode.value}, by {one_line(result.model, 100)}.")
@@ -180,7 +177,6 @@ def _print_estimate(result: WeaveResult, budget: int, out: Callable[[str], None]
 
 
 def _print(result: WeaveResult) -> None:
-
     say(one_line(result.text, 400))
     if result.tokens_in or result.tokens_out:
         cost = "unknown cost" if result.dollars is None else f"about {result.dollars:.2f} US dollars"
@@ -200,7 +196,6 @@ def _print(result: WeaveResult) -> None:
 
 def _at_core(settings: Settings, request: WeaveRequest, *, as_json: bool) -> None:
     """Raises CommandFailed, NoAnswer."""
-
     if request.provider:
         raise UsageError(
             "whose model writes is the Core's own setting",

@@ -61,7 +61,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal embed status
     """
-
     with opened(resolve()) as device:
         found = embedding_status(device)
     if as_json:
@@ -93,7 +92,6 @@ def migrate(
 
         crystal embed migrate openai --dry-run
     """
-
     settings = resolve()
     with opened(settings) as device:
         check_is_core(device, "embeds")
@@ -144,7 +142,6 @@ def _plan(plan: MigrationPlan, *, as_json: bool) -> None:
 
 
 def _words(plan: MigrationPlan) -> list[str]:
-
     lines = [
         f"The vault's vectors are of {plan.former or 'no model yet'}; the next ones are of {plan.model}."
     ]
@@ -177,7 +174,6 @@ def _words(plan: MigrationPlan) -> list[str]:
 
 
 def _done(plan: MigrationPlan, done: Reembedded, made: int, *, as_json: bool) -> None:
-
     if as_json:
         emit(
             {
@@ -197,7 +193,6 @@ def _done(plan: MigrationPlan, done: Reembedded, made: int, *, as_json: bool) ->
 
 
 def _show(found: EmbeddingStatus) -> None:
-
     say(f"The vault's vectors   {found.vault or 'none yet'}")
     say(
         f"This device embeds    {found.own or 'nothing'}{f', at {found.destination}' if found.destination else ''}"

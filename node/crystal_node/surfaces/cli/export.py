@@ -40,7 +40,6 @@ def run(
 
         crystal export ~/crystal-2026-01
     """
-
     since_ms = None if since is None else parse_since(since, now_ms())
 
     def progress(what: str, count: int) -> None:

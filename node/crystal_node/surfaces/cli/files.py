@@ -44,7 +44,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal files status
     """
-
     with opened(resolve()) as device:
         found = files_status(device)
     if as_json:
@@ -88,7 +87,6 @@ def confirm_deletions(
         crystal files confirm
         crystal files confirm --keep
     """
-
     with opened(resolve()) as device:
         book = open_file_database(device)
         try:
@@ -121,7 +119,6 @@ def confirm_deletions(
 
 def _asked(waiting: list[tuple[str, DeletionDirection]]) -> str:
     """What would be deleted where, for who is to say yes."""
-
     lines: list[str] = []
     for direction, what in (
         (DeletionDirection.HERE, "deleted on other devices; here they would go to the trash for 30 days:"),
@@ -150,7 +147,6 @@ def adopt(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal files adopt
     """
-
     with opened(resolve()) as device:
         book = open_file_database(device)
         try:
@@ -166,7 +162,6 @@ def adopt(as_json: Json = False, debug: Debug = False) -> None:
 
 
 def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
-
     settings = resolve()
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
@@ -188,7 +183,6 @@ def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
 
 
 def _print(found: FilesStatus) -> None:
-
     last = found.last
     if last.halted:
         say(f"! Files are not synced: {last.halted}.")
@@ -217,7 +211,6 @@ def _print(found: FilesStatus) -> None:
 
 
 def _list(head: str, lines: list[str]) -> None:
-
     if not lines:
         return
     say(head)

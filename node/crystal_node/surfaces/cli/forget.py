@@ -48,7 +48,6 @@ def run(
         crystal forget 3f9a0c12d4e5
         crystal forget --report
     """
-
     if bool(ids) is report or (text and not report):
         raise UsageError("name the texts to forget, or ask for --report")
     with opened(resolve()) as device:
@@ -59,7 +58,6 @@ def run(
 
 
 def _forget(device: Device, ids: list[str], *, as_json: bool) -> None:
-
     found = {text.forget_hash: text for text in (find_text(device.replica.database, given) for given in ids)}
     texts = [text.words for text in found.values()]
     documents = documents_of(device.replica.database, [text.chunk for text in found.values()])
@@ -93,7 +91,6 @@ def _forget(device: Device, ids: list[str], *, as_json: bool) -> None:
 
 
 def _report(device: Device, *, text: bool, as_json: bool) -> None:
-
     if text:
         wanted = read_secret("The text to look for: ", what="text")
         holding = files_with(device, [wanted])
@@ -108,7 +105,6 @@ def _report(device: Device, *, text: bool, as_json: bool) -> None:
 
 
 def _tell(found: ForgetReport) -> None:
-
     say(f"{counted(found.texts, 'text')} {'is' if found.texts == 1 else 'are'} forgotten.")
     if not found.holders:
         say("Nothing that this machine knows of holds any of it.")
@@ -118,7 +114,6 @@ def _tell(found: ForgetReport) -> None:
 
 
 def _document(found: ForgetReport) -> dict[str, object]:
-
     return {
         "forgotten": found.texts,
         "pending": [

@@ -82,7 +82,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
 
 def _hooks() -> ClaudeHooks:
-
     return ClaudeHooks(resolve())
 
 

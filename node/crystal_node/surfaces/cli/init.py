@@ -78,7 +78,6 @@ def run(
 
         crystal init --role core --relay https://relay.example.org --enroll-token -
     """
-
     settings = resolve(Flags(relay_url=relay, agent=agent, name=name, key_store=key_store))
     if role is InitRole.NODE:
         if enroll_token is not None:
@@ -101,7 +100,6 @@ def run(
 
 
 def _init_core(settings: Settings, enroll_token: str | None, as_json: bool) -> None:
-
     token = enrolment_token() if enroll_token is None else enroll_token
     if enroll_token == _STANDARD_INPUT or (not token and is_terminal()):
         token = read_secret("The relay's enrolment token: ", what="enrolment token")
@@ -140,7 +138,6 @@ def _init_core(settings: Settings, enroll_token: str | None, as_json: bool) -> N
 
 
 def _init_node(settings: Settings, code: str | None, *, yes: bool, as_json: bool) -> None:
-
     check_argument(code)
     if code is not None:
         join(settings, code, yes=yes, as_json=as_json)

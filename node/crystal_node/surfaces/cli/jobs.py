@@ -32,7 +32,6 @@ def list_jobs(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal jobs list
     """
-
     settings = _settings()
     jobs = job_statuses(settings.home)
     running = agent_status(settings.home).running
@@ -81,7 +80,6 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debu
 
         crystal jobs run snapshot
     """
-
     done = run_job(_settings(), name, seconds=seconds, say=lambda text: None if as_json else note(text))
     if as_json:
         emit(_document(done.standing) | {"by": done.by, "finished": done.finished})
@@ -93,12 +91,10 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debu
 
 
 def _settings() -> Settings:
-
     return resolve()
 
 
 def _pause(name: str, *, paused: bool, as_json: bool) -> None:
-
     standing = pause_job(_settings(), name, paused=paused)
     if as_json:
         emit(_document(standing))
@@ -107,7 +103,6 @@ def _pause(name: str, *, paused: bool, as_json: bool) -> None:
 
 
 def _document(job: JobStatus) -> dict[str, object]:
-
     return {
         "name": job.name,
         "what": job.what,
@@ -127,7 +122,6 @@ def _document(job: JobStatus) -> dict[str, object]:
 
 
 def _print(job: JobStatus, width: int, running: bool) -> None:
-
     mark = "!!" if job.failing else "--" if job.paused else "ok"
     how = "found nothing to do" if job.outcome == "nothing" else job.outcome
     ended = f"{how} {ago((now_ms() - job.ended) / 1000)} ago" if job.ended else "has not run yet"

@@ -66,7 +66,6 @@ def passphrase(
 
         crystal keys passphrase
     """
-
     if remove and new_file is not None:
         raise UsageError(
             "there is no new passphrase where the old one is removed",
@@ -105,7 +104,6 @@ def move(to: Target, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal keys move --to keyring
     """
-
     if to not in (KeyStoreKind.KEYRING, KeyStoreKind.FILE):
         raise UsageError(f"there is no place {to!r} to move keys to", hint="Use --to keyring or --to file.")
     moved = move_keys(resolve(), KeyStoreKind(to))

@@ -91,7 +91,6 @@ def run(
 
 
 def _over_http(keeper: Keeper, tools: "tuple[McpTool, ...]", port: int, *, as_json: bool) -> None:
-
     from crystal_node.surfaces.gateway.access import GatewayAccess, kept_token
     from crystal_node.surfaces.gateway.server import listen, port_of
     from crystal_node.surfaces.mcp.http import PATH, serve_http
@@ -166,13 +165,11 @@ def status(client: Clients = None, as_json: Json = False, debug: Debug = False) 
 
 
 def _clients() -> McpClients:
-
     return McpClients(resolve())
 
 
 def _each(agents: McpClients, names: list[str], do: Callable[[McpClient], str], *, as_json: bool) -> int:
     """Does it for each client; one that cannot be changed keeps no other from it. Returns the first failure's exit code."""
-
     code: int = ExitCode.OK
     rows: list[dict[str, object]] = []
     for client in agents.named(names):

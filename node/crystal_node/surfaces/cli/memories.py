@@ -74,7 +74,6 @@ def list_(
         crystal memories list --category preference
         crystal memories list --status superseded --json
     """
-
     wanted = None if status is StatusChoice.ANY else MemoryStatus(status.value)
     with opened(resolve()) as device:
         page = list_memories(
@@ -103,7 +102,6 @@ def show(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal memories show 3f9a0c12d4e5
     """
-
     with opened(resolve()) as device:
         found = memory_document(device, find_memory(device, identity))
     if as_json:
@@ -136,7 +134,6 @@ def edit(
         crystal memories edit 3f9a0c12d4e5 --text "The database is restored at three."
         crystal memories edit 3f9a0c12d4e5 --confidence 60
     """
-
     if text is None and category is None and confidence is None:
         raise UsageError("say what to change: --text, --category or --confidence")
     if text == "-":
@@ -161,7 +158,6 @@ def retire(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal memories retire 3f9a0c12d4e5
     """
-
     with opened(resolve()) as device:
         changed = amend_memory(device, identity, status="retired")
         _tell(memory_document(device, changed), "Put aside", as_json=as_json)
@@ -175,7 +171,6 @@ def revive(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal memories revive 3f9a0c12d4e5
     """
-
     with opened(resolve()) as device:
         changed = revive_memory(device, identity)
         _tell(memory_document(device, changed), "Counts again", as_json=as_json)
@@ -189,7 +184,6 @@ def history(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal memories history 3f9a0c12d4e5
     """
-
     with opened(resolve()) as device:
         found = history_of(device, identity)
     if as_json:
@@ -200,7 +194,6 @@ def history(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
 
 def _tell(changed: MemoryDocument, done: str, *, as_json: bool) -> None:
-
     if as_json:
         emit(msgspec.to_builtins(changed))
         return
@@ -208,13 +201,11 @@ def _tell(changed: MemoryDocument, done: str, *, as_json: bool) -> None:
 
 
 def _line(found: MemoryDocument) -> str:
-
     text = one_line(found.text, _TEXT_CHARS)
     return f"{found.id[:12]}  {found.created_at[:10] or '          '}  {_standing(found)}  {text}"
 
 
 def _standing(found: MemoryDocument) -> str:
-
     said = [one_line(found.category, 40)]
     if found.confidence < 100:
         said.append(f"{found.confidence}%")
@@ -226,7 +217,6 @@ def _standing(found: MemoryDocument) -> str:
 
 
 def _event_line(event: MemoryEventDocument) -> str:
-
     who = f"{one_line(event.agent, 80)} on {one_line(event.device, 80)}"
     how = f"{one_line(event.category, 40)}, {event.confidence}%, {event.status}"
     when = event.at[:16].replace("T", " ") or "unknown         "

@@ -32,7 +32,6 @@ def run(hit: Hit, around: Around = None, as_json: Json = False, debug: Debug = F
 
         crystal open 3f9a2c41 --around 20
     """
-
     with opened(resolve()) as device:
         found = transcript(device.replica.database, hit, before=around, after=around)
         if as_json:
@@ -42,7 +41,6 @@ def run(hit: Hit, around: Around = None, as_json: Json = False, debug: Debug = F
 
 
 def _document(device: Device, found: Transcript) -> dict[str, object]:
-
     names = _names(device, found)
     return {
         "agent": found.agent,
@@ -70,7 +68,6 @@ def _document(device: Device, found: Transcript) -> dict[str, object]:
 
 
 def _print(device: Device, found: Transcript) -> None:
-
     names = _names(device, found)
     head = [found.agent, found.project or found.repository, found.session]
     if any(head):
@@ -90,7 +87,6 @@ def _print(device: Device, found: Transcript) -> None:
 
 
 def _names(device: Device, found: Transcript) -> dict[bytes, str]:
-
     return {
         maker: (device_name(device.member, maker) or maker.hex()[:8]) if maker else ""
         for maker in {piece.device for piece in found.pieces}

@@ -23,11 +23,18 @@ from crystal_node.safekeeping.pairing.inviter import invite as serve
 from crystal_node.safekeeping.pairing.newcomer import Joined, join_by_invite
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
 from crystal_node.safekeeping.pairing.qr import check_file, write
-from crystal_node.surfaces.cli import pair_dialogue, pair_events
 from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, InputLines, confirm, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal, show_code
+from crystal_node.surfaces.cli.pair_dialogue import (
+    JsonInviter,
+    JsonNewcomer,
+    TerminalInviter,
+    TerminalNewcomer,
+    described,
+    shown,
+)
 from crystal_node.sync.syncer import sync_now
 from crystal_relay.errors import RelayError
 
@@ -94,7 +101,6 @@ def run(
         crystal pair             (on the Core)
         crystal pair --code -    (on the new machine)
     """
-
     joins = code is not None or code_file is not None
     if offline and joins:
         raise UsageError("--offline shows a code and --code takes one: not both at once")
@@ -147,7 +153,6 @@ def check_argument(code: str | None) -> None:
     Raises:
         Usage: it did.
     """
-
     if code is not None and not is_invite(code):
         raise UsageError(
             "an offline code (mc1) opens the whole vault, and is not taken from a command line: "
@@ -163,7 +168,6 @@ def is_invite(code: str) -> bool:
 
 def someone_must_confirm(*, yes: bool) -> None:
     """Said before the invite is used up."""
-
     if not yes and not is_terminal():
         raise UsageError(
             "nobody can confirm the inviting machine here; the invite was not used",
@@ -172,7 +176,6 @@ def someone_must_confirm(*, yes: bool) -> None:
 
 
 def _file(path: Path) -> str:
-
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             text = file.read(SECRET_CHARS_MAX).strip()
@@ -200,7 +203,6 @@ def key_check(root: Root) -> str:
 
 def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: bool) -> None:
     """Shows the code after a typed confirmation."""
-
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     if qr is not None:
@@ -231,7 +233,6 @@ def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: boo
 
 def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool) -> None:
     """Joins by the root that the code is."""
-
     offline = decode(code)
     note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
     enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault, new_keys=new_keys))
@@ -272,7 +273,6 @@ T = TypeVar("T")
 
 def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -> None:
     """Invites one machine, and stays until it is in or the invite is over."""
-
     if qr is not None:
         check_file(qr)
     lines = InputLines()
@@ -281,9 +281,7 @@ def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -
             "nobody can type the newcomer's digits here: standard input is closed; no invite was made",
             hint="Run it in a terminal, or let a program write them: `crystal pair --json` says when.",
         )
-    person: InviterPerson = (
-        pair_events.JsonInviter(lines, qr) if as_json else pair_dialogue.TerminalInviter(lines, qr)
-    )
+    person: InviterPerson = JsonInviter(lines, qr) if as_json else TerminalInviter(lines, qr)
     try:
         invited = run_until_stopped(_invite(settings, person, grant=grant))
     finally:
@@ -292,7 +290,7 @@ def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -
         emit_line(
             {
                 "event": "paired",
-                **pair_events.described(invited.machine),
+                **described(invited.machine),
                 "slot": invited.slot,
                 "again": invited.again,
                 "grant": invited.grant,
@@ -310,7 +308,6 @@ def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -
 
 def enter(settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new_keys: bool) -> Joined:
     """Joins by an invite, with whoever sits here."""
-
     before, wanted = settings.config.relay_url, settings.at_relay(code.url).relay_url
     if settings.vault is not None and before and before != wanted:
         # Whoever knows the vault's id can make such an invite: what the person is asked then is about more than a machine.
@@ -320,9 +317,9 @@ def enter(settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new
         )
     lines = InputLines()
     person: NewcomerPerson = (
-        pair_events.JsonNewcomer(lines, yes=yes, relay=wanted, relay_now=before)
+        JsonNewcomer(lines, yes=yes, relay=wanted, relay_now=before)
         if as_json
-        else pair_dialogue.TerminalNewcomer(lines, yes=yes)
+        else TerminalNewcomer(lines, yes=yes)
     )
     try:
         return run_until_stopped(join_by_invite(settings, code, person, new_keys=new_keys))
@@ -379,7 +376,6 @@ def say_anew(enrolled: EnrolmentResult, *, new_keys: bool) -> None:
 
 def _listed(enrolled: EnrolmentResult) -> bool | None:
     """Whether the device that this home was is a member still; None if it is not known which one that was."""
-
     if not enrolled.replaced:
         return None
     with opened(enrolled.settings) as device:
@@ -404,7 +400,6 @@ def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _invite(settings: Settings, person: InviterPerson, *, grant: bool) -> Invited:
-
     with opened(settings) as device:
         device.member.check_active()
         token = device.keys.token(device.identity.id)
@@ -417,7 +412,6 @@ async def _invite(settings: Settings, person: InviterPerson, *, grant: bool) -> 
 
 def first_sync(settings: Settings) -> bool:
     """Best effort: the machine is set up whether it comes through or not."""
-
     try:
         with opened(settings) as device:
             asyncio.run(sync_now(device))
@@ -427,7 +421,7 @@ def first_sync(settings: Settings) -> bool:
 
 
 def _paired(invited: Invited) -> str:
-    name = pair_dialogue.shown(invited.machine)
+    name = shown(invited.machine)
     if invited.again:
         return f"{name} was a device of this vault before; it has a new token for the relay."
     grant = ", and may take the lead" if invited.grant else ""
@@ -449,6 +443,6 @@ def _joined_document(joined: Joined, *, synced: bool) -> dict[str, object]:
         "fresh": enrolled.fresh,
         "anew": enrolled.anew,
         "replaced": enrolled.replaced.hex() or None,
-        "inviter": pair_events.described(joined.inviter),
+        "inviter": described(joined.inviter),
         "synced": synced,
     }

@@ -35,7 +35,6 @@ def run(switch: Wanted = Switch.STATUS, as_json: Json = False, debug: Debug = Fa
 
         crystal private on
     """
-
     with opened(resolve()) as device:
         before = read_privacy(device.journal)
         report = None

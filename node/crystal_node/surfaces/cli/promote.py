@@ -65,7 +65,6 @@ def run(
         crystal promote
         crystal promote --force --kit -
     """
-
     if accept_loss and not force:
         raise UsageError("--accept-loss goes with --force")
     if wait is not None and force:
@@ -93,7 +92,6 @@ def promote_here(
     as_json: bool,
 ) -> Promoted:
     """Confirmed, and with the kit read, if there is one to read."""
-
     if force and not yes and not device.member.is_core:
         about = _FORCED + asyncio.run(_would_lose(device))
         if kit is None:
@@ -113,7 +111,6 @@ def promote_here(
 
 
 async def _would_lose(device: Device) -> str:
-
     standing = await core_status(device)
     lines: list[str] = []
     if standing.problem:

@@ -50,7 +50,6 @@ def run(
         crystal prune
         crystal prune --now
     """
-
     with opened(resolve()) as device:
         check_is_core(device, "prunes")
         if not (now or rewrite):
@@ -112,7 +111,6 @@ def _say_readers(device: Device, found: RetentionStatus) -> None:
 
 
 def _document(device: Device, found: RetentionStatus, rewritten: Rewritten | None) -> dict[str, object]:
-
     def place(at: tuple[int, int] | None) -> dict[str, int] | None:
         return {"epoch": at[0], "seq": at[1]} if at is not None else None
 
@@ -166,7 +164,6 @@ def _document(device: Device, found: RetentionStatus, rewritten: Rewritten | Non
 
 
 def _name(device: Device, who: bytes) -> str:
-
     return f"{one_line(device_name(device.member, who) or '?', 40)} ({who.hex()[:8]})"
 
 
@@ -175,10 +172,8 @@ def _place(at: tuple[int, int]) -> str:
 
 
 def _line(text: str) -> str:
-
     return one_line(text, 200)
 
 
 def _since(moment: int) -> str:
-
     return f"for {ago(max(now_ms() - moment, 0) / 1000)}"

@@ -36,7 +36,6 @@ def run(
 
         crystal recall "why did we change the retry budget"
     """
-
     settings = resolve()
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")

@@ -78,7 +78,6 @@ def show(
         crystal recovery show
         crystal recovery show --out kit.txt --qr kit.png
     """
-
     if qr is not None:
         check_file(qr)
     if out is not None:
@@ -119,7 +118,6 @@ def verify(
 
         crystal recovery verify
     """
-
     settings = resolve()
     if remove_root and not yes and file == "-" and not is_terminal():
         raise UsageError(
@@ -163,7 +161,6 @@ def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False, debug:
         crystal recovery replace
         crystal recovery replace --kit kit.txt     (on a machine that does not hold the root)
     """
-
     with opened(resolve()) as device:
         if not yes:
             about = "Every recovery kit and offline code made so far becomes worthless, and a new kit has to be made."
@@ -200,7 +197,6 @@ def offer_kit(settings: Settings) -> None:
 
 
 def _page(settings: Settings) -> KitPage:
-
     with opened(settings) as device:
         root, log, name = device.root, device.member.log, device.name
     if root is None:
@@ -224,14 +220,12 @@ def _page(settings: Settings) -> KitPage:
 
 
 def _root_and_log(settings: Settings) -> tuple[Root | None, DeviceLog]:
-
     with opened(settings) as device:
         return device.root, device.member.log
 
 
 def _comparing(root: Root | None, log: DeviceLog) -> Compare | None:
     """Compares each line as it is typed, where the root is here; else the whole is compared with the log."""
-
     if root is None or not in_force(log, root):
         return None
     lines = [decode_line(number, line) for number, line in enumerate(encode_kit(root, log.vault), start=1)]
@@ -240,7 +234,6 @@ def _comparing(root: Root | None, log: DeviceLog) -> Compare | None:
 
 def _removed(settings: Settings, *, asks: bool, remove: bool) -> bool:
     """Removes the root if that is wanted. Returns whether it is gone."""
-
     if not remove and asks and is_terminal():
         note(_COST)
         remove = ask("Remove it from this machine? [yes/no] ")
@@ -260,7 +253,6 @@ def _document(page: KitPage, out: Path | None, qr: Path | None) -> dict[str, obj
 
 def _draw(code: str) -> None:
     """The QR below the page, where a terminal can show it."""
-
     if not is_terminal(output=True):
         return
     drawing = draw(code, screen())
@@ -271,7 +263,6 @@ def _draw(code: str) -> None:
 
 
 def _check_folder(path: Path) -> None:
-
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise UsageError(
             f"{path} cannot be written: no such folder", hint="Name a file in a folder that is there."

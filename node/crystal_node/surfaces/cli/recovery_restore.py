@@ -79,7 +79,6 @@ def run(
         crystal recovery restore --relay https://relay.example.org
         crystal recovery restore --from /mnt/old/.ldm --relay https://relay.example.org --enroll-token -
     """
-
     settings = resolve(Flags(relay_url=relay, name=name, key_store=key_store))
     token = enrolment_token() if enroll_token is None else enroll_token
     if enroll_token == _STANDARD_INPUT:
@@ -112,7 +111,6 @@ def _wants_lead(core: Core) -> bool:
 
 
 def _tell(restored: Restored) -> None:
-
     settings = restored.settings
     if restored.fresh:
         say(
@@ -156,7 +154,6 @@ def _tell(restored: Restored) -> None:
 
 
 def _tell_files(files: FilesBack) -> None:
-
     if files.gone:
         say(
             "! Its files could not be copied: that home is not there any more. What the relay has comes with `crystal sync`."
@@ -226,12 +223,10 @@ def _document(restored: Restored) -> dict[str, object]:
 
 
 def _seen(core: Core) -> str:
-
     return (
         f"last told where it stands at {iso(core.seen_ms)}" if core.seen_ms else "never told where it stands"
     )
 
 
 def _shown(device: bytes, name: str | None) -> str:
-
     return f"{one_line(name or '?', _NAME_CHARS_MAX)} ({device.hex()[:8]})"

@@ -13,5 +13,4 @@ def run(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal reembed
     """
-
     migrate(yes=yes, as_json=as_json, debug=debug)

@@ -76,7 +76,6 @@ def run(
         crystal remember "The staging database is restored every night at two." --category fact
         crystal remember "It is restored at three now." --supersedes 3f9a0c12d4e5
     """
-
     if merge and keep_both:
         raise UsageError("--merge and --keep-both exclude each other")
     settings = resolve(Flags(agent=agent))
@@ -118,13 +117,11 @@ def _judged(done: RememberedDocument) -> str:
 
 
 def _merge(_alike: Sequence[AlikeDocument]) -> WhenAlike:
-
     return WhenAlike.MERGE
 
 
 def _asked(alike: Sequence[AlikeDocument]) -> WhenAlike:
     """At a terminal."""
-
     for each in alike:
         note(f"Almost the same is remembered: {_shown(each)}")
     merged = ask("Shall there be one memory, in the new words? [y/N] ")
@@ -132,7 +129,6 @@ def _asked(alike: Sequence[AlikeDocument]) -> WhenAlike:
 
 
 def _shown(alike: AlikeDocument) -> str:
-
     return f"{alike.id[:12]}  {one_line(alike.text, _SHOWN_CHARS)}"
 
 

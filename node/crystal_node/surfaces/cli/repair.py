@@ -19,7 +19,6 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal repair
     """
-
     with opened(resolve()) as device:
         found = asyncio.run(repair(device, None if as_json else note))
     if as_json:

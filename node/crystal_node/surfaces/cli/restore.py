@@ -39,7 +39,6 @@ def run(source: From = None, yes: Yes = False, as_json: Json = False, debug: Deb
         crystal restore
         crystal restore --from /mnt/other/.ldm
     """
-
     if not yes:
         confirm("\nType restore to go on: ", expect="restore", about=_ABOUT, as_json=as_json)
     done = restore_memory(resolve(), source, None if as_json else note)

@@ -46,7 +46,6 @@ def run(
         crystal role
         crystal role --json
     """
-
     if (force or kit is not None) and not claim:
         raise UsageError("--force and --kit go with --claim")
     with opened(resolve()) as device:
@@ -62,7 +61,6 @@ def run(
 
 
 def _document(device: Device, standing: CoreStatus) -> dict[str, object]:
-
     reign = standing.reign
     return {
         "role": standing.role,
@@ -86,7 +84,6 @@ def _document(device: Device, standing: CoreStatus) -> dict[str, object]:
 
 
 def _row(row: MemberRow) -> dict[str, object]:
-
     entry = row.entry
     return {
         "id": entry.info.device.hex(),
@@ -115,7 +112,6 @@ def _forced(device: Device, standing: CoreStatus) -> dict[str, Any]:
 
 
 def _print(device: Device, standing: CoreStatus) -> None:
-
     reign = standing.reign
     if standing.role == "core" and reign:
         say(f"core: this machine embeds and orders for the vault (epoch {reign.epoch}).")
@@ -140,7 +136,6 @@ def _print(device: Device, standing: CoreStatus) -> None:
 
 
 def _since(reign: EpochInfo) -> str:
-
     when = clock_time(reign.at)
     by = (
         "the vault's root" if reign.by is None else one_line(reign.by_name or reign.by.hex()[:8], _NAME_CHARS)
@@ -150,7 +145,6 @@ def _since(reign: EpochInfo) -> str:
 
 
 def _line(row: MemberRow) -> str:
-
     entry = row.entry
     name = one_line(entry.details.name if entry.details else "?", _NAME_CHARS)
     if row.behind is None:
@@ -169,7 +163,6 @@ def _line(row: MemberRow) -> str:
 
 
 def _needs_kit(device: Device) -> bool:
-
     try:
         claimant(device.member, device.root)
     except Unready:
@@ -180,7 +173,6 @@ def _needs_kit(device: Device) -> bool:
 
 
 def _would_lose(standing: CoreStatus) -> str:
-
     pending = (
         f" The Core last said that {standing.core_pending} of its own records are not sent out yet."
         if standing.core_pending

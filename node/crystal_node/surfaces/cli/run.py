@@ -75,7 +75,6 @@ def run(
         crystal run status --on laptop
         crystal run dream-weave --dry-run
     """
-
     if action not in set(Action):
         raise UsageError(f"there is no action {action[:40]!r}", hint=f"There are: {', '.join(Action)}.")
     if action == Action.DREAM_WEAVE and mode and mode not in set(WeaveMode):
@@ -103,7 +102,6 @@ def run(
 
 def tell(outcome: CommandResult, called: str) -> None:
     """For people; `crystal commands show` too."""
-
     progress = f" ({outcome.done:,} of {outcome.total:,})" if outcome.total and not outcome.ended else ""
     said = f": {one_line(outcome.text, 400)}" if outcome.text else ""
     say(f"{outcome.id[:8]}  {outcome.action} on {called}: {outcome.state.value}{progress}{said}")
@@ -129,14 +127,12 @@ def _target(device: Device, on: str) -> bytes | None:
 
 
 def _called(device: Device, outcome: CommandResult) -> str:
-
     named = {entry.info.device.hex(): name_of(entry) for entry in devices(device.member)}
     return named.get(outcome.device, outcome.device[:8])
 
 
 def _fail_unless_done(outcome: CommandResult) -> None:
     """Raises CommandFailed, NoAnswer."""
-
     if outcome.state is CommandState.DONE:
         if outcome.action == Action.VERIFY and (outcome.result or {}).get("ok") is False:
             raise CommandFailed(outcome.text, hint="Run `crystal repair` on that machine.")

@@ -119,7 +119,6 @@ def run(
 
         crystal search "why did we change the retry budget" --since 30d
     """
-
     if fast and deep:
         raise UsageError("--fast and --deep exclude each other")
     if offset is not None and page > 1:
@@ -158,7 +157,6 @@ def run(
 
 
 def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
-
     if not given:
         return None
     for value in values:
@@ -176,7 +174,6 @@ def _moment(given: str | None) -> str:
 
 
 def _document(found: SearchDocument) -> dict[str, object]:
-
     document: dict[str, Any] = to_builtins(found)
     parts: list[dict[str, Any]] = [document, *document["results"]]
     for part in parts:
@@ -186,7 +183,6 @@ def _document(found: SearchDocument) -> dict[str, object]:
 
 
 def _print(found: SearchDocument, request: SearchRequest) -> None:
-
     if found.note:
         note(f"{found.note[0].upper()}{found.note[1:]}.")
     if not found.results:
@@ -231,7 +227,6 @@ def _table(found: SearchDocument) -> None:
 
 
 def _lines(found: SearchDocument) -> None:
-
     for result in found.results:
         say(f"{result.id[:12]}  {_when(result)}  {one_line(_who(result), 100)}")
         say(f"    {one_line(result.text, _LINE_CHARS)}")
@@ -240,7 +235,6 @@ def _lines(found: SearchDocument) -> None:
 
 
 def _when(result: ResultDocument) -> str:
-
     if not result.created_at:
         return "undated"
     return f"{ago((datetime.now(UTC) - datetime.fromisoformat(result.created_at)).total_seconds())} ago"

@@ -1,22 +1,13 @@
 """``crystal search --json`` with plain arguments: programs ask often, and most time would go into the parser and the settings.
 
-Where the agent answers, nothing of either is loaded; where it does not, the settings are, and this process searches. What is
-not plain in the arguments is left to the command itself, which says it as it always does. Speaks what ``memory_client.wire``
-describes, without loading it: tests hold both against each other.
+Where the background service answers, neither is loaded; where it does not, the settings are, and this process searches. Arguments
+that are not plain are left to the command itself.
 """
 
 import json
 import os
-import socket
 from collections.abc import Sequence
 from typing import Any
-
-from crystal_node.base.local_api import reached
-
-CONNECT_SECONDS_MAX = 0.5
-ANSWER_SECONDS_MAX = 630.0
-"""As ``memory_client.asking`` waits."""
-_GREETING = b"crystal-find/1"
 
 _TEXTS = frozenset(
     {
@@ -47,9 +38,14 @@ def searched(arguments: Sequence[str], home: str) -> dict[str, object] | None:
     if request is None:
         return None
     try:
-        return _without_gaps(json.loads(_asked(home, json.dumps(request).encode("ascii"))))
+        answer = ask(
+            home, "POST", "/api/search", json.dumps(request).encode("ascii"), seconds=SEARCH_SECONDS_MAX
+        )
+        if answer.good:
+            return _without_gaps(json.loads(answer.body))
     except (OSError, ValueError, KeyError, TypeError):
-        return _searched_here(request)
+        pass
+    return _searched_here(request)
 
 
 def _searched_here(request: dict[str, object]) -> dict[str, object] | None:
@@ -107,24 +103,3 @@ def request_of(arguments: Sequence[str]) -> dict[str, object] | None:
                 return None
     query = " ".join(words)
     return {"query": query, **request} if query.strip() else None
-
-
-def _asked(home: str, body: bytes) -> bytes:
-    """The agent's answer. Raises OSError, ValueError: there is no agent, or it has no result."""
-    path = os.path.join(home, "state", "agent", "find.sock")  # noqa: PTH118  pathlib costs 5 ms
-    if not hasattr(socket, "AF_UNIX"):
-        raise ValueError("no socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(CONNECT_SECONDS_MAX)
-        with reached(path) as name:
-            if name is None:
-                raise ValueError("no socket")
-            line.connect(name)
-        line.settimeout(ANSWER_SECONDS_MAX)
-        line.sendall(b"%s search %d\n" % (_GREETING, len(body)) + body)
-        with line.makefile("rb") as file:
-            answer = file.read()
-    header, _, found = answer.partition(b"\n")
-    if header.split(b" ") != [_GREETING, b"ok", b"%d" % len(found)]:
-        raise ValueError("not understood")
-    return found

@@ -44,7 +44,6 @@ def run(
 
         crystal serve --open
     """
-
     if link:
         _link(resolve(), open_page=open_page, as_json=as_json)
     else:
@@ -52,7 +51,6 @@ def run(
 
 
 def _serve(settings: Settings, port: int | None, *, open_page: bool, as_json: bool) -> None:
-
     from crystal_node.surfaces.gateway.access import GatewayAccess, kept_token, new_link
     from crystal_node.surfaces.gateway.app import Gateway
     from crystal_node.surfaces.gateway.server import listen, port_of, serve
@@ -92,7 +90,6 @@ def _serve(settings: Settings, port: int | None, *, open_page: bool, as_json: bo
 
 def _environment() -> dict[str, str]:
     """For the commands that the gateway starts: as this process has it, without the token."""
-
     return {name: value for name, value in os.environ.items() if name != SERVE_VARIABLE}
 
 
@@ -113,7 +110,6 @@ def _link(settings: Settings, *, open_page: bool, as_json: bool) -> None:
 
 def _running(settings: Settings) -> str | None:
     """The address of the gateway that runs on this home, as it noted it; None if none does."""
-
     if not is_held(settings.home.gateway_lock):
         return None
     try:

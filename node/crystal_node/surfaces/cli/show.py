@@ -46,7 +46,6 @@ def run(
 
         crystal show 3f9a2c41 --context 3
     """
-
     request = ShowRequest(
         id=text.strip(),
         before=context if before is None else before,
@@ -61,7 +60,6 @@ def run(
 
 
 def _print(shown: ShowDocument) -> None:
-
     head = [
         f"memory: {shown.memory}" if shown.memory else "",
         shown.agent,

@@ -19,7 +19,6 @@ def run(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal snapshot
     """
-
     with opened(resolve()) as device:
         made = asyncio.run(announce_snapshot(device, None if as_json else note))
     if as_json:

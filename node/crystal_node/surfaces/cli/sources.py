@@ -76,7 +76,6 @@ def add(
 
         crystal sources add ~/notes --name notes --exclude "drafts/"
     """
-
     added = sources.add(resolve(), path, name=name, include=include or (), exclude=exclude or ())
     if as_json:
         emit(msgspec.to_builtins(added))
@@ -95,7 +94,6 @@ def sync(
 
         crystal sources sync notes
     """
-
     synced = asyncio.run(sources.sync(resolve(), name, confirmed=confirm, progress=_progress()))
     if as_json:
         emit(msgspec.to_builtins(synced))
@@ -123,7 +121,6 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal sources status
     """
-
     found = sources.status(resolve())
     if as_json:
         emit(msgspec.to_builtins(found))
@@ -139,7 +136,6 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = F
 
         crystal sources remove notes
     """
-
     settings = resolve()
     if not yes:
         with opened(settings) as device:
@@ -162,7 +158,6 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = F
 
 def _progress() -> Callable[[str, int, int], None]:
     """Tells of a long sync now and then."""
-
     told = time.monotonic()
 
     def progress(name: str, done: int, total: int) -> None:
@@ -175,7 +170,6 @@ def _progress() -> Callable[[str, int, int], None]:
 
 
 def _print_synced(each: SourceSynced) -> None:
-
     name = _shown(each.name)
     if each.problem:
         say(f"! {name}: {_shown(each.problem)}. Nothing was removed.")
@@ -192,7 +186,6 @@ def _print_synced(each: SourceSynced) -> None:
 
 
 def _print_waiting(name: str, waiting: int, paths: tuple[str, ...]) -> None:
-
     if not waiting:
         return
     say(
@@ -203,7 +196,6 @@ def _print_waiting(name: str, waiting: int, paths: tuple[str, ...]) -> None:
 
 
 def _print_skipped(skipped: dict[str, int] | None, paths: dict[str, str] | None) -> None:
-
     if not skipped:
         return
     say("  not read: " + ", ".join(f"{count:,} {why}" for why, count in sorted(skipped.items())))
@@ -227,7 +219,6 @@ def _print_status(found: SourcesStatus) -> None:
 
 
 def _print_source(each: SourceStatus) -> None:
-
     where = _shown(each.path or each.folder)
     say(f"{_shown(each.name)}  {where}" + ("" if each.here else f"  (on {_shown(each.device)})"))
     line = f"  {counted(each.documents, 'document')} in {counted(each.pieces, 'piece')}"
@@ -252,15 +243,12 @@ def _print_source(each: SourceStatus) -> None:
 
 def _moment(text: str | None) -> str:
     """As this machine's clock shows it."""
-
     return clock_time(int(datetime.fromisoformat(text).timestamp() * 1000)) if text else "not yet"
 
 
 def _shown(text: str) -> str:
-
     return one_line(text, 300)
 
 
 def _quoted(name: str) -> str:
-
     return shlex.quote(_shown(name))

@@ -67,7 +67,6 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
 
         crystal staging list
     """
-
     found = [one for one in staged_agents(resolve().home) if every or one.state in WAITING]
     if as_json:
         emit({"agents": [_document(one) for one in found]})
@@ -90,7 +89,6 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
 
         crystal staging run codex --weave extractive
     """
-
     chosen = None if weave is None else Weave(weave.value)
     settings = resolve()
     with opened(settings) as device:
@@ -136,7 +134,6 @@ def reject(
         crystal staging reject somebody
         crystal staging reject somebody --forget
     """
-
     settings = resolve()
     with opened(settings) as device:
         check_is_core(device, "stages agents")
@@ -170,7 +167,6 @@ def reject(
 
 
 def _document(one: Staged) -> dict[str, object]:
-
     return {
         "agent": one.agent,
         "folder": one.folder,
@@ -188,13 +184,11 @@ def _document(one: Staged) -> dict[str, object]:
 
 
 def _shown(one: Staged) -> str:
-
     return one_line(one.agent, 60) or one.folder
 
 
 def _quoted(one: Staged) -> str:
     """The agent as it can be pasted into a shell."""
-
     plain = one.agent.isprintable() and not one.agent.startswith("-") and len(one.agent) <= 60
     return shlex.quote(one.agent) if plain and one.agent else one.folder
 

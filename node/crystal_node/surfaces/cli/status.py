@@ -47,7 +47,6 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
         crystal status
         crystal status --watch
     """
-
     settings = resolve()
     with _opened(settings) as device:
         if watch:
@@ -69,7 +68,6 @@ def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) ->
 @contextmanager
 def _opened(settings: Settings) -> Generator[Device]:
     """The device; where its disk keeps it from being opened, the error says so."""
-
     try:
         device = Device.open(settings)
     except Exception as error:
@@ -100,12 +98,10 @@ def status_lines(device: Device, found: DeviceStatus) -> list[str]:
 
 def news_lines(device: Device) -> list[str]:
     """What happened in the vault and was not shown yet."""
-
     return [f"* {line}" for line in lines_of(device.member)]
 
 
 def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
-
     settings, member, counts = device.settings, found.member, found.counts
     role = "Core" if member.is_core else "Node"
     yield (
@@ -133,7 +129,6 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
 
 
 def _mirror(found: DeviceStatus) -> str:
-
     member, behind = found.member, found.channels.mirror.behind
     text = f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}"
     if behind:
@@ -144,7 +139,6 @@ def _mirror(found: DeviceStatus) -> str:
 
 
 def _at_most(seconds: float | None) -> str:
-
     return "" if seconds is None else f", the oldest for {ago(seconds)} at most"
 
 
@@ -156,7 +150,6 @@ def _commands(found: DeviceStatus) -> Iterator[str]:
 
 
 def _outbox(found: DeviceStatus) -> str:
-
     waiting = found.channels.conversations
     if not waiting.waiting:
         return "outbox   empty: everything recorded here is durable"
@@ -165,7 +158,6 @@ def _outbox(found: DeviceStatus) -> str:
 
 
 def _files_line(found: DeviceStatus) -> str:
-
     files, last = found.files, found.files.last
     oldest = found.channels.files.oldest_seconds
     since = "" if oldest is None else f" for {ago(oldest)} at most"
@@ -185,7 +177,6 @@ def _files_line(found: DeviceStatus) -> str:
 
 
 def _devices(rows: tuple[MemberRow, ...]) -> Iterator[str]:
-
     others = [row for row in rows if not row.entry.is_this]
     now = now_ms()
     for number, row in enumerate(others[:_DEVICES_MAX]):
@@ -195,7 +186,6 @@ def _devices(rows: tuple[MemberRow, ...]) -> Iterator[str]:
 
 
 def _device(row: MemberRow, now: int) -> str:
-
     role = ", the Core" if row.entry.leads else ""
     if row.entry.cursor is None:
         return f"{one_line(name_of(row.entry), 40)}{role}: not heard of yet"
@@ -215,7 +205,6 @@ def _device(row: MemberRow, now: int) -> str:
 
 
 def _moments(found: DeviceStatus, now: int) -> str:
-
     words = {
         Activity.CAPTURE: "recorded",
         Activity.PUSH: "sent",
@@ -234,7 +223,6 @@ def _moments(found: DeviceStatus, now: int) -> str:
 
 
 def _sync(found: DeviceStatus) -> str:
-
     runner = found.background.runner
     if runner is None:
         return "nothing syncs by itself: no agent is running"
@@ -253,7 +241,6 @@ def _sync(found: DeviceStatus) -> str:
 
 
 def _needs(found: DeviceStatus) -> Iterator[str]:
-
     told = {notice.value for notice in STOPPING}
     for each in found.stuck:
         yield f"! {each.text}"
@@ -275,7 +262,6 @@ _OVER = ("over", "over")
 
 def follow(device: Device, *, as_json: bool) -> None:
     """Returns when the person has enough."""
-
     try:
         if as_json:
             _documents(device)
@@ -288,7 +274,6 @@ def follow(device: Device, *, as_json: bool) -> None:
 
 
 def _documents(device: Device) -> None:
-
     before: object = None
     for found in _standings(device):
         document = status_document(device, found)
@@ -310,7 +295,6 @@ def _drawn(device: Device) -> None:
 
 
 def _told(device: Device) -> None:
-
     before: dict[str, tuple[object, str]] | None = None
     for found in _standings(device):
         now = _facts(found)
@@ -334,7 +318,6 @@ def _facts(found: DeviceStatus) -> dict[str, tuple[object, str]]:
 
 
 def _plain(found: DeviceStatus) -> dict[str, str]:
-
     member, through = found.member, found.channels
     runner = found.background.runner
     facts = {
@@ -358,7 +341,6 @@ def _plain(found: DeviceStatus) -> dict[str, str]:
 
 def _standings(device: Device) -> Iterator[DeviceStatus]:
     """The standing, whenever it may be another one. Other processes of this home write; this one only reads."""
-
     while True:
         seen, until = _marks(device), time.monotonic() + AGAIN_SECONDS
         catch_up(device.member.log, device.journal)
@@ -369,7 +351,6 @@ def _standings(device: Device) -> Iterator[DeviceStatus]:
 
 def _marks(device: Device) -> tuple[object, ...]:
     """Differs when something was committed, or somebody came or went."""
-
     home = device.settings.home
     state = device.journal.connection.execute("PRAGMA data_version").fetchone()
     files = [_stamp(path) for path in (home.jobs_database, home.commands_database, home.files_database)]

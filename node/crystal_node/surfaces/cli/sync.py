@@ -36,7 +36,6 @@ def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> No
 
         crystal sync --watch
     """
-
     with opened(resolve()) as device:
         if watch:
             asyncio.run(watch_device(device, as_json=as_json))
@@ -45,7 +44,6 @@ def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> No
 
 
 async def _once(device: Device, as_json: bool) -> None:
-
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
         await run_forget_jobs(JobContext(device, syncer, lambda _event, _text: None), note)
@@ -110,7 +108,6 @@ def _files_document(result: SyncResult) -> dict[str, object] | None:
 
 
 def _say_files(result: SyncResult) -> None:
-
     if result.files_problem:
         note(f"Files: {result.files_problem}; the next sync tries again.")
     report = result.files

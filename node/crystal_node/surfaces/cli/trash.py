@@ -31,7 +31,6 @@ def listed(as_json: Json = False, debug: Debug = False) -> None:
 
         crystal trash list
     """
-
     items = list(_trash().items())
     if as_json:
         emit(
@@ -63,7 +62,6 @@ def restore(named: Named, as_json: Json = False, debug: Debug = False) -> None:
 
         crystal trash restore notes/plan.md
     """
-
     trash = _trash()
     found = [item for item in trash.items() if named in (item.id, item.record.path)]
     if not found:
@@ -87,7 +85,6 @@ def empty(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None
 
         crystal trash empty --yes
     """
-
     trash = _trash()
     items: list[Trashed] = list(trash.items())
     if items and not yes:
@@ -102,7 +99,6 @@ def empty(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None
 
 
 def _trash() -> Trash:
-
     settings = resolve()
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
@@ -110,5 +106,4 @@ def _trash() -> Trash:
 
 
 def _nudge() -> None:
-
     resolve().home.nudge()

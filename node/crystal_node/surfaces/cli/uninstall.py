@@ -50,7 +50,6 @@ def run(
         crystal uninstall
         crystal uninstall --purge
     """
-
     if yes_lose_it and not purge:
         raise UsageError("--yes-lose-it goes with --purge")
     settings = resolve()
@@ -85,7 +84,6 @@ def run(
 
 def _check(settings: Settings, *, lose: bool, yes: bool, as_json: bool) -> None:
     """Says what goes, and has it confirmed, before anything is done."""
-
     if not settings.home.root.exists():
         if not mark_of(left_over(settings.home)).exists():
             note(f"There is no home {settings.home.root}.")
@@ -98,7 +96,6 @@ def _check(settings: Settings, *, lose: bool, yes: bool, as_json: bool) -> None:
 
 
 def _refuse(loss: HomeLoss, *, lose: bool) -> None:
-
     if loss.for_good and not lose:
         raise UsageError(
             f"this would be lost for good: {'; '.join(loss.for_good)}",
@@ -108,7 +105,6 @@ def _refuse(loss: HomeLoss, *, lose: bool) -> None:
 
 
 def _about(loss: HomeLoss) -> str:
-
     lines = [
         f"This removes {loss.root} ({one_line(loss.name, 60)}): the memory on this machine, its keys, its settings."
     ]
@@ -129,7 +125,6 @@ def _about(loss: HomeLoss) -> str:
 
 def _purge(settings: Settings, *, lose: bool) -> HomeLoss:
     """Looks once more when nobody else is at work in the home, and removes it."""
-
     if not settings.home.root.exists():
         purge(settings)
         return HomeLoss(settings.home.root)

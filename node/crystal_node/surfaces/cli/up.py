@@ -94,7 +94,6 @@ def run(
         crystal up --role core --relay https://relay.example.org --enroll-token - --yes
         crystal up --role node --code - --from-now --yes
     """
-
     flags = Flags(relay_url=relay, name=name)
     settings = resolve(flags)
     check_argument(code)
@@ -128,7 +127,6 @@ def _check_flags(
     settings: Settings, role: UpRole | None, relay: str | None, code: str | None, token: str | None
 ) -> None:
     """Refuses what contradicts itself, or what this machine is already."""
-
     if role is UpRole.CORE and code is not None:
         raise UsageError(
             "a Core makes a new vault, it does not join one", hint="Use --role node with --code."
@@ -167,7 +165,6 @@ def _check_flags(
 
 
 def _no_role() -> str:
-
     raise UsageError(
         "nobody can be asked what this machine shall be",
         hint="Say it: --role core --relay URL --enroll-token -, or --role node --code -",
@@ -187,7 +184,6 @@ def _wish(
     asks: bool,
 ) -> Wish:
     """What the flags say, else the person, else what is usual."""
-
     known = [tool.name for tool in tools]
     decided_by = {settings.options[name].source for name in ("capture", "capture_without")}
     if capture is None and decided_by == {SettingSource.DEFAULT}:
@@ -212,7 +208,6 @@ def _wish(
 
 
 def _history(past: bool | None) -> History:
-
     return History.STEPPED_OVER if past is False else History.RECORDED
 
 
@@ -232,7 +227,6 @@ class Enrolment:
         return self._found(settings) if self._role == "core" else self._join(settings)
 
     def _found(self, settings: Settings) -> str:
-
         token = enrolment_token() if self._token is None else self._token
         if self._token == _READ or (not token and is_terminal()):
             token = read_secret("The relay's enrolment token: ", what="enrolment token")
@@ -241,7 +235,6 @@ class Enrolment:
         return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.settings.name.value}) is its Core"
 
     def _join(self, settings: Settings) -> str:
-
         code = self._code or _READ
         if code == _READ:
             code = read_secret("The code that `crystal pair` shows (MC2:… or mc1:…): ", what="code")

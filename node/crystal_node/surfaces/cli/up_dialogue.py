@@ -23,7 +23,6 @@ WORTH_A_WORD_BYTES = 64 * 1024 * 1024
 
 def tell_tools(tools: Sequence[AiTool], *, as_json: bool) -> None:
     """What was found on this machine."""
-
     if as_json:
         emit_line({"event": "found", "tools": [document(tool) for tool in tools]})
         return
@@ -36,7 +35,6 @@ def tell_tools(tools: Sequence[AiTool], *, as_json: bool) -> None:
 
 def document(tool: AiTool) -> dict[str, object]:
     """A tool as JSON."""
-
     return {
         "name": tool.name,
         "title": tool.title,
@@ -87,7 +85,6 @@ def ask_tools(known: Sequence[str]) -> str:
 
 def ask_history(tools: Sequence[AiTool]) -> bool:
     """Whether what was said before is recorded."""
-
     count, total = sum(tool.transcripts for tool in tools), sum(tool.size for tool in tools)
     return ask(f"Record what was said before now, too ({counted(count, 'transcript')}, {size(total)})?")
 
@@ -104,7 +101,6 @@ def ask(question: str) -> bool:
 
 def ask_mcp(settings: Settings) -> bool | None:
     """Whether agents are to have the memory as an MCP server; None where there is none to ask about."""
-
     agents = McpClients(settings)
     try:
         states = [agents.look(client).state for client in agents.named(())]
@@ -147,7 +143,6 @@ def confirm_plan(plan: Sequence[SetupStep]) -> None:
 
 def tell_size(tools: Sequence[AiTool]) -> None:
     """That recording what there is takes its time, where it does."""
-
     waiting = sum(tool.waiting for tool in tools if tool.wanted)
     if waiting > WORTH_A_WORD_BYTES:
         note(
@@ -157,7 +152,6 @@ def tell_size(tools: Sequence[AiTool]) -> None:
 
 def tell_outcome(outcome: StepOutcome, *, as_json: bool) -> None:
     """How a step went."""
-
     if as_json:
         emit_line({"event": "step", **step_document(outcome)})
         return
@@ -181,7 +175,6 @@ def step_document(outcome: StepOutcome) -> dict[str, object]:
 
 def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core: bool, as_json: bool) -> None:
     """How this machine stands at the end, and what comes next."""
-
     running = is_held(settings.home.watch_lock)
     role = _role(settings)
     if as_json:
@@ -220,7 +213,6 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
 
 def _role(settings: Settings) -> str:
     """core, node, or "" for a machine in no vault."""
-
     try:
         with opened(settings) as device:
             return "core" if device.member.is_core else "node"
@@ -229,7 +221,6 @@ def _role(settings: Settings) -> str:
 
 
 def _is_so(step: SetupStep) -> bool:
-
     try:
         return step.is_so()
     except (CrystalError, OSError):

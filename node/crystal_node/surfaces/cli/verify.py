@@ -35,7 +35,6 @@ def run(deep: Deep = False, as_json: Json = False, debug: Debug = False) -> None
         crystal verify
         crystal verify --deep
     """
-
     with opened(resolve()) as device:
         if deep:
             found = asyncio.run(verify_deep(device, None if as_json else note))
@@ -77,7 +76,6 @@ def deep_document(found: DeepVerification) -> dict[str, object]:
 
 def say_deep(found: DeepVerification) -> None:
     """For people; for `crystal repair` too."""
-
     relay = found.relay
     _say(found.memory)
     snapshot = (
@@ -99,7 +97,6 @@ def say_deep(found: DeepVerification) -> None:
 
 def fail_if_left(found: DeepVerification) -> None:
     """Raises VaultDamaged, MemoryDiffers or RelayLacks for what is wrong, what is nearest first."""
-
     repair = "`crystal repair` mends what can be mended."
     if found.faults:
         raise VaultDamaged(f"the database is damaged: {found.faults[0]}", hint=repair)
@@ -132,7 +129,6 @@ def _say(result: Verification) -> None:
 
 
 def _fail_if_wrong(result: Verification) -> None:
-
     if result.computed != result.kept:
         raise VaultDamaged("the rows are not what their digest says: the database was changed or damaged")
     if result.stated is not None and result.stated != result.computed:

@@ -22,7 +22,7 @@ from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import prepare_node
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
-from crystal_node.surfaces.setup import choosing
+from crystal_node.surfaces.setup import tools as tool_choice
 from crystal_node.surfaces.setup.steps import SetupStep
 
 _NOT_ASKED = "not asked for"
@@ -79,7 +79,7 @@ def _capture(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
 
     def choose() -> str:
         settings = latest()
-        choosing.choose(settings, TOOLS, wanted or ())
+        tool_choice.choose(settings, TOOLS, wanted or ())
         return ""
 
     what = "keep what is recorded as it is"
@@ -88,7 +88,7 @@ def _capture(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     return SetupStep(
         "capture",
         what,
-        lambda: wanted is None or choosing.is_chosen(latest(), TOOLS, wanted),
+        lambda: wanted is None or tool_choice.is_chosen(latest(), TOOLS, wanted),
         choose,
         ground=True,
     )

@@ -37,7 +37,6 @@ def _lines(text: str) -> str:
 
 def _usage(error: BaseException) -> Failure | None:
     """What the argument parser says, with the hint that every command has."""
-
     if isinstance(error, typer.Abort):
         return Failure("stopped, nothing was done", "", ExitCode.INTERRUPTED)
     if isinstance(error, typer.TyperException):

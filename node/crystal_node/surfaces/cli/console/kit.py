@@ -40,7 +40,6 @@ def root_from_kit(kit: str, vault: bytes) -> Root:
         WrongCode: it is another vault's.
         Usage: there is nothing to read.
     """
-
     found = read_kit(kit)
     if found.vault != vault:
         raise WrongCode(
@@ -55,12 +54,10 @@ def read_kit(kit: str, compare: Compare | None = None) -> Kit:
 
     ``compare`` is asked whether a well-typed line is the expected one, and says so at once to who types.
     """
-
     return decode_kit(_typed(compare) if kit == _STANDARD_INPUT else _from_file(Path(kit)))
 
 
 def _from_file(path: Path) -> str:
-
     try:
         with path.open("rb") as file:
             data = file.read(KIT_BYTES_MAX + 1)
@@ -73,7 +70,6 @@ def _from_file(path: Path) -> str:
 
 def _typed(compare: Compare | None) -> str:
     """On a terminal each line is asked for, without echo, until it is right; else all of standard input is the kit."""
-
     if not is_terminal():
         text = sys.stdin.read(KIT_BYTES_MAX) if sys.stdin is not None else ""
         if not text.strip():

@@ -137,7 +137,7 @@ class StoreFailure(CrystalError):
     hint = "Check the network and the relay; the work is kept and is retried."
 
 
-RETRIES_MAX = 32
+RETRIES_MAX = 32  # §11.12-1
 
 
 class RetryBudget:

@@ -52,7 +52,7 @@ from crystal_mirror.streams.reoffers import note_held_entries
 from crystal_mirror.types import EntryState
 
 BATCHES_PER_ROUND_MAX = 1_000_000
-HANDOVER_BATCHES = 2
+HANDOVER_BATCHES = 2  # §17.2-1
 """Batches that a Core takes at most before it holds: what more is offered the next Core takes from the same streams."""
 
 

@@ -29,7 +29,7 @@ from crystal_relay.s3.failures import failure_types, relay_error
 from crystal_relay.store import DirectRequest
 
 _PROBE_SECONDS = 10.0
-EXPIRES_SECONDS = 300
+EXPIRES_SECONDS = 300  # §R3.5-4
 """The request has to begin by then. Clocks of bucket and relay differ, and people wait before they repeat."""
 
 _log = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from crystal_mirror.operations import FilePart
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 from crystal_node.sync.files.scan import local_of
 
-PART_BYTES_MIN = 256 * 1024
+PART_BYTES_MIN = 256 * 1024  # §14-1
 PART_BYTES_MEAN = 1024 * 1024
-PART_BYTES_MAX = 4 * 1024 * 1024
+PART_BYTES_MAX = 4 * 1024 * 1024  # §14-1
 
 _SEED_LABEL = b"crystal/v2/cuts"
 _SEED_BYTES = 8

@@ -28,7 +28,7 @@ from crystal_node.base.home import DIRECTORY_MODE, sync_directory, write_private
 from crystal_node.sync.files.folders import folder_of, prune, troubles
 from crystal_node.sync.files.scan import look_in
 
-KEPT_MILLISECONDS = 30 * 24 * 60 * 60 * 1000
+KEPT_MILLISECONDS = 30 * 24 * 60 * 60 * 1000  # §14-6
 STEP_MILLISECONDS_MAX = 24 * 60 * 60 * 1000
 """The trash's clock goes on by as much as this machine's, but by no more than this from one look at it to the next."""
 

@@ -166,9 +166,9 @@ class Home:
         return self.state / "recall.db"
 
     @property
-    def finder_socket(self) -> Path:
-        """Where a running agent answers searches."""
-        return self.agent_folder / "find.sock"
+    def api_socket(self) -> Path:
+        """Where the running background service answers programs of this machine (``base.local_api``)."""
+        return self.agent_folder / "api.sock"
 
     @property
     def gateway_folder(self) -> Path:

@@ -1,63 +1,54 @@
-"""Asking: by the running agent where there is one, else from this device's disk. The answers are the same."""
+"""Searching and reading the memory by the background service, and from this device's disk where none answers.
 
-import socket
+The answers are the same. A program asks the service over its socket (``base.local_api``); a service that is away, of another
+version, or out of words is done without.
+"""
+
 import threading
 from collections.abc import Generator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.base import local_api
 from crystal_node.base.errors import NotSetUp
-from crystal_node.base.local_api import reached
+from crystal_node.base.local_api import SEARCH_SECONDS_MAX, NotUnderstood, ServiceAnswer
 from crystal_node.base.settings import Settings
 from crystal_node.search.finding.documents import (
-    ID_DIGITS_MAX,
-    ID_DIGITS_MIN,
-    QUERY_CHARS_MAX,
     Depth,
     SearchDocument,
     SearchRequest,
     ShowDocument,
     ShowRequest,
 )
-from crystal_node.search.finding.wire import (
-    ANSWER_BYTES_MAX,
-    REQUEST_BYTES_MAX,
-    Failure,
-    NotUnderstood,
-    frame,
-    has_sockets,
-    read_frame,
-)
+from crystal_node.search.finding.validation import within_limits
 
 if TYPE_CHECKING:
     from crystal_node.search.finding.finder import Finder
 
-CONNECT_SECONDS_MAX = 0.5
-ANSWER_SECONDS_MAX = 630.0
-"""A deep search may take as long as its longest setting allows, and the fast one behind it."""
-
 T = TypeVar("T")
 
 
-class ServiceAway(Exception):
-    """There is no agent that answers."""
-
-
 class ServiceRefused(CrystalError):
-    """What the agent said instead of an answer; the same that this process would have."""
+    """The service's error in place of an answer; the same that this process would raise."""
 
-    hint = "Ask again, or stop the agent: `crystal agent stop`."
+    hint = "Ask again, or stop the background service: `crystal agent stop`."
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.error, hint=failure.hint)
-        self.exit_code = failure.exit_code
+    def __init__(self, message: str, hint: str, exit_code: int) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code
+
+
+class _Error(msgspec.Struct):
+    error: str
+    hint: str = ""
 
 
 class MemoryClient:
-    """The agent as long as it answers, from then on the disk."""
+    """Asks the service as long as it answers, from then on the disk. Used by any thread."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises NotSetUp."""
@@ -68,19 +59,17 @@ class MemoryClient:
         self._here: Finder | None = None
 
     def search(self, request: SearchRequest) -> SearchDocument:
-        """See ``Finding``. A deep search that is asked for outright is made here: its key may be in this process alone.
-
-        What is beyond the limits is refused here as well: the agent would say it in words for programs.
-        """
+        """See ``MemorySearch``. A deep search that is asked for outright is made here: its key may be in this process alone."""
+        request = within_limits(request)
         outright = request.depth is Depth.DEEP or request.provider
-        here = outright or not 0 < len(request.query) <= QUERY_CHARS_MAX
-        answered = None if here else self._asked("search", request, SearchDocument)
+        answered = None if outright else self._asked("POST", "/api/search", SearchDocument, request)
         return self._disk().search(request) if answered is None else answered
 
     def show(self, request: ShowRequest) -> ShowDocument:
-        """See ``Finding``."""
-        here = not ID_DIGITS_MIN <= len(request.id) <= ID_DIGITS_MAX
-        answered = None if here else self._asked("show", request, ShowDocument)
+        """See ``MemorySearch``."""
+        request = within_limits(request)
+        target = f"/api/show/{quote(request.id, safe='')}?before={request.before}&after={request.after}"
+        answered = self._asked("GET", target, ShowDocument)
         return self._disk().show(request) if answered is None else answered
 
     def close(self) -> None:
@@ -89,6 +78,7 @@ class MemoryClient:
         self._here = None
 
     def _disk(self) -> "Finder":
+        # Lazy: NumPy and the index are loaded only where no service answers.
         from crystal_node.search.finding.finder import Finder
 
         # Threads that ask at the same time share one.
@@ -97,51 +87,40 @@ class MemoryClient:
                 self._here = Finder(self._settings)
             return self._here
 
-    def _asked(self, verb: str, request: msgspec.Struct, kind: type[T]) -> T | None:
-        """The agent's answer; None if there is none to be had. Raises AnsweredError."""
+    def _asked(
+        self, method: str, target: str, kind: type[T], request: msgspec.Struct | None = None
+    ) -> T | None:
+        """The service's answer; None if there is none to be had. Raises ServiceRefused."""
         if self._here is not None:
             return None
-        body = msgspec.json.encode(request)
-        if len(body) > REQUEST_BYTES_MAX:
-            return None
+        body = b"" if request is None else msgspec.json.encode(request)
         try:
-            answer = ask_agent(self._settings, verb, body)
-            return msgspec.json.decode(answer, type=kind)
-        except (ServiceAway, msgspec.MsgspecError):
+            answer = local_api.ask(
+                str(self._settings.home.root), method, target, body, seconds=SEARCH_SECONDS_MAX
+            )
+            return decoded_answer(answer, kind)
+        except (OSError, NotUnderstood):
             return None
 
 
 @contextmanager
 def memory_client(settings: Settings) -> Generator[MemoryClient]:
-    """Whoever answers best. Raises NotSetUp."""
-    asking = MemoryClient(settings)
+    """A client that is closed at the end. Raises NotSetUp."""
+    client = MemoryClient(settings)
     try:
-        yield asking
+        yield client
     finally:
-        asking.close()
+        client.close()
 
 
-def ask_agent(settings: Settings, verb: str, body: bytes) -> bytes:
-    """The body of the agent's answer. Raises AgentAway, AnsweredError."""
-    if not has_sockets():
-        raise ServiceAway
+def decoded_answer(answer: ServiceAnswer, kind: type[T]) -> T:
+    """The document of an answer. Raises ServiceRefused, NotUnderstood."""
     try:
-        with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as line:
-            line.settimeout(CONNECT_SECONDS_MAX)
-            with reached(str(settings.home.finder_socket)) as name:
-                if name is None:
-                    raise ServiceAway
-                line.connect(name)
-            line.settimeout(ANSWER_SECONDS_MAX)
-            line.sendall(frame(verb, body))
-            with suppress(OSError):
-                line.shutdown(socket.SHUT_WR)
-            with line.makefile("rb") as file:
-                word, answer = read_frame(file, ANSWER_BYTES_MAX)
-    except (OSError, NotUnderstood) as error:
-        raise ServiceAway from error
-    if word == "failed":
-        raise ServiceRefused(msgspec.json.decode(answer, type=Failure))
-    if word != "ok":
-        raise ServiceAway
-    return answer
+        if answer.good:
+            return msgspec.json.decode(answer.body, type=kind)
+        error = msgspec.json.decode(answer.body, type=_Error)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as failure:
+        raise NotUnderstood("no document of this version") from failure
+    if not answer.exit_code:
+        raise NotUnderstood("no error of this API")
+    raise ServiceRefused(error.error, error.hint, answer.exit_code)

@@ -5,7 +5,7 @@ Answers only ever gain fields.
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 
@@ -159,3 +159,15 @@ class ShowDocument(Struct, frozen=True, kw_only=True):
     memory: str | None
     provisional: bool
     pieces: list[PieceDocument]
+
+
+class MemorySearch(Protocol):
+    """The port of searching and reading: a ``Finder`` on this device's disk, or the background service's."""
+
+    def search(self, request: SearchRequest) -> SearchDocument:
+        """Raises Usage (a filter that cannot be used), EmptyQuery, VaultDataError."""
+        ...
+
+    def show(self, request: ShowRequest) -> ShowDocument:
+        """Raises Usage, NoSuchEntry, VaultDataError."""
+        ...

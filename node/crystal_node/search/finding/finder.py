@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Protocol, Self
+from typing import Self
 
 from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
@@ -122,18 +122,6 @@ def _piece(piece: DocumentPiece, moment: str, *, asked: bool) -> PieceDocument:
 def _category(database: Database, found: StoredText) -> str | None:
     category = database.value("SELECT category FROM memory_states WHERE chunk = ? LIMIT 1", (found.chunk,))
     return None if category is None else str(category)
-
-
-class MemorySearch(Protocol):
-    """Whoever answers: a ``Finder`` here, or the running agent's."""
-
-    def search(self, request: SearchRequest) -> SearchDocument:
-        """Raises Usage (a filter that cannot be used), EmptyQuery, VaultDataError."""
-        ...
-
-    def show(self, request: ShowRequest) -> ShowDocument:
-        """Raises Usage, NoSuchEntry, VaultDataError."""
-        ...
 
 
 class Finder:

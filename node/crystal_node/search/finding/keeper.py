@@ -1,4 +1,4 @@
-"""What a server keeps open from one question to the next, and when it lets go: the MCP server's and the gateway's one memory.
+"""The one memory that a server keeps open between questions: the background service's, the gateway's and the MCP server's.
 
 ::
 
@@ -8,10 +8,10 @@
                         └─────────┴──► closed, once the questions that are under way have ended
 
 A server lives for days or weeks. Meanwhile the settings may change, the home may be set up or taken down, a restore may put
-another database in place. So each question looks at both first: another configuration file is read anew, another database
-file is opened anew. A question that is under way ends on what it began with.
+another database in place. So each question looks at both first, reads a changed configuration file and opens a changed database
+file. A question that is under way ends on what it began with.
 
-After a while without questions everything is closed, the index and the model with it: an idle server costs what its code does.
+After a while without questions everything is closed, the index and the model with it.
 """
 
 import os
@@ -21,20 +21,18 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 import apsw
 
 from crystal_core.errors import VaultDataError
-from crystal_node.base.errors import NotSetUp
+from crystal_node.base.errors import ExitCode, NotSetUp, describe
 from crystal_node.base.settings import Settings
-
-if TYPE_CHECKING:
-    from crystal_node.search.finding.client import MemoryClient
-    from crystal_node.search.finding.finder import MemorySearch
+from crystal_node.search.finding.client import MemoryClient
+from crystal_node.search.finding.documents import MemorySearch
 
 IDLE_SECONDS = 300.0
-"""Without a question for so long, memory and index are let go."""
+"""Memory and index are closed after so long without a question."""
 
 T = TypeVar("T")
 _Stamp = tuple[int, int, int, int]
@@ -42,11 +40,17 @@ _BROKEN = (VaultDataError, apsw.Error, OSError)
 """The next question begins with the file that is there then."""
 
 
+class OpenMemory(MemorySearch, Protocol):
+    """A memory that is open until it is closed."""
+
+    def close(self) -> None: ...
+
+
 @dataclass
 class _Open:
-    """One opened memory and who uses it. ``over``: it is closed when the last of them is done."""
+    """One opened memory and the count of its users. ``over``: it is closed when the last of them is done."""
 
-    asking: "MemoryClient"
+    memory: OpenMemory
     database: _Stamp | None
     settings: Settings
     users: int = 0
@@ -61,9 +65,11 @@ class Keeper:
         settings_now: Callable[[], Settings],
         clock: Callable[[], float] = time.monotonic,
         idle_seconds: float = IDLE_SECONDS,
+        open_memory: Callable[[Settings], OpenMemory] = MemoryClient,
     ) -> None:
         """``settings_now`` resolves the settings as they are at its call."""
         self._settings_now = settings_now
+        self._open_memory = open_memory
         self._clock = clock
         self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
@@ -78,7 +84,7 @@ class Keeper:
             return self._current()
 
     @contextmanager
-    def finding(self) -> "Generator[MemorySearch]":
+    def finding(self) -> Generator[MemorySearch]:
         """The memory, for one question.
 
         Raises:
@@ -88,10 +94,11 @@ class Keeper:
             opened = self._opened()
             opened.users += 1
         try:
-            yield opened.asking
-        except _BROKEN:
-            with self._lock:
-                self._retire(opened)
+            yield opened.memory
+        except Exception as error:
+            if isinstance(error, _BROKEN) or describe(error).exit_code == ExitCode.UNEXPECTED:
+                with self._lock:
+                    self._retire(opened)
             raise
         finally:
             with self._lock:
@@ -99,7 +106,7 @@ class Keeper:
                 opened.users -= 1
                 self._close_if_over(opened)
 
-    def ask(self, question: "Callable[[MemorySearch], T]") -> T:
+    def ask(self, question: Callable[[MemorySearch], T]) -> T:
         """The answer. A memory that fails is opened anew, once. Raises what ``finding`` and the question raise."""
         with suppress(*_BROKEN), self.finding() as found:
             return question(found)
@@ -137,9 +144,7 @@ class Keeper:
         if opened is not None and (opened.database != database or opened.settings is not settings):
             self._retire(opened)
         if self._open is None:
-            from crystal_node.search.finding.client import MemoryClient
-
-            self._open = _Open(MemoryClient(settings), database, settings)
+            self._open = _Open(self._open_memory(settings), database, settings)
         return self._open
 
     def _retire(self, opened: _Open) -> None:
@@ -150,7 +155,7 @@ class Keeper:
 
     def _close_if_over(self, opened: _Open) -> None:
         if opened.over and not opened.users:
-            opened.asking.close()
+            opened.memory.close()
 
 
 def _stamp(path: Path, *, whole: bool = True) -> _Stamp | None:

@@ -1,29 +1,39 @@
-"""Recall by the running agent: with the model if it is in memory, and if it is not, by words for this once.
+"""Recall by the background service: by meaning if the model is in memory, and by words alone while it is being loaded.
 
 What a session is given is noted before it is sent, so that its next hook finds the note, and struck out again if the hook has
 gone without it.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import apsw
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.clock import now_ms
-from crystal_node.search.finding.serving import Answered
+from crystal_node.search.finding.finder import Finder
 from crystal_node.search.recall.hook import output, read_input
 from crystal_node.search.recall.selection import recall, told, untold
 
-if TYPE_CHECKING:
-    from crystal_node.search.finding.finder import Finder
+
+def _nothing() -> None:
+    return None
 
 
-def recall_of(finder: "Finder", data: bytes) -> Answered:
-    """What a hook prints, for what it was given."""
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What a hook prints. ``lost`` is called if the hook has gone without it."""
+
+    body: bytes
+    lost: Callable[[], None] = _nothing
+
+
+def recall_of(finder: Finder, data: bytes) -> HookAnswer:
+    """The answer to what a hook was given."""
     hook = read_input(data)
     if hook is None:
-        return Answered(b"")
+        return HookAnswer(b"")
     ready = finder.ready
     recalled = recall(hook, finder.settings, lambda: finder, now_ms(), words_only=not ready)
     if not ready:
@@ -35,4 +45,4 @@ def recall_of(finder: "Finder", data: bytes) -> Answered:
         with suppress(OSError, apsw.Error, CrystalError):  # then it is given no more
             untold(recalled, finder.settings)
 
-    return Answered(output(hook.hook_event_name, recalled), lost)
+    return HookAnswer(output(hook.hook_event_name, recalled), lost)

@@ -1,13 +1,15 @@
 """``crystal search --json`` with plain arguments: programs ask often, and most time would go into the parser and the settings.
 
-Where the background service answers, neither is loaded; where it does not, the settings are, and this process searches. Arguments
-that are not plain are left to the command itself.
+Where the background service answers, neither is loaded; where it does not, the settings are, and this process searches.
+Arguments that are not plain are left to the command itself.
 """
 
 import json
 import os
 from collections.abc import Sequence
 from typing import Any
+
+from crystal_node.base.local_api import SEARCH_SECONDS_MAX, ask
 
 _TEXTS = frozenset(
     {

@@ -9,7 +9,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from crystal_node.base.settings import Settings
@@ -19,15 +18,12 @@ from crystal_node.surfaces.gateway.compatibility import CompatibilityRoutes
 from crystal_node.surfaces.gateway.documents import DoneDocument, SessionDocument, SessionRequest
 from crystal_node.surfaces.gateway.errors import NoToken, UnknownMethod, UnknownRoute
 from crystal_node.surfaces.gateway.guard import GatewayGuard
-from crystal_node.surfaces.gateway.jobs import JobRoutes
-from crystal_node.surfaces.gateway.openapi import openapi_document
+from crystal_node.surfaces.gateway.openapi import ApiRoute, openapi_document
 from crystal_node.surfaces.gateway.page import WebPage
 from crystal_node.surfaces.gateway.processes import Processes
 from crystal_node.surfaces.gateway.replies import DocumentReply, error_document
 from crystal_node.surfaces.gateway.requests import json_of, no_query
-from crystal_node.surfaces.gateway.routes import MemoryRoutes
-from crystal_node.surfaces.gateway.searching import SearchRoutes
-from crystal_node.surfaces.gateway.standing import StatusRoutes
+from crystal_node.surfaces.gateway.routes import api_routes
 
 SESSION_PATH = "/api/session"
 
@@ -44,41 +40,44 @@ class Gateway(Starlette):
     ) -> None:
         self._access = access
         self._port = port
-        self._desk = Backend(resolve)
+        self._backend = Backend(resolve)
         self._page = WebPage()
-        self._published = CompatibilityRoutes(self._desk, Processes(environment))
-        super().__init__(
-            routes=[
-                *self._page.routes(),
-                Route(SESSION_PATH, self.open_session, methods=["POST"]),
-                Route(SESSION_PATH, self.close_session, methods=["DELETE"]),
-                *SearchRoutes(self._desk).routes(),
-                *StatusRoutes(self._desk).routes(),
-                *JobRoutes(self._desk).routes(),
-                *MemoryRoutes(self._desk).routes(),
-                *self._published.routes(),
-                Route("/api/openapi.json", self.describe, methods=["GET"]),
-            ]
-        )
+        self._compatibility = CompatibilityRoutes(self._backend, Processes(environment))
+        self.api = [
+            ApiRoute(
+                "POST",
+                SESSION_PATH,
+                self.open_session,
+                "Use a link's code",
+                SessionDocument,
+                SessionRequest,
+                token=False,
+            ),
+            ApiRoute("DELETE", SESSION_PATH, self.close_session, "Leave the page's session", DoneDocument),
+            *api_routes(self._backend),
+            *self._compatibility.routes,
+            ApiRoute("GET", "/api/openapi.json", self.describe, "This description"),
+        ]
+        super().__init__(routes=[*self._page.routes(), *(route.served for route in self.api)])
         self.router.redirect_slashes = False
 
     def build_middleware_stack(self) -> ASGIApp:
         """The guard takes the place of Starlette's outermost middleware, which would answer our errors before it sees them."""
-        routes = ExceptionMiddleware(self.router, handlers={HTTPException: _no_route})
+        routes = ExceptionMiddleware(self.router, handlers={HTTPException: no_route})
         return GatewayGuard(routes, self._access, self._port, {*self._page.paths, SESSION_PATH})
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """While it serves."""
-        idle = asyncio.create_task(self._desk.let_go_when_idle())
+        idle = asyncio.create_task(self._backend.let_go_when_idle())
         try:
             yield
         finally:
             idle.cancel()
             with suppress(asyncio.CancelledError):
                 await idle
-            await self._published.aclose()
-            self._desk.close()
+            await self._compatibility.aclose()
+            self._backend.close()
 
     async def open_session(self, request: Request) -> Response:
         """A page gives the code of its link, or the gateway's token, and gets a token of its own."""
@@ -87,7 +86,7 @@ class Gateway(Starlette):
         header = request.headers.get("authorization")
         if not asked.code and header is not None and self._access.admits(header.encode("latin-1")):
             return DocumentReply(SessionDocument(token=self._access.new_session()))
-        token = await self._desk.thread(lambda: self._access.open_session(asked.code))
+        token = await self._backend.thread(lambda: self._access.open_session(asked.code))
         if token is None:
             raise NoToken("that link was opened before, or is too old")
         return DocumentReply(SessionDocument(token=token))
@@ -95,7 +94,7 @@ class Gateway(Starlette):
     async def describe(self, request: Request) -> Response:
         """The description of these routes."""
         no_query(request)
-        return DocumentReply(openapi_document())
+        return DocumentReply(openapi_document(self.api))
 
     async def close_session(self, request: Request) -> Response:
         """The page is left."""
@@ -105,7 +104,7 @@ class Gateway(Starlette):
         return DocumentReply(DoneDocument())
 
 
-async def _no_route(_request: Request, error: Exception) -> Response:
+async def no_route(_request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == UnknownMethod.status:
         status, document = error_document(UnknownMethod("that method is not served here"))
         reply = DocumentReply(document, status)

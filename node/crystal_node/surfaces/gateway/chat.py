@@ -76,12 +76,12 @@ class ChatAnswer(Struct, frozen=True, kw_only=True):
     note: str
 
 
-async def answer(desk: Backend, request: ChatRequest) -> ChatAnswer:
+async def answer(backend: Backend, request: ChatRequest) -> ChatAnswer:
     """Raises BadRequest, NoProvider, LlmError."""
     system, turns = _parted(request)
-    llm = await desk.thread(lambda: provider_of(desk.settings))
+    llm = await backend.thread(lambda: provider_of(backend.settings))
     try:
-        records, recalled, note = await _recalled(desk, turns[-1][1])
+        records, recalled, note = await _recalled(backend, turns[-1][1])
         wanted = request.max_completion_tokens or request.max_tokens or TOKENS_DEFAULT
         completion = await llm.complete(
             Prompt(system, _data(turns, records)), tokens_max=min(wanted, TOKENS_MAX), seconds_max=SECONDS_MAX
@@ -163,11 +163,11 @@ def _text(message: ChatMessage) -> str:
     return "\n".join(part.text for part in message.content)
 
 
-async def _recalled(desk: Backend, question: str) -> tuple[str, list[str], str]:
+async def _recalled(backend: Backend, question: str) -> tuple[str, list[str], str]:
     """What is recalled. A memory that cannot be searched keeps nobody from an answer, and is told."""
     asked = SearchRequest(query=question.strip()[:QUESTION_CHARS_MAX], limit=RECALLED_MAX, depth=Depth.FAST)
     try:
-        found = await desk.find(lambda finding: finding.search(asked))
+        found = await backend.find(lambda finding: finding.search(asked))
     except CrystalError as error:
         return "", [], f"the memory was not searched: {error}"
     text, ids = loaded([] if found.weak else found.results, now_ms(), RECALLED_CHARS_MAX)

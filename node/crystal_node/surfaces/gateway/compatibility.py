@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from crystal_node.base.wording import iso
 from crystal_node.device.activity import Activity, read_moments
@@ -27,6 +26,7 @@ from crystal_node.surfaces.gateway.chat import (
 from crystal_node.surfaces.gateway.documents import ProcessDocument, ProcessRequest, PublishedStatus
 from crystal_node.surfaces.gateway.errors import GatewayError, InvalidRequest, Running
 from crystal_node.surfaces.gateway.limits import CHAT_BYTES_MAX, CHATS_MAX
+from crystal_node.surfaces.gateway.openapi import ApiRoute
 from crystal_node.surfaces.gateway.processes import Processes
 from crystal_node.surfaces.gateway.replies import DocumentReply, error_document, error_words
 from crystal_node.surfaces.gateway.requests import json_of, no_query
@@ -38,20 +38,29 @@ Result = TypeVar("Result")
 
 
 class CompatibilityRoutes:
-    """Over a desk. Close it at the end."""
+    """Over a backend. Close it at the end."""
 
-    def __init__(self, desk: Backend, processes: Processes) -> None:
-        self._desk = desk
+    def __init__(self, backend: Backend, processes: Processes) -> None:
+        self._backend = backend
         self._processes = processes
         self._began = time.monotonic()
         self._chats = 0
 
-    def routes(self) -> list[Route]:
+    @property
+    def routes(self) -> list[ApiRoute]:
         return [
-            Route("/process", self.process, methods=["POST"]),
-            Route(CHAT_PATH, self.chat, methods=["POST"]),
-            Route("/v1/models", self.models, methods=["GET"]),
-            Route("/status", self.status, methods=["GET"]),
+            ApiRoute(
+                "POST",
+                "/process",
+                self.process,
+                "Work on conversations",
+                ProcessDocument,
+                ProcessRequest,
+                status=202,
+            ),
+            ApiRoute("POST", CHAT_PATH, self.chat, "Pass a conversation on", None, ChatRequest),
+            ApiRoute("GET", "/v1/models", self.models, "The model that it goes to"),
+            ApiRoute("GET", "/status", self.status, "That the gateway is there", PublishedStatus),
         ]
 
     async def process(self, request: Request) -> Response:
@@ -75,8 +84,8 @@ class CompatibilityRoutes:
     async def status(self, request: Request) -> Response:
         """That the gateway is there, and what it stands before."""
         no_query(request)
-        settings = self._desk.settings
-        role, woven = await self._desk.with_device(_role_and_woven)
+        settings = self._backend.settings
+        role, woven = await self._backend.with_device(_role_and_woven)
         return DocumentReply(
             PublishedStatus(
                 status="ok",
@@ -93,7 +102,7 @@ class CompatibilityRoutes:
     async def models(self, request: Request) -> Response:
         """The one model that there is."""
         no_query(request)
-        llm = await self._desk.thread(lambda: provider_of(self._desk.settings))
+        llm = await self._backend.thread(lambda: provider_of(self._backend.settings))
         identity = llm.identity
         await llm.aclose()
         return DocumentReply(
@@ -121,7 +130,7 @@ class CompatibilityRoutes:
     async def _answered(self, asked: ChatRequest) -> ChatAnswer:
         self._chats += 1
         try:
-            return await answer(self._desk, asked)
+            return await answer(self._backend, asked)
         finally:
             self._chats -= 1
 

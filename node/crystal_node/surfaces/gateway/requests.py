@@ -19,7 +19,7 @@ async def json_of(request: Request, kind: type[Parsed], *, bytes_max: int = BODY
     """The body. Raises BadRequest, TooLarge, TooSlow."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise InvalidRequest("the body has to be application/json")
-    body = await _body(request, bytes_max)
+    body = await body_of(request, bytes_max)
     try:
         return decoded(body, kind)
     except Unfit as error:
@@ -52,7 +52,8 @@ def no_query(request: Request) -> None:
         raise InvalidRequest("this address takes no query")
 
 
-async def _body(request: Request, bytes_max: int) -> bytes:
+async def body_of(request: Request, bytes_max: int) -> bytes:
+    """The body as it is. Raises InvalidRequest, BodyTooLarge, BodyTooSlow."""
     pieces: list[bytes] = []
     size = 0
     try:

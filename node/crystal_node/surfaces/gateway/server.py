@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Protocol, cast
 
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -66,30 +66,32 @@ def port_of(listener: socket.socket) -> int:
 
 def serve(served: Served, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serves until SIGTERM or SIGINT. ``ready`` is called once connections are accepted."""
-    server = _Uvicorn(
-        Config(
-            served,
-            http=_PatientHttp,
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,
-        ),
-        ready,
-    )
+    server = _Uvicorn(http_config(served, PatientHttp, CONNECTIONS_MAX), ready)
 
     async def run() -> None:
         async with served.running():
             await server.serve(sockets=[listener])
 
     asyncio.run(run())
+
+
+def http_config(app: ASGIApp, http: "type[PatientHttp]", connections_max: int) -> Config:
+    """uvicorn within our limits, and without words of its own."""
+    return Config(
+        app,
+        http=http,
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=connections_max,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,
+    )
 
 
 class _Uvicorn(uvicorn.Server):
@@ -120,12 +122,14 @@ class _Uvicorn(uvicorn.Server):
         self.should_exit = True
 
 
-class _PatientHttp(H11Protocol):
+class PatientHttp(H11Protocol):
     """A connection that ends when a request's head does not come, or an answer is not read, in time.
 
     waiting for a head --complete--> serving --answered--> waiting for a head (uvicorn's own timer)
     waiting for a head --too slow--> closed;  serving --answer left unread--> closed
     """
+
+    head_seconds = HEAD_SECONDS_MAX
 
     def __init__(
         self,
@@ -140,7 +144,7 @@ class _PatientHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, transport.abort)
+        self._head_timer = self.loop.call_later(self.head_seconds, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         waits = not self._serves()
@@ -148,7 +152,7 @@ class _PatientHttp(H11Protocol):
         if self._serves():
             self._stop_head_timer()
         elif waits and self._head_timer is None and not self.transport.is_closing():
-            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)
+            self._head_timer = self.loop.call_later(self.head_seconds, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from secretstorage import Collection, Item
 
-BACKEND: Final = "keyring.backends.SecretService.Keyring"
+SECRET_SERVICE: Final = "keyring.backends.SecretService.Keyring"
 
 _APPLICATION: Final = "Python keyring library"
 

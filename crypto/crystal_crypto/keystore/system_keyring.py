@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from crystal_crypto.errors import KeyStoreError
 from crystal_crypto.identity import Random
 from crystal_crypto.keystore.port import check_name, check_secret
-from crystal_crypto.keystore.secretservice import BACKEND as SECRET_SERVICE
+from crystal_crypto.keystore.secretservice import SECRET_SERVICE as SECRET_SERVICE
 from crystal_crypto.keystore.secretservice import SecretServiceKeyring
 
 if TYPE_CHECKING:

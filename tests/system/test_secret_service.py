@@ -94,7 +94,7 @@ def test_what_is_stored_without_the_keyring_library_is_what_the_library_stores(
     """In a process of its own, which has that session's bus."""
     program = """
 from keyring.backends.SecretService import Keyring
-from crystal_crypto.keystore.secretservice import SecretServiceKeyring
+from crystal_crypto.keystore.system_keyring import SecretServiceKeyring
 ours, theirs = SecretServiceKeyring(), Keyring()
 assert ours.get_password("service", "a") is None
 ours.set_password("service", "a", "by ours")

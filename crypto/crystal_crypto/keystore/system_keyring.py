@@ -16,11 +16,68 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from crystal_crypto.errors import KeyStoreError
 from crystal_crypto.identity import Random
 from crystal_crypto.keystore.port import check_name, check_secret
-from crystal_crypto.keystore.secretservice import SECRET_SERVICE as SECRET_SERVICE
-from crystal_crypto.keystore.secretservice import SecretServiceKeyring
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from secretstorage import Collection, Item
+
+SECRET_SERVICE: Final = "keyring.backends.SecretService.Keyring"
+
+_APPLICATION: Final = "Python keyring library"
+
+
+class SecretServiceKeyring:
+    """The default collection, as `keyring` uses it. Raises what secretstorage raises."""
+
+    priority: Final = 5.0
+
+    def get_password(self, service: str, username: str) -> str | None:
+        with _collection() as collection:
+            item = _item(collection, service, username)
+            if item is None:
+                return None
+            if item.is_locked():
+                item.unlock()
+            return item.get_secret().decode("utf-8")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        with _collection() as collection:
+            attributes = _attributes(service, username) | {"application": _APPLICATION}
+            label = f"Password for '{username}' on '{service}'"
+            collection.create_item(label, attributes, password.encode("utf-8"), replace=True)
+
+    def delete_password(self, service: str, username: str) -> None:
+        with _collection() as collection:
+            item = _item(collection, service, username)
+            if item is not None:
+                item.delete()
+
+
+@contextmanager
+def _collection() -> "Generator[Collection]":
+    import secretstorage
+
+    with closing(secretstorage.dbus_init()) as connection:
+        collection = secretstorage.get_default_collection(connection)
+        if collection.is_locked():
+            collection.unlock()
+            if collection.is_locked():
+                raise secretstorage.LockedException("the collection is locked")
+        yield collection
+
+
+def _item(collection: "Collection", service: str, username: str) -> "Item | None":
+    return next(iter(collection.search_items(_attributes(service, username))), None)
+
+
+def _attributes(service: str, username: str) -> dict[str, str]:
+    return {"username": username, "service": service}
+
 
 KEYRING_SECONDS_MAX: Final = 5.0
 """How long a keyring may take for one call before it counts as not working."""

@@ -1,7 +1,7 @@
-"""What every duty of the agent is given: the device, its relay, and whom to tell.
+"""What each background job is given: the device, its syncer, the settings, and where to report.
 
-A package with a duty in the background offers ``jobs(work: AgentWork) -> list[Job]``. Building the list opens nothing: it is
-built anew when the settings change.
+A package with a background duty offers ``jobs(work: JobContext) -> list[Job]``. Building the list opens nothing: it is built
+again when the settings change.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from crystal_node.sync.syncer import Syncer
 
 @dataclass
 class JobContext:
-    """The device of this process. ``latest`` gives the settings as they are now: a person may change them meanwhile."""
+    """``latest`` returns the present settings, which a person may change meanwhile."""
 
     device: Device
     syncer: Syncer

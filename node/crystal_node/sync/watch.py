@@ -1,16 +1,16 @@
-"""Continuous sync: what ``crystal sync --watch`` does until it is told to stop.
+"""Continuous sync: what ``crystal sync --watch`` and the background service do until they are told to stop.
 
-Three tasks, each simple by itself, and one event that joins them::
+``Watch`` is the only loop. It drives a ``WatchTarget`` (``DeviceTarget`` on a real device) and, beside it, a ``FilesLoop``::
 
-    files      a transcript grew (or a poll, or a nudge) ---> capture ---> wake, if something was accepted
-    relay      a long-poll says that something for us arrived ------------> wake
-    rounds     wake, or the safety net's time -----------> lock, one round of sync, unlock
+    transcripts  a transcript grew (or a poll, or a nudge) -------> capture --> wake, if something was accepted
+    relay        a long-poll says that something for us arrived -------------> wake
+    rounds       wake, or the safety interval -----------> lock, one round of sync, unlock
+    files        a file of the home changed (or a poll), or a round moved the tree --> a round of files --offered--> wake
 
-A failure of the network, the relay or the disk is told and tried again, later and later, with jitter; capture
-goes on meanwhile, so that nothing waits for a network to be recorded. ``again`` ends all pauses and waits: after sleep, or on
-another network, what failed before says nothing. An unknown error ends the program:
-whoever supervises it sees that, instead of a process that pretends to work. Time is monotonic: a wrong clock
-changes nothing here.
+A failure of the network, the relay or the disk is reported and retried with a growing pause and jitter. Capture goes on
+meanwhile: recording never waits for a network. ``wake`` ends all pauses and waits; it is called after sleep or on another
+network, when earlier failures say nothing any more. An unknown error ends the program, so that its supervisor sees it. All
+intervals are monotonic: a wrong clock changes nothing here.
 """
 
 import asyncio
@@ -19,19 +19,35 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from crystal_mirror.files.round import FILES_TABLE
+from crystal_mirror.handover.core import look_for_calls
+from crystal_mirror.handover.terms import due_in_ms
+from crystal_mirror.membership.changes import shown_slot, vault_changes
+from crystal_mirror.store_keys import StoreKeys
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.changes import ChangeTimes, changes
+from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import describe, passes
 from crystal_node.base.events import Report, WatchEvent
+from crystal_node.capture.recorder import Recorder
 from crystal_node.device.device import Device
 from crystal_node.sync.files.rounds import rules_of, words
+from crystal_node.sync.members.news import line_of
+from crystal_node.sync.syncer import Syncer
 
-if TYPE_CHECKING:
-    from crystal_node.sync.syncer import Syncer
+TURN_SECONDS = 0.2
+"""Pause between two rounds when the first left something to do; longer than the lock's polling interval."""
+POLL_SECONDS = 300.0
+"""The home's files are scanned this often even if no event comes."""
+REST_FACTOR = 5.0
+"""A scan is followed by a rest of this many times its length: a large, busy tree takes a bounded share of the machine."""
+REST_SECONDS_MIN = 0.5
+
+Uniform = Callable[[float, float], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +57,34 @@ class WatchTimes:
     files: ChangeTimes = field(default_factory=ChangeTimes)
     long_poll: float = 50.0
     safety_round: float = 300.0
-    """A round is done about this often even if nothing seemed to happen."""
+    """A round runs about this often even if nothing seems to happen."""
     pause: float = 0.02
-    """Between rounds: what comes right after something else goes along with it."""
+    """Between rounds, to collect changes that come close together."""
     idle_pause: float = 2.0
-    """The pause grows up to this when round after round found nothing to do, so that a relay that wakes us for nothing
-    cannot keep us busy. Local work ends it."""
+    """The pause grows up to this while rounds find nothing to do, so that a relay that wakes us for nothing cannot keep us
+    busy. Local work ends it."""
     idle_rounds: int = 8
     """Rounds without work before the pause grows."""
     stop_grace: float = 5.0
-    """A round under way when we are told to stop may take this long to end by itself."""
+    """Time for a round under way to end by itself when the watch is stopped."""
 
 
 class WatchTarget(Protocol):
-    """What the watcher drives."""
+    """What a watch drives."""
 
     async def capture(self, paths: frozenset[str] | None) -> str:
-        """One capture pass over these transcripts, or over all. Says what was accepted, "" if nothing was."""
+        """Captures from these transcripts, or from all. Returns what was accepted, "" if nothing was."""
         ...
 
     async def round(self) -> str:
-        """One round of sync under the home's lock. Says what moved, "" if nothing did."""
+        """Runs one round of sync under the home's lock. Returns what moved, "" if nothing did."""
         ...
 
     def listens(self) -> tuple[str, ...]:
         """The prefixes of keys that others write for this device in its present role.
 
-        What this device writes itself, and what only those in the other role read, must not wake it: each round costs
-        whoever runs the relay some requests.
+        Keys that this device writes itself, or that only the other role reads, must not wake it: each round costs the relay
+        some requests.
         """
         ...
 
@@ -77,11 +93,11 @@ class WatchTarget(Protocol):
         ...
 
     def due(self) -> float:
-        """A round is wanted after this many seconds at the latest, even if nothing happens."""
+        """Seconds after which a round is wanted even if nothing happens."""
         ...
 
     def folders(self) -> list[Path]:
-        """Folders to watch, whether they exist already or not."""
+        """Folders to watch, whether they exist or not."""
         ...
 
     def concerns(self, path: str) -> bool:
@@ -94,58 +110,64 @@ class WatchTarget(Protocol):
 
 
 class Watch:
-    """One watcher over some work. ``run`` returns when ``stop`` is set."""
+    """The loops over one target. ``run`` returns when ``stop`` is set."""
 
     def __init__(
         self,
-        work: WatchTarget,
+        target: WatchTarget,
         *,
         report: Report,
         stop: asyncio.Event,
-        uniform: Callable[[float, float], float],
+        uniform: Uniform,
         times: WatchTimes | None = None,
+        files: "FilesLoop | None" = None,
     ) -> None:
-        self._work = work
+        self._target = target
         self._report = report
         self._stop = stop
         self._uniform = uniform
         self._times = times or WatchTimes()
+        self._files = files
         self._wake = asyncio.Event()
         self._local = asyncio.Event()
         self._rounded = asyncio.Event()
-        self._again = asyncio.Event()
+        self._interrupt = _Interrupt()
 
-    def again(self) -> None:
-        """The world has changed meanwhile: a look at everything, a round and new waits now, and short pauses again."""
-        gone, self._again = self._again, asyncio.Event()
-        gone.set()
+    def wake(self) -> None:
+        """Scans everything, starts a round and new waits now, and resets all pauses."""
+        self._interrupt.fire()
         self._wake.set()
         self._local.set()
+        if self._files is not None:
+            self._files.wake()
 
     async def run(self) -> None:
         """Works until ``stop`` is set.
 
         Raises:
-            whatever a task raised that does not pass by itself (``errors.passes``).
+            Exception: what a loop raised that does not pass by itself (``errors.passes``).
         """
         self._wake.set()
         rounds = asyncio.create_task(self._rounds(), name="rounds")
-        files = asyncio.create_task(self._files(), name="files")
+        transcripts = asyncio.create_task(self._transcripts(), name="transcripts")
         relay = asyncio.create_task(self._relay(), name="relay")
-        stopped = asyncio.create_task(self._stop.wait(), name="stop")
+        loops = [rounds, transcripts, relay]
+        beside = [asyncio.create_task(self._stop.wait(), name="stop")]
+        if self._files is not None:
+            beside.append(asyncio.create_task(self._files.run(), name="files"))
         try:
-            await asyncio.wait([rounds, files, relay, stopped], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*loops, *beside], return_when=asyncio.FIRST_COMPLETED)
             self._stop.set()
             self._wake.set()
             self._local.set()
-            self._again.set()
-            files.cancel()
+            self._interrupt.fire()
+            transcripts.cancel()
             relay.cancel()
-            await asyncio.wait([rounds, files, relay], timeout=self._times.stop_grace)
+            await asyncio.wait(loops, timeout=self._times.stop_grace)
         finally:
-            for task in (rounds, files, relay, stopped):
+            for task in (*loops, *beside):
                 task.cancel()
-            outcomes = await asyncio.gather(rounds, files, relay, stopped, return_exceptions=True)
+            outcomes = await asyncio.gather(*loops, *beside, return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -155,18 +177,18 @@ class Watch:
         idle = 0
         while not self._stop.is_set():
             safety = self._times.safety_round * self._uniform(0.75, 1.25)
-            await _until(self._wake, min(safety, self._work.due()))
+            await _until(self._wake, min(safety, self._target.due()))
             if self._stop.is_set():
                 return
             self._wake.clear()
-            again = self._again
+            interrupt = self._interrupt.event
             try:
-                moved = await self._work.round()
+                moved = await self._target.round()
                 self._rounded.set()
             except Exception as error:
                 if not passes(error):
                     raise
-                await self._pause(self._tell(error, backoff), backoff, again)
+                await _pause(self._tell(error, backoff), backoff, interrupt)
                 self._wake.set()
                 continue
             if backoff.failures:
@@ -185,11 +207,11 @@ class Watch:
             await _until(self._local, min(self._times.pause * 2.0**doublings, self._times.idle_pause))
 
     async def _relay(self) -> None:
-        """One long-poll for each prefix. A round may have changed the role, and with it the prefixes."""
+        """One long-poll for each prefix. A round may change the role, and the prefixes with it."""
         polls: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
-                wanted = self._work.listens()
+                wanted = self._target.listens()
                 for prefix in polls.keys() - set(wanted):
                     polls.pop(prefix).cancel()
                 for prefix in wanted:
@@ -213,63 +235,60 @@ class Watch:
         backoff = Backoff(self._uniform)
         token: str | None = None
         while True:
-            again = self._again
+            interrupt = self._interrupt.event
             try:
-                fresh = await self._unless_again(self._work.wait(prefix, token, self._times.long_poll))
+                fresh = await self._unless_interrupted(
+                    self._target.wait(prefix, token, self._times.long_poll)
+                )
             except Exception as error:
                 if not passes(error):
                     raise
-                # A round meets the same failure and tells it; here it only must not become a busy loop. The first one asks
-                # for a round now: somebody who looks should not believe for minutes that a dead relay is a quiet one.
+                # A round meets the same failure and reports it. The first one asks for a round at once, so that a dead relay
+                # does not look like a quiet one for minutes.
                 if not backoff.failures:
                     self._wake.set()
-                await self._pause(backoff.failed(), backoff, again)
+                await _pause(backoff.failed(), backoff, interrupt)
                 continue
             backoff.succeeded()
             if fresh is not None and fresh != token:
                 token = fresh
                 self._wake.set()
 
-    async def _files(self) -> None:
+    async def _transcripts(self) -> None:
         backoff = Backoff(self._uniform)
         while True:
-            again = self._again
+            interrupt = self._interrupt.event
             try:
                 async with aclosing(
-                    changes(self._work.folders, self._work.concerns, self._times.files)
+                    changes(self._target.folders, self._target.concerns, self._times.files)
                 ) as stream:
                     async for paths in stream:
-                        await self._take(paths)
+                        await self._capture(paths)
                         backoff.succeeded()
             except Exception as error:
                 if not passes(error):
                     raise
-                await self._pause(self._tell(error, backoff), backoff, again)
+                await _pause(self._tell(error, backoff), backoff, interrupt)
 
-    async def _unless_again(self, waiting: Coroutine[Any, Any, str]) -> str | None:
-        """What it comes to; None if ``again`` came first, which ends it."""
-        task, again = asyncio.create_task(waiting), asyncio.create_task(self._again.wait())
+    async def _capture(self, paths: frozenset[str] | None) -> None:
+        accepted = await self._target.capture(paths)
+        if accepted:
+            self._report(WatchEvent.CAPTURED, accepted)
+        if accepted or (paths and any(map(self._target.wakes, paths))):
+            self._local.set()
+            self._wake.set()
+
+    async def _unless_interrupted(self, waiting: Coroutine[Any, Any, str]) -> str | None:
+        """The result of ``waiting``; None if ``wake`` came first, which cancels it."""
+        task = asyncio.create_task(waiting)
+        interrupted = asyncio.create_task(self._interrupt.event.wait())
         try:
-            await asyncio.wait([task, again], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([task, interrupted], return_when=asyncio.FIRST_COMPLETED)
             return task.result() if task.done() else None
         finally:
             task.cancel()
-            again.cancel()
-            await asyncio.gather(task, again, return_exceptions=True)
-
-    async def _pause(self, seconds: float, backoff: Backoff, again: asyncio.Event) -> None:
-        """So long, or until ``again`` comes, or not at all if it came since what failed began."""
-        await _until(again, seconds)
-        if again.is_set():
-            backoff.restart()
-
-    async def _take(self, paths: frozenset[str] | None) -> None:
-        accepted = await self._work.capture(paths)
-        if accepted:
-            self._report(WatchEvent.CAPTURED, accepted)
-        if accepted or (paths and any(map(self._work.wakes, paths))):
-            self._local.set()
-            self._wake.set()
+            interrupted.cancel()
+            await asyncio.gather(task, interrupted, return_exceptions=True)
 
     def _tell(self, error: Exception, backoff: Backoff) -> float:
         """Reports a failure that passes and returns how long to wait."""
@@ -281,25 +300,13 @@ class Watch:
         return pause
 
 
-async def _until(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):  # `wait_for` swallows a cancellation that comes with the event
-            await event.wait()
-
-
-POLL_SECONDS = 300.0
-"""The whole tree is looked at this often even if no event comes."""
-REST_FACTOR = 5.0
-"""A scan is followed by a rest of so many times its length: a large tree under constant change takes a bounded share."""
-REST_SECONDS_MIN = 0.5
-
-
 class FilesLoop:
-    """One watcher's part for files. ``moved`` is told after each round of the memory; ``run`` goes on until cancelled."""
+    """Rounds of the home's files, beside those of the memory: a large file on its way delays no conversation.
 
-    def __init__(
-        self, device: Device, syncer: "Syncer", report: Report, uniform: Callable[[float, float], float]
-    ) -> None:
+    ``moved`` is called after each round of the memory; ``run`` goes on until cancelled.
+    """
+
+    def __init__(self, device: Device, syncer: Syncer, report: Report, uniform: Uniform) -> None:
         self._device = device
         self._syncer = syncer
         self._report = report
@@ -309,15 +316,14 @@ class FilesLoop:
         self._missed = False
         self._mark: object = None
         self._told = ""
-        self._again = asyncio.Event()
+        self._interrupt = _Interrupt()
 
-    def again(self) -> None:
-        """The world has changed meanwhile, as ``Watch.again``: what failed is tried now."""
-        gone, self._again = self._again, asyncio.Event()
-        gone.set()
+    def wake(self) -> None:
+        """Retries now what failed; see ``Watch.wake``."""
+        self._interrupt.fire()
 
     def moved(self) -> None:
-        """The memory's round is over: wakes if the replicated tree is another one, or offers of this device may be ordered."""
+        """Starts a round if the replicated tree has changed, or offers of this device may have been ordered."""
         tables = self._device.replica.digest().tables
         rows = [(table.sum, table.count) for table in tables if table.name == FILES_TABLE]
         mark = (rows, self._device.journal.outbox_count())
@@ -335,7 +341,7 @@ class FilesLoop:
                 self._wake.clear()
                 scan, self._scan = self._scan, False
                 started = time.monotonic()
-                again = self._again
+                interrupt = self._interrupt.event
                 try:
                     done = await self._round(scan=scan)
                 except Exception as error:
@@ -345,11 +351,7 @@ class FilesLoop:
                     self._wake.set()
                     pause = backoff.failed()
                     self._tell(f"files: {describe(error).message}; trying again in {pause:.0f} s")
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(pause):
-                            await again.wait()
-                    if again.is_set():
-                        backoff.restart()
+                    await _pause(pause, backoff, interrupt)
                     continue
                 backoff.succeeded()
                 self._missed = not done
@@ -361,7 +363,7 @@ class FilesLoop:
                 await looking
 
     async def _wait(self, looking: "asyncio.Task[None]") -> None:
-        """Until there is something to do. Whoever looks for changes ends by an error only."""
+        """Waits until there is something to do. ``looking`` ends by an error only."""
         waiting = asyncio.create_task(self._wake.wait())
         try:
             await asyncio.wait([waiting, looking], return_when=asyncio.FIRST_COMPLETED)
@@ -371,7 +373,7 @@ class FilesLoop:
             looking.result()
 
     async def _round(self, *, scan: bool) -> bool:
-        """Returns False if the memory was not ready for it."""
+        """Returns False if the memory was not caught up, so that no round of files was made."""
         report = await self._syncer.files(scan=scan)
         if report is None:
             return False
@@ -419,3 +421,130 @@ class FilesLoop:
         if text != self._told:
             self._report(WatchEvent.FAILED, text)
         self._told = text
+
+
+class DeviceTarget:
+    """A real device as the target of a watch: its relay, its transcripts, and news of its vault."""
+
+    def __init__(
+        self,
+        device: Device,
+        syncer: Syncer,
+        report: Report,
+        rounded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``report`` is told news of the vault and duties that failed. ``rounded`` is called after each round."""
+        self._rounded = rounded
+        self._device = device
+        self._report = report
+        self._told_slot = shown_slot(device.member)
+        self._told_problem = ""
+        self._told_strange: Path | None = None
+        self._syncer = syncer
+        self._recorder = Recorder(device)
+        self._keys = StoreKeys(device.member.vault)
+        self._nudge = device.settings.home.nudge_file
+        self._look = device.settings.home.look_file
+        self._cursor_written = False
+        self._looked: dict[str, str] = {}
+        self._more = False
+
+    async def capture(self, paths: frozenset[str] | None) -> str:
+        changed = None if paths is None else {Path(path) for path in paths} - {self._nudge}
+        if changed == set():
+            return ""
+        # A process that asks for a look knows no path: a hook may come before the file system's event, or where there are none.
+        chosen = None if changed is None or self._look in changed else sorted(changed)
+        report = await self._recorder.record(chosen)
+        spots = report.counts.spots
+        # A tool may write such lines all day: each file is reported once, as long as no other one is met.
+        if spots and spots[0].path != self._told_strange:
+            self._told_strange = spots[0].path
+            self._report(WatchEvent.PROGRESS, f"capture: {report.counts.strange_words()}")
+        return report.words()
+
+    async def round(self) -> str:
+        heed, self._cursor_written = self._cursor_written, False
+        try:
+            result = await self._syncer.brief_round(heed_cursors=heed, enough=lambda: self._cursor_written)
+        except Exception:
+            self._cursor_written |= heed
+            raise
+        finally:
+            self._tell_news()
+        if result.problem and result.problem != self._told_problem:
+            self._report(WatchEvent.FAILED, f"{result.problem}; it is tried again")
+        self._told_problem = result.problem
+        self._rounded()
+        self._more = result.report.more
+        if self._more:
+            await asyncio.sleep(TURN_SECONDS)
+        return result.words()
+
+    def listens(self) -> tuple[str, ...]:
+        keys, member = self._keys, self._device.member
+        if member.is_core:
+            return keys.log_prefix, keys.conversations_prefix, keys.cursor_prefix
+        lead = member.log.lead
+        core = () if lead is None or lead.is_freeze else (keys.cursor(lead.device),)
+        return keys.log_prefix, keys.mirror_prefix, *core
+
+    async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
+        if not prefix.startswith(self._keys.cursor_prefix):
+            return await self._syncer.wait(prefix, token, seconds)
+        # Most cursors only report a position: they are read, and wake no round unless they ask something of this device.
+        looked = self._looked.get(prefix)
+        fresh = await self._syncer.wait(prefix, looked, seconds)
+        if fresh != looked:
+            called = await self._syncer.run(look_for_calls(self._device.member))
+            self._looked[prefix] = fresh
+            self._cursor_written |= called
+            if called:
+                return fresh
+        return token if token is not None else fresh
+
+    def due(self) -> float:
+        if self._more:
+            return 0.0
+        left = due_in_ms(self._device.member, now_ms())
+        return min(inf if left is None else left / 1000, self._syncer.vectors_due())
+
+    def folders(self) -> list[Path]:
+        return [*self._recorder.folders(), self._nudge.parent]
+
+    def concerns(self, path: str) -> bool:
+        return self.wakes(path) or Path(path) == self._look or self._recorder.concerns(Path(path))
+
+    def wakes(self, path: str) -> bool:
+        return Path(path) == self._nudge
+
+    def _tell_news(self) -> None:
+        """Reports news of the vault as it happens. It stays unread news: perhaps nobody reads along."""
+        member = self._device.member
+        for change in vault_changes(member, self._told_slot):
+            self._report(WatchEvent.NEWS, line_of(change, member.device_id))
+        self._told_slot = max(self._told_slot, member.log.next_slot - 1)
+
+
+class _Interrupt:
+    """An event that wakes all who wait now, and nobody who begins to wait later."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def fire(self) -> None:
+        fired, self.event = self.event, asyncio.Event()
+        fired.set()
+
+
+async def _pause(seconds: float, backoff: Backoff, interrupt: asyncio.Event) -> None:
+    """Sleeps, unless interrupted since the attempt began; an interrupt resets the backoff."""
+    await _until(interrupt, seconds)
+    if interrupt.is_set():
+        backoff.restart()
+
+
+async def _until(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):  # `wait_for` swallows a cancellation that comes with the event
+            await event.wait()

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from crystal_node.search.finding.wire import frame, read_frame
 
 from crystal_node.search.finding import client
 from crystal_node.search.finding.documents import SearchRequest
-from crystal_node.search.finding.wire import frame, read_frame
 from crystal_node.surfaces.cli.search_json import ANSWER_SECONDS_MAX, request_of
-from tests.node.search.finding.test_serving import served
+from tests.node.surfaces.gateway.test_local import served
 from tests.support.machine import Machine
 
 _LOADED = """

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from crystal_node.search.finding.serving import CALLERS_MAX, FinderService
+from crystal_node.search.finding.wire import REQUEST_BYTES_MAX, Failure, NotUnderstood, frame, read_frame
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base import local_api
@@ -19,8 +21,6 @@ from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.search.finding.client import ServiceAway, ServiceRefused, ask_agent, memory_client
 from crystal_node.search.finding.documents import Depth, SearchRequest, ShowRequest
-from crystal_node.search.finding.serving import CALLERS_MAX, FinderService
-from crystal_node.search.finding.wire import REQUEST_BYTES_MAX, Failure, NotUnderstood, frame, read_frame
 from tests.support.machine import Machine, Vault
 
 TEXT = "The uploader's retry budget went from 3 to 9."

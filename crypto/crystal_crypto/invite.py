@@ -55,7 +55,7 @@ from crystal_crypto.limits import (
 )
 from crystal_crypto.secret import Secret, exactly
 
-__all__ = ["EndReason", "Inviter", "InviterInfo", "Joiner", "Newcomer", "OfferInfo", "InviteSlot", "Welcome"]
+__all__ = ["EndReason", "InviteSlot", "Inviter", "InviterInfo", "Joiner", "Newcomer", "OfferInfo", "Welcome"]
 
 
 @dataclass(frozen=True, slots=True)

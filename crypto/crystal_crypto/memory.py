@@ -1,7 +1,10 @@
-"""Memory for one decrypted body, used again instead of being returned to the system.
+"""Buffers that hold secrets: reused for decrypted bodies, and wiped.
 
-A fresh megabyte for each entry costs more in page faults than its decryption. So up to two large buffers are kept, whichever
-threads use them, and they are wiped when they come back: plaintext does not outlive the call that needed it.
+A fresh megabyte for each entry costs more in page faults than its decryption, so up to two large buffers are kept for all
+threads. They are wiped when they come back.
+
+Wiping has limits. `bytes` and `str` cannot be changed in place, libraries make copies of their own, and the kernel may have
+swapped a page out. Wiping shortens the time during which a passphrase or a key can be found in memory, and no more.
 """
 
 from collections import deque
@@ -46,14 +49,14 @@ def _wipe(view: memoryview) -> None:
     if len(view) < _POOLED_BYTES_MIN:
         view[:] = bytes(len(view))
         return
-    import ctypes
+    import ctypes  # lazy: takes 2 ms
 
     ctypes.memset((ctypes.c_char * len(view)).from_buffer(view), 0, len(view))
 
 
 def wipe(buffer: bytearray) -> None:
-    """Overwrites the bytes in their place with zeros. By memset: an assignment to a slice could move them first."""
-    import ctypes  # 2 ms, which only those who keep a passphrase pay
+    """Overwrites the bytes in place with zeros. Uses memset, since an assignment to a slice could move them first."""
+    import ctypes  # lazy: takes 2 ms
 
     size = len(buffer)
     if size:
@@ -62,7 +65,7 @@ def wipe(buffer: bytearray) -> None:
 
 @contextmanager
 def wiped(buffer: bytearray) -> Generator[bytearray]:
-    """The buffer itself, wiped at the end however it ends."""
+    """Yields the buffer, and wipes it afterwards, also after an exception."""
     try:
         yield buffer
     finally:

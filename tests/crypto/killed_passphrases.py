@@ -11,7 +11,7 @@ from typing import Any
 
 from crystal_crypto.errors import WrongPassphrase
 from crystal_crypto.keystore.files import FileKeyStore
-from crystal_crypto.keystore.passphrase import Cost, State
+from crystal_crypto.keystore.passphrase import Cost, SealState
 from tests.support.dying_process import kill_at_each_step
 
 CHEAP = Cost(memory_kib=64, iterations=1, lanes=1)
@@ -60,7 +60,7 @@ def main() -> None:
         known = NEW if opens(folder, NEW) else OLD
         if not done:
             store(folder, known).set_passphrase(bytearray(NEW), CHEAP)
-        assert store(folder, NEW).passphrase_state() is State.SEALED
+        assert store(folder, NEW).passphrase_state() is SealState.SEALED
         assert opens(folder, NEW), "the passphrase that was set opens it"
         assert not opens(folder, OLD), "the passphrase that was replaced opens it no longer"
         assert plain_bytes(folder) == []
@@ -77,7 +77,7 @@ def main() -> None:
         known = OLD if opens(folder, OLD) else NEW
         assert opens(folder, known)
         store(folder, known).finish()
-        assert store(folder, known).passphrase_state() in (None, State.SEALED)
+        assert store(folder, known).passphrase_state() in (None, SealState.SEALED)
         assert opens(folder, known)
         assert done <= opens(folder, NEW)
 

@@ -28,7 +28,7 @@ from crystal_crypto.keystore.passphrase import (
     COST,
     MasterKeys,
     PassphraseHeader,
-    State,
+    SealState,
     is_wrapped,
     new_header,
 )
@@ -83,7 +83,7 @@ def test_with_the_passphrase_secrets_are_kept_replaced_and_deleted(folder: Path)
 def test_what_is_not_there_needs_no_passphrase(folder: Path) -> None:
     assert FileKeyStore(folder).load("nothing") is None
     FileKeyStore(folder).delete("nothing")
-    assert FileKeyStore(folder).passphrase_state() is State.SEALED
+    assert FileKeyStore(folder).passphrase_state() is SealState.SEALED
 
 
 def test_the_passphrase_is_asked_for_once(folder: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_core_that_announces_a_state_to_come_has_nobody_drop_what_it_keeps(
     before = newest_snapshot(home.laptop.replica)
     announced = Announced(FAR, 0, bytes(32), bytes(32), bytes(32), 1, 0)
     with monkeypatch.context() as hostile:
-        hostile.setattr("crystal_mirror.history.control_entries.take_decrees", _take_nothing)
+        hostile.setattr("crystal_mirror.history.control_entries.take_control_entry", _take_nothing)
         write_control_entry(home.core, announced=announced, floor=(FAR, 0))
     home.store.run(publish(home.core))
     home.sync(home.laptop)

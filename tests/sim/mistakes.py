@@ -243,7 +243,7 @@ def nothing_is_offered_again() -> AbstractContextManager[Any]:
     def forgotten(_member: Member, _orphans: object) -> None:
         return None
 
-    return patch.object(rebuild, "offer_again", forgotten)
+    return patch.object(rebuild, "reoffer", forgotten)
 
 
 def the_lead_is_taken_without_a_seal() -> AbstractContextManager[Any]:

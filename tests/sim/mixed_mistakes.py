@@ -231,7 +231,7 @@ def blobs_of_files_count_for_nothing() -> AbstractContextManager[Any]:
     def of_use(_member: Member) -> set[bytes]:
         return set()
 
-    return patch.object(retention, "of_use", of_use)
+    return patch.object(retention, "blobs_in_use", of_use)
 
 
 def a_floor_binds_without_a_snapshot() -> AbstractContextManager[Any]:
@@ -249,7 +249,7 @@ def nothing_is_offered_again_after_a_restore() -> AbstractContextManager[Any]:
     def forgotten(*_values: Any, **_named: Any) -> None:
         return None
 
-    return patch.object(restore, "offer_again", forgotten)
+    return patch.object(restore, "reoffer", forgotten)
 
 
 def a_core_that_drained_waits_for_ever() -> AbstractContextManager[Any]:

@@ -1,12 +1,12 @@
-"""Where a device keeps its secrets: the system's keyring where one truly works, else files that only their owner can read,
-wrapped under a passphrase if the person wants one.
+"""Where a device keeps its secrets: the system's keyring if it works, else files that only their owner can read, wrapped
+under a passphrase if the person wants one.
 
-Rules: a secret that was stored is on disk, whole, or the call raised. Nothing here reads the environment or asks a person; who
-composes the program says which place to use, and gives the passphrase.
+Rules: when a store call returns, the whole secret is on disk. Nothing here reads the environment or asks a person; the
+composition root chooses the place and passes the passphrase.
 
-    port            what every key store offers           files      secrets in files, plain or wrapped
-    systemkeyring   the system's keyring                  folder     the disk's part of it
-    secretservice   the one of Linux desktops, faster     wrapping   passphrase, header, wrapped secrets: the format
+    port            what every key store offers        files        secrets in files, plain or wrapped
+    system_keyring  the system's keyring               folder       locking, writing and deleting these files
+                                                       passphrase   format of the header and of wrapped secrets
 """
 
 import os
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from crystal_crypto.errors import KeyStoreError
 from crystal_crypto.identity import Random
 from crystal_crypto.keystore.files import AskPassphrase, FileKeyStore, nobody_to_ask
-from crystal_crypto.keystore.passphrase import PassphraseState
+from crystal_crypto.keystore.passphrase import SealState
 from crystal_crypto.keystore.port import KeyStore
 from crystal_crypto.keystore.system_keyring import KEYRING_SECONDS_MAX, KeyringKeyStore
 
@@ -33,7 +33,7 @@ __all__ = (
     "KeyStore",
     "KeyringKeyStore",
     "Preference",
-    "PassphraseState",
+    "SealState",
     "choose_keystore",
     "nobody_to_ask",
 )

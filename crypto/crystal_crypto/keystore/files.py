@@ -20,8 +20,8 @@ from crystal_crypto.keystore.passphrase import (
     Cost,
     MasterKeys,
     PassphraseHeader,
-    PassphraseState,
     Random,
+    SealState,
     is_wrapped,
     new_header,
 )
@@ -85,7 +85,7 @@ class FileKeyStore:
         if opened is not None:
             opened[1].wipe()
 
-    def passphrase_state(self) -> PassphraseState | None:
+    def passphrase_state(self) -> SealState | None:
         """How far a passphrase was set; None without one. Asks for nothing."""
         header = self._folder.read(HEADER_FILE)
         return None if header is None else self._parsed(header).state
@@ -137,22 +137,22 @@ class FileKeyStore:
             header = self._header(folder)
             with wiped(header.derive(passphrase)) as kek:
                 keys = header.open(kek)
-                if header.state is not PassphraseState.UNSEALING:
-                    header = header.with_keys(kek, keys, PassphraseState.UNSEALING, self._random)
+                if header.state is not SealState.UNSEALING:
+                    header = header.with_keys(kek, keys, SealState.UNSEALING, self._random)
                     self._put_header(folder, header, keys)
                 self._unseal(folder, keys)
 
     def finish(self) -> bool:
         """Goes on where a change of passphrase was interrupted. False if there was nothing to do."""
-        if self.passphrase_state() in (None, PassphraseState.SEALED):
+        if self.passphrase_state() in (None, SealState.SEALED):
             return False
         with wiped(self._ask()) as passphrase, self._folder.locked() as folder:
             header = self._header(folder)
             with wiped(header.derive(passphrase)) as kek:
                 keys = header.open(kek)
-                if header.state is PassphraseState.SEALING:
+                if header.state is SealState.SEALING:
                     self._seal(folder, header, kek, keys)
-                elif header.state is PassphraseState.UNSEALING:
+                elif header.state is SealState.UNSEALING:
                     self._unseal(folder, keys)
         return True
 
@@ -175,14 +175,14 @@ class FileKeyStore:
                 folder.write(name, keys.wrap(name, secret, self._random))
         folder.sweep()
         alone = keys.alone()
-        self._put_header(folder, header.with_keys(kek, alone, PassphraseState.SEALED, self._random), alone)
+        self._put_header(folder, header.with_keys(kek, alone, SealState.SEALED, self._random), alone)
         keys.wipe()
 
     def _unseal(self, folder: LockedFolder, keys: MasterKeys) -> None:
         for name in self._folder.names():
             data = self._folder.read(name)
             if data is not None and is_wrapped(data):
-                folder.write(name, self._with_keys(name, data, PassphraseState.UNSEALING, keys))
+                folder.write(name, self._with_keys(name, data, SealState.UNSEALING, keys))
         folder.delete(HEADER_FILE)  # §18.2-7: the header goes last
         keys.wipe()
         self.close()
@@ -215,7 +215,7 @@ class FileKeyStore:
             ) from None
 
     def _refuse_unfinished(self, header: bytes) -> None:
-        if self._parsed(header).state is not PassphraseState.SEALED:
+        if self._parsed(header).state is not SealState.SEALED:
             raise KeyStoreError(
                 "another process changes the passphrase",
                 hint="Wait until it is done, then run the command again",
@@ -236,7 +236,7 @@ class FileKeyStore:
         keys = self._keys(header)
         return (
             secret
-            if self._parsed(header).state is PassphraseState.UNSEALING
+            if self._parsed(header).state is SealState.UNSEALING
             else keys.wrap(name, secret, self._random)
         )
 
@@ -250,7 +250,7 @@ class FileKeyStore:
             )
         return self._sized(name, data)
 
-    def _with_keys(self, name: str, data: bytes, state: PassphraseState, keys: MasterKeys) -> bytes:
+    def _with_keys(self, name: str, data: bytes, state: SealState, keys: MasterKeys) -> bytes:
         secret = keys.unwrap(name, data)
         if secret is not None:
             return self._sized(name, secret)
@@ -259,7 +259,7 @@ class FileKeyStore:
                 f"{self._folder.path / name} was wrapped under another passphrase's key",
                 hint="Restore state/secrets as a whole from one backup",
             )
-        if state is PassphraseState.SEALED:  # §18.2-6
+        if state is SealState.SEALED:  # §18.2-6
             raise KeyStoreError(
                 f"{self._folder.path / name} is not wrapped, though this store has a passphrase: it is not ours",
                 hint="Restore it from a backup; `crystal keys` shows the state of the key store",

@@ -77,7 +77,7 @@ COST: Final = Cost(memory_kib=64 * 1024, iterations=32, lanes=4)  # §18.2-4
 """Of a new passphrase: 64 MiB, and between half a second and a second on two cores."""
 
 
-class PassphraseState(IntEnum):
+class SealState(IntEnum):
     """How far the files of a store with a header are.
 
         no header --set--> SEALING --all are wrapped--> SEALED --remove--> UNSEALING --all are plain--> no header
@@ -164,7 +164,7 @@ class MasterKeys:
 class PassphraseHeader:
     """The header file: what Argon2id needs, and the sealed master key. Nothing in it is secret by itself."""
 
-    state: PassphraseState
+    state: SealState
     cost: Cost
     salt: bytes
     check: bytes
@@ -181,10 +181,10 @@ class PassphraseHeader:
         if len(data) != PASSPHRASE_HEADER_BYTES:  # §18.2-2
             raise Malformed(f"the passphrase header must be {PASSPHRASE_HEADER_BYTES} bytes, not {len(data)}")
         _, _, state, lanes, memory, iterations, salt, check, seal_salt = _FIXED.unpack_from(data)
-        if state not in set(PassphraseState):  # §18.2-2
+        if state not in set(SealState):  # §18.2-2
             raise Malformed(f"the passphrase header has the unknown state {state}")
         cost = Cost(memory_kib=memory, iterations=iterations, lanes=lanes)
-        return cls(PassphraseState(state), cost, salt, check, seal_salt, data[_FIXED.size :])
+        return cls(SealState(state), cost, salt, check, seal_salt, data[_FIXED.size :])
 
     def to_bytes(self) -> bytes:
         return self.bound() + self.sealed
@@ -209,7 +209,7 @@ class PassphraseHeader:
             return MasterKeys(opened[:KEY_BYTES], previous if any(previous) else None)
 
     def with_keys(
-        self, kek: bytearray, keys: MasterKeys, state: PassphraseState, random: Random
+        self, kek: bytearray, keys: MasterKeys, state: SealState, random: Random
     ) -> "PassphraseHeader":
         """The same passphrase's header in another state, or with other master keys."""
         bare = replace(self, state=state, seal_salt=random(SALT_BYTES), sealed=b"")
@@ -230,8 +230,8 @@ def new_header(
     """A header in SEALING for a new passphrase, and its KEK, for whoever wipes it. Slow on purpose."""
     salt = random(_ARGON2_SALT_BYTES)
     kek = _argon2id(passphrase, salt, cost)
-    bare = PassphraseHeader(PassphraseState.SEALING, cost, salt, _check(kek), b"", b"")
-    return bare.with_keys(kek, keys, PassphraseState.SEALING, random), kek
+    bare = PassphraseHeader(SealState.SEALING, cost, salt, _check(kek), b"", b"")
+    return bare.with_keys(kek, keys, SealState.SEALING, random), kek
 
 
 def is_wrapped(data: bytes) -> bool:

@@ -101,7 +101,7 @@ class PartPlace(NamedTuple):
     length: int
 
 
-class IncomingFile(Protocol):
+class Incoming(Protocol):
     """A file that is being put together beside its place. ``close`` without ``finish`` leaves it for the next try."""
 
     def have(self) -> int:
@@ -162,7 +162,7 @@ class Disk(Protocol):
         """Some bytes of a file, as they are now; perhaps fewer. Raises FileTrouble."""
         ...
 
-    def incoming(self, row: FileRow) -> IncomingFile:
+    def incoming(self, row: FileRow) -> Incoming:
         """Begins to put the row's file together, or goes on with it. Raises FileTrouble."""
         ...
 

@@ -26,7 +26,7 @@ from crystal_mirror.files.ports import (
     FileMoved,
     FileOffer,
     FileTrouble,
-    IncomingFile,
+    Incoming,
     LocalFile,
     PartPlace,
     SeenFile,
@@ -363,7 +363,7 @@ def _fetch(this: FilesRound, path: str, done: int, total: int) -> Flow[int]:
 
 
 def _fetch_parts(
-    this: FilesRound, incoming: IncomingFile, row: FileRow, local: LocalFile | None, done: int, total: int
+    this: FilesRound, incoming: Incoming, row: FileRow, local: LocalFile | None, done: int, total: int
 ) -> Flow[LocalFile]:
     have = incoming.have()
     done += sum(part.length for part in row.parts[:have])

@@ -28,7 +28,7 @@ from pathlib import Path
 from msgspec import structs
 
 from crystal_crypto.errors import KeyStoreError, WrongPassphrase
-from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, PassphraseState
+from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, SealState
 from crystal_crypto.memory import wiped
 from crystal_node.base.errors import NotSetUp, UsageError
 from crystal_node.base.locking import FileLock
@@ -88,7 +88,7 @@ def set_passphrase(settings: Settings, new_file: Path | None) -> PassphraseChang
             with wiped(ask_new_passphrase(new_file or current.home.passphrase_file)) as new:
                 store.set_passphrase(new)
             return PassphraseChange.SET
-        if state is PassphraseState.SEALING and new_file is None:
+        if state is SealState.SEALING and new_file is None:
             store.finish()
             return PassphraseChange.FINISHED
         try:

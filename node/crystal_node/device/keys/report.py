@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from crystal_crypto.keystore import State
+from crystal_crypto.keystore import SealState
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.settings import KeyStoreKind, Settings
 from crystal_node.device.keys.device_keys import file_store
@@ -74,7 +74,7 @@ def key_report(settings: Settings) -> KeyReport:
             raise NotSetUp(f"{home.root} has no keys yet")
 
 
-def _told(state: State | None) -> PassphraseState:
+def _told(state: SealState | None) -> PassphraseState:
     if state is None:
         return PassphraseState.NONE
-    return PassphraseState.SET if state is State.SEALED else PassphraseState.UNFINISHED
+    return PassphraseState.SET if state is SealState.SEALED else PassphraseState.UNFINISHED

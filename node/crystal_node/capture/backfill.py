@@ -19,8 +19,7 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import Capture
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
-from crystal_node.base.settings import Settings
-from crystal_node.base.settings.again import options_again
+from crystal_node.base.settings import Settings, with_current_options
 from crystal_node.capture.adapter import Adapter, CaptureCounts, FoundTranscript, Hides, encode_state
 from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.line_adapter import QUIET_MS
@@ -118,7 +117,7 @@ async def backfill(device: Device, request: BackfillRequest, progress: Progress 
     if privacy.on:
         raise PrivateNow("private mode is on: nothing is recorded")
     # In an agent, which goes on while a person turns recording off.
-    settings = options_again(device.settings)
+    settings = with_current_options(device.settings)
     if not settings.capture.on:
         raise UsageError("recording is off on this device", hint="`crystal capture on` turns it on.")
     work = _Backfill(device, settings, request, privacy, progress)

@@ -20,7 +20,7 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.base.clock import now_ms, uptime_ms
 from crystal_node.base.errors import UsageError
-from crystal_node.base.settings.again import options_again
+from crystal_node.base.settings import with_current_options
 from crystal_node.base.wording import counted
 from crystal_node.capture.adapter import (
     Adapter,
@@ -280,7 +280,7 @@ class Recorder:
 
     def _wanted(self) -> list[Adapter]:
         """The adapters that are wanted by now: recording may be turned on or off while this process goes on."""
-        settings = options_again(self._settings)
+        settings = with_current_options(self._settings)
         if settings is not self._settings:
             self._settings, self._adapters = settings, adapters_of(settings, settings.person_home)
         return self._adapters

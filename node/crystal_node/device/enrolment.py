@@ -78,7 +78,7 @@ async def found_vault(settings: Settings, enrolment_token: str) -> EnrolmentResu
             hint="The relay prints it at its first start. Set CRYSTAL_RELAY_ENROLL_TOKEN, or pipe it: --enroll-token -",
         )
     with _setup(settings.home):
-        settings = settings.read_again()
+        settings = settings.reread()
         fresh = settings.vault is None
         keys, settings = _keys(settings)
         root = keys.root() if settings.vault is None else _root_of(settings, keys, settings.vault)
@@ -189,7 +189,7 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         raise _other_vault(settings.vault)
     with _setup(settings.home):
         # A person may have typed a code for minutes: where the keys are now, the file tells.
-        settings = settings.read_again()
+        settings = settings.reread()
         if settings.vault is not None and settings.vault != vault:
             raise _other_vault(settings.vault)
         fresh = settings.vault is None
@@ -209,7 +209,7 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
 def prepare_node(settings: Settings) -> Settings:
     """Makes the home and keeps the settings that were given; the vault comes with ``crystal pair``."""
     with _setup(settings.home):
-        settings = settings.read_again()
+        settings = settings.reread()
         return settings.save(_config(settings, vault=settings.config.vault))
 
 

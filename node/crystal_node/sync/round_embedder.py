@@ -27,7 +27,7 @@ from crystal_mirror.entries.control_state import META_MODEL
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.replication.reembedding import ReembedStep, embed_some
 from crystal_node.base.errors import LocalStorage
-from crystal_node.base.settings.again import options_again
+from crystal_node.base.settings import with_current_options
 from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder, compare_with
 from crystal_node.models.embedding.prepared import PreparedEmbedder, PreparedVectors
 from crystal_node.models.embedding.selection import embedder_for
@@ -193,7 +193,7 @@ class RoundEmbedder:
         return self.runner
 
     def _chosen(self) -> HeldEmbedder:
-        self._settings = options_again(self._settings)
+        self._settings = with_current_options(self._settings)
         kept = (self._device.replica.meta_get(META_MODEL) or b"").decode()
         path = self._device.settings.home.embedding_database
         wanted = (kept, self._settings.embedding, path.exists())

@@ -38,8 +38,7 @@ from crystal_node.base.errors import ExitCode, describe, passes
 from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.home import DIRECTORY_MODE
 from crystal_node.base.jobs import Job
-from crystal_node.base.settings import Settings
-from crystal_node.base.settings.again import options_again
+from crystal_node.base.settings import Settings, with_current_options
 from crystal_node.device.device import Device, opened
 from crystal_node.sync.job_context import JobContext
 
@@ -211,7 +210,7 @@ class _Agent:
 
     def _now(self) -> Settings:
         """Also within the second in which nobody has looked."""
-        return options_again(self._settings)
+        return with_current_options(self._settings)
 
     # --- the pulse ---
 

@@ -1,28 +1,30 @@
-"""Settings of a device: what was said on the command line, in the environment or in ``config.json``, and what holds else.
+"""Settings of a device: the command line first, then the environment, then ``config.json``, then the default.
 
 | module | holds |
 |---|---|
-| `resolving` | `resolve`: from their sources to `Settings`; what a child's environment is |
-| `resolved` | `Settings`, `Setting`: each value with its origin; writing ``config.json`` |
+| `options` | the table: each setting declared once, with its variable, default, check, purpose and type |
+| `settings` | `Settings`: the resolved values with their origins; `resolve`; writing ``config.json`` |
 | `config` | ``config.json`` as it is read |
-| `options` | the table of options, which `crystal config set` changes |
-| `sections` | options as typed values, by subject |
-| `values` | checks |
+| `checks` | the checks that the table names |
+| `api_keys` | keys of providers of language models and embeddings; they are no settings |
+| `user_session` | where a person's login session keeps things |
 """
 
 from crystal_node.base.settings.config import CONFIG_BYTES_MAX, CONFIG_VERSION, Config, read_config
-from crystal_node.base.settings.resolved import KeyStoreKind, Setting, Settings, SettingSource
-from crystal_node.base.settings.resolving import (
-    DEFAULT_AGENT,
-    DEFAULT_HOME,
-    DEFAULT_TIMEOUT,
+from crystal_node.base.settings.options import DEFAULT_AGENT, DEFAULT_HOME, DEFAULT_TIMEOUT
+from crystal_node.base.settings.settings import (
     TOKEN_CHARS_MAX,
     Flags,
+    KeyStoreKind,
+    Setting,
+    Settings,
+    SettingSource,
     child_environment,
     debug_wanted,
     enrolment_token,
     resolve,
     serve_token,
+    with_current_options,
 )
 
 __all__ = [
@@ -36,12 +38,13 @@ __all__ = [
     "Flags",
     "KeyStoreKind",
     "Setting",
-    "Settings",
     "SettingSource",
+    "Settings",
     "child_environment",
     "debug_wanted",
     "enrolment_token",
     "read_config",
     "resolve",
     "serve_token",
+    "with_current_options",
 ]

@@ -1,6 +1,6 @@
-"""Values of settings, checked: what a person or an invite wrote, against what can be used.
+"""Checks of settings: each returns the canonical text of a value, or raises BadConfig with a message that names its origin.
 
-Each raises BadConfig with a message that names the setting's origin. Nothing here reads the environment or a file.
+Nothing here reads the environment or a file.
 """
 
 import re
@@ -12,20 +12,24 @@ URL_CHARS_MAX = 2048
 TIMEOUT_SECONDS_MAX = 600
 KIB = 1024
 BANDWIDTH_KIB_MIN = 16
-"""KiB a second. A relay gives a body up that comes with less than half of that."""
+"""KiB a second. A relay aborts a body that comes at less than half of that."""
 BANDWIDTH_KIB_MAX = 16 * 1024 * 1024
 NAME_CHARS_MAX = 100
 OPTION_CHARS_MAX = 2000
-"""An option as a text."""
+"""Of an option's text."""
 
 _YES = frozenset({"1", "yes", "true", "on"})
 _NO = frozenset({"0", "no", "false", "off"})
 _TOOL = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+_AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_KEY_STORES = ("auto", "keyring", "file")
 _DENIAL = re.compile(r"(\*|[0-9a-f]{8,32}):(\*|[a-z][a-z-]{0,30})")
 
 
 def checked_url(value: str, origin: str) -> str:
-    """The relay's address without a slash at its end."""
+    """The relay's address without a slash at its end; "" for none."""
+    if not value:
+        return value
     where = f"the relay's address from {origin}"
     if len(value) > URL_CHARS_MAX:
         raise BadConfig(f"{where} is over {URL_CHARS_MAX} characters")
@@ -52,7 +56,7 @@ def checked_url(value: str, origin: str) -> str:
 
 
 def checked_timeout(value: str, origin: str) -> str:
-    """A number of seconds."""
+    """A number of seconds, as it was written."""
     try:
         fits = 1 <= float(value) <= TIMEOUT_SECONDS_MAX
     except ValueError:
@@ -76,23 +80,36 @@ def checked_bandwidth(name: str, value: str, origin: str) -> str:
     return str(number)
 
 
+def checked_agent(value: str, origin: str) -> str:
+    """An agent's id."""
+    if not _AGENT.fullmatch(value):
+        raise BadConfig(
+            f"the agent id from {origin} cannot be used",
+            hint="Use 1 to 64 letters, digits, dots, underscores and hyphens, a letter or digit first.",
+        )
+    return value
+
+
+def checked_key_store(value: str, origin: str) -> str:
+    """A place for keys."""
+    if value not in _KEY_STORES:
+        raise BadConfig(f"there is no key store {value!r} (from {origin})", hint="Use auto, keyring or file.")
+    return value
+
+
 def clean_name(name: str) -> str:
-    """A device's name as it can be shown anywhere."""
+    """A device's name without characters that cannot be shown."""
     return "".join(char if char.isprintable() else " " for char in name).strip()[:NAME_CHARS_MAX] or "device"
 
 
 def yes(value: str) -> bool:
-    """Whether a switch is on. It was checked before."""
+    """Whether a switch is on; its text was checked before."""
     return value.lower() in _YES
 
 
-def is_switch(value: str) -> bool:
-    return value.lower() in _YES | _NO
-
-
 def checked_switch(name: str, value: str, origin: str) -> str:
-    """yes or no, as people say it."""
-    if not is_switch(value):
+    """yes or no."""
+    if value.lower() not in _YES | _NO:
         raise BadConfig(f"{name} from {origin} is neither yes nor no", hint="Use yes or no.")
     return "yes" if yes(value) else "no"
 
@@ -118,7 +135,7 @@ def checked_number(bounds: tuple[int, int], name: str, value: str, origin: str) 
 
 
 def checked_text(name: str, value: str, origin: str) -> str:
-    """A text on one line."""
+    """Text on one line."""
     if len(value) > OPTION_CHARS_MAX or not value.isprintable():
         raise BadConfig(f"{name} from {origin} is too long, or has characters that cannot be shown")
     return value.strip()

@@ -1,28 +1,30 @@
-"""``config.json``: what a person may edit, and what the commands that set a device up have written.
+"""``config.json``: what commands have written and what a person may edit.
 
 Fields that this version does not know are kept when the file is rewritten (``Settings.save``).
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.file_rules import PATTERN_CHARS_MAX, RULES_MAX
 from crystal_node.base.settings.checks import BANDWIDTH_KIB_MAX, OPTION_CHARS_MAX, URL_CHARS_MAX
+from crystal_node.base.settings.options import BY_NAME, as_text
 
 CONFIG_BYTES_MAX = 64 * 1024
+CONFIG_VERSION = 1
 FileRule = Annotated[str, msgspec.Meta(pattern=r"^[+-]", max_length=PATTERN_CHARS_MAX + 1)]
 OptionValue = Annotated[str, msgspec.Meta(max_length=OPTION_CHARS_MAX)] | int | bool | None
-"""An option (``options.py``) as JSON has it; None where the file does not name it. Its meaning is checked with its origin."""
+"""An option as JSON has it; None where the file does not name it. Its meaning is checked when it is resolved."""
 
 
-class Config(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``config.json``: what ``crystal init`` and ``crystal pair`` wrote, and what a person may edit.
+class DeviceConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What ``crystal init``, ``crystal pair`` and other commands write.
 
     ``key_store_left`` is the place that an interrupted `crystal keys move` may have left copies in, ``keyring_backend`` the
-    keyring's class, ``kit_verified`` a mark of the root whose recovery kit was typed back (``kitstate``).
+    keyring's class, ``kit_verified`` a mark of the root whose recovery kit was typed back (``device.recovery_kit``).
     """
 
     version: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -39,40 +41,28 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     bandwidth_up: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
     bandwidth_down: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
     files_rules: Annotated[tuple[FileRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
-    capture: OptionValue = None
-    capture_without: OptionValue = None
-    drop_folder: OptionValue = None
-    time_zone: OptionValue = None
-    openclaw_dir: OptionValue = None
-    codex_dir: OptionValue = None
-    gemini_dir: OptionValue = None
-    pause_on_battery: OptionValue = None
-    pause_on_metered: OptionValue = None
-    desktop_notices: OptionValue = None
-    log_level: OptionValue = None
-    summary_mode: OptionValue = None
-    llm_provider: OptionValue = None
-    llm_model: OptionValue = None
-    llm_url: OptionValue = None
-    ollama_host: OptionValue = None
-    ollama_model: OptionValue = None
-    weave_tokens_max: OptionValue = None
-    weave_every_hours: OptionValue = None
-    staging: OptionValue = None
-    backup_folder: OptionValue = None
-    backup_keep: OptionValue = None
-    backup_every_hours: OptionValue = None
-    embedding_provider: OptionValue = None
-    embedding_model: OptionValue = None
-    embedding_url: OptionValue = None
-    search_depth: OptionValue = None
-    search_seconds_max: OptionValue = None
-    recall: OptionValue = None
-    serve_port: OptionValue = None
-    commands_denied: OptionValue = None
 
 
-CONFIG_VERSION = 1
+if TYPE_CHECKING:
+    Config = DeviceConfig
+else:
+    # The options follow from their table: one field each.
+    Config = msgspec.defstruct(
+        "Config",
+        [(name, OptionValue, None) for name in BY_NAME],
+        bases=(DeviceConfig,),
+        frozen=True,
+        omit_defaults=True,
+        module=__name__,
+    )
+
+_EMPTY = Config()
+
+
+def text_in(config: Config, name: str) -> str:
+    """A setting's text; "" where the file does not name it."""
+    value = getattr(config, name, None)
+    return "" if value == getattr(_EMPTY, name, None) else as_text(value)
 
 
 def read_config(path: Path) -> Config:
@@ -108,14 +98,14 @@ def read_config(path: Path) -> Config:
     return config
 
 
-class _Prototypes(msgspec.Struct, frozen=True):
+class _PrototypeConfig(msgspec.Struct, frozen=True):
     version: str
     agents: list[str]
 
 
 def _is_prototypes(data: bytes) -> bool:
     try:
-        msgspec.json.decode(data, type=_Prototypes)
+        msgspec.json.decode(data, type=_PrototypeConfig)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return True

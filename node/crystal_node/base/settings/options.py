@@ -1,225 +1,442 @@
-"""The table of options: what `crystal config set` changes, what each may be, and the variable that overrides it.
+"""The table of settings: each is declared once, here, with its name, variable, default, check, purpose and type.
 
-An option is a text wherever it comes from; its check makes the one form of it that the rest of the program reads, or raises
-BadConfig with the origin in its message.
+A setting is text wherever it comes from. Its check returns the canonical form of that text, or raises BadConfig with a message
+that names the origin. The classes below are the table of the options, which ``crystal config set`` changes: each of their
+fields is an option, and an instance holds them as typed values. ``DEVICE_SETTINGS`` are the others, which commands write or
+only the environment sets.
 """
 
+# ruff: noqa: RUF009 - what _option returns is a dataclass field
+
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from datetime import tzinfo
 from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from crystal_node.base.settings.checks import (
     checked_address,
+    checked_agent,
+    checked_bandwidth,
     checked_choice,
     checked_denials,
     checked_folder,
+    checked_key_store,
     checked_names,
     checked_number,
     checked_switch,
     checked_text,
+    checked_timeout,
+    checked_url,
     checked_zone,
+    clean_name,
+    yes,
 )
 
-Check = Callable[[str, str], str]
-"""Of a text and its origin."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """``what`` is a sentence for people."""
-
-    name: str
-    variable: str
-    default: str
-    check: Check
-    what: str
-
-
-def _option(
-    name: str, variable: str, default: str, check: Callable[[str, str, str], str], what: str
-) -> Option:
-    return Option(name, variable, default, partial(check, name), what)
-
-
-def _one_of(*choices: str) -> Callable[[str, str, str], str]:
-    return partial(checked_choice, choices)
-
-
-def _between(least: int, most: int) -> Callable[[str, str, str], str]:
-    return partial(checked_number, (least, most))
-
+T = TypeVar("T")
 
 LLM_PROVIDERS = ("auto", "none", "openai", "anthropic", "ollama", "mlx", "openai-compatible", "claude-cli")
 EMBEDDING_PROVIDERS = ("builtin", "ollama", "openai", "google", "sentence-transformers", "none")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+DROP_FOLDER_NAME = "drop"
+DEFAULT_HOME = "~/.ldm"
+DEFAULT_AGENT = "cc-mini"
+DEFAULT_TIMEOUT = "15"
 
-OPTIONS = (
-    _option("capture", "CRYSTAL_CAPTURE", "yes", checked_switch, "Whether conversations are recorded."),
-    _option(
-        "capture_without",
-        "CRYSTAL_CAPTURE_WITHOUT",
-        "",
-        checked_names,
-        "Tools whose conversations are not recorded.",
-    ),
-    _option(
+_OPTION = "option"
+_TYPED = "typed"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting. ``variable`` overrides ``config.json``; ``check`` takes the text and its origin; ``what`` is for people."""
+
+    name: str
+    variable: str
+    default: str
+    check: Callable[[str, str], str]
+    what: str
+
+
+class Roots(NamedTuple):
+    """What relative folders begin at: the memory home, and the person's home folder."""
+
+    home: Path
+    person: Path
+
+
+class Kind(NamedTuple):
+    """How a setting's text is checked (name, text, origin) and what typed value it stands for."""
+
+    check: Callable[[str, str, str], str]
+    typed: Callable[[str, Roots], object]
+
+
+def _plain(text: str, _: Roots) -> str:
+    return text
+
+
+def _folder(text: str, roots: Roots) -> Path | None:
+    if not text:
+        return None
+    if text == "~" or text.startswith("~/"):
+        return roots.person / text[2:]
+    return Path(text).absolute()
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+TEXT = Kind(checked_text, _plain)
+SWITCH = Kind(checked_switch, lambda text, _: yes(text))
+ADDRESS = Kind(checked_address, _plain)
+ZONE = Kind(checked_zone, _plain)
+FOLDER = Kind(checked_folder, _folder)
+NAMES = Kind(checked_names, lambda text, _: frozenset(_parts(text)))
+DENIALS = Kind(checked_denials, lambda text, _: _parts(text))
+
+
+def choice(*choices: str) -> Kind:
+    """One of several words."""
+    return Kind(partial(checked_choice, choices), _plain)
+
+
+def number(least: int, most: int) -> Kind:
+    """A whole number within bounds."""
+    return Kind(partial(checked_number, (least, most)), lambda text, _: int(text))
+
+
+def folder_or(otherwise: Callable[[Roots], Path]) -> Kind:
+    """A folder, or another one where none is set."""
+    return Kind(checked_folder, lambda text, roots: _folder(text, roots) or otherwise(roots))
+
+
+def _option(name: str, kind: Kind, variable: str, default: str, what: str) -> Any:
+    option = Option(name, variable, default, partial(kind.check, name), what)
+    return field(metadata={_OPTION: option, _TYPED: kind.typed})
+
+
+def _ollama_host() -> Any:
+    """Declared once, used by two sections."""
+    return _option(
+        "ollama_host", ADDRESS, "CRYSTAL_OLLAMA_HOST", "http://127.0.0.1:11434", "Ollama's address."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """What is recorded, and from where."""
+
+    on: bool = _option("capture", SWITCH, "CRYSTAL_CAPTURE", "yes", "Whether conversations are recorded.")
+    without: frozenset[str] = _option(
+        "capture_without", NAMES, "CRYSTAL_CAPTURE_WITHOUT", "", "Tools whose conversations are not recorded."
+    )
+    drop_folder: Path = _option(
         "drop_folder",
+        folder_or(lambda roots: roots.home / DROP_FOLDER_NAME),
         "CRYSTAL_DROP_DIR",
         "",
-        checked_folder,
-        "Where conversations of other tools may be put; drop/ in the home if empty.",
-    ),
-    _option(
+        "Folder for conversations of other tools; drop/ in the home if empty.",
+    )
+    time_zone: str = _option(
         "time_zone",
+        ZONE,
         "CRYSTAL_TIME_ZONE",
         "",
-        checked_zone,
         "The zone in which days begin, such as Europe/Berlin; the system's if empty.",
-    ),
-    _option("openclaw_dir", "OPENCLAW_STATE_DIR", "", checked_folder, "OpenClaw's folder; ~/.openclaw."),
-    _option("codex_dir", "CODEX_HOME", "", checked_folder, "Codex's folder; ~/.codex."),
-    _option("gemini_dir", "CRYSTAL_GEMINI_DIR", "", checked_folder, "Gemini CLI's folder; ~/.gemini."),
-    _option(
+    )
+    openclaw_folder: Path = _option(
+        "openclaw_dir",
+        folder_or(lambda roots: roots.person / ".openclaw"),
+        "OPENCLAW_STATE_DIR",
+        "",
+        "OpenClaw's folder; ~/.openclaw if empty.",
+    )
+    codex_folder: Path = _option(
+        "codex_dir",
+        folder_or(lambda roots: roots.person / ".codex"),
+        "CODEX_HOME",
+        "",
+        "Codex's folder; ~/.codex if empty.",
+    )
+    gemini_folder: Path = _option(
+        "gemini_dir",
+        folder_or(lambda roots: roots.person / ".gemini"),
+        "CRYSTAL_GEMINI_DIR",
+        "",
+        "Gemini CLI's folder; ~/.gemini if empty.",
+    )
+
+    def zone(self) -> tzinfo:
+        """The zone in which days begin and end for this person."""
+        # Lazy: hooks and most commands need no zone.
+        from zoneinfo import ZoneInfo
+
+        from tzlocal import get_localzone
+
+        return ZoneInfo(self.time_zone) if self.time_zone else get_localzone()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How the background service behaves."""
+
+    pause_on_battery: bool = _option(
         "pause_on_battery",
+        SWITCH,
         "CRYSTAL_PAUSE_ON_BATTERY",
         "no",
-        checked_switch,
-        "Whether what is heavy waits for mains power.",
-    ),
-    _option(
+        "Whether heavy work waits for mains power.",
+    )
+    pause_on_metered: bool = _option(
         "pause_on_metered",
+        SWITCH,
         "CRYSTAL_PAUSE_ON_METERED",
         "no",
-        checked_switch,
-        "Whether what is heavy waits for a network that costs nothing.",
-    ),
-    _option(
+        "Whether heavy work waits for an unmetered network.",
+    )
+    desktop_notices: bool = _option(
         "desktop_notices",
+        SWITCH,
         "CRYSTAL_DESKTOP_NOTICES",
         "yes",
-        checked_switch,
-        "Whether what needs a person is shown on the desktop, once a day at most.",
-    ),
-    _option("log_level", "CRYSTAL_LOG_LEVEL", "info", _one_of(*LOG_LEVELS), "What the agent's log holds."),
-    _option(
+        "Whether the desktop shows what needs a person, once a day at most.",
+    )
+    log_level: str = _option(
+        "log_level", choice(*LOG_LEVELS), "CRYSTAL_LOG_LEVEL", "info", "What the background service logs."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DreamSettings:
+    """Which language model is asked, for what, and how much it may cost."""
+
+    summary_mode: str = _option(
         "summary_mode",
+        choice("simple", "llm"),
         "CRYSTAL_SUMMARY_MODE",
         "simple",
-        _one_of("simple", "llm"),
         "Whether a language model writes the summaries of conversations.",
-    ),
-    _option(
+    )
+    provider: str = _option(
         "llm_provider",
+        choice(*LLM_PROVIDERS),
         "CRYSTAL_SUMMARY_PROVIDER",
         "auto",
-        _one_of(*LLM_PROVIDERS),
         "Which language model is asked; auto takes the first that answers.",
-    ),
-    _option(
-        "llm_model", "CRYSTAL_SUMMARY_MODEL", "", checked_text, "Its model; the provider's own if empty."
-    ),
-    _option("llm_url", "CRYSTAL_LLM_URL", "", checked_address, "The address of an OpenAI-compatible server."),
-    _option(
-        "ollama_host", "CRYSTAL_OLLAMA_HOST", "http://127.0.0.1:11434", checked_address, "Ollama's address."
-    ),
-    _option("ollama_model", "CRYSTAL_OLLAMA_MODEL", "", checked_text, "Its model; the first one if empty."),
-    _option(
+    )
+    model: str = _option(
+        "llm_model", TEXT, "CRYSTAL_SUMMARY_MODEL", "", "Its model; the provider's own if empty."
+    )
+    url: str = _option(
+        "llm_url", ADDRESS, "CRYSTAL_LLM_URL", "", "The address of an OpenAI-compatible server."
+    )
+    ollama_host: str = _ollama_host()
+    ollama_model: str = _option(
+        "ollama_model", TEXT, "CRYSTAL_OLLAMA_MODEL", "", "Ollama's model; the first one if empty."
+    )
+    tokens_max: int = _option(
         "weave_tokens_max",
+        number(1000, 10**9),
         "CRYSTAL_WEAVE_TOKENS_MAX",
         "2000000",
-        _between(1000, 10**9),
-        "How many tokens one run of the Dream Weaver may use.",
-    ),
-    _option(
+        "How many tokens one run of the Dream Weaver may use, both ways together.",
+    )
+    every_hours: int = _option(
         "weave_every_hours",
+        number(0, 24 * 365),
         "CRYSTAL_WEAVE_EVERY_HOURS",
         "0",
-        _between(0, 24 * 365),
         "How often it runs by itself on the Core; 0: never.",
-    ),
-    _option(
+    )
+    staging: str = _option(
         "staging",
+        choice("ask", "extractive", "llm", "never"),
         "CRYSTAL_STAGING",
         "ask",
-        _one_of("ask", "extractive", "llm", "never"),
         "How the past of an agent that is new to the Core is woven.",
-    ),
-    _option("backup_folder", "CRYSTAL_BACKUP_DIR", "", checked_folder, "Where backups go; none if empty."),
-    _option("backup_keep", "CRYSTAL_BACKUP_KEEP", "7", _between(1, 10_000), "How many backups stay."),
-    _option(
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSettings:
+    """Where backups go, and how often. ``folder`` None: none by themselves."""
+
+    folder: Path | None = _option(
+        "backup_folder", FOLDER, "CRYSTAL_BACKUP_DIR", "", "Where backups go; none if empty."
+    )
+    keep: int = _option(
+        "backup_keep", number(1, 10_000), "CRYSTAL_BACKUP_KEEP", "7", "How many backups of this device stay."
+    )
+    every_hours: int = _option(
         "backup_every_hours",
+        number(1, 24 * 365),
         "CRYSTAL_BACKUP_EVERY_HOURS",
         "24",
-        _between(1, 24 * 365),
         "How often one is made by itself.",
-    ),
-    _option(
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """What turns text into vectors."""
+
+    provider: str = _option(
         "embedding_provider",
+        choice(*EMBEDDING_PROVIDERS),
         "CRYSTAL_EMBEDDING_PROVIDER",
         "builtin",
-        _one_of(*EMBEDDING_PROVIDERS),
         "What turns text into vectors; the Core's makes those of the whole vault.",
-    ),
-    _option(
-        "embedding_model",
-        "CRYSTAL_EMBEDDING_MODEL",
-        "",
-        checked_text,
-        "Its model; the provider's own if empty.",
-    ),
-    _option(
+    )
+    model: str = _option(
+        "embedding_model", TEXT, "CRYSTAL_EMBEDDING_MODEL", "", "Its model; the provider's own if empty."
+    )
+    url: str = _option(
         "embedding_url",
+        ADDRESS,
         "CRYSTAL_EMBEDDING_URL",
         "",
-        checked_address,
-        "The address of its server, where it is another than the provider's own.",
-    ),
-    _option(
+        "The address of its server, if not the provider's own.",
+    )
+    ollama_host: str = _ollama_host()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How searches go."""
+
+    depth: str = _option(
         "search_depth",
+        choice("auto", "fast", "deep"),
         "CRYSTAL_SEARCH_DEPTH",
         "auto",
-        _one_of("auto", "fast", "deep"),
         "Whether a language model helps to search; auto: one on this machine does.",
-    ),
-    _option(
+    )
+    seconds_max: int = _option(
         "search_seconds_max",
+        number(1, 600),
         "CRYSTAL_SEARCH_SECONDS_MAX",
         "20",
-        _between(1, 600),
-        "How long it may take for that, before the search goes on without it.",
-    ),
-    _option(
-        "recall",
-        "CRYSTAL_RECALL",
-        "yes",
-        checked_switch,
-        "Whether hooks put what is remembered before an agent.",
-    ),
-    _option(
+        "How long the language model may take for one search.",
+    )
+    recall: bool = _option(
+        "recall", SWITCH, "CRYSTAL_RECALL", "yes", "Whether hooks put memories before an agent."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What other programs and devices reach here."""
+
+    serve_port: int = _option(
         "serve_port",
+        number(1, 65535),
         "CRYSTAL_SERVE_PORT",
         "18790",
-        _between(1, 65535),
         "The port of `crystal serve` on this machine.",
-    ),
-    _option(
+    )
+    commands_denied: tuple[str, ...] = _option(
         "commands_denied",
+        DENIALS,
         "CRYSTAL_COMMANDS_DENIED",
         "",
-        checked_denials,
         "What other devices may not have done here: DEVICE:ACTION, either of which may be *.",
-    ),
-)
+    )
 
-BY_NAME = {option.name: option for option in OPTIONS}
+
+_SECTIONS: tuple[type[Any], ...] = (
+    CaptureSettings,
+    AgentSettings,
+    DreamSettings,
+    BackupSettings,
+    EmbeddingSettings,
+    SearchSettings,
+    ServiceSettings,
+)
+BY_NAME: dict[str, Option] = {}
+"""The options, which `crystal config set` changes, in the order in which people see them."""
+for _section in _SECTIONS:
+    for _field in fields(_section):
+        BY_NAME.setdefault(_field.metadata[_OPTION].name, _field.metadata[_OPTION])
+
+
+def section(kind: type[T], text_of: Callable[[str], str], roots: Roots) -> T:
+    """The typed values of one section. ``text_of`` gives the checked text of an option."""
+    declared = fields(kind)  # type: ignore[arg-type]
+    return kind(
+        **{one.name: one.metadata[_TYPED](text_of(one.metadata[_OPTION].name), roots) for one in declared}
+    )
+
+
+def _as_it_is(text: str, _origin: str) -> str:
+    return text
+
+
+DEVICE_SETTINGS = (
+    Option("home", "CRYSTAL_HOME", DEFAULT_HOME, _as_it_is, "The memory home."),
+    Option(
+        "data_dir",
+        "CRYSTAL_DATA_DIR",
+        "",
+        _as_it_is,
+        "The folder of crystal.db; memory/ in the home if empty.",
+    ),
+    Option("relay_url", "CRYSTAL_RELAY_URL", "", checked_url, "The relay's address."),
+    Option(
+        "relay_allow_http",
+        "CRYSTAL_RELAY_ALLOW_HTTP",
+        "no",
+        partial(checked_switch, "relay_allow_http"),
+        "Whether the relay may be another machine without TLS.",
+    ),
+    Option(
+        "relay_timeout",
+        "CRYSTAL_RELAY_TIMEOUT",
+        DEFAULT_TIMEOUT,
+        checked_timeout,
+        "Seconds of silence after which the relay counts as gone.",
+    ),
+    Option(
+        "bandwidth_up",
+        "CRYSTAL_BANDWIDTH_UP",
+        "0",
+        partial(checked_bandwidth, "bandwidth_up"),
+        "KiB a second that this device sends at most; 0: no limit.",
+    ),
+    Option(
+        "bandwidth_down",
+        "CRYSTAL_BANDWIDTH_DOWN",
+        "0",
+        partial(checked_bandwidth, "bandwidth_down"),
+        "KiB a second that this device fetches at most; 0: no limit.",
+    ),
+    Option("agent", "CRYSTAL_AGENT_ID", DEFAULT_AGENT, checked_agent, "The agent that is recorded here."),
+    Option("name", "CRYSTAL_DEVICE_NAME", "", lambda text, _: clean_name(text), "This device's name."),
+    Option(
+        "key_store",
+        "CRYSTAL_KEY_STORE",
+        "auto",
+        checked_key_store,
+        "Where keys are kept: auto, keyring or file.",
+    ),
+    Option(
+        "passphrase_file", "CRYSTAL_PASSPHRASE_FILE", "", _as_it_is, "A file with the key store's passphrase."
+    ),
+    Option("claude_config_dir", "CLAUDE_CONFIG_DIR", "~/.claude", _as_it_is, "Claude Code's folder."),
+)
+"""Settings that commands write or only the environment sets, in the order in which people see them."""
 
 
 def as_text(value: object) -> str:
-    """A value of ``config.json`` as a text; "" if there is none."""
+    """A value of ``config.json`` as text; "" if there is none."""
     match value:
         case None:
             return ""
         case bool():
             return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
         case _:
             return str(value)

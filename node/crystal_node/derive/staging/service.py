@@ -22,8 +22,7 @@ from crystal_node.base.agent_names import folder_name
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, describe, passes
 from crystal_node.base.home import FILE_MODE, Home
-from crystal_node.base.settings import Settings
-from crystal_node.base.settings.again import options_again
+from crystal_node.base.settings import Settings, with_current_options
 from crystal_node.derive.artefacts.builder import ArtefactBuilder, Tell, artefact_builder, unheard
 from crystal_node.derive.catalog.agents import (
     WAITING,
@@ -376,7 +375,7 @@ async def _has_model(device: Device) -> bool:
 
     from crystal_node.derive.weaving import llm_of
 
-    llm = await asyncio.to_thread(llm_of, options_again(device.settings))
+    llm = await asyncio.to_thread(llm_of, with_current_options(device.settings))
     if llm is not None:
         await llm.aclose()
     return llm is not None

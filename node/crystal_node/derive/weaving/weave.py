@@ -27,7 +27,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
-from crystal_node.base.settings.again import options_again
+from crystal_node.base.settings import with_current_options
 from crystal_node.base.wording import counted, one_line
 from crystal_node.derive.weaving.forget import remove_forgotten
 from crystal_node.derive.weaving.models import llm_of
@@ -64,7 +64,7 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
     if request.budget and request.budget < BUDGET_MIN:
         raise UsageError(f"a budget of {request.budget} tokens is too small for anything")
     # In an agent, which goes on while a person says that no model is to be asked any more.
-    settings = options_again(device.settings)
+    settings = with_current_options(device.settings)
     agent = request.agent or settings.agent_id
     zone = settings.capture.zone()
     llm = await asyncio.to_thread(llm_of, settings, request.provider)

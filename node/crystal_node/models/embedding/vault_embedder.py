@@ -75,9 +75,9 @@ class VaultEmbedder:
 
     def look(self) -> None:
         """Reads which model the memory has by now, and what the settings say, and chooses anew where that has changed."""
-        from crystal_node.base.settings.again import options_again
+        from crystal_node.base.settings import with_current_options
 
-        self._settings = options_again(self._settings)
+        self._settings = with_current_options(self._settings)
         self._identity = self._recorded()
         wanted = (self._identity, self._settings.embedding)
         if wanted != self._for:

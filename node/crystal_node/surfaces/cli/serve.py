@@ -11,8 +11,8 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, NoSuchEntry, NotSetUp
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import Settings, resolve, serve_token
-from crystal_node.base.settings.resolving import SERVE_VARIABLE
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.base.settings.settings import SERVE_VARIABLE
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 
 Port = Annotated[
@@ -33,12 +33,12 @@ def run(
     open_page: Open = False,
     link: Link = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Serve this device's memory to programs and browsers of this machine, until Ctrl-C. Nothing else can reach it.
+    """Serve this device's memory over HTTP, to this machine alone.
 
-    The link that it prints opens the page once, within ten minutes; `crystal serve --link` makes another. Programs send the
-    token in state/gateway/token of the home, or the one that CRYSTAL_SERVE_TOKEN gives. Docs: docs/gateway.md.
+    Programs and browsers of this machine can reach it, until Ctrl-C; nothing else can. The link that it prints opens the
+    page once, within ten minutes; `crystal serve --link` makes another. Programs send the token in state/gateway/token of
+    the home, or the one in CRYSTAL_SERVE_TOKEN. See docs/gateway.md.
 
     Example:
 

@@ -18,7 +18,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import child_environment
-from crystal_node.base.settings.sections import DROP_FOLDER_NAME
+from crystal_node.base.settings.options import DROP_FOLDER_NAME
 
 COMMAND_SECONDS_MAX = 300.0
 RELAY_START_SECONDS_MAX = 20.0

@@ -24,7 +24,7 @@ from crystal_mirror.replication.reembedding import begin_reembedding
 from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.options import BY_NAME
-from crystal_node.base.settings.resolved import Setting, SettingSource
+from crystal_node.base.settings.settings import Setting, SettingSource
 from crystal_node.device.device import Device
 from crystal_node.models.embedding.embedder import HeldEmbedder
 from crystal_node.models.embedding.prepared import PreparedVectors

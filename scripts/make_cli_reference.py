@@ -1,7 +1,7 @@
-"""Writes docs/cli.md from the command trees of `crystal` and `crystal-relay`, so that the page can't say otherwise.
+"""Write docs/cli.md from the command trees of `crystal` and `crystal-relay`.
 
-`python -m scripts.make_cli_reference [--check]`: with `--check` nothing is written and the exit code is 1 when the page
-is not current. Only what a person may use is listed: hidden commands and options stay out.
+`python -m scripts.make_cli_reference [--check]`: with `--check` nothing is written, and the exit code is 1 when the page
+is not current. Hidden commands and options are left out.
 """
 
 import inspect
@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 import typer
 import typer.main
+from typer.core import TyperGroup
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 
@@ -55,12 +56,10 @@ class Command(Protocol):
     def get_params(self, ctx: Context) -> Sequence[Parameter]: ...
 
 
-def reference(program: str, app: typer.Typer) -> str:
+def reference(program: str, app: typer.Typer | TyperGroup) -> str:
     """The section about one program: its commands in the order of its help, each with usage, text and parameters."""
-    return (
-        "\n".join(_command_lines(program, cast("Command", typer.main.get_command(app)), level=2)).rstrip()
-        + "\n"
-    )
+    command = typer.main.get_command(app) if isinstance(app, typer.Typer) else app
+    return "\n".join(_command_lines(program, cast("Command", command), level=2)).rstrip() + "\n"
 
 
 def page() -> str:
@@ -68,7 +67,7 @@ def page() -> str:
     from crystal_node.base.errors import ExitCode
     from crystal_node.surfaces.cli.app import build
     from crystal_relay.cli.app import app as relay
-    from crystal_relay.cli.failures import RelayExitCode as RelayExitCode
+    from crystal_relay.cli.failures import RelayExitCode
 
     codes = _exit_codes({"crystal": ExitCode, "crystal-relay": RelayExitCode})
     head = _HEAD.replace("EXIT_CODES", codes)

@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 
 Database = Annotated[Path, typer.Argument(metavar="PATH", help="The prototype's memory/crystal.db.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
 
 
-def run(path: Database, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Bring in what the published prototype recorded and remembered. Its file is only read.
+def run(path: Database, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Import what the published prototype recorded and remembered.
 
-    Texts are embedded anew on the Core. Run again it goes on, and doubles nothing.
+    Its file is only read. Messages are embedded again on the Core. Run again, it continues, and imports nothing twice.
 
     Example:
 

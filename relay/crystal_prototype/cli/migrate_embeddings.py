@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 
 Database = Annotated[
     Path | None,
@@ -14,10 +14,10 @@ Database = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
 
 
-def run(path: Database = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Bring in the conversations of OpenClaw's context-embeddings.sqlite. The file is only read.
+def run(path: Database = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Import the conversations of OpenClaw's context-embeddings.sqlite.
 
-    Texts are embedded anew on the Core. Run again it goes on, and doubles nothing.
+    The file is only read. Messages are embedded again on the Core. Run again, it continues, and imports nothing twice.
 
     Example:
 

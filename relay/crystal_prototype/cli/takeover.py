@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 
@@ -13,11 +13,11 @@ EvenSo = Annotated[
 ]
 
 
-def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Take over a home of the published prototype, in place: everything is copied beside it and compared first.
+def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False) -> None:
+    """Take over a home of the published prototype, in place.
 
-    What agents wrote stays where it is. Afterwards `crystal up` sets the machine up, and `crystal migrate-db` brings in what
-    was said and remembered.
+    Everything is first copied beside it and compared. What agents wrote stays where it is. Afterwards `crystal up` sets the
+    machine up, and `crystal migrate-db` imports what was said and remembered.
 
     Example:
 
@@ -26,6 +26,7 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False, debug:
     from datetime import datetime
 
     from crystal_node.base.settings.resolving import places
+
     from crystal_node.base.wording import counted, size
     from crystal_prototype.home.takeover import look, take_over
 

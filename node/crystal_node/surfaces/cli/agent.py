@@ -21,11 +21,11 @@ from crystal_node.base.errors import describe, passes
 from crystal_node.base.jobs import JobStatus
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import clock_time, iso, printable
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 
 group = typer.Typer(
-    help="Run Crystal in the background: record, sync, and do what is due.",
+    help="Run and control the background service.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -44,11 +44,12 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what co
 
 
 @group.command("run")
-def run(quiet: Quiet = False, variables: With = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Run the agent here, until it is stopped by Ctrl-C or SIGTERM. One agent a home; a second one says who runs.
+def run(quiet: Quiet = False, variables: With = None, as_json: Json = False) -> None:
+    """Run the background service in this terminal, until it is stopped.
 
-    It records conversations as they grow, sends and fetches at once, and does the home's duties (`crystal jobs list`). It may
-    be killed at any moment without any loss. What it does is also in logs/agent.log: `crystal agent logs`.
+    One runs per home; a second one says which process runs. Ctrl-C or SIGTERM stops it. It records conversations as they
+    grow, sends and fetches at once, and runs the home's jobs (`crystal jobs list`). It may be killed at any moment without
+    loss. Its log is logs/agent.log: `crystal agent logs`.
 
     Example:
 
@@ -66,10 +67,11 @@ def run(quiet: Quiet = False, variables: With = None, as_json: Json = False, deb
 
 
 @group.command("install")
-def install(as_json: Json = False, debug: Debug = False) -> None:
-    """Have the system start the agent when you log in, and start it now: systemd --user, launchd or the Task Scheduler.
+def install(as_json: Json = False) -> None:
+    """Install the background service, and start it now.
 
-    Writes one file that only you can read, without any secret. Repeating it writes the file anew, such as after an update.
+    The system then starts it at each login: systemd --user, launchd or the Task Scheduler. It writes one file that only you
+    can read, without any secret. Run it again after an update, to rewrite that file.
 
     Example:
 
@@ -85,8 +87,8 @@ def install(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("start")
-def start(as_json: Json = False, debug: Debug = False) -> None:
-    """Start the agent that is installed as a service.
+def start(as_json: Json = False) -> None:
+    """Start the installed background service.
 
     Example:
 
@@ -102,8 +104,10 @@ def start(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("stop")
-def stop(as_json: Json = False, debug: Debug = False) -> None:
-    """Stop the agent, however it was started, and wait until it has ended. It comes back at the next login, if it is installed.
+def stop(as_json: Json = False) -> None:
+    """Stop the background service, and wait until it has ended.
+
+    It stops however it was started. If it is installed, it starts again at the next login.
 
     Example:
 
@@ -122,8 +126,10 @@ def stop(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("status")
-def status(as_json: Json = False, debug: Debug = False) -> None:
-    """Show whether the agent runs, since when, how it is installed, and how its jobs stand. No network.
+def status(as_json: Json = False) -> None:
+    """Show whether the background service runs, and its jobs.
+
+    Also since when it runs and how it is installed. No network.
 
     Example:
 
@@ -163,8 +169,10 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("logs")
-def logs(count: Count = 50, follow: Follow = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Show what the agent has written down: the last lines, and with --follow what comes.
+def logs(count: Count = 50, follow: Follow = False, as_json: Json = False) -> None:
+    """Show the last lines of the background service's log.
+
+    With --follow it goes on with new lines.
 
     Example:
 
@@ -182,8 +190,10 @@ def logs(count: Count = 50, follow: Follow = False, as_json: Json = False, debug
 
 
 @group.command("uninstall")
-def uninstall(as_json: Json = False, debug: Debug = False) -> None:
-    """Stop the agent and remove its service. What was recorded stays.
+def uninstall(as_json: Json = False) -> None:
+    """Stop the background service, and remove it from the system.
+
+    What was recorded stays.
 
     Example:
 

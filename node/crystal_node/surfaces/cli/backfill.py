@@ -9,7 +9,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, counted, one_line, size
 from crystal_node.capture.backfill import BackfillRequest, BackfillResult, backfill
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Agent, Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Agent, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 
@@ -32,12 +32,12 @@ def run(
     limit: Limit = 0,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Read all transcripts of this machine from their beginning, and record what is not in the memory yet.
+    """Record old conversations that are not in the memory yet.
 
-    It says first what that comes to, and asks. What was recorded already is not recorded again, so it can be stopped anywhere
-    and run again. What was said in private, and what was forgotten, stays out.
+    Reads all transcripts of this machine from their beginning, shows how much there is, and asks before it records. Nothing
+    is recorded twice, so it can be stopped anywhere and run again. What was said in private, and what was forgotten, stays
+    out.
 
     Example:
 

@@ -25,7 +25,7 @@ from crystal_node.safekeeping.backup.folder import SHELF_MARK, FoundBackup, back
 from crystal_node.safekeeping.backup.manifest import Keys
 from crystal_node.safekeeping.backup.verification import verify_backup
 from crystal_node.surfaces.cli.backup_restore import run as run_restore
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 group = typer.Typer(no_args_is_help=False)
@@ -61,12 +61,12 @@ def run(
     keep: Keep = None,
     with_keys: WithKeys = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Back up this device's home, while everything goes on, and read the backup back.
+    """Back up this device's home, and read the backup back.
 
-    Without --to it goes to the folder that `crystal backup setup` chose, where as many stay as was said there. With --to
-    nothing is deleted unless --keep says so. The keys stay out unless --with-keys puts them in: then keep it like a key.
+    Everything goes on meanwhile. Without --to it goes to the folder chosen with `crystal backup setup`, which keeps the
+    number of backups set there. With --to nothing is deleted unless --keep says so. The keys stay out unless --with-keys
+    puts them in: then protect the backup like a key.
 
     Example:
 
@@ -101,9 +101,8 @@ def setup(
     every_hours: Every = None,
     off: Off = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Choose the folder that backups go to, how many stay, and how often the agent makes one.
+    """Choose where backups go, how many stay, and how often.
 
     The folder gets a mark, so that an empty mount point is not taken for it when its disk is away.
 
@@ -134,8 +133,10 @@ def setup(
 
 
 @group.command("list")
-def list_backups(to: To = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Show the backups in a folder, of this device and of others. Only their manifests are read: `verify` reads all.
+def list_backups(to: To = None, as_json: Json = False) -> None:
+    """List the backups in a folder, of this and other devices.
+
+    Only their manifests are read; `crystal backup verify` reads all of a backup.
 
     Example:
 
@@ -156,11 +157,11 @@ def list_backups(to: To = None, as_json: Json = False, debug: Debug = False) -> 
 
 
 @group.command("verify")
-def verify(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
-    """Read all of a backup: every file against its hash, every database, and the memory against its digest.
+def verify(folder: Folder, as_json: Json = False) -> None:
+    """Check every file, database and digest of a backup.
 
-    Each file that is not as it was written is named. On a machine that has no key of the vault everything but the digest is
-    checked. Without Crystal, `sha256sum -c SHA256SUMS` in the backup's folder checks the files.
+    Each file is compared with its hash, and each one that differs is named. The digest of the memory is checked only on a
+    machine that has a key of the vault. Without Crystal, `sha256sum -c SHA256SUMS` in the backup's folder checks the files.
 
     Example:
 

@@ -18,7 +18,7 @@ from crystal_node.safekeeping.backup.restore import (
     restore_device,
 )
 from crystal_node.surfaces.cli.console.kit import read_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
 
@@ -58,13 +58,12 @@ def run(
     claim: Claim = False,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Bring a backup back into an empty home.
 
-    With its keys, in the backup or on this machine, it is the device that it was, as of then; the next sync brings what came
-    since. With the recovery kit (--kit) it becomes a new device of the vault, also on a relay that lost everything. All of the
-    backup is read and checked before anything is written. Run again after an interruption, it goes on.
+    With its keys, in the backup or on this machine, it is the device that it was, as of then; the next sync brings what
+    came since. With the recovery kit (--kit) it becomes a new device of the vault, also on a relay that lost everything.
+    All of the backup is read and checked before anything is written. Run again after an interruption, it continues.
 
     Example:
 

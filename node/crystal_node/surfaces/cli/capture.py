@@ -14,7 +14,7 @@ from crystal_node.base.wording import ago, counted, printable, size
 from crystal_node.capture.recorder import Recorder
 from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
+from crystal_node.surfaces.cli.console.options import Agent, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.up_dialogue import document
 from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states, switch
@@ -29,14 +29,16 @@ Words = Annotated[
 _SWITCHES = ("on", "off", "status")
 
 
-def run(words: Words = None, agent: Agent = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Record what conversations gained since the last time. Nothing leaves this machine yet: `crystal sync` sends it.
+def run(words: Words = None, agent: Agent = None, as_json: Json = False) -> None:
+    """Record new messages of this machine's conversations.
 
-    Transcripts are only read. Credentials are blanked out before anything is stored. A pass can be repeated or killed at
-    any time: nothing is recorded twice, and nothing is lost.
+    Transcripts are only read, and nothing leaves this machine: `crystal sync` sends what was recorded. Credentials are
+    blanked out before anything is stored. A pass can be repeated or killed at any time: nothing is recorded twice, and
+    nothing is lost.
 
-    off pauses recording, of everything or of the tools that are named, also by the agent and until it is on again. What is
-    said meanwhile waits where it is, and is recorded then: to have it never recorded, there is `crystal private`.
+    `off` pauses recording, also by the background service, of everything or of the tools named. What is said meanwhile
+    stays in the transcripts and is recorded after `on`. To leave it out for good, use `crystal private`. `status` shows
+    each tool.
 
     Example:
 

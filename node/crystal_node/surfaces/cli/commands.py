@@ -15,7 +15,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, one_line
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.run import tell
 from crystal_node.sync.members.names import find_device, name_of
@@ -32,7 +32,7 @@ Offline = Annotated[bool, typer.Option("--offline", help="Do not ask the relay f
 
 @group.callback(invoke_without_command=True)
 def run(context: typer.Context) -> None:
-    """Show what was asked of other devices, and by them; take a request back; say who may ask for what here.
+    """List, show and cancel requests between devices; allow or deny them.
 
     Example:
 
@@ -43,8 +43,10 @@ def run(context: typer.Context) -> None:
 
 
 @group.command("list")
-def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug = False) -> None:
-    """List the latest requests of this device and to it, with how they stand.
+def list_commands(offline: Offline = False, as_json: Json = False) -> None:
+    """List the latest requests from and to this device.
+
+    Each is shown with its state.
 
     Example:
 
@@ -93,7 +95,7 @@ def list_commands(offline: Offline = False, as_json: Json = False, debug: Debug 
 
 
 @group.command("show")
-def show(given: Id, offline: Offline = False, as_json: Json = False, debug: Debug = False) -> None:
+def show(given: Id, offline: Offline = False, as_json: Json = False) -> None:
     """Show one request of this device, with its result.
 
     Example:
@@ -114,8 +116,10 @@ def show(given: Id, offline: Offline = False, as_json: Json = False, debug: Debu
 
 
 @group.command("cancel")
-def cancel(given: Id, as_json: Json = False, debug: Debug = False) -> None:
-    """Take a request back. What has begun there is not stopped by it; its end is told as always.
+def cancel(given: Id, as_json: Json = False) -> None:
+    """Cancel a request that this device made.
+
+    A request that already runs there is not stopped, and still reports its end.
 
     Example:
 
@@ -140,8 +144,10 @@ def cancel(given: Id, as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("deny")
-def deny_command(device: Named, action: ActionName, as_json: Json = False, debug: Debug = False) -> None:
-    """Say that a device may not have an action run here. It is looked at when a request is to run.
+def deny_command(device: Named, action: ActionName, as_json: Json = False) -> None:
+    """Deny a device an action on this machine.
+
+    It is checked when a request is about to run.
 
     Example:
 
@@ -154,8 +160,8 @@ def deny_command(device: Named, action: ActionName, as_json: Json = False, debug
 
 
 @group.command("allow")
-def allow_command(device: Named, action: ActionName, as_json: Json = False, debug: Debug = False) -> None:
-    """Take a denial back.
+def allow_command(device: Named, action: ActionName, as_json: Json = False) -> None:
+    """Allow an action again that was denied.
 
     Example:
 

@@ -8,7 +8,7 @@ from msgspec import structs
 from crystal_node.base.errors import NotSetUp, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.settings.options import BY_NAME
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
 group = typer.Typer(no_args_is_help=False)
@@ -18,8 +18,10 @@ Value = Annotated[str, typer.Argument(metavar="VALUE", help="What it shall be.")
 
 
 @group.callback(invoke_without_command=True)
-def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
-    """Show each setting and where it comes from: flag, environment, config.json or default.
+def run(context: typer.Context, as_json: Json = False) -> None:
+    """Show each setting and where it comes from, or change it.
+
+    A setting comes from a flag, the environment, config.json or its default.
 
     Example:
 
@@ -39,8 +41,10 @@ def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> 
 
 
 @group.command("set")
-def set_option(name: Name, value: Value, as_json: Json = False, debug: Debug = False) -> None:
-    """Change an option in config.json. A running agent hears of it within seconds.
+def set_option(name: Name, value: Value, as_json: Json = False) -> None:
+    """Change an option in config.json.
+
+    A running background service follows within seconds.
 
     Example:
 
@@ -50,8 +54,8 @@ def set_option(name: Name, value: Value, as_json: Json = False, debug: Debug = F
 
 
 @group.command("unset")
-def unset_option(name: Name, as_json: Json = False, debug: Debug = False) -> None:
-    """Take an option out of config.json again: its default holds.
+def unset_option(name: Name, as_json: Json = False) -> None:
+    """Remove an option from config.json, so that its default applies.
 
     Example:
 

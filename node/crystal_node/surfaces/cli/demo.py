@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from crystal_node.base.settings import resolve
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.demo import source as sources
 from crystal_node.surfaces.demo.steps import Demo, DemoStep, describe_step, make_folder, remove_folder
@@ -19,11 +19,12 @@ Mine = Annotated[
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the demo's homes there, and say where.")]
 
 
-def run(mine: Mine = False, keep: Keep = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Show everything at work: a relay, a Core and two Nodes, with real processes, in throw-away homes.
+def run(mine: Mine = False, keep: Keep = False, as_json: Json = False) -> None:
+    """Show everything at work: a relay, a Core and two Nodes.
 
-    A conversation is captured on one device, sealed, carried, opened, embedded and mirrored, and then found on the two
-    others, with the relay stopped. Needs no network and no account, and leaves nothing behind.
+    They are real processes in throw-away homes. A conversation is captured on one device, sealed, carried, opened, embedded
+    and mirrored, and then found on the two others, with the relay stopped. Needs no network and no account, and leaves
+    nothing behind.
 
     Example:
 

@@ -9,7 +9,7 @@ from crystal_mirror.membership.status import devices
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.members.names import find_device, name_of
@@ -50,15 +50,14 @@ def run(
     wait: Wait = None,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Give the lead away: to another machine, which then is the Core, or to none.
+    """Hand the Core's role to another machine, or to none.
 
-    With --to, this Core sends out all it has, and signs the lead for that machine, which needs no grant for it; it has to be
-    awake (its agent runs), or to sync while this waits. This machine goes on as a Node.
+    With --to, this Core sends out all it has, and signs the role over to that machine, which needs no grant for it. That
+    machine has to be awake (its background service runs), or to sync while this waits. This machine goes on as a Node.
 
-    Exit codes: 0 done; 7 this machine is not the Core; 9 another machine was faster; 10 there is no such machine; 11 it did not
-    answer, and nothing has changed.
+    Exit codes: 0 done; 7 this machine is not the Core; 9 another machine was faster; 10 there is no such machine; 11 it did
+    not answer, and nothing has changed.
 
     Example:
 

@@ -12,7 +12,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, counted, iso, one_line, printable
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.surfaces.cli.console.terminal import console
@@ -50,9 +50,10 @@ def run(
     show_all: All = False,
     offline: Offline = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """List the vault's devices: how each came in, when it was last heard of, how far it is behind, what it may do.
+    """List and manage the vault's devices.
+
+    Shows how each joined, when it was last heard of, how far it is behind, and what it may do.
 
     Example:
 
@@ -87,8 +88,10 @@ def run(
 
 
 @group.command("rename")
-def rename(device: Named, name: NewName, as_json: Json = False, debug: Debug = False) -> None:
-    """Give a device another name, on all devices. For the Core, or a machine that holds the vault's root.
+def rename(device: Named, name: NewName, as_json: Json = False) -> None:
+    """Rename a device, on all devices.
+
+    For the Core, or a machine that holds the vault's root.
 
     Example:
 
@@ -107,8 +110,10 @@ def rename(device: Named, name: NewName, as_json: Json = False, debug: Debug = F
 
 
 @group.command("grant")
-def grant(device: Named, as_json: Json = False, debug: Debug = False) -> None:
-    """Let a device take the lead by itself, when the Core is gone. It does not get the vault's root.
+def grant(device: Named, as_json: Json = False) -> None:
+    """Allow a device to become the Core by itself.
+
+    It can then take over when the Core is gone. It does not get the vault's root.
 
     Example:
 
@@ -128,8 +133,10 @@ def grant(device: Named, as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("renew-keys")
-def renew_keys(as_json: Json = False, debug: Debug = False) -> None:
-    """Begin a new generation of keys now. It also begins by itself with every revocation, and every 30 days.
+def renew_keys(as_json: Json = False) -> None:
+    """Begin a new generation of keys now.
+
+    One also begins with every revocation, and every 30 days.
 
     Example:
 
@@ -151,11 +158,10 @@ def held(
     drop: Drop = False,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Say what a revoked device wrote that nobody takes, and take it after all, or have it count as done.
+    """Show, accept or drop what a revoked device wrote.
 
-    Accept it only if you are sure that the device was yours when it wrote that.
+    No device takes it in until it is accepted. Accept it only if you are sure that the device was yours when it wrote that.
 
     Example:
 

@@ -12,7 +12,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.kit import KitFile, root_from_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.surfaces.cli.console.terminal import is_terminal
@@ -67,14 +67,13 @@ def revoke(
     leave_root: LeaveRoot = False,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Put a device out of the vault for good: a machine that was lost, stolen, sold, or is not yours any more.
+    """Revoke a device for good: lost, stolen, sold, or not yours any more.
 
-    What it had stored is taken in first. Then everybody else gets new keys, and the relay shuts it out. If it was given the
-    vault's root, that is replaced, for which this machine has to hold it, or be given the recovery kit. Interrupted anywhere,
-    it is finished by running it again. With --leave-root the machine is put out though it may have a root that is nowhere else:
-    its holder can then take itself in again, so begin a new vault soon.
+    What it had stored is taken in first. Then all other devices get new keys, and the relay shuts it out. If it was given
+    the vault's root, the root is replaced; for that, this machine has to hold the root, or be given the recovery kit.
+    Interrupted anywhere, it is finished by running it again. With --leave-root the device is revoked although it may have a
+    root that is nowhere else: its holder can then add itself again, so begin a new vault soon.
 
     Example:
 

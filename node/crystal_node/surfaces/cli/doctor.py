@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from crystal_node.agent.health.doctor import examine, exit_code, mend
-from crystal_node.agent.health.findings import Check
+from crystal_node.agent.health.findings import Finding
 from crystal_node.base.settings import resolve
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 Offline = Annotated[bool, typer.Option("--offline", help="Ask nobody: leave the relay out.")]
@@ -26,14 +26,14 @@ def run(
     deep: Deep = False,
     offline: Offline = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> int:
-    """Check this device: permissions, keys, disk, databases, indexes, device log, kit, hooks, service, jobs, relay and clock.
+    """Check this device, and fix what is safe to fix.
 
-    Says of each thing how it is and what mends it; --fix does that where nothing can be lost by it: closes files to others,
-    writes indexes anew, puts hooks back, starts the service. The exit code is 0 when nothing failed, warnings or not, else the
-    code of the first thing that failed: 3 not set up, 4 the relay cannot be reached, 5 it refuses this device, 6 it misbehaves,
-    7 a wrong key or passphrase, 8 local storage.
+    Checks permissions, keys, disk, databases, indexes, device log, kit, hooks, service, jobs, relay and clock, and says how
+    to fix what is wrong. --fix does that where nothing can be lost by it: it closes files to others, rebuilds indexes, puts
+    hooks back, starts the service. The exit code is 0 when nothing failed, warnings or not, else the code of the first
+    thing that failed: 3 not set up, 4 the relay cannot be reached, 5 it refuses this device, 6 it misbehaves, 7 a wrong key
+    or passphrase, 8 local storage.
 
     Example:
 
@@ -42,7 +42,7 @@ def run(
     """
     settings = resolve()
 
-    def look() -> list[Check]:
+    def look() -> list[Finding]:
         return examine(settings, offline=offline, deep=deep)
 
     done, checks = mend(look, (lambda _: None) if as_json else _told) if fix else ([], look())
@@ -51,8 +51,8 @@ def run(
         rows = [
             {
                 "name": check.name,
-                "state": check.state.value,
-                "what": check.what,
+                "state": check.severity.value,
+                "what": check.text,
                 "fix": check.fix or None,
                 "fixable": check.mend is not None,
             }
@@ -62,7 +62,7 @@ def run(
         return code
     width = max(len(check.name) for check in checks)
     for check in checks:
-        say(f"{_MARKS[check.state]}  {check.name:<{width}}  {check.what}")
+        say(f"{_MARKS[check.severity]}  {check.name:<{width}}  {check.text}")
         if check.fix:
             say(f"    {'':<{width}}  {check.fix}")
     if not fix and any(check.mend is not None for check in checks):

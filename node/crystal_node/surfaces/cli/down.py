@@ -1,17 +1,18 @@
 """``crystal down``: undoes what `crystal up` put into this system, and keeps everything else."""
 
 from crystal_node.base.settings import resolve
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
 from crystal_node.surfaces.setup.down import lowering
 from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
 
-def run(as_json: Json = False, debug: Debug = False) -> int:
-    """Stop recording and syncing: the agent ends, its service and the hooks go. Everything that was recorded stays.
+def run(as_json: Json = False) -> int:
+    """Stop recording and syncing; keep everything recorded.
 
-    `crystal up` brings it back as it was. What is said meanwhile is recorded then. It can be run again at any time.
+    The background service ends, and it and the hooks are removed. `crystal up` brings them back as they were, and records
+    what was said meanwhile. It can be run again at any time.
 
     Example:
 

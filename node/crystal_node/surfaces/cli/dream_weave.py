@@ -17,7 +17,7 @@ from crystal_node.base.timespans import parse_since
 from crystal_node.base.wording import counted, iso, one_line, size
 from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveResult, llm_of, weave
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask
 from crystal_node.surfaces.cli.console.terminal import is_terminal
@@ -84,13 +84,13 @@ def run(
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Weave an agent's conversations into journals, pages (identity, soul, context, reference) and memories.
+    """Weave an agent's conversations into journals, pages and memories.
 
-    The texts go to the configured language model; where it is not on this machine, what they may cost is said and asked first.
-    A budget stops it before it is passed. Broken off anywhere, it goes on when run again, and no answer that was kept is paid
-    for twice. Without a model it is an extract, and says so. On a Node it runs on the Core, with the Core's settings.
+    The pages are identity, soul, context and reference. The conversations go to the configured language model; if it is not
+    on this machine, the cost is estimated and confirmed first. A budget stops it before it is exceeded. Interrupted
+    anywhere, it continues when run again, and no answer that was kept is paid for twice. Without a model it is an extract,
+    and says so. On a Node it runs on the Core, with the Core's settings.
 
     Example:
 

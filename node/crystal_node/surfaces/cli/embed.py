@@ -10,7 +10,7 @@ from crystal_core.embed.prices import PRICES_OF
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, counted, size
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.maintenance.embedding_migration import (
@@ -27,9 +27,7 @@ from crystal_node.sync.maintenance.embedding_status import EmbeddingStatus, embe
 from crystal_node.sync.members.rights import check_is_core
 from crystal_node.sync.progress import ProgressLines
 
-group = typer.Typer(
-    no_args_is_help=True, help="What turns texts into vectors, and from one model to another."
-)
+group = typer.Typer(no_args_is_help=True, help="Show or change the model that makes the vault's vectors.")
 
 Provider = Annotated[
     str,
@@ -54,8 +52,10 @@ Anew = Annotated[
 
 
 @group.command()
-def status(as_json: Json = False, debug: Debug = False) -> None:
-    """Show which model made the vault's vectors, and what this device embeds with; try it with one sentence.
+def status(as_json: Json = False) -> None:
+    """Show which model makes vectors, and try it once.
+
+    Shows the model of the vault's vectors and the one that this device embeds with.
 
     Example:
 
@@ -78,15 +78,14 @@ def migrate(
     anew: Anew = False,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Make the vectors of the whole vault with another model, and change over to it. Only on the Core.
+    """Make all vectors with another model, and change over to it.
 
-    The old vectors answer until the new ones are all made; then the vault changes over, and the other machines follow with
-    their next sync. What it costs is said before. Stopped, it goes on where it was when it is run again.
+    Only on the Core. The old vectors answer until all new ones are made; then the vault changes over, and the other
+    machines follow with their next sync. The cost is shown first. Interrupted, it continues when it is run again.
 
-    A remote provider gets the texts of the vault to read. Its key is read from OPENAI_API_KEY, GOOGLE_API_KEY or, for a server
-    of another address, CRYSTAL_EMBEDDING_API_KEY.
+    A remote provider gets all messages of the vault to read. Its key is read from OPENAI_API_KEY, GOOGLE_API_KEY or, for a
+    server of another address, CRYSTAL_EMBEDDING_API_KEY.
 
     Example:
 

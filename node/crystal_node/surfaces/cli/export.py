@@ -11,7 +11,7 @@ from crystal_node.base.timespans import parse_since
 from crystal_node.base.wording import counted
 from crystal_node.device.device import opened
 from crystal_node.safekeeping.portable.export import export
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 Target = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that does not exist yet.")]
@@ -30,11 +30,11 @@ def run(
     since: Since = None,
     files: Files = True,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Write everything that is remembered as JSON lines and files, readable without Crystal.
+    """Export the memory as JSON lines and files.
 
-    It is plain text: whoever has the folder has the memory. What was forgotten is not in it, nor is any key.
+    They are readable without Crystal, as plain text: anybody who has the folder has the memory. What was forgotten is not
+    in it, nor is any key.
 
     Example:
 

@@ -11,14 +11,14 @@ from crystal_node.base.file_rules import RULES_MAX, pattern_fault, with_rule
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import clock_time, counted, one_line, size
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.files.rounds import open_disk, open_file_database
 from crystal_node.sync.files.status import FilesStatus, files_document, files_status
 
 group = typer.Typer(
-    help="See how the files of the memory home are synced, and choose which.",
+    help="Choose which files of the memory home are synced.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -37,8 +37,10 @@ _SHOWN_MAX = 20
 
 
 @group.command("status")
-def status(as_json: Json = False, debug: Debug = False) -> None:
-    """Show how the home's files stand: synced, waiting, conflicts, what is refused and why. No network.
+def status(as_json: Json = False) -> None:
+    """Show how the home's files are synced.
+
+    Lists what is synced, what waits, conflicts, and what is refused and why. No network.
 
     Example:
 
@@ -53,8 +55,10 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("exclude")
-def exclude(pattern: Pattern, as_json: Json = False, debug: Debug = False) -> None:
-    """Leave files out on this device. Nothing is deleted anywhere: what is here stays, what is not here is not fetched.
+def exclude(pattern: Pattern, as_json: Json = False) -> None:
+    """Leave files out of the sync on this device.
+
+    Nothing is deleted anywhere: what is here stays, and what is not here is not fetched.
 
     Example:
 
@@ -64,8 +68,10 @@ def exclude(pattern: Pattern, as_json: Json = False, debug: Debug = False) -> No
 
 
 @group.command("include")
-def include(pattern: Pattern, as_json: Json = False, debug: Debug = False) -> None:
-    """Sync files again that were excluded on this device. The next sync fetches what is missing here.
+def include(pattern: Pattern, as_json: Json = False) -> None:
+    """Sync files again that were excluded on this device.
+
+    The next sync fetches what is missing here.
 
     Example:
 
@@ -75,12 +81,11 @@ def include(pattern: Pattern, as_json: Json = False, debug: Debug = False) -> No
 
 
 @group.command("confirm")
-def confirm_deletions(
-    keep: Keep = False, yes: Yes = False, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Answer for deletions that wait because they are many: they are listed, and carried out once you have typed delete.
+def confirm_deletions(keep: Keep = False, yes: Yes = False, as_json: Json = False) -> None:
+    """Confirm many deletions at once, or take them back.
 
-    With --keep they are taken back, and nothing is asked.
+    Deletions wait when there are many. They are listed, and carried out once you have typed delete. With --keep they are
+    taken back without asking.
 
     Example:
 
@@ -138,10 +143,11 @@ def _asked(waiting: list[tuple[str, DeletionDirection]]) -> str:
 
 
 @group.command("adopt")
-def adopt(as_json: Json = False, debug: Debug = False) -> None:
-    """Let this home be synced although its root marker is missing or another device's.
+def adopt(as_json: Json = False) -> None:
+    """Let this home be synced without its own root marker.
 
-    What was known of its files is forgotten: the next sync deletes nothing, and keeps both sides of whatever differs.
+    For a home whose marker is missing or belongs to another device. What was known of its files is dropped: the next sync
+    deletes nothing, and keeps both versions of files that differ.
 
     Example:
 

@@ -12,7 +12,7 @@ from crystal_node.base.lookup import find_text
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, iso, one_line
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import read_secret
 from crystal_node.sync.files.artefacts import is_made_here
@@ -34,14 +34,13 @@ Text = Annotated[
 ]
 
 
-def run(
-    ids: Ids = None, report: Report = False, text: Text = False, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Remove texts everywhere, for good. Nothing finds them any more, and backfill does not bring them back.
+def run(ids: Ids = None, report: Report = False, text: Text = False, as_json: Json = False) -> None:
+    """Forget messages on every device, for good.
 
-    They are hidden here at once and removed from the other devices with their next sync. The relay's sealed copies are gone
-    within 7 days. What a backup or a device that never syncs again holds, stays there; files that hold the text are named,
-    and are not changed. Only remembering the same text lifts it.
+    They are hidden here at once, and removed from the other devices with their next sync. No search finds them any more,
+    and backfill does not bring them back. The relay's sealed copies are gone within 7 days. A backup, or a device that
+    never syncs again, keeps what it has; files that contain a message are named, and are not changed. Only remembering the
+    same words lifts it.
 
     Example:
 

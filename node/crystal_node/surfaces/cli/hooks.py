@@ -4,11 +4,11 @@ import typer
 
 from crystal_node.agent.hooks.claude_code import ClaudeHooks, HooksLook
 from crystal_node.base.settings import resolve
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
 group = typer.Typer(
-    help="Hooks in Claude Code that wake the agent the moment something was said.",
+    help="Install, remove and check the hooks in Claude Code.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -16,11 +16,12 @@ group = typer.Typer(
 
 
 @group.command("install")
-def install(as_json: Json = False, debug: Debug = False) -> None:
-    """Put the hooks into Claude Code's settings.json. Other programs' hooks stay as they are; running it again changes nothing.
+def install(as_json: Json = False) -> None:
+    """Install hooks in Claude Code that wake the background service.
 
-    Each hook only wakes a running agent: it returns at once, reads nothing and never stands in a session's way. Without hooks
-    nothing is lost: the agent watches the transcripts anyway.
+    They go into Claude Code's settings.json. Other programs' hooks stay as they are; running it again changes nothing. Each
+    hook only wakes a running background service: it returns at once, reads nothing and never delays a session. Without
+    hooks nothing is lost: the background service watches the transcripts anyway.
 
     Example:
 
@@ -41,8 +42,10 @@ def install(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("uninstall")
-def uninstall(as_json: Json = False, debug: Debug = False) -> None:
-    """Take the hooks out again. Other programs' hooks stay as they are.
+def uninstall(as_json: Json = False) -> None:
+    """Remove the hooks from Claude Code.
+
+    Other programs' hooks stay as they are.
 
     Example:
 
@@ -59,8 +62,8 @@ def uninstall(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("status")
-def status(as_json: Json = False, debug: Debug = False) -> None:
-    """Show which hooks are there.
+def status(as_json: Json = False) -> None:
+    """Show which hooks are installed.
 
     Example:
 

@@ -10,17 +10,18 @@ from crystal_node.base.wording import counted
 from crystal_node.device.device import opened
 from crystal_node.safekeeping.portable.importer import import_export
 from crystal_node.safekeeping.portable.record_import import say_counts
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 Source = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `crystal export` wrote.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
 
 
-def run(folder: Source, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Bring an export in. All of it is checked first; run again it goes on, and doubles nothing.
+def run(folder: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Import an export into this vault.
 
-    What was forgotten here stays forgotten. A file that is another one here stays, and the imported one is put beside it.
+    All of it is checked first. Run again, it continues, and imports nothing twice. What was forgotten here stays forgotten.
+    If a file differs from the one that is here, the imported one is put beside it.
 
     Example:
 

@@ -9,7 +9,7 @@ import typer
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Flags, Settings, enrolment_token, resolve
 from crystal_node.device.enrolment import found_vault, prepare_node
-from crystal_node.surfaces.cli.console.options import Agent, Debug, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import Agent, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
@@ -67,12 +67,11 @@ def run(
     key_store: Keys = None,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Set up this machine: as the Core of a new vault, or as a Node that joins one.
+    """Set up this machine as a Core, or prepare a Node.
 
-    Run again after an interruption, it goes on where it stopped. On a Core that is set up it registers the vault at a
-    relay again, for instance after the relay was emptied or moved.
+    A Core begins a new vault; a Node joins one. Run again after an interruption, it continues where it stopped. On a Core
+    that is set up it registers the vault at a relay again, for instance after the relay was emptied or moved.
 
     Example:
 

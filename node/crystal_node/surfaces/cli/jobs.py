@@ -10,11 +10,11 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.jobs import JobStatus
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import ago, iso, one_line, printable
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 group = typer.Typer(
-    help="See the agent's jobs, pause them, or have one run now.",
+    help="List, pause and run the background service's jobs.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -25,8 +25,10 @@ _SAID_CHARS = 200
 
 
 @group.command("list")
-def list_jobs(as_json: Json = False, debug: Debug = False) -> None:
-    """List the jobs: what each does, how often, when it last ran and how that went. No network.
+def list_jobs(as_json: Json = False) -> None:
+    """List the jobs: purpose, interval, last run and its result.
+
+    No network.
 
     Example:
 
@@ -49,8 +51,10 @@ def list_jobs(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("pause")
-def pause(name: Name, as_json: Json = False, debug: Debug = False) -> None:
-    """Have a job not run by itself any more, until it is resumed. What is under way goes on.
+def pause(name: Name, as_json: Json = False) -> None:
+    """Pause a job until it is resumed.
+
+    A run that has begun goes on.
 
     Example:
 
@@ -60,8 +64,8 @@ def pause(name: Name, as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("resume")
-def resume(name: Name, as_json: Json = False, debug: Debug = False) -> None:
-    """Have a paused job run by itself again.
+def resume(name: Name, as_json: Json = False) -> None:
+    """Resume a paused job.
 
     Example:
 
@@ -71,10 +75,11 @@ def resume(name: Name, as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("run")
-def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False, debug: Debug = False) -> int:
-    """Run a job now, paused or not, and show how it went. A running agent does it, else this command itself.
+def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False) -> int:
+    """Run a job now, paused or not, and show its result.
 
-    With an agent, Ctrl-C and --seconds end the waiting, not the job. The exit code is 0 unless it failed.
+    A running background service runs it, else this command does. With the background service, Ctrl-C and --seconds end the
+    waiting, not the job. The exit code is 0 unless it failed.
 
     Example:
 

@@ -9,7 +9,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import KeyStoreKind, resolve
 from crystal_node.device.keys.moves import PassphraseChange, move_keys, remove_passphrase, set_passphrase
 from crystal_node.device.keys.report import KeyReport, key_report
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 group = typer.Typer(no_args_is_help=False)
@@ -34,8 +34,10 @@ _RESTART = (
 
 
 @group.callback(invoke_without_command=True)
-def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> None:
-    """Show where this device's keys are, which there are, and whether a passphrase closes them. Opens none of them.
+def run(context: typer.Context, as_json: Json = False) -> None:
+    """Show where this device's keys are stored, or move them.
+
+    Lists the keys, and whether a passphrase protects them. Opens none of them.
 
     Example:
 
@@ -52,14 +54,12 @@ def run(context: typer.Context, as_json: Json = False, debug: Debug = False) -> 
 
 
 @group.command("passphrase")
-def passphrase(
-    new_file: NewFile = None, remove: Remove = False, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Set, change or remove the passphrase that closes the keys in this home's files.
+def passphrase(new_file: NewFile = None, remove: Remove = False, as_json: Json = False) -> None:
+    """Set, change or remove the passphrase of this home's keys.
 
-    Every command that opens the keys then needs it: from the file that CRYSTAL_PASSPHRASE_FILE names, or typed. Whoever
-    copies the home or takes the disk gets no key, and so nothing new; the memory that is on the disk is not encrypted by it,
-    and searched without it. Interrupted, run it again. Nobody can reset it: without it, this machine has to join the vault
+    Every command that opens the keys then needs it: from the file that CRYSTAL_PASSPHRASE_FILE names, or typed. A copy of
+    the home or of the disk then gives no key, and so nothing new; the memory on the disk is not encrypted by it, and is
+    searched without it. Interrupted, run it again. Nobody can reset it: without it, this machine has to join the vault
     again.
 
     Example:
@@ -95,8 +95,8 @@ def passphrase(
 
 
 @group.command("move")
-def move(to: Target, as_json: Json = False, debug: Debug = False) -> None:
-    """Move this device's keys into the system's keyring, or out of it into files.
+def move(to: Target, as_json: Json = False) -> None:
+    """Move this device's keys into the system's keyring, or out.
 
     They are copied, read back and compared before they are deleted where they were. Interrupted, run it again.
 

@@ -11,7 +11,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, UsageError, describe
 from crystal_node.base.settings import resolve, serve_token
 from crystal_node.search.finding.keeper import Keeper
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 from crystal_node.surfaces.mcp.clients.installation import McpClients
 from crystal_node.surfaces.mcp.clients.places import McpClient
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crystal_node.surfaces.mcp.tools import McpTool
 
 group = typer.Typer(
-    help="The memory as an MCP server for Claude, Codex and other agents.",
+    help="Serve the memory to agents over MCP.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -60,12 +60,11 @@ def run(
     port: Port = None,
     read_only: ReadOnly = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Serve the memory to agents: over standard input and output, as MCP clients start it, or over HTTP.
+    """Serve the memory to agents over MCP.
 
-    With --http, clients send the token of `crystal serve` (state/gateway/token of the home, or CRYSTAL_SERVE_TOKEN). Docs:
-    docs/mcp.md.
+    Serves over standard input and output, as MCP clients start it, or with --http over HTTP. Over HTTP, clients send the
+    token of `crystal serve` (state/gateway/token of the home, or CRYSTAL_SERVE_TOKEN). See docs/mcp.md.
 
     Example:
 
@@ -114,10 +113,11 @@ def _over_http(keeper: Keeper, tools: "tuple[McpTool, ...]", port: int, *, as_js
 
 
 @group.command("install")
-def install(client: Clients = None, as_json: Json = False, debug: Debug = False) -> int:
-    """Put Crystal among the MCP servers of the agents on this machine. Other servers stay as they are.
+def install(client: Clients = None, as_json: Json = False) -> int:
+    """Add Crystal to the MCP servers of agents on this machine.
 
-    Known are claude-code, claude-desktop, codex, gemini-cli, cursor, vscode and openclaw. Running it again changes nothing.
+    Other servers stay as they are; running it again changes nothing. Known are claude-code, claude-desktop, codex,
+    gemini-cli, cursor, vscode and openclaw.
 
     Example:
 
@@ -133,8 +133,10 @@ def install(client: Clients = None, as_json: Json = False, debug: Debug = False)
 
 
 @group.command("uninstall")
-def uninstall(client: Clients = None, as_json: Json = False, debug: Debug = False) -> int:
-    """Take it out again. Other servers stay as they are.
+def uninstall(client: Clients = None, as_json: Json = False) -> int:
+    """Remove Crystal from the MCP servers of agents on this machine.
+
+    Other servers stay as they are.
 
     Example:
 
@@ -149,8 +151,8 @@ def uninstall(client: Clients = None, as_json: Json = False, debug: Debug = Fals
 
 
 @group.command("status")
-def status(client: Clients = None, as_json: Json = False, debug: Debug = False) -> int:
-    """Show which agents on this machine have it.
+def status(client: Clients = None, as_json: Json = False) -> int:
+    """Show which agents on this machine have Crystal as MCP server.
 
     Example:
 

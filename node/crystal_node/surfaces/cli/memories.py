@@ -24,11 +24,11 @@ from crystal_node.search.memories import (
     memory_document,
     revive_memory,
 )
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.remember import Category
 
-group = typer.Typer(help="See what is remembered, and change it.", no_args_is_help=True, add_completion=False)
+group = typer.Typer(help="List, show and change memories.", no_args_is_help=True, add_completion=False)
 
 _LIMIT = 20
 _LIMIT_MAX = 1000
@@ -65,9 +65,10 @@ def list_(
     limit: Limit = _LIMIT,
     offset: Offset = 0,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """List memories, the newest first: those that count, unless you ask for others. No network.
+    """List memories, the newest first.
+
+    Lists active ones unless --status asks for others. No network.
 
     Example:
 
@@ -95,7 +96,7 @@ def list_(
 
 
 @group.command("show")
-def show(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
+def show(identity: Id, as_json: Json = False) -> None:
     """Show one memory whole.
 
     Example:
@@ -125,9 +126,10 @@ def edit(
     category: NewCategory = None,
     confidence: NewConfidence = None,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Change a memory, on every device. Other words are a new memory that takes its place; the old one is kept as what was.
+    """Change a memory, on every device.
+
+    Other words make a new memory that takes its place; the old one is kept as superseded.
 
     Example:
 
@@ -151,8 +153,10 @@ def edit(
 
 
 @group.command("retire")
-def retire(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
-    """Put a memory aside, on every device: it is kept, and found only when asked for.
+def retire(identity: Id, as_json: Json = False) -> None:
+    """Retire a memory, on every device.
+
+    It is kept, and found only when asked for.
 
     Example:
 
@@ -164,8 +168,10 @@ def retire(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("revive")
-def revive(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
-    """Have a memory count again that was put aside, or whose place another one took. The other one stays.
+def revive(identity: Id, as_json: Json = False) -> None:
+    """Reactivate a retired or superseded memory.
+
+    A memory that took its place stays.
 
     Example:
 
@@ -177,8 +183,10 @@ def revive(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("history")
-def history(identity: Id, as_json: Json = False, debug: Debug = False) -> None:
-    """Show how a memory came to be what it is: what was remembered, changed and replaced, by whom, when and where.
+def history(identity: Id, as_json: Json = False) -> None:
+    """Show how a memory came to be what it is.
+
+    Shows what was remembered, changed and replaced, by whom, when and where.
 
     Example:
 

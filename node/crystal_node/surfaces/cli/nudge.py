@@ -11,7 +11,9 @@ HomeFolder = Annotated[
 
 
 def run(home: HomeFolder = None) -> None:
-    """Have a running agent look at all transcripts at once. For hooks: it always succeeds, and says nothing.
+    """Wake the background service to read all transcripts at once.
+
+    For hooks: it always succeeds, and prints nothing.
 
     Example:
 

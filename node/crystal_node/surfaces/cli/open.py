@@ -9,7 +9,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.base.wording import clock_time, counted, iso, one_line, printable
 from crystal_node.device.device import Device, opened
 from crystal_node.search.conversation import Transcript, transcript
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
 Hit = Annotated[
@@ -23,10 +23,10 @@ Around = Annotated[
 ]
 
 
-def run(hit: Hit, around: Around = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Show the whole conversation that a search hit is from: who said what, when, on which machine. Works offline.
+def run(hit: Hit, around: Around = None, as_json: Json = False) -> None:
+    """Show the whole conversation around a message.
 
-    It is put together from what every device has, so that it opens on machines on which it never took place.
+    Shows who said what, when and on which machine, also on machines where it did not take place. Works offline.
 
     Example:
 

@@ -23,7 +23,7 @@ from crystal_node.safekeeping.pairing.inviter import invite as serve
 from crystal_node.safekeeping.pairing.newcomer import Joined, join_by_invite
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
 from crystal_node.safekeeping.pairing.qr import check_file, write
-from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, InputLines, confirm, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal, show_code
@@ -86,13 +86,13 @@ def run(
     name: Name = None,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Bring another machine into the vault: show an invite here, give it there, and type its six digits here.
+    """Bring another machine into the vault, or join one.
 
-    On a machine that is set up this makes an invite, good for one machine and ten minutes; on another one it joins with the
-    code, which it asks for without showing it. An invite adds nobody without the digits. Joining again, with another invite,
-    mends a lost relay token. With --json each event is one line; digits are read from standard input.
+    On a machine that is set up this shows an invite, good for one machine and ten minutes: give it to the new machine, and
+    type the six digits that it shows here. On a new machine it joins with the code, which it asks for without showing it.
+    An invite adds nobody without the digits. Joining again, with another invite, replaces a lost relay token. With --json
+    each event is one line; digits are read from standard input.
 
     --offline shows the code that works without anybody's help, and opens everything.
 

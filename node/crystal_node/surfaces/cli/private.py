@@ -11,7 +11,7 @@ from crystal_node.base.wording import counted, iso
 from crystal_node.capture.recorder import Recorder
 from crystal_node.device.device import opened
 from crystal_node.device.privacy import read_privacy
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 
@@ -26,10 +26,11 @@ class Switch(StrEnum):
 Wanted = Annotated[Switch, typer.Argument(metavar="on|off|status", help="What to do.")]
 
 
-def run(switch: Wanted = Switch.STATUS, as_json: Json = False, debug: Debug = False) -> None:
-    """Record nothing on this machine while it is on; what was said meanwhile is not recorded later either.
+def run(switch: Wanted = Switch.STATUS, as_json: Json = False) -> None:
+    """Record nothing on this machine while private mode is on.
 
-    Going private records first what stood in transcripts before. Search, sync and forget go on as ever.
+    What is said meanwhile is not recorded later either. Turning it on first records what was said before. Search, sync and
+    forget work as usual.
 
     Example:
 

@@ -10,7 +10,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.kit import KitFile, root_from_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.moving.promotion import ANSWER_SECONDS, Promoted, loss_words, promote
@@ -48,17 +48,16 @@ def run(
     wait: Wait = None,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Make this machine the Core: the one that embeds and orders for the vault. It also ends a freeze.
+    """Make this machine the vault's Core.
 
-    The present Core is asked: it sends out all it has, waits, and goes on as a Node. That takes a few seconds while
-    the agent runs there. When it is gone, --force takes its place without it, and first says whether anything
-    would be lost. This machine has to be allowed to lead (`crystal devices grant`), to hold the vault's root, or to be given
-    the recovery kit.
+    The Core embeds and orders for the vault. This also ends a freeze. The present Core is asked: it sends out all it has,
+    waits, and goes on as a Node. That takes a few seconds while the background service runs there. When it is gone, --force
+    takes its place without it, and first says whether anything would be lost. This machine has to be allowed to lead
+    (`crystal devices grant`), to hold the vault's root, or to be given the recovery kit.
 
-    Exit codes: 0 this machine is the Core; 6 by force, something would be lost; 7 or 3 it may not lead; 9 another machine was
-    faster; 11 the present Core did not answer, and nothing has changed.
+    Exit codes: 0 this machine is the Core; 6 by force, something would be lost; 7 or 3 it may not lead; 9 another machine
+    was faster; 11 the present Core did not answer, and nothing has changed.
 
     Example:
 

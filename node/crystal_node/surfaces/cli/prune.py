@@ -12,7 +12,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, counted, iso, one_line, size
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.maintenance.prune import prune
@@ -37,13 +37,12 @@ over the line once, both ways, if they are still under older keys.
 """
 
 
-def run(
-    now: Now = False, rewrite: Rewrite = False, yes: Yes = False, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Show what the relay keeps, why, and what would be let go of next; the Core does that by itself in time.
+def run(now: Now = False, rewrite: Rewrite = False, yes: Yes = False, as_json: Json = False) -> None:
+    """Show or delete what the relay no longer needs to keep.
 
-    A snapshot stands for the log before it. The log is kept from the last slot on that each machine has read, for 30 days at
-    most; what was forgotten is gone from it after 7 days in any case. See docs/retention.md.
+    Without options it shows what the relay keeps, why, and what goes next; the Core deletes that by itself in time. A
+    snapshot replaces the log before it. The log is kept from the last slot that each machine has read, for 30 days at most;
+    what was forgotten is gone from it after 7 days in any case. See docs/retention.md.
 
     Example:
 

@@ -11,7 +11,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.search.finding.client import memory_client
 from crystal_node.search.recall.hook import HookEvent, HookInput
 from crystal_node.search.recall.selection import recall
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
 Prompt = Annotated[list[str] | None, typer.Argument(metavar="[PROMPT...]", help="What a person might ask.")]
@@ -26,11 +26,11 @@ def run(
     hook: Hook = False,
     home: HomeFolder = None,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Show what hooks would put before an agent: at such a prompt, or without one at a session's start in this folder.
+    """Show what hooks would tell an agent at a prompt.
 
-    Hooks call it with --hook. `crystal config set recall no` ends it.
+    Without a prompt, what they would tell it at the start of a session in this folder. Hooks call it with --hook. `crystal
+    config set recall no` ends it.
 
     Example:
 

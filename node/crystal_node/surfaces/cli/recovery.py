@@ -21,7 +21,7 @@ from crystal_node.device.device import opened
 from crystal_node.device.recovery_kit import KitPage, check_kit, kit_mark, remove_root
 from crystal_node.safekeeping.pairing.qr import Fit, check_file, draw, write
 from crystal_node.surfaces.cli.console.kit import Compare, KitFile, read_kit, root_from_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask, confirm
 from crystal_node.surfaces.cli.console.terminal import is_terminal, screen
@@ -29,7 +29,7 @@ from crystal_node.surfaces.cli.recovery_restore import run as run_restore
 from crystal_node.sync.administration.root_rotation import replace_root
 
 group = typer.Typer(
-    help="The recovery kit: six lines that bring the whole vault back when every device is lost.",
+    help="Make, check and use the vault's recovery kit.\n\nIts six lines bring the whole vault back when every device is lost.",
     no_args_is_help=True,
 )
 
@@ -66,10 +66,8 @@ the root need the kit from then on.
 
 
 @group.command("show")
-def show(
-    out: Out = None, qr: Qr = None, yes: Yes = False, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Show the recovery kit of this vault, to be printed or written down.
+def show(out: Out = None, qr: Qr = None, yes: Yes = False, as_json: Json = False) -> None:
+    """Show this vault's recovery kit, to be printed or written down.
 
     Only a machine that holds the vault's root can. With --out or --qr nothing secret is shown on the screen.
 
@@ -107,12 +105,11 @@ def verify(
     remove_root: RemoveRoot = False,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Type the recovery kit back, and know that it works.
+    """Check the recovery kit by typing it back.
 
-    Each line is judged as it is typed. Without a terminal the kit is read from standard input. Afterwards the vault's root may
-    be removed from this machine, so that the kit alone holds it. --remove-root asks before it does; --yes does not.
+    Each line is checked as it is typed. Without a terminal the kit is read from standard input. Afterwards the vault's root
+    may be removed from this machine, so that the kit alone holds it. --remove-root asks before it does; --yes does not.
 
     Example:
 
@@ -150,11 +147,12 @@ group.command("restore")(run_restore)
 
 
 @group.command("replace")
-def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Replace the vault's root, because the kit or an offline code was lost or seen by somebody.
+def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False) -> None:
+    """Replace the vault's root, because a kit or code was exposed.
 
-    Kits and offline codes made before have no power afterwards. The new root is on this machine only until you have made a new
-    kit. No device is put out: for that, `crystal devices revoke` replaces the root by itself where it must.
+    For a kit or an offline code that was lost, or seen by somebody. Those made before then have no power. The new root is
+    on this machine only, until you have made a new kit. No device is revoked: for that, `crystal devices revoke` replaces
+    the root by itself where it must.
 
     Example:
 

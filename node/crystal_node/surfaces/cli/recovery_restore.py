@@ -11,7 +11,7 @@ from crystal_node.base.wording import counted, iso, one_line
 from crystal_node.safekeeping.recovery.files import FilesBack
 from crystal_node.safekeeping.recovery.restore import Core, Restored, restore
 from crystal_node.surfaces.cli.console.kit import read_kit
-from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
@@ -66,13 +66,12 @@ def run(
     key_store: Keys = None,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Bring the vault back on this machine with the recovery kit, as a new device.
+    """Bring the vault back with the recovery kit, as a new device.
 
     The kit and a relay that has the vault are enough. If the relay is gone or was emptied, a copy of any device's home
     (--from) brings back what that device had, on a new relay; its keys are not needed. Run again after an interruption, it
-    goes on where it stopped. Piped input is the enrolment token's line first, if that is read from there, then the kit.
+    continues where it stopped. Piped input is the enrolment token's line first, if that is read from there, then the kit.
 
     Example:
 

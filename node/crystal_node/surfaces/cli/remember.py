@@ -15,7 +15,7 @@ from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import opened
 from crystal_node.search.memories import AlikeDocument, RememberedDocument, WhenAlike, remember_text
 from crystal_node.search.memories.changes import Choose
-from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
+from crystal_node.surfaces.cli.console.options import Agent, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask
 from crystal_node.surfaces.cli.console.terminal import is_terminal
@@ -64,12 +64,11 @@ def run(
     keep_both: KeepBoth = False,
     agent: Agent = None,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Keep a sentence for good, on every device. It lifts an earlier forget of the same text.
+    """Keep a sentence as a memory, on every device.
 
-    A memory of the same words is not kept twice. If another one says almost the same, you are asked whether this one takes its
-    place; without a terminal both are kept, and the other one is named.
+    It lifts an earlier forget of the same words. A memory of the same words is not kept twice. If another one says almost
+    the same, you are asked whether this one takes its place; without a terminal both are kept, and the other one is named.
 
     Example:
 

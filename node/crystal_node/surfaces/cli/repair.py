@@ -4,16 +4,17 @@ import asyncio
 
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.verify import deep_document, fail_if_left, say_deep
 from crystal_node.sync.maintenance.repair import repair
 
 
-def run(as_json: Json = False, debug: Debug = False) -> None:
-    """Mend what can be mended: this machine's indexes and memory, lost parts of the log, of the snapshot and of files.
+def run(as_json: Json = False) -> None:
+    """Repair this machine's memory and lost parts on the relay.
 
-    It reads everything on the relay once before and once after. Nothing is deleted that is not made again.
+    Repairs indexes and memory here, and parts of the log, the snapshot and files there. It reads everything on the relay
+    once before and once after. Nothing is deleted that is not made again.
 
     Example:
 

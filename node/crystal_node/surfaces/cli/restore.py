@@ -8,7 +8,7 @@ import typer
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago
 from crystal_node.safekeeping.memory_restore import restore_memory
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 
@@ -27,11 +27,11 @@ database stays beside the new one for a week.
 """
 
 
-def run(source: From = None, yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Make this machine's memory anew: from the relay, or from another machine's copy of it.
+def run(source: From = None, yes: Yes = False, as_json: Json = False) -> None:
+    """Rebuild this machine's memory from the relay or a copy.
 
-    For a memory that is damaged beyond what `crystal repair` mends, or to spare a slow line: a copy is checked entry by entry
-    and row by row before it takes the place of anything. To bring back a machine whose keys are lost, see
+    For a memory that is damaged beyond what `crystal repair` can repair, or to spare a slow line: a copy of another
+    machine's memory is checked completely before it replaces anything. To bring back a machine whose keys are lost, see
     `crystal recovery restore`.
 
     Example:

@@ -13,7 +13,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, clock_time, counted, iso, one_line
 from crystal_node.device.device import Device, opened
 from crystal_node.surfaces.cli.console.kit import KitFile
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.promote import promote_here
 from crystal_node.sync.members.device_list import MemberRow
@@ -34,12 +34,11 @@ def run(
     kit: KitFile = None,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Say whether this machine is the Core or a Node, who the Core is and since when, and how far every machine is.
+    """Show which machine is the Core, and how far each is.
 
-    It also says what would be lost if this machine took the lead by force now. `crystal promote` and `crystal demote` change
-    who leads. What is told of other machines is their own word.
+    Also shows since when it is the Core, and what would be lost if this machine became the Core by force now. `crystal
+    promote` and `crystal demote` change it. What is shown of other machines is what they last reported.
 
     Example:
 

@@ -14,7 +14,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.base.wording import one_line, printable
 from crystal_node.derive.weaving import WeaveMode
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Agent, Debug, Json
+from crystal_node.surfaces.cli.console.options import Agent, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.sync.members.device_list import refresh
 from crystal_node.sync.members.names import find_device, name_of
@@ -63,12 +63,12 @@ def run(
     dry_run: DryRun = False,
     limit: Limit = 0,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Ask another device to do something: it must run `crystal agent`. What it does, it does once.
+    """Ask another device of the vault to do something.
 
-    The request is sealed to that device. It may be off: then it is done when it comes back, unless the memory has gone on too
-    far. `crystal commands list` shows what was asked, also after you stopped waiting.
+    It must run the background service (`crystal agent`), and does each request once. The request is sealed to that device.
+    It may be off: then it acts when it comes back, unless the memory has gone on too far. `crystal commands list` shows
+    requests, also after you stopped waiting.
 
     Example:
 

@@ -21,7 +21,7 @@ from crystal_node.search.finding.documents import (
     StatusFilter,
 )
 from crystal_node.search.finding.explanation import how, why
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.terminal import console, is_terminal
 
@@ -107,13 +107,13 @@ def run(
     provider: Provider = "",
     explain: Explain = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Find what was said, remembered or decided, on any of your machines. Works offline.
+    """Find what was said, remembered or decided, on any machine.
 
-    Words and meaning both count; of what fits equally well, the newer comes first. What this machine recorded a moment ago is
-    found as well, marked as not yet shared. Filters are met by one and the same place of a text. `crystal show ID` shows a
-    text whole. The exit code is 0 whether anything was found or not, 2 for a filter that cannot be used.
+    Works offline. Words and meaning both count; of results that fit equally well, the newer comes first. What this machine
+    recorded a moment ago is found too, marked as not yet shared. All filters must match the same place of a conversation or
+    document. `crystal show ID` shows a result whole. The exit code is 0 whether anything was found or not, 2 for a filter
+    that cannot be used.
 
     Example:
 

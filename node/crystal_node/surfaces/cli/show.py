@@ -10,7 +10,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.base.wording import one_line, printable
 from crystal_node.search.finding.client import memory_client
 from crystal_node.search.finding.documents import ShowDocument, ShowRequest
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
 Id = Annotated[
@@ -36,11 +36,11 @@ def run(
     before: Before = None,
     after: After = None,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Show a text whole, and where it comes from; with --context also what stands before and after it. Works offline.
+    """Show a message whole, with what was said around it.
 
-    `crystal open` shows the whole conversation.
+    Also says where it comes from, and shows memories and parts of documents. --context adds what stands before and after
+    it. Works offline. `crystal open` shows the whole conversation.
 
     Example:
 

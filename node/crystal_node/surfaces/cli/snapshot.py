@@ -5,15 +5,16 @@ import asyncio
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, size
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.sync.maintenance.snapshot import announce_snapshot
 
 
-def run(as_json: Json = False, debug: Debug = False) -> None:
-    """Make a snapshot now, so that a new machine reads it in place of the whole log. The Core makes them by itself when due.
+def run(as_json: Json = False) -> None:
+    """Make a snapshot of the memory on the relay now.
 
-    It is read back whole and compared before it counts. What is on the relay already is not sent again.
+    A new machine reads it in place of the whole log. The Core makes snapshots by itself when due. It is read back whole and
+    compared before it counts. What is on the relay already is not sent again.
 
     Example:
 

@@ -20,12 +20,12 @@ from crystal_node.derive.sources.filetypes import Skipped
 from crystal_node.derive.sources.results import SourcesStatus, SourceStatus, SourceSynced
 from crystal_node.derive.sources.service import source_owner
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 
 group = typer.Typer(
-    help="Have folders of documents and code in the memory, found on every device.",
+    help="Keep folders of documents and code in the memory.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -65,12 +65,11 @@ def add(
     include: Include = None,
     exclude: Exclude = None,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Make a folder a source: its documents and code are found on every device, and kept up to date by this one.
+    """Add a folder of documents and code to the memory.
 
-    Ignore files are honoured. Secrets, binaries, lock files and what tools make are never read. Again with the same name:
-    other patterns.
+    They are found on every device, and kept up to date by this one. Ignore files are honoured. Secrets, binaries, lock
+    files and generated files are never read. Adding the same name again changes its patterns.
 
     Example:
 
@@ -85,10 +84,10 @@ def add(
 
 
 @group.command("sync")
-def sync(
-    name: MaybeName = None, confirm: Confirm = False, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Read what is new or changed, and remove what is gone. Files that did not change are not opened.
+def sync(name: MaybeName = None, confirm: Confirm = False, as_json: Json = False) -> None:
+    """Read new and changed documents, and remove deleted ones.
+
+    Files that did not change are not opened.
 
     Example:
 
@@ -114,8 +113,10 @@ def sync(
 
 
 @group.command("status")
-def status(as_json: Json = False, debug: Debug = False) -> None:
-    """Show all sources of the vault: what is in the memory, what is not and why. No network.
+def status(as_json: Json = False) -> None:
+    """Show the vault's sources, and what of them is in the memory.
+
+    Also shows what is not, and why. No network.
 
     Example:
 
@@ -129,8 +130,10 @@ def status(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("remove")
-def remove(name: Name, yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Remove a source and its documents from the memory, on every device. The files themselves stay.
+def remove(name: Name, yes: Yes = False, as_json: Json = False) -> None:
+    """Remove a source and its documents, on every device.
+
+    The files themselves stay.
 
     Example:
 

@@ -22,14 +22,14 @@ from crystal_node.derive.catalog.agents import (
 )
 from crystal_node.derive.staging.service import StagingService, advance, dream_weaver, forget_agent
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.members.rights import check_is_core
 
 group = typer.Typer(
     name="staging",
-    help="""See and decide what becomes of agents that are new to the Core.
+    help="""List agents that are new to the Core, and decide.
 
 Their conversations are in the memory and found at once. What waits is what is made of them: transcripts, summaries and logs
 below agents/, and weaving, which may cost money.
@@ -60,8 +60,8 @@ ForgetIt = Annotated[
 
 
 @group.command("list")
-def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Show the agents that wait in staging, and for what.
+def list_(every: Every = False, as_json: Json = False) -> None:
+    """List the agents in staging, and what they wait for.
 
     Example:
 
@@ -82,8 +82,10 @@ def list_(every: Every = False, as_json: Json = False, debug: Debug = False) -> 
 
 
 @group.command("run")
-def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Move an agent on: answer how its past is woven, or try again what failed. It goes on where it stopped.
+def run_(agent: Which, weave: How = None, as_json: Json = False) -> None:
+    """Move an agent on: choose its weaving, or try again.
+
+    It continues where it stopped.
 
     Example:
 
@@ -122,12 +124,11 @@ def run_(agent: Which, weave: How = None, as_json: Json = False, debug: Debug = 
 
 
 @group.command("reject")
-def reject(
-    agent: Which, forget: ForgetIt = False, yes: Yes = False, as_json: Json = False, debug: Debug = False
-) -> None:
-    """Make no files of an agent. With --forget what it alone has said is forgotten on all devices, for good.
+def reject(agent: Which, forget: ForgetIt = False, yes: Yes = False, as_json: Json = False) -> None:
+    """Reject an agent: make no files of it.
 
-    Without --forget its conversations stay in the memory and are found. `crystal staging run AGENT` takes it back.
+    Its conversations stay in the memory and are found. With --forget, what it alone has said is forgotten on all devices,
+    for good. `crystal staging run AGENT` takes a rejected agent back.
 
     Example:
 

@@ -21,7 +21,7 @@ from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import ago, clock_time, counted, one_line
 from crystal_node.device.activity import Activity
 from crystal_node.device.device import Device
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, emit_line, say
 from crystal_node.surfaces.cli.console.terminal import can_move, console, is_terminal
 from crystal_node.sync.maintenance.retention_status import replication_lines
@@ -37,10 +37,11 @@ Watching = Annotated[
 ]
 
 
-def run(watch: Watching = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Show this device's standing: role, devices, what waits and for how long, what is stuck, why, and what to do.
+def run(watch: Watching = False, as_json: Json = False) -> None:
+    """Show this device's status: what waits, and what is stuck.
 
-    It asks nobody and waits for nobody: it works without a network, and beside a running agent.
+    Shows its role and the other devices, what waits and for how long, what is stuck, why, and what to do. It needs no
+    network, waits for nobody, and works beside a running background service.
 
     Example:
 
@@ -244,13 +245,13 @@ def _needs(found: DeviceStatus) -> Iterator[str]:
     told = {notice.value for notice in STOPPING}
     for each in found.stuck:
         yield f"! {each.text}"
-        yield f"  {each.remedy}"
+        yield f"  {each.fix}"
     for name, detail in found.member.notices.items():
         if name in told:
             continue
         yield f"! {notice_text(name)} ({detail})"
     for concern in found.concerns:
-        yield f"! {concern.text}"
+        yield f"! {concern.sentence}"
 
 
 LOOK_SECONDS = 1.0
@@ -313,7 +314,7 @@ def _facts(found: DeviceStatus) -> dict[str, tuple[object, str]]:
     """By name: what is compared, and what is said of it, which may hold an age."""
     facts: dict[str, tuple[object, str]] = {name: (said, said) for name, said in _plain(found).items()}
     for each in found.stuck:
-        facts[f"stuck ({each.name.value})"] = (each.remedy, f"{each.text} {each.remedy}")
+        facts[f"stuck ({each.name})"] = (each.fix, each.sentence)
     return facts
 
 
@@ -335,7 +336,7 @@ def _plain(found: DeviceStatus) -> dict[str, str]:
     for row in found.devices:
         if not row.entry.is_this and row.entry.cursor is not None:
             facts[name_of(row.entry)] = "?" if row.behind is None else f"{row.behind:,} behind"
-    facts |= {f"attention ({each.name.value})": each.text for each in found.concerns}
+    facts |= {f"attention ({each.name})": each.sentence for each in found.concerns}
     return facts | {f"notice ({name})": detail for name, detail in member.notices.items()}
 
 

@@ -12,7 +12,7 @@ from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, size
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.sync.files.rounds import words as file_words
 from crystal_node.sync.job_context import JobContext
@@ -26,11 +26,11 @@ Watch = Annotated[
 ]
 
 
-def run(watch: Watch = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Send what this machine recorded, and fetch what the others did.
+def run(watch: Watch = False, as_json: Json = False) -> None:
+    """Send what this machine recorded, and fetch what others did.
 
-    With --watch it also captures, and goes on until it is stopped by Ctrl-C or SIGTERM. A network that is away is no
-    error then: it is tried again, from 5 seconds to 10 minutes apart.
+    With --watch it also captures, and goes on until it is stopped by Ctrl-C or SIGTERM. A network that is away is no error
+    then: it is tried again, from 5 seconds to 10 minutes apart.
 
     Example:
 

@@ -7,13 +7,13 @@ import typer
 from crystal_node.base.errors import NoSuchEntry, NotSetUp
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, iso, one_line, size
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.files.trash import Trash, Trashed
 
 group = typer.Typer(
-    help="See and bring back files that sync removed from this device.",
+    help="List, restore and delete files that sync removed here.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -24,8 +24,8 @@ Named = Annotated[
 
 
 @group.command("list")
-def listed(as_json: Json = False, debug: Debug = False) -> None:
-    """List the trash, oldest first.
+def listed(as_json: Json = False) -> None:
+    """List the files in the trash, the oldest first.
 
     Example:
 
@@ -55,8 +55,10 @@ def listed(as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("restore")
-def restore(named: Named, as_json: Json = False, debug: Debug = False) -> None:
-    """Bring a file back to where it was; beside it, if something stands there by now. The next sync shares it again.
+def restore(named: Named, as_json: Json = False) -> None:
+    """Bring a file back from the trash.
+
+    It comes back where it was, or beside it if another file is there now. The next sync shares it again.
 
     Example:
 
@@ -78,7 +80,7 @@ def restore(named: Named, as_json: Json = False, debug: Debug = False) -> None:
 
 
 @group.command("empty")
-def empty(yes: Yes = False, as_json: Json = False, debug: Debug = False) -> None:
+def empty(yes: Yes = False, as_json: Json = False) -> None:
     """Delete everything in the trash for good.
 
     Example:

@@ -7,7 +7,7 @@ import typer
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import counted, one_line
-from crystal_node.surfaces.cli.console.options import Debug, Json, Yes
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
@@ -38,12 +38,12 @@ def run(
     yes_lose_it: LoseIt = False,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> int:
-    """Take the service, the hooks and the MCP server out. The memory stays where it is, unless --purge says otherwise.
+    """Remove the background service, the hooks and the MCP server.
 
-    --purge names what goes with the home and has it confirmed. Where something would be lost that no other device has, it
-    refuses; `crystal sync` first. Other devices keep the vault, and list this one until it is revoked there.
+    The memory stays where it is, unless --purge removes the home, too. --purge names what goes with the home and asks
+    first. If something would be lost that no other device has, it refuses: run `crystal sync` first. Other devices keep the
+    vault, and list this one until it is revoked there.
 
     Example:
 

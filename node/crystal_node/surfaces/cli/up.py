@@ -16,7 +16,7 @@ from crystal_node.capture.history import History, decided
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import found_vault, join_vault
 from crystal_node.surfaces.cli import up_dialogue as people
-from crystal_node.surfaces.cli.console.options import Debug, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import Json, Relay, Yes
 from crystal_node.surfaces.cli.console.prompts import read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import check_argument, enter, first_sync, is_invite, someone_must_confirm
@@ -79,14 +79,13 @@ def run(
     service: Service = None,
     yes: Yes = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> int:
-    """Set this machine up: home, vault, what is recorded, hooks, MCP, and the agent in the background.
+    """Set up this machine: vault, capture, hooks, MCP and background service.
 
-    It looks for AI tools, says what it found, asks what it needs to know, shows what it is going to do, and does it. Run it
-    again at any time, also after it was interrupted: what is done is not done twice. Without a terminal nothing is asked: give
-    --role, and --code or the enrolment token; everything that is found is recorded, unless you say otherwise.
-    With --json each event is one line. The exit code is that of the first step that could not be done.
+    It looks for AI tools, says what it found, asks what it needs to know, shows its plan, and carries it out. Run it again
+    at any time, also after it was interrupted: nothing is done twice. Without a terminal nothing is asked: give --role, and
+    --code or the enrolment token; everything that is found is recorded, unless you say otherwise. With --json each event is
+    one line. The exit code is that of the first step that failed.
 
     Example:
 

@@ -11,7 +11,7 @@ from crystal_node.base.errors import MemoryDiffers, RelayLacks
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, one_line, size
 from crystal_node.device.device import opened
-from crystal_node.surfaces.cli.console.options import Debug, Json
+from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.sync.maintenance.inspection import DeepVerification, verify_deep
 from crystal_node.sync.maintenance.verification import Verification, verify
@@ -25,9 +25,10 @@ Deep = Annotated[
 ]
 
 
-def run(deep: Deep = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Compute the state digest anew from every row, and compare it with the kept one and with the mirror's last entry.
+def run(deep: Deep = False, as_json: Json = False) -> None:
+    """Compare every row of the memory with its digest.
 
+    The state digest is computed again from every row, and compared with the stored one and with the mirror's last entry.
     Two devices that are caught up show the same digest: then they hold the same memory, to the last row.
 
     Example:

@@ -15,4 +15,3 @@ Relay = Annotated[
 Agent = Annotated[
     str | None, typer.Option("--agent", metavar="ID", help="The agent that the texts belong to.")
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the trace of an error.", hidden=True)]

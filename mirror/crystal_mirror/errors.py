@@ -1,13 +1,13 @@
-"""What can go wrong in the protocol, beyond damaged bytes (``crystal_crypto.errors``) and an absent store.
+"""Errors of the protocol, apart from damaged bytes (``crystal_crypto.errors``) and an absent store.
 
-Each error carries the exit code and the hint that the command line shows; the texts are mapped in one place there.
+Each error carries the exit code and the hint that the command line shows.
 """
 
 from crystal_crypto.errors import CrystalError
 
 
 class ProtocolError(CrystalError):
-    """Something that other devices or the relay did does not fit the protocol."""
+    """What another device or the relay did does not follow the protocol."""
 
     exit_code = 6
     hint = "Run `crystal status` for what is known; nothing was lost here."
@@ -28,7 +28,7 @@ class WrongVault(ProtocolError):
 
 
 class RelayMisbehaves(ProtocolError):
-    """The relay shows something that cannot come from an honest one: a fork, a rollback, foreign bytes."""
+    """The relay shows something that an honest one cannot: a fork, a rollback, foreign bytes."""
 
     hint = "Do not trust this relay with more until you know why; every device keeps what it has and what it made."
 
@@ -38,7 +38,7 @@ class LogForked(RelayMisbehaves):
 
 
 class Superseded(ProtocolError):
-    """Another device leads the vault now."""
+    """Another device is the Core now."""
 
     exit_code = 9
     hint = "Nothing to do: this device goes on as a Node."
@@ -58,20 +58,20 @@ class Unready(ProtocolError):
 
 
 class TransactionStale(ProtocolError):
-    """Another process changed the database between planning and committing; the step is simply repeated."""
+    """Another process changed the database between planning and committing; repeat the step."""
 
     exit_code = 9
 
 
 class NotAllowed(ProtocolError):
-    """This device has not the right to do that in its vault."""
+    """This device does not have the right to do that in its vault."""
 
     exit_code = 7
     hint = "Do it on the Core (`crystal devices` names it), or on a device that holds the root."
 
 
 def frozen_vault(what: str) -> NotAllowed:
-    """Why a device cannot do what a Core does for all, in a vault that has none."""
+    """The error for a device that would do what only a Core does, in a vault without a Core."""
     return NotAllowed(
         f"this machine cannot {what}: nobody leads this vault, it is frozen",
         hint="Make a machine the Core with `crystal promote`, and do it there.",
@@ -79,7 +79,7 @@ def frozen_vault(what: str) -> NotAllowed:
 
 
 class Revoked(ProtocolError):
-    """This device was revoked: it reads what it has, and takes part in nothing."""
+    """This device was revoked: it can read what it has, and takes part in nothing."""
 
     exit_code = 7
     hint = (
@@ -89,14 +89,14 @@ class Revoked(ProtocolError):
 
 
 class KeysWithheld(ProtocolError):
-    """The newest generation's keys in the device log do not open here: nothing new can be sealed."""
+    """The newest generation's keys in the device log do not open here, so nothing new can be sealed."""
 
     exit_code = 7
     hint = "Renew the keys on the Core (`crystal devices renew-keys`), or pair this machine again."
 
 
 class RootHeld(ProtocolError):
-    """A device that had the root is not out before the root is another one."""
+    """The device had the root: the root must be replaced before the device can be revoked."""
 
     exit_code = 7
     hint = "Give the recovery kit, so that the root can be replaced first."

@@ -1,10 +1,9 @@
-"""Names of files that may travel: relative paths that mean one and the same file on Linux, macOS and Windows.
+"""Paths of files that may travel: relative paths that mean the same file on Linux, macOS and Windows.
 
-A path is refused, wherever it comes from, that is absolute, climbs, is not in Unicode's composed form (NFC), holds control
-characters or what Windows keeps for itself (its reserved names and characters, a dot or a space at the end of a component),
-or is too long. Two paths whose ``folded`` forms are equal would be one file where case does not count, so the tree holds
-only one of them at a time. Who meets such a file on its own disk leaves it where it is and says so; nothing is renamed behind
-a person's back.
+Refused is any path that is absolute, climbs, is not in Unicode's composed form (NFC), holds control characters or what
+Windows reserves (names, characters, a dot or a space at the end of a component), or is too long. Two paths with equal
+``folded`` forms are one file where case does not count, so the tree holds only one of them at a time. A device that finds
+such a file on its own disk leaves it alone and reports it; nothing is renamed without the person knowing.
 """
 
 import re
@@ -19,7 +18,7 @@ from crystal_mirror.types import Origin
 PATH_BYTES_MAX = 1024
 """UTF-8 bytes of a whole path."""
 COMPONENT_BYTES_MAX = 200
-"""UTF-8 bytes of one component: 255 is what file systems take, the rest is room for the mark of a conflict copy."""
+"""UTF-8 bytes of one component. File systems take 255; the rest is room for the mark of a conflict copy."""
 DEPTH_MAX = 32
 """Components of a path."""
 
@@ -30,7 +29,7 @@ _RESERVED = re.compile(
 
 
 def fault_of(path: str) -> str | None:
-    """Why this path may not travel, in words; None if it may."""
+    """Why this path may not travel, in words for a person; None if it may."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -66,14 +65,15 @@ def check_path(path: str) -> None:
 
 
 def folded(path: str) -> str:
-    """The path as file systems see it for which case and composition don't count."""
+    """The path as a file system sees it that ignores case and composition."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())  # §11.5-1
 
 
 def conflict_path(path: str, device: bytes, number: int) -> str:
-    """The path at which a version is kept that came second: the same on every device. ``number`` is its operation's sequence.
+    """The path at which the second of two conflicting versions is kept, the same on every device. ``number`` is its
+    operation's sequence.
 
-    It is in the same folder, unless the path would get too long: then it is in the nearest folder above for which it does not.
+    In the same folder, or in the nearest parent for which the path does not get too long.
     """
     folder, slash, name = path.rpartition("/")
     mark = f" (conflict {device.hex()[:8]}-{number})"  # §11.5-3
@@ -84,10 +84,10 @@ def conflict_path(path: str, device: bytes, number: int) -> str:
 
 
 def conflict_paths(path: str, version: Origin) -> Iterator[str]:
-    """Where a version may be kept that came second, best first and without end: it goes to the first that is free.
+    """Paths at which the second version may be kept, best first and without end; it goes to the first that is free.
 
-    First beside its path; then, for where a file stands in the place of a folder above, with that folder marked; then at the
-    root; and if even these are taken, the same with other marks.
+    First beside its path; then, for a file in place of a parent folder, with that folder marked; then at the root; then the
+    same with other marks.
     """
     for attempt in count():
         device, number = version.device, version.sequence

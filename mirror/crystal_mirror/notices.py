@@ -1,8 +1,8 @@
 """Notices: what a device noticed about the relay or its peers, by name, for a person to see.
 
-A notice stands as long as its cause does. Each round of sync finds out anew what holds; what it found is kept in the
-journal, so that ``crystal status`` shows it without a network. How often each was ever raised is kept as well: a relay
-that lied once and stopped is still a relay that lied.
+A notice stands as long as its cause does. Each round of sync determines the current notices and keeps them in the journal,
+so that ``crystal status`` shows them without a network. How often each was ever raised is kept as well: a relay that lied
+once and stopped is still a relay that lied.
 """
 
 from enum import StrEnum
@@ -63,7 +63,7 @@ class NoticeBoard:
         self._round.setdefault(notice.value, detail)
 
     def save(self) -> None:
-        """Writes the round's notices if they differ from those kept; counts the ones that are new."""
+        """Writes the round's notices if they differ from those kept; counts the new ones."""
         kept = self._kept()
         if kept.current == self._round:
             return

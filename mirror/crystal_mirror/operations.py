@@ -1,13 +1,13 @@
 """Operations: what devices do to the vault's memory, as values and as bytes.
 
-An operation is made once, on one device, and its bytes never change afterwards: they travel in the maker's stream, stand
-verbatim in the mirror, and are offered again verbatim if a log was lost. Every device applies the same operations in the
-same order, so the bytes are all that devices have to agree on.
+The bytes of an operation never change: they travel in the maker's stream, stand verbatim in the mirror, and are offered
+again verbatim if a log was lost. Every device applies the same operations in the same order, so devices have to agree on
+the bytes only.
 
 Encoding: MessagePack arrays, tagged by a short string first (``["c", agent, session, …]``). A capture's pieces are written
-column by column (all texts, all roles, …; times as differences, message ids that are UUIDs as 16 bytes each): like stands
-beside like, which saves a tenth of what a compressed piece takes beyond its text. Decoding is strict: unknown tags, missing
-fields, wrong types, columns of unequal length and anything over the limits are refused.
+column by column (all texts, all roles, …; times as differences, message ids that are UUIDs as 16 bytes each), which saves a
+tenth of the overhead of a compressed piece. Decoding is strict: unknown tags, missing fields, wrong types, columns of
+unequal length and anything over the limits are refused.
 """
 
 from itertools import accumulate, pairwise
@@ -38,14 +38,14 @@ TURN_MAX = 255
 MILLISECONDS_MAX = 2**53
 """Moments, since 1970."""
 CONFIDENCE_MAX = 100
-"""How sure one is of a memory: 0 not at all, 100 as sure as can be."""
+"""Confidence in a memory, from 0 to 100."""
 SUPERSEDES_MAX = 16
-"""Memories that one new memory takes the place of."""
+"""Memories that one new memory supersedes."""
 SOURCE_NAME_CHARS_MAX = 128
 PATTERNS_MAX = 256
-"""Patterns of a source that say what belongs to it, and as many that say what does not."""
+"""Patterns of a source that include documents, and as many that exclude them."""
 DOCUMENT_PIECES_MAX = 2**20
-"""Pieces of one document, over all its operations: a gigabyte of text."""
+"""Pieces of one document over all its operations: a gigabyte of text."""
 
 _UUID_BYTES = 16
 _UUID_CHARS = 36
@@ -55,10 +55,10 @@ Text = Annotated[str, msgspec.Meta(min_length=1, max_length=PIECE_BYTES_MAX)]
 Part = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MILLISECONDS_MAX)]
 KeyedHash = Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
-"""The keyed content hash of a text: what names it without saying it. See ``VaultSecret.forget_hash``."""
+"""The keyed content hash of a text: names the text without revealing it. See ``VaultSecret.forget_hash``."""
 Confidence = Annotated[int, msgspec.Meta(ge=0, le=CONFIDENCE_MAX)]
 Status = Literal["active", "retired"]
-"""Of a memory. A retired one is kept and not brought up any more, until it is active again."""
+"""Of a memory. A retired memory is kept, but not recalled until it is active again."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -87,8 +87,8 @@ class Capture(msgspec.Struct, frozen=True):
 
 
 class Remember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="r"):
-    """A memory that a person or an agent put into words. Lifts an earlier forget of the same text, and makes a memory of the
-    same words current again. The memories that it ``supersedes`` stay, as what was remembered before it."""
+    """A memory that a person or an agent put into words. Lifts an earlier forget of the same text, and makes a memory with
+    the same words active again. The memories that it ``supersedes`` are kept as its predecessors."""
 
     text: Text
     category: Name
@@ -99,7 +99,7 @@ class Remember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Amend(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="a"):
-    """Changes a memory without its words; what is None stays as it is. Of no effect where there is no such memory."""
+    """Changes a memory's properties, not its words; None leaves a property as it is. No effect if there is no such memory."""
 
     target: KeyedHash
     category: Name | None
@@ -110,14 +110,15 @@ class Amend(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Forget(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="f"):
-    """Texts to remove everywhere and for good, named by keyed content hash so that the operation does not say which."""
+    """Texts to remove everywhere and for good. They are named by keyed content hash, so the operation does not reveal them."""
 
     targets: Annotated[tuple[KeyedHash, ...], msgspec.Meta(min_length=1, max_length=TARGETS_MAX)]  # §10.2-7
 
 
 class FilePart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A part of a file: SHA-256 of its content and its length in bytes. ``turn`` tells blobs of equal content apart: a name
-    that was condemned is never used again, so the content comes back under the next turn's (``VaultSecret.blob_name``)."""
+    """A part of a file: SHA-256 of its content and its length in bytes. ``turn`` tells blobs of equal content apart: a
+    condemned name is never used again, so the same content is stored under the next turn's name
+    (``VaultSecret.blob_name``)."""
 
     content: Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
     length: Annotated[int, msgspec.Meta(ge=1, le=FILE_PART_BYTES_MAX)]  # §10.2-3
@@ -129,12 +130,12 @@ Version = tuple[
     Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)],
     Annotated[int, msgspec.Meta(ge=0, le=2**53)],
 ]
-"""The origin of the operation that made a file what it is: its version. See ``types.Origin``."""
+"""A file's version: the origin of the operation that made the file what it is. See ``types.Origin``."""
 
 
 class PutFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="p"):
-    """A file of the memory home as its maker found it. ``base`` is the version that it replaces, as far as its maker knew; None
-    for a new one. If another version came first, that one keeps the path and this one is kept beside it."""
+    """A file of the memory home as its maker found it. ``base`` is the version that it replaces as far as its maker knew,
+    None for a new file. If another version came first, that one keeps the path and this one is kept beside it."""
 
     path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_BYTES_MAX)]
     base: Version | None
@@ -144,7 +145,7 @@ class PutFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class DropFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="d"):
-    """A tombstone: its maker deleted the file when it was at version ``base``. Of no effect on any other version."""
+    """A tombstone: its maker deleted version ``base`` of the file. No effect on any other version."""
 
     path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_BYTES_MAX)]
     base: Version
@@ -152,14 +153,14 @@ class DropFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 SourceName = Annotated[str, msgspec.Meta(min_length=1, max_length=SOURCE_NAME_CHARS_MAX)]
 DocumentPath = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
-"""Where a document is in its source. It is shown and never opened by it: it need not be one that could travel as a file."""
+"""Where a document is in its source. It is only shown, never opened, so it need not be a path that may travel."""
 _Patterns = Annotated[tuple[Name, ...], msgspec.Meta(max_length=PATTERNS_MAX)]
 _PieceCount = Annotated[int, msgspec.Meta(ge=0, le=DOCUMENT_PIECES_MAX)]
 
 
 class PutSource(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="ps"):
-    """A collection of documents that its maker's device reads in. It belongs to the device that put it last: documents that
-    another one puts into it are of no effect. ``root`` is for people: a folder relative to the home, an address, or ""."""
+    """A collection of documents that the maker's device reads in. It belongs to the device that put it last: documents that
+    another device puts into it have no effect. ``root`` is for people: a folder relative to the home, an address, or ""."""
 
     name: SourceName
     root: Name
@@ -175,9 +176,9 @@ class DropSource(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class PutDocument(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="pd"):
-    """Pieces ``first`` and following of a document of ``total`` pieces. ``version`` is the SHA-256 of what was read; the
-    operation with piece 0 (or without pieces, where ``total`` is 0) begins a version, and those that follow count only behind
-    it, in their order. Each piece replaces the one in its place; with the last one all places beyond ``total`` go."""
+    """Pieces ``first`` and following of a document of ``total`` pieces. ``version`` is the SHA-256 of what was read. The
+    operation with piece 0 (or without pieces, if ``total`` is 0) begins a version; later ones count only after it and in
+    order. Each piece replaces the one in its place; the last one also removes all places beyond ``total``."""
 
     source: SourceName
     path: DocumentPath
@@ -191,7 +192,7 @@ class PutDocument(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class DropDocument(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="dd"):
-    """A document that its source has no more."""
+    """A document that no longer exists in its source."""
 
     source: SourceName
     path: DocumentPath
@@ -212,7 +213,7 @@ Operation = (
 
 
 class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="c"):
-    """A capture as it is written. ``times``: the first moment, then differences. ``messages``: 16 bytes each, or texts."""
+    """A capture as it is encoded. ``times``: the first moment, then differences. ``messages``: 16 bytes each, or strings."""
 
     agent: Name
     session: Name
@@ -243,10 +244,10 @@ _decoder: msgspec.msgpack.Decoder[_Written] = msgspec.msgpack.Decoder(_Written) 
 
 
 def encode_operation(operation: Operation) -> bytes:
-    """The operation's bytes, which are its identity from here on.
+    """Encodes an operation. The bytes identify it from here on.
 
     Raises:
-        TooLarge: over ``OPERATION_BYTES_MAX``, or a piece over ``PIECE_BYTES_MAX``. Nothing was made.
+        TooLarge: over ``OPERATION_BYTES_MAX``, or a piece over ``PIECE_BYTES_MAX``.
         Malformed: a field is out of its bounds.
     """
     try:
@@ -297,7 +298,7 @@ def decode_operation(data: bytes) -> Operation:
 
 
 def check_words(*names: str) -> None:
-    """Names of sources and paths of documents are shown in lists of one line each.
+    """Checks names of sources and paths of documents, which are shown in lists of one line each.
 
     Raises:
         Malformed: one has a control character.

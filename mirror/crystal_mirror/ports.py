@@ -1,12 +1,13 @@
-"""The ports through which the protocol reaches the world: the replica, the journal, randomness, and the clock.
+"""Ports of the protocol: the replica, the journal, randomness and vectors.
 
-The store has no port here: flows *yield* requests (``requests.py``) and are sent replies, so a flow can be driven by a
-real relay or by a simulated one, and be stopped at any request.
+The store has no port here: flows *yield* requests (``requests.py``) and are sent replies, so that a real relay or a
+simulated one can drive a flow and stop it at any request.
 
-What implementers must hold, for both databases:
+Implementers of both databases must hold:
 
-- A transaction is all or nothing, durable when it returns (``synchronous=FULL``), and never seen half by another process.
-- Two processes may hold the same database. Nothing read in one transaction may be trusted in the next.
+- A transaction is all or nothing, durable when it returns (``synchronous=FULL``), and never half visible to another
+  process.
+- Two processes may hold the same database. What was read in one transaction may have changed in the next.
 - Methods raise on failure, and a failure leaves the database as it was before the transaction.
 """
 
@@ -23,15 +24,16 @@ SNAPSHOT_PART_BYTES_MAX = 4 * 1024 * 1024
 """Content of one part of a snapshot."""
 
 Random = Callable[[int], bytes]
-"""``random(n)`` gives n unpredictable bytes (``os.urandom``; in the simulator, the seed's)."""
+"""``random(n)`` returns n unpredictable bytes (``os.urandom``; in the simulator, from the seed)."""
 
 Vectors = Callable[[str], Sequence[bytes]]
-"""Called once for each text that is new to the replicated state, in order: its windows' vectors, float16 little-endian."""
+"""Called once for each text that is new to the replicated state, in order: the vectors of its windows, float16
+little-endian."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """A file of the replicated tree. ``version`` is the origin of the operation that made it so; ``gone``: a tombstone."""
+    """A file of the replicated tree. ``version`` is the origin of the operation that made it; ``gone`` marks a tombstone."""
 
     path: str
     version: Origin
@@ -46,7 +48,7 @@ class FileRow:
 
 
 class Export(Protocol):
-    """The replicated state as of one moment, however long it is read and whatever is committed meanwhile."""
+    """The replicated state at one moment, unaffected by later commits for as long as it is read."""
 
     def position(self) -> Position: ...
 
@@ -57,13 +59,13 @@ class Export(Protocol):
         ...
 
     def parts(self) -> Iterator[bytes]:
-        """The rows as parts of a snapshot, each at most ``SNAPSHOT_PART_BYTES_MAX`` bytes; the same rows in the same order give
-        the same parts, and a change far from a part leaves its bytes as they were."""
+        """The rows as parts of a snapshot, each at most ``SNAPSHOT_PART_BYTES_MAX`` bytes. The same rows in the same order
+        give the same parts, and a change leaves distant parts as they were."""
         ...
 
 
 class PartSums(Protocol):
-    """The digest of what parts hold, without a database: proves that a snapshot can be read back whole."""
+    """The digest of snapshot parts, computed without a database: proves that a snapshot can be read back whole."""
 
     def add(self, part: bytes) -> None:
         """Raises Malformed."""
@@ -90,11 +92,11 @@ class ReplicaView(Protocol):
     def digest(self) -> StateDigest: ...
 
     def recompute_digest(self) -> StateDigest:
-        """From the rows, by a full scan: equal to ``digest()`` unless the database was damaged."""
+        """Recomputes the digest by a full scan: equal to ``digest()`` unless the database is damaged."""
         ...
 
     def unembedded(self, operations: Sequence[Operation]) -> list[str]:
-        """The texts for which applying these operations would ask for vectors, each once, in that order."""
+        """The texts for which applying these operations would need vectors, each once, in that order."""
         ...
 
     def entries(self, epoch: int, first: int, limit: int) -> list[KeptEntry]:
@@ -112,7 +114,7 @@ class ReplicaView(Protocol):
     def meta_get(self, name: str) -> bytes | None: ...
 
     def is_condemned(self, name: bytes) -> bool:
-        """Whether the Core has condemned the blob of that name: it is never used again."""
+        """Whether the Core has condemned the blob of that name, which is then never used again."""
         ...
 
     def files(self) -> Iterator[FileRow]:
@@ -130,7 +132,7 @@ class ReplicaView(Protocol):
         ...
 
     def kept_bytes(self, epoch: int, first: int) -> int:
-        """Bytes of the kept entries from that place on, in all epochs."""
+        """Bytes of the kept entries from that slot on, in all epochs."""
         ...
 
 
@@ -143,11 +145,11 @@ class ReplicaTransaction(ReplicaView, Protocol):
 
     @property
     def left_out(self) -> bool:
-        """Whether an operation that this transaction applied held a forgotten text, which did not come into the rows."""
+        """Whether an operation applied in this transaction held a forgotten text, which was left out of the rows."""
         ...
 
     def mark_done(self, origin: Origin) -> None:
-        """Advances the ack of the origin's stream when contiguous, else remembers the origin beyond the gap."""
+        """Advances the ack of the origin's stream if contiguous, else remembers the origin beyond the gap."""
         ...
 
     def set_position(self, position: Position) -> None: ...
@@ -167,10 +169,10 @@ class ReplicaTransaction(ReplicaView, Protocol):
         ...
 
     def load(self, part: bytes) -> None:
-        """Adds the rows of a snapshot's part, indexes and running digest included.
+        """Adds the rows of a snapshot part, with indexes and running digest.
 
         Raises:
-            Malformed: not such a part, or its rows clash with those that stand. The transaction must then be abandoned.
+            Malformed: not a snapshot part, or its rows clash with existing ones. The transaction must then be abandoned.
         """
         ...
 
@@ -179,15 +181,15 @@ class ReplicaTransaction(ReplicaView, Protocol):
         ...
 
     def drop_vectors(self) -> None:
-        """Removes all vectors: those of another model are about to come."""
+        """Removes all vectors, before those of another model come."""
         ...
 
     def condemn(self, names: Sequence[bytes]) -> None:
-        """Remembers names of blobs that are never used again. Idempotent."""
+        """Records names of blobs that are never used again. Idempotent."""
         ...
 
     def drop_entries_before(self, epoch: int, sequence: int) -> int:
-        """Drops all kept entries before that place. Returns how many."""
+        """Drops all kept entries before that slot. Returns how many."""
         ...
 
 
@@ -197,14 +199,14 @@ class Replica(ReplicaView, Protocol):
     def transaction(self) -> AbstractContextManager[ReplicaTransaction]: ...
 
     def index_provisional(self, origin: Origin, operation: Operation) -> None:
-        """Makes an operation of this device findable before the Core has ordered it. Idempotent; outside the digest.
+        """Makes an operation of this device searchable before the Core has ordered it. Idempotent; outside the digest.
 
         A forget hides at once. Does nothing for an origin that is done.
         """
         ...
 
     def export(self) -> AbstractContextManager[Export]:
-        """Opens the committed state for reading at length, while this and other processes go on writing."""
+        """Opens the committed state for a long read while this and other processes go on writing."""
         ...
 
     def part_sums(self) -> PartSums: ...
@@ -212,12 +214,12 @@ class Replica(ReplicaView, Protocol):
     def provisional_origins(self) -> set[Origin]: ...
 
     def drop_provisional(self, origin: Origin) -> None:
-        """Removes what ``index_provisional`` made for this origin, as far as it is not replicated by now."""
+        """Removes what ``index_provisional`` made for this origin and the replicated state does not have."""
         ...
 
 
 class OutboxState(IntEnum):
-    """How far an operation of this device has come. *Durable* is the row's removal."""
+    """How far an operation of this device has come. A *durable* operation's row is removed."""
 
     PENDING = 1
     """Accepted and sealed here."""
@@ -227,7 +229,7 @@ class OutboxState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """One entry of this device's stream: where it stands, what it carries, and its sealed bytes.
+    """One entry of this device's stream: its place, the operation it carries, and its sealed bytes.
 
     ``origin`` names the operation; it differs from ``incarnation``/``sequence`` when the operation is offered again.
     """
@@ -242,7 +244,7 @@ class OutboxRow:
 
 @dataclass(frozen=True, slots=True)
 class OutboxName:
-    """An outbox row without its bytes: enough to decide on it. ``digest`` is the SHA-256 of the operation."""
+    """An outbox row without its bytes. ``digest`` is the SHA-256 of the operation."""
 
     incarnation: bytes
     sequence: int
@@ -253,7 +255,7 @@ class OutboxName:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The stream that this device writes now: its incarnation, next free sequence, and hash of the last entry."""
+    """The stream that this device writes: its incarnation, next free sequence, and the hash of the last entry."""
 
     incarnation: bytes
     sequence: int
@@ -261,12 +263,12 @@ class Stream:
 
 
 class JournalView(Protocol):
-    """What ``state.db`` holds; read-only."""
+    """Contents of ``state.db``; read-only."""
 
     def stream(self) -> Stream | None: ...
 
     def names(self) -> list[OutboxName]:
-        """Everything not yet durable, in order of acceptance, without the bytes."""
+        """Everything that is not yet durable, in order of acceptance, without the bytes."""
         ...
 
     def row(self, incarnation: bytes, sequence: int) -> OutboxRow | None: ...
@@ -276,7 +278,7 @@ class JournalView(Protocol):
         ...
 
     def log_entries(self) -> list[tuple[int, bytes, bool]]:
-        """The device log as verified here: slot, sealed bytes, void or not; by slot, without gaps."""
+        """The device log as verified here: slot, sealed bytes, whether void; by slot, without gaps."""
         ...
 
     def meta_get(self, name: str) -> bytes | None: ...
@@ -298,13 +300,13 @@ class JournalTransaction(JournalView, Protocol):
     def keep_log_entry(self, slot: int, data: bytes, *, void: bool) -> None: ...
 
     def drop_void_log_entries(self, first: int) -> None:
-        """Drops the kept log slots from ``first`` on. All of them are void; anything else is a defect."""
+        """Drops the kept log slots from ``first`` on, which must all be void."""
         ...
 
     def meta_set(self, name: str, value: bytes | None) -> None: ...
 
 
 class Journal(JournalView, Protocol):
-    """``state.db``: the outbox, the device log, and the positions that this device must never go behind."""
+    """``state.db``: the outbox, the device log, and the positions behind which this device must never go."""
 
     def transaction(self) -> AbstractContextManager[JournalTransaction]: ...

@@ -1,7 +1,7 @@
-"""What flows ask of the world: store operations and embeddings, as values.
+"""What flows ask of the world: store operations and embeddings, as values; and the retry budget of a flow.
 
-A flow is a generator that yields one of these and is sent its reply. Failures are thrown into it. Every request may be
-repeated: a flow that was stopped anywhere is simply started anew. Keys are complete store keys (``keys.py``).
+A flow is a generator that yields a request and is sent its reply. Failures are thrown into it. Every request may be
+repeated: a flow that was stopped anywhere is simply run again. Keys are complete store keys (``store_keys.py``).
 """
 
 from collections.abc import Generator
@@ -59,7 +59,7 @@ class Listing:
     more: bool
 
     def after(self, key: str) -> list[str]:
-        """The keys behind ``key`` that stand in order. A relay may list what it wants; who reads on needs progress."""
+        """The keys after ``key`` that are in ascending order. A relay may list anything; the reader must make progress."""
         rising: list[str] = []
         for listed in self.keys:
             if listed > key:
@@ -70,10 +70,10 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Reply: per text, its windows' vectors (float16 little-endian, at least one each).
+    """Reply: for each text, the vectors of its windows (float16 little-endian, at least one each).
 
-    Or None, where they cannot be made now and are not ``needed``: texts are committed and found by their words without, and get
-    their vectors later. A failure of what is needed comes out of the flow's runner as it is.
+    The reply is None if vectors cannot be made now and are not ``needed``: the texts are then committed without, found by
+    keyword, and get their vectors later. If they are needed, the failure is raised by the flow's runner.
     """
 
     texts: tuple[str, ...]
@@ -104,9 +104,10 @@ class PutBlob:
 
 @dataclass(frozen=True, slots=True)
 class Condemn:
-    """Asks the relay to delete the named keys, or all under ``prefix`` up to the key ``through``. Needs the lead's right.
+    """Asks the relay to delete the named keys, or all under ``prefix`` up to the key ``through``. Needs the Core's token
+    scope.
 
-    Reply: None, once the relay has noted it for good; it deletes when it gets to it. Idempotent. 500 keys at most.
+    Reply: None, once the relay has recorded it durably; it deletes later. Idempotent. At most 500 keys.
     """
 
     keys: tuple[str, ...] = ()
@@ -116,7 +117,7 @@ class Condemn:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Tells whoever waits how far a long flow is: ``done`` of ``total`` bytes of ``what``. Reply: None, at once."""
+    """Reports the progress of a long flow: ``done`` of ``total`` bytes of ``what``. Reply: None, at once."""
 
     what: str
     done: int
@@ -141,14 +142,18 @@ RETRIES_MAX = 32  # §11.12-1
 
 
 class RetryBudget:
-    """Counts what went wrong with one thing."""
+    """Retry budget of a flow within one round.
+
+    A store that reports every place as taken, shows nothing there, or shows other bytes than were put could otherwise keep
+    a flow writing forever. Races between honest writers end much earlier: each lost race is another device's entry.
+    """
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._tries = 0
 
     def lose(self) -> None:
-        """Raises RelayMisbehaves when it was tried often enough."""
+        """Counts a failed attempt. Raises RelayMisbehaves when the budget is used up."""
         self._tries += 1
         if self._tries >= RETRIES_MAX:  # §11.12-1
             raise RelayMisbehaves(

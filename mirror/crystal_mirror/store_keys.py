@@ -1,4 +1,4 @@
-"""Store keys: names of a vault's objects, opaque and zero-padded so that listing order is log order."""
+"""Keys of a vault's objects in the store: opaque, and zero-padded so that listing order is log order."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ def slot_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoreKeys:
-    """The names of one vault's objects in the store."""
+    """The keys of one vault's objects."""
 
     vault: bytes
 
@@ -42,7 +42,7 @@ class StoreKeys:
         return f"{self.conversations_prefix}{device.hex()}.{incarnation.hex()}/"
 
     def beyond_stream(self, device: bytes, incarnation: bytes) -> str:
-        """Sorts after every slot of the stream, of which all are digits, and is made of what a store takes in a key."""
+        """A key that sorts after every slot of the stream. Slots are digits, and a store accepts this character in a key."""
         return self.stream_prefix(device, incarnation) + "z"
 
     def conversation(self, device: bytes, incarnation: bytes, sequence: int) -> str:
@@ -84,12 +84,12 @@ class StoreKeys:
         return self.cursor_prefix + device.hex()
 
     def parse_stream(self, key: str) -> tuple[bytes, bytes, int] | None:
-        """Device, incarnation and sequence of a conversation key, or None if it is not one (a relay may list junk)."""
+        """Device, incarnation and sequence of a conversation key; None for any other key (a relay may list junk)."""
         parsed = _parse_stream(self.conversations_prefix, key)
         return parsed if parsed is not None and self.conversation(*parsed) == key else None
 
     def parse_command(self, key: str) -> tuple[bytes, bytes, int] | None:
-        """As ``parse_stream``, of a key in a stream of commands."""
+        """Like ``parse_stream``, for a key in a stream of commands."""
         parsed = _parse_stream(self.commands_prefix, key)
         return parsed if parsed is not None and self.command(*parsed) == key else None
 

@@ -1,7 +1,7 @@
 """The nouns of the protocol: identifiers, positions, origins, and what a device keeps of the mirror log.
 
-Everything here is a value: immutable, comparable, without behaviour beyond its own consistency. Byte strings have fixed
-lengths, checked where they enter (``Header`` parsing, database rows), so that the rest of the code need not ask again.
+Everything here is an immutable, comparable value. Lengths of byte strings are checked where they enter (``Header`` parsing,
+database rows), so the rest of the code relies on them.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ ZERO_HASH = bytes(HASH_BYTES)
 
 
 class Origin(NamedTuple):
-    """The permanent name of one operation: who made it, in which incarnation, as its how-manieth. Never reused."""
+    """The permanent name of one operation: the device that made it, its incarnation, and the sequence there. Never reused."""
 
     device: bytes
     incarnation: bytes
@@ -38,10 +38,10 @@ START = Position(1, 0, ZERO_HASH)
 
 
 class EntryState(IntEnum):
-    """What a kept mirror slot is to this device."""
+    """What a kept mirror slot means to this device."""
 
     UNSENT = 1
-    """Sealed and committed here, by this Core; not yet known to be on the relay."""
+    """Sealed and committed by this Core; not yet known to be on the relay."""
     SENT = 2
     """Verified and applied (or known to be on the relay, for the Core's own)."""
     VOID = 3
@@ -50,7 +50,7 @@ class EntryState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeptEntry:
-    """One slot of the mirror as this device keeps it: the sealed bytes, to be put again identically."""
+    """One slot of the mirror as this device keeps it: the sealed bytes, which can be put again identically."""
 
     epoch: int
     sequence: int
@@ -59,8 +59,7 @@ class KeptEntry:
 
 
 ONLY_WITH_ROWS = frozenset({"document_parts", "documents", "memory_changes", "sources"})
-"""Tables that stand in the digest only where they have rows: a state without such rows has the digest that it had before there
-were these tables."""
+"""Tables that count in the digest only if they have rows, so that states from before these tables keep their digest."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,7 +73,7 @@ class TableSum:
 
 @dataclass(frozen=True, slots=True)
 class StateDigest:
-    """The digest of the replicated state: equal on two devices if and only if they hold the same rows."""
+    """The digest of the replicated state. Two devices have the same digest if and only if they hold the same rows."""
 
     tables: tuple[TableSum, ...]
 

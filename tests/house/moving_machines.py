@@ -53,7 +53,7 @@ def asking() -> set[Edge]:
             "it asks": allowed(lambda h: h.ask(h.laptop)),
             "the Core drains": allowed(_drains),
             "it takes the lead": allowed(lambda h: h.take(h.laptop)),
-            "it dies behind its entry in the log": allowed(_dies_at_the_log),
+            "it dies after its entry in the log": allowed(_dies_at_the_log),
             "it withdraws": lambda h: h.withdraw(h.laptop),
             "half a minute": _left_alone,
             "a round": lambda h: h.round(h.laptop),

@@ -156,7 +156,7 @@ def restoring() -> set[Edge]:
     return tried(
         Newcomer,
         {
-            "killed behind a part": Newcomer.is_killed_behind_a_part,
+            "killed after a part": Newcomer.is_killed_behind_a_part,
             "to its end": Newcomer.goes_on,
             "a part is not there": Newcomer.lacks_a_part,
             "another digest": Newcomer.comes_to_another_digest,

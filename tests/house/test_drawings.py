@@ -288,7 +288,7 @@ MACHINES: dict[str, Callable[[], set[Edge]]] = {
     "a device": devices,
     "a root": roots,
     "revoking a device": leaving,
-    "an entry behind the cutoffs": held,
+    "an entry beyond the cutoffs": held,
     "a device that asks for the lead": asking,
     "a Core that is asked": giving,
     "a snapshot at its Core": snapshots,

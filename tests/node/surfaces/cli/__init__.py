@@ -1,0 +1,1 @@
+"""The command line, and what a terminal shows of it."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
-from crystal_node.agent.heartbeat import Pulse
+from crystal_node.agent.heartbeat import Heartbeat
 from crystal_node.agent.jobs import sync_jobs
 from crystal_node.agent.jobs.database import JobStore
-from crystal_node.agent.jobs.scheduler import Schedule
+from crystal_node.agent.jobs.scheduler import Scheduler
 from crystal_node.base.clock import now_ms
 from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.home import Home
@@ -44,7 +44,7 @@ class Watcher:
     work: JobContext
     watch: Watch
     store: "Store"
-    schedule: Schedule
+    schedule: Scheduler
     stop: asyncio.Event
     renewals: "set[asyncio.Task[None]]" = field(default_factory=set["asyncio.Task[None]"])
 
@@ -67,8 +67,8 @@ async def watch_device(device: Device, *, as_json: bool, times: WatchTimes | Non
 
     def beside(watcher: Watcher) -> list[Coroutine[Any, Any, None]]:
         watcher.schedule.start(sync_jobs.jobs(watcher.work))
-        pulse = Pulse(device.settings.home.config_file, watcher.reconnect, lambda: None, lambda: None)
-        return [pulse.run()]
+        heartbeat = Heartbeat(device.settings.home.config_file, watcher.reconnect, lambda: None, lambda: None)
+        return [heartbeat.run()]
 
     purpose = "crystal sync --watch"
     with watch_lock(device.settings.home, purpose):
@@ -115,7 +115,7 @@ async def run_watcher(
         files = FilesLoop(device, syncer, report, uniform)
         target = DeviceTarget(device, syncer, report, files.moved)
         watch = Watch(target, report=report, stop=stop, uniform=uniform, times=times, files=files)
-        schedule = Schedule(jobs, report, uniform, put_off)
+        schedule = Scheduler(jobs, report, uniform, put_off)
         watcher = Watcher(JobContext(device, syncer, report, latest), watch, store, schedule, stop)
         tasks = [asyncio.create_task(each) for each in beside(watcher)]
         for task in tasks:  # they end by an error only, and that ends the program

@@ -23,8 +23,11 @@ def all_jobs(work: JobContext) -> list[Job]:
     from crystal_node.search.finding import deep_cache
 
     found: dict[str, Job] = {}
-    for package in (sync_jobs, artefacts, sources, staging, weaving, backup, deep_cache, notices):
-        for job in package.jobs(work):
+    offered = [
+        package.jobs(work) for package in (sync_jobs, artefacts, sources, staging, weaving, backup, notices)
+    ]
+    for jobs in (*offered, deep_cache.jobs(work.device)):
+        for job in jobs:
             assert job.name not in found, f"two jobs are called {job.name}"
             found[job.name] = job
     return list(found.values())
@@ -53,4 +56,4 @@ def _wanted(work: JobContext) -> list[Job]:
     # A device that led before has no works.db any more, and journals that only it can take a text out of.
     made = artefacts(work) if home.works_database.exists() else []
     kept_up = ("artefacts", "unweave", "forget-answers")
-    return [job for job in (*made, *weaving(work), *searches(work)) if job.name in kept_up]
+    return [job for job in (*made, *weaving(work), *searches(work.device)) if job.name in kept_up]

@@ -45,7 +45,6 @@ from crystal_node.safekeeping.backup.manifest import (
     SUMS_NAME,
     VERSION,
     BackupManifest,
-    Item,
     Keys,
     LeftOut,
     encoded,
@@ -54,7 +53,7 @@ from crystal_node.safekeeping.backup.manifest import (
 )
 from crystal_node.safekeeping.backup.tree import copy_tree, find_files
 from crystal_node.safekeeping.backup.verification import Verified, open_journal, verify_files
-from crystal_node.safekeeping.file_copy import Meter, Tell, never
+from crystal_node.safekeeping.file_copy import CopiedFile, Meter, Tell, never
 
 SPARE_BYTES = 16 * 1024 * 1024
 """What has to be free beyond what is copied: names, folders, the manifest."""
@@ -206,10 +205,10 @@ def _databases(
     with_keys: bool,
     tell: Tell | None,
     stopped: Callable[[], bool],
-) -> tuple[list[Item], Meter]:
+) -> tuple[list[CopiedFile], Meter]:
     """Copies the databases, and looks before that whether there is room for everything."""
     home = settings.home
-    items: list[Item] = []
+    items: list[CopiedFile] = []
     with snapshots(home) as taken:
         total = sum(each.bytes for each in taken) + sum(
             length for _, length in find_files(home, with_keys=with_keys).files
@@ -230,7 +229,7 @@ def _databases(
             copy_database(each, path, meter)
             with path.open("rb") as file:
                 hashed = file_digest(file, "sha256").hexdigest()
-            items.append(Item(each.place, path.stat().st_size, hashed))
+            items.append(CopiedFile(each.place, path.stat().st_size, hashed))
     return items, meter
 
 

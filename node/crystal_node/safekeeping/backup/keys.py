@@ -12,14 +12,14 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.home import DIRECTORY_MODE, Home
 from crystal_node.base.settings import KeyStoreKind, Settings
 from crystal_node.device.keys.device_keys import NAMES, keyring_store
-from crystal_node.safekeeping.backup.manifest import Item, Keys
-from crystal_node.safekeeping.backup.tree import write_new
+from crystal_node.safekeeping.backup.manifest import Keys
+from crystal_node.safekeeping.file_copy import CopiedFile, write_new
 
 SECRETS = "state/secrets"
 _OTHERS = 0o077
 
 
-def copy_keys(settings: Settings, target: Path) -> tuple[list[Item], Keys]:
+def copy_keys(settings: Settings, target: Path) -> tuple[list[CopiedFile], Keys]:
     """Copies this device's keys to a backup's home.
 
     Raises:

@@ -19,6 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from crystal_node.base.errors import LocalStorage
+from crystal_node.safekeeping.file_copy import CopiedFile
 
 MANIFEST_NAME = "manifest.json"
 SUMS_NAME = "SHA256SUMS"
@@ -27,10 +28,8 @@ VERSION = 1
 MANIFEST_BYTES_MAX = 256 * 1024 * 1024
 """A backup has one line for each file: this is room for a million."""
 
-_Hex = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
 _Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-_Nanoseconds = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 _UNSAFE = re.compile(r"[\x00-\x1f\\]")
 
 
@@ -46,16 +45,6 @@ class Keys(StrEnum):
     NONE = "none"
     PLAIN = "plain"
     SEALED = "sealed"
-
-
-class Item(msgspec.Struct, frozen=True):
-    """A file, by its path in the home."""
-
-    path: str
-    size: _Count
-    sha256: _Hex
-    modified_ns: _Nanoseconds = 0
-    executable: bool = False
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -81,7 +70,7 @@ class BackupManifest(msgspec.Struct, frozen=True):
     sequence: _Count
     digest: str
     unsent: _Count
-    items: tuple[Item, ...]
+    items: tuple[CopiedFile, ...]
     left_out: tuple[LeftOut, ...] = ()
 
     @property

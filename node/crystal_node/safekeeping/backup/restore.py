@@ -31,10 +31,10 @@ from crystal_node.device.keys.device_keys import file_store, keyring_store
 from crystal_node.device.recovery_kit import WrongKit
 from crystal_node.safekeeping.backup.databases import FILES, WEAVER, WORKS, database_paths
 from crystal_node.safekeeping.backup.keys import SECRETS
-from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, BackupManifest, Item, Keys
-from crystal_node.safekeeping.backup.tree import CONFIG, backup_rules, copy_file, may_be_restored
+from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, BackupManifest, Keys
+from crystal_node.safekeeping.backup.tree import CONFIG, backup_rules, may_be_restored
 from crystal_node.safekeeping.backup.verification import verify_backup
-from crystal_node.safekeeping.file_copy import Meter, Tell
+from crystal_node.safekeeping.file_copy import CopiedFile, Meter, Tell, copy_file
 from crystal_node.safekeeping.recovery.restore import Core, Restored, restore
 from crystal_node.sync.files.rounds import adopt_files
 from crystal_node.sync.files.scan import Scan
@@ -155,7 +155,7 @@ def _place(home: Home, path: str) -> Path | None:
     return home.root / path if may_be_restored(path, home) else None
 
 
-def _finish(place: Path, item: Item) -> None:
+def _finish(place: Path, item: CopiedFile) -> None:
     descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fchmod(descriptor, FILE_MODE | _EXECUTABLE if item.executable else FILE_MODE)

@@ -25,10 +25,9 @@ from crystal_node.safekeeping.backup.manifest import (
     HOME_NAME,
     BackupDamaged,
     BackupManifest,
-    Item,
     read_manifest,
 )
-from crystal_node.safekeeping.file_copy import BackupStopped, Meter, Tell
+from crystal_node.safekeeping.file_copy import BackupStopped, CopiedFile, Meter, Tell
 from crystal_node.sync.files.folders import READ, folder_of
 
 READ_BYTES = 1024 * 1024
@@ -94,7 +93,7 @@ def verify_files(
     return found
 
 
-def read_back(home: Path, item: Item, meter: Meter, *, flush: bool) -> str:
+def read_back(home: Path, item: CopiedFile, meter: Meter, *, flush: bool) -> str:
     """What is wrong with a file; "" if nothing is."""
     with folder_of(home, item.path) as found:
         if found is None:

@@ -21,8 +21,7 @@ from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import Home
 from crystal_node.base.settings import read_config
 from crystal_node.device.device import Device
-from crystal_node.safekeeping.backup.tree import copy_file
-from crystal_node.safekeeping.file_copy import Meter
+from crystal_node.safekeeping.file_copy import Meter, copy_file
 from crystal_node.safekeeping.recovery.source_home import copy_file_database
 from crystal_node.sync.files.folders import folder_of, troubles
 from crystal_node.sync.files.rounds import adopt_files, own_places

@@ -13,7 +13,6 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import apsw
 import msgspec
@@ -22,11 +21,9 @@ from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known
 from crystal_core.sqlitefile import SqliteFile, immediate
 from crystal_crypto.errors import CrystalError
+from crystal_node.base.jobs import Job
+from crystal_node.device.device import Device
 from crystal_node.search.finding.deep import forget_mark
-
-if TYPE_CHECKING:
-    from crystal_node.base.jobs import Job
-    from crystal_node.sync.job_context import JobContext
 
 KEPT_MS = 7 * 86_400_000
 ANSWERS_MAX = 500
@@ -144,17 +141,14 @@ class DeepCache:
             self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
 
 
-def jobs(work: "JobContext") -> "list[Job]":
-    """The agent's duty: a forget reaches the file though nobody searches."""
-    from crystal_node.base.jobs import Job
+def jobs(device: Device) -> list[Job]:
+    """The background job by which a forget reaches the file though nobody searches."""
+    path = device.settings.home.search_database
 
     async def follow() -> str:
-        cache = DeepCache(work.device.settings.home.search_database)
-        return (
-            "answers of language models forgotten"
-            if cache.follow(forget_mark(work.device.replica.database))
-            else ""
-        )
+        if DeepCache(path).follow(forget_mark(device.replica.database)):
+            return "answers of language models forgotten"
+        return ""
 
     return [
         Job(
@@ -162,6 +156,6 @@ def jobs(work: "JobContext") -> "list[Job]":
             what="Lets go of language models' answers to searches when something was forgotten.",
             every=FORGET_EVERY_SECONDS,
             run=follow,
-            due=work.settings.home.search_database.exists,
+            due=path.exists,
         )
     ]

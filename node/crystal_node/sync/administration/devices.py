@@ -3,13 +3,9 @@
 Each reads the device log first, writes one entry at most, and tells the relay what follows from it. All can be repeated.
 """
 
-from crystal_crypto.hierarchy import Root
 from crystal_mirror.devicelog.sync import read_log
-from crystal_mirror.errors import NotAllowed, frozen_vault
 from crystal_mirror.membership.administration import grant_lead, rename, renew_generation
-from crystal_mirror.membership.authority import authority
 from crystal_mirror.membership.member import Member
-from crystal_mirror.membership.status import device_name
 from crystal_mirror.replication.held_entries import (
     Accepted,
     accept_held,
@@ -19,28 +15,11 @@ from crystal_mirror.replication.held_entries import (
 )
 from crystal_mirror.requests import Flow
 from crystal_node.base.clock import now_ms
-from crystal_node.base.wording import one_line
 from crystal_node.device.device import Device
+from crystal_node.sync.members.rights import check_administers
 from crystal_node.sync.syncer import Syncer, syncing
 
 _PURPOSE = "crystal devices"
-
-
-def check_administers(member: Member, root: Root | None = None) -> None:
-    """Raises NotAllowed, naming the Core, unless this device may change the vault; ``root``: from the recovery kit."""
-    member.check_active()
-    try:
-        authority(member, root)
-    except NotAllowed as error:
-        lead = member.log.lead
-        core = device_name(member, lead.device) if lead is not None else None
-        if lead is not None and lead.is_freeze:
-            raise frozen_vault("do that") from error
-        named = f"the Core ({one_line(core, 40)})" if core else "the Core"
-        raise NotAllowed(
-            f"this machine cannot do that: only {named} can, or a machine that holds the vault's root",
-            hint=f"Do it on {one_line(core, 40) if core else 'the Core'}.",
-        ) from error
 
 
 async def rename_device(device: Device, target: bytes, name: str) -> bool:

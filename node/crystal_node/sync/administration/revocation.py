@@ -22,9 +22,9 @@ from crystal_mirror.membership.administration import RevokeReport, may_have_root
 from crystal_mirror.membership.cursors import says_root
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import Device
-from crystal_node.sync.administration.devices import check_administers
 from crystal_node.sync.administration.root_rotation import chosen_root, let_in, put_new_root, tell_relay
 from crystal_node.sync.members.duties_due import META_REVOKING
+from crystal_node.sync.members.rights import check_administers
 from crystal_node.sync.syncer import Syncer, syncing
 
 _PURPOSE = "crystal devices revoke"

@@ -196,7 +196,8 @@ def _forge(folder: Path, path: str) -> None:
     """A manifest that is consistent in itself, with a file of that name."""
     import msgspec
 
-    from crystal_node.safekeeping.backup.manifest import BackupManifest, Item, encoded, sums
+    from crystal_node.safekeeping.backup.manifest import BackupManifest, encoded, sums
+    from crystal_node.safekeeping.file_copy import CopiedFile
 
     manifest = msgspec.json.decode((folder / "manifest.json").read_bytes(), type=BackupManifest)
     kept = tuple(item for item in manifest.items if item.path in _REAL)
@@ -204,7 +205,7 @@ def _forge(folder: Path, path: str) -> None:
     data = b"x"
     if not extra.exists() and ".." not in path and not path.startswith("/"):
         extra.write_bytes(data)
-    item = Item(path, 1, hashlib.sha256(data).hexdigest())
+    item = CopiedFile(path, 1, hashlib.sha256(data).hexdigest())
     forged = msgspec.structs.replace(manifest, items=(*kept, item))
     (folder / "manifest.json").write_bytes(encoded(forged))
     (folder / "SHA256SUMS").write_bytes(sums(forged, encoded(forged)))

@@ -13,7 +13,7 @@ from crystal_node.agent.health.facts import FREE_BYTES_MIN, free_space
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.base.home import Home
 from crystal_node.base.jobs import Job, JobOutcome
-from tests.node.sync.replication.relay_disk import change, lose
+from tests.node.sync.maintenance.relay_disk import change, lose
 from tests.support.machine import Machine, Vault
 from tests.support.user_manager import with_manager
 

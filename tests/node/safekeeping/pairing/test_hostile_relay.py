@@ -12,7 +12,7 @@ from crystal_crypto.invite_code import decode_invite
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import opened
 from crystal_relay.tokens import new_token, token_hash
-from tests.node.test_devices import device_id
+from tests.node.sync.administration.test_devices import device_id
 from tests.support.hostile_relay import HostileRelay, Seen, hostile_relay
 from tests.support.machine import Machine, Vault
 from tests.support.pairing import Side, hurried, inviting, joining, members, pair

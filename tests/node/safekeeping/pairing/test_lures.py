@@ -5,7 +5,7 @@ import re
 
 from crystal_crypto.invite import Inviter
 from crystal_crypto.invite_code import encode_invite
-from tests.node.test_devices import device_id
+from tests.node.sync.administration.test_devices import device_id
 from tests.support.machine import Machine, Vault
 from tests.support.pairing import inviting, joining, members, pair
 from tests.support.relay_process import RelayProcess

@@ -9,7 +9,7 @@ from crystal_crypto.keystore import FileKeyStore
 from crystal_crypto.pairing import encode
 from crystal_node.base.settings import Settings
 from crystal_node.device import enrolment
-from tests.node.test_devices import device_id
+from tests.node.sync.administration.test_devices import device_id
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 from tests.support.pairing import inviting, pair

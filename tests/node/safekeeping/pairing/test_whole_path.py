@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.test_devices import device_id
+from tests.node.sync.administration.test_devices import device_id
 from tests.support.machine import Machine, Vault
 from tests.support.pairing import inviting, joining, members, pair
 

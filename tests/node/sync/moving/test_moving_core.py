@@ -14,8 +14,8 @@ from functools import partial
 import pytest
 
 from crystal_node.device.device import opened
-from tests.node.test_devices import device_id
-from tests.node.test_revoked_watchers import until, watching
+from tests.node.sync.administration.test_devices import device_id
+from tests.node.sync.administration.test_revoked_watchers import until, watching
 from tests.support.invited import invite, settings_of
 from tests.support.machine import Machine, Vault, transcript, turn
 

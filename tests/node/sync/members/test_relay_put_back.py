@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from tests.node.test_devices import device_id
-from tests.node.test_duties import reads
+from tests.node.sync.administration.test_devices import device_id
+from tests.node.sync.members.test_duties import reads
 from tests.support.machine import Vault
 from tests.support.recovery import fresh_machine, kit_of
 from tests.support.relay_process import RelayProcess, running_relay

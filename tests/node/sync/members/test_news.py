@@ -1,6 +1,6 @@
 """News reaches the person once: on a terminal beside any everyday command, and whenever status or the list is asked for."""
 
-from tests.node.test_devices import device_id
+from tests.node.sync.administration.test_devices import device_id
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 from tests.support.terminal import Terminal

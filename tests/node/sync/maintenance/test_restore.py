@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crystal_core.database import Database
-from tests.node.sync.replication.relay_disk import lose
+from tests.node.sync.maintenance.relay_disk import lose
 from tests.support.machine import Machine, Vault
 
 

@@ -5,7 +5,7 @@ from random import Random
 import apsw
 import pytest
 
-from tests.node.sync.replication.relay_disk import change, lose, lose_files
+from tests.node.sync.maintenance.relay_disk import change, lose, lose_files
 from tests.support.machine import Machine, Vault
 
 

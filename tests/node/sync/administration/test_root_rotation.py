@@ -12,8 +12,8 @@ from crystal_node.device.relay import open_http
 from crystal_node.sync.members.duties_due import META_REVOKING
 from crystal_relay.errors import Unauthorized
 from crystal_relay.tokens import Preset, new_token, token_hash
-from tests.node.test_devices import device_id
-from tests.node.test_revoking import concerns, device_of, kit_text, lets_in, root_of
+from tests.node.sync.administration.test_devices import device_id
+from tests.node.sync.administration.test_revocation import concerns, device_of, kit_text, lets_in, root_of
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 

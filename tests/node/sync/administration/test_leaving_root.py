@@ -2,8 +2,8 @@
 that is worth."""
 
 from crystal_node.sync.administration.root_rotation import chosen_root
-from tests.node.test_devices import listed
-from tests.node.test_revoking import device_of
+from tests.node.sync.administration.test_devices import listed
+from tests.node.sync.administration.test_revocation import device_of
 from tests.support.invited import invite
 from tests.support.machine import Vault
 

@@ -14,7 +14,7 @@ from crystal_node.device.device import Device, opened
 from crystal_node.device.relay import open_http
 from crystal_relay.errors import Unauthorized
 from crystal_relay.tokens import Preset, new_token, token_hash
-from tests.node.test_devices import device_id, listed
+from tests.node.sync.administration.test_devices import device_id, listed
 from tests.support.invited import invite, settings_of
 from tests.support.machine import Machine, Vault
 

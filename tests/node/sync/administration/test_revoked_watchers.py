@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import IO
 
-from tests.node.test_devices import device_id
-from tests.node.test_revoking import root_of
-from tests.node.test_revoking_crashes import finished
+from tests.node.sync.administration.test_devices import device_id
+from tests.node.sync.administration.test_revocation import root_of
+from tests.node.sync.administration.test_revocation_crashes import finished
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from crystal_node.sync.members.root_holders import ByLog, RootKnowledge
-from tests.node.test_devices import device_id, listed
+from tests.node.sync.administration.test_devices import device_id, listed
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 

@@ -14,8 +14,8 @@ from crystal_node.device.device import Device, opened
 from crystal_node.device.runner import Runner
 from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import Forbidden, StoreUnavailable, Unauthorized
-from tests.node.test_devices import device_id
-from tests.node.test_revoking import concerns
+from tests.node.sync.administration.test_devices import device_id
+from tests.node.sync.administration.test_revocation import concerns
 from tests.support.invited import invite, settings_of
 from tests.support.machine import Machine, Vault
 

@@ -16,8 +16,8 @@ from crystal_node.device.journal import SqliteJournal
 from crystal_node.sync.administration.revocation import revoke_device
 from crystal_node.sync.members.duties_due import duties_due, settling_due
 from crystal_relay.client.http import HttpStore
-from tests.node.test_devices import device_id
-from tests.node.test_revoking import concerns, lets_in, root_of
+from tests.node.sync.administration.test_devices import device_id
+from tests.node.sync.administration.test_revocation import concerns, lets_in, root_of
 from tests.support.invited import invite, settings_of
 from tests.support.machine import Machine, Vault
 

@@ -152,7 +152,7 @@ class RetryBudget:
         self._what = what
         self._tries = 0
 
-    def lose(self) -> None:
+    def spend(self) -> None:
         """Counts a failed attempt. Raises RelayMisbehaves when the budget is used up."""
         self._tries += 1
         if self._tries >= RETRIES_MAX:  # §11.12-1

@@ -45,7 +45,7 @@ def send(member: Member, book: CommandDatabase, now_ms: int) -> Flow[int]:
         return 0
     yield from read_log(member.log, member.journal, member.keys)
     member.check_active()
-    patience = RetryBudget("a command of this device")
+    retries = RetryBudget("a command of this device")
     sent = 0
     while True:
         message = _next(member, book, now_ms)
@@ -56,7 +56,7 @@ def send(member: Member, book: CommandDatabase, now_ms: int) -> Flow[int]:
         if not (yield PutNew(key, message.sealed)):
             there = yield Get(key)
             if there != message.sealed:  # §16.2-4
-                patience.lose()
+                retries.spend()
                 if there is not None:
                     _give_way(member, book, place, there)
                 continue

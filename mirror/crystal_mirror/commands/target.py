@@ -273,7 +273,7 @@ def _claim(
     hashed = claim_hash(row.sender, row.id)
     key = claim_key(member, member.device_id, hashed)
     place = CommandPlace(member.device_id, CLAIMS, 0, hashed[:CLAIM_NAME_BYTES])
-    patience = RetryBudget("a claim of this device")
+    retries = RetryBudget("a claim of this device")
     while True:
         sealed = claims.sealed.get((row.sender, row.id))
         if sealed is None or parse(sealed).header.generation < member.log.generation:
@@ -291,7 +291,7 @@ def _claim(
             return _start(book, row)
         if there is not None:
             break
-        patience.lose()
+        retries.spend()
     theirs = signed_by_me(member, place, (yield Get(key)) or b"")
     if not theirs:
         with book.transaction() as transaction:

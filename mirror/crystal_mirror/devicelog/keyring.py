@@ -1,13 +1,13 @@
-"""The generation keys that a device, or the root, has: opened from the bundles in the device log, the older ones from the
-newer.
+"""The generation keys that a device, or the root, has: opened from the bundles in the device log, older ones from newer
+ones.
 
 ::
 
     bundle for us in the log --HPKE--> G_n, N          entry that began n --opened with G_n--> G_{n-1}, G_{n-2} ... G_1
 
-Nothing is kept beside the log: a key is in use only once the entry that brings it is in the verified log, on this device's
-disk, and from there it can be opened again at any time. A bundle or a link that does not hold what it should (its maker was
-at fault, or hostile) is passed over for another way to the same key; what no way leads to is missing, and said so.
+No keys are stored beside the log. A key is in use only once the entry that brings it is in the verified log on this
+device's disk, and can be opened from there at any time. A bundle or link that does not hold what it should (its maker was
+at fault, or hostile) is passed over for another way to the same key; a key that cannot be reached counts as withheld.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from crystal_mirror.errors import KeysWithheld, NotAMember
 
 
 class KeyRing:
-    """The keys of one recipient. Grows with the log by itself."""
+    """The keys of one recipient. Follows the log as it grows."""
 
     def __init__(
         self, log: DeviceLog, private: ExchangeKey, bundles: Callable[[], list[SealedKeys]], *, who: str
@@ -47,7 +47,7 @@ class KeyRing:
 
     @classmethod
     def of_device(cls, identity: DeviceIdentity, log: DeviceLog) -> "KeyRing":
-        """The keys of a device that the log names, also when it was revoked: it keeps what it had.
+        """The keys of a device in the log. A revoked device keeps the keys that it had.
 
         Raises:
             NotAMember: the log does not name this device.
@@ -80,7 +80,7 @@ class KeyRing:
         return key
 
     def newest_held(self) -> GenerationKey:
-        """The newest key that is here. Raises KeysWithheld if none fits."""
+        """The newest key that this device has. Raises KeysWithheld if it has none."""
         for generation in range(self._log.generation, 0, -1):
             key = self.key(generation)
             if key is not None:
@@ -88,7 +88,7 @@ class KeyRing:
         raise KeysWithheld("none of the vault's keys were sealed to this device")
 
     def key(self, generation: int) -> GenerationKey | None:
-        """The key of a generation, or None if no way leads to it."""
+        """The key of a generation, or None if it cannot be reached."""
         if generation in self._keys:
             return self._keys[generation]
         if not 1 <= generation <= self._log.generation:
@@ -102,7 +102,7 @@ class KeyRing:
         return self._keys.get(generation)
 
     def _has(self, generation: int) -> bool:
-        """Whether a key is here, by a bundle or from an entry that began a newer one whose key is here."""
+        """Whether the key is here, from a bundle or from the entry of a newer generation whose key is here."""
         if generation not in self._keys:
             self._take_bundle(generation)
             newer = sorted((number for number in self._keys if number > generation), reverse=True)
@@ -134,7 +134,7 @@ class KeyRing:
             return None
 
     def _take_older(self, newer: int, generation: int) -> bool:
-        """Takes a key out of the entry that began a newer generation. Returns whether it is here now."""
+        """Takes a key from the entry that began a newer generation. Returns whether the key is here now."""
         if generation not in self._keys and (newer, generation) not in self._sought:
             self._sought.add((newer, generation))
             at = (newer - 1 - generation) * KEY_BYTES  # §9.7-1
@@ -144,7 +144,7 @@ class KeyRing:
         return generation in self._keys
 
     def _older(self, newer: int) -> bytes:
-        """The keys before ``newer``, one after the other, the newest first, as the entry that began it has them."""
+        """The keys before ``newer``, concatenated, the newest first, from the entry that began that generation."""
         entry = self._log.generation_entry(newer)
         try:
             frames = entry.open(self._keys[newer]) if entry is not None else []
@@ -153,7 +153,7 @@ class KeyRing:
         return frames[1] if len(frames) > 1 else b""  # §9.2-4, §9.7-1
 
     def _fits(self, key: GenerationKey) -> bool:
-        """Whether it is the key under which the entry that began its generation was sealed."""
+        """Whether the entry that began its generation was sealed with this key."""
         entry = self._log.generation_entry(key.number)
         try:
             return entry is not None and bool(entry.open(key))  # §9.7-2

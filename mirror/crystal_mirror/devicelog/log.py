@@ -1,26 +1,27 @@
-"""The device log: the one signed chain that says who belongs to a vault, who leads it, and which key is current.
+"""The device log: the signed chain that says which devices belong to a vault, which one is the Core, and which key is
+current.
 
-A log entry's header, public part and signature are clear, so that every member, whatever keys it holds, comes to the same
-verdict on every slot; only names and other private things are sealed in the body. This module judges slots; it reads
-and writes nothing (``logsync.py`` does). What entries say is in ``records.py``.
+Header, public part and signature of an entry are clear, so every member comes to the same verdict on every slot, whatever
+keys it holds; only names and other private things are sealed in the body. This module judges slots; ``devicelog/sync.py``
+reads and writes them. What entries can say is in ``devicelog/records.py``.
 
 A slot is *void* if its bytes do not verify against the log before it: junk, a foreign signature, a lead out of turn. Void
 slots are kept, counted and stepped over, so that one junk write cannot jam a vault. The order of the chain decides races.
 
-States of a vault, as its log tells them::
+States of a vault::
 
     empty --root--> founded --add--> peopled --lead--> led --lead--> led …        (add may come at any time after root)
-                                                        led --lead of nobody--> frozen --lead--> led
+                                                        led --freeze--> frozen --lead--> led
 
 States of a device::
 
     unknown --add--> ACTIVE --grant--> ACTIVE, may take the lead --revoke--> REVOKED, for good
                        └───────────────── revoke ───────────────────────────────┘
-    The device that leads, or led when the vault was frozen, cannot be revoked: another one takes the lead first, so that its
-    epoch has an end.
+    The Core, or the last Core of a frozen vault, cannot be revoked: another device takes the lead first, so that its epoch
+    has an end.
 
-Who may sign what: the root signs everything; the Core that leads everything but ``root``; a device with a grant its own
-``lead``; any device its own ``name``. Only the root in force counts: a ``root`` entry signed by it puts another in its place.
+Signers: the root signs everything; the Core everything but ``root``; a device with a grant its own ``lead``; any device its
+own ``name``. Only the root in force counts: a ``root`` entry that it signs replaces it.
 """
 
 from dataclasses import dataclass, replace
@@ -45,32 +46,16 @@ from crystal_mirror.devicelog.records import (
 )
 from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES, ZERO_HASH
 
-NOBODY = bytes(DEVICE_ID_BYTES)
-"""Stands where a reign names its device, and names none: no device has this id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lead:
-    """A reign: the epoch, its Core (or ``NOBODY``), and the claim that tells the Core from its own clones."""
-
-    epoch: int
-    device: bytes
-    claim: bytes
-    slot: int
-
-    @property
-    def is_freeze(self) -> bool:
-        return self.device == NOBODY
-
-
 ROOT_SENDER = bytes(DEVICE_ID_BYTES)  # §9.1-3
 """The sender of entries that the root's admin key signs."""
 NO_INCARNATION = bytes(INCARNATION_BYTES)  # §9.1-1
 FIRST_GENERATION = 1
+NOBODY = bytes(DEVICE_ID_BYTES)
+"""The device of a freeze: no device has this id."""
 
 
 class Verdict(Enum):
-    """What a slot turned out to be."""
+    """The verdict on a slot."""
 
     VALID = "valid"
     VOID = "void"
@@ -78,7 +63,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """That a device is out: where in the log, who signed it, and up to where its streams still count."""
+    """A device was revoked: where in the log, who signed it, and up to where its streams still count."""
 
     slot: int
     sender: bytes
@@ -92,7 +77,7 @@ class Revocation:
 
 @dataclass(frozen=True, slots=True)
 class MemberInfo:
-    """A device of the vault, from its ``add`` entry and what came later. ``named`` is the entry that tells its name."""
+    """A device of the vault, from its ``add`` entry and later ones. ``named`` is the entry that gives its name."""
 
     device: bytes
     signing: VerifyKey
@@ -106,8 +91,27 @@ class MemberInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """An epoch as its ``lead`` entry begins it: its Core, and the claim that tells the Core from its own clones.
+
+    With ``NOBODY`` as the device it is a *freeze*: the epoch before has no Core any more and no end yet, and nothing is
+    written to the mirror. The next Core ends both: it seals the epoch before, as every successor does.
+    """
+
+    epoch: int
+    device: bytes
+    claim: bytes
+    slot: int
+
+    @property
+    def is_freeze(self) -> bool:
+        return self.device == NOBODY
+
+
+@dataclass(frozen=True, slots=True)
 class SealedKeys:
-    """A bundle of the log: of which generation, sealed to whom (``ROOT_SENDER``: the recovery key), bound to which head."""
+    """A bundle of the log: its generation, its recipient (``ROOT_SENDER``: the recovery key), and the head that it is bound
+    to."""
 
     generation: int
     recipient: bytes
@@ -126,7 +130,7 @@ class LogEvent:
 
 
 class DeviceLog:
-    """The log as one device has verified it. Grows by ``extend``, one slot after the other, and never loses an entry."""
+    """The log as one device has verified it. Grows by ``extend``, slot after slot, and never loses an entry."""
 
     def __init__(self, vault: bytes) -> None:
         self.vault = vault
@@ -153,7 +157,7 @@ class DeviceLog:
         self._last_epoch = 0
 
     def extend(self, data: bytes) -> Verdict:
-        """Judges the bytes of the next slot and takes them in. Never raises on hostile bytes: those are void."""
+        """Judges the bytes of the next slot and adds the slot. Never raises on hostile bytes: those are void."""
         verdict = self._judge(data)
         self.next_slot += 1
         if verdict is None:
@@ -166,11 +170,12 @@ class DeviceLog:
         return Verdict.VALID
 
     def would_take(self, data: bytes) -> bool:
-        """Whether these bytes, in the next slot, are an entry. Changes nothing."""
+        """Whether these bytes, in the next slot, are a valid entry. Changes nothing."""
         return self._judge(data) is not None
 
     def retract_voids(self, count: int) -> None:
-        """Steps back over that many void slots behind the head: the relay shows them otherwise now. Changes nothing else."""
+        """Steps back over that many void slots after the head, which the relay now shows with other bytes. Nothing else
+        changes."""
         assert 0 <= count <= self.trailing_voids, "only void slots behind the head are stepped back over"
         self.next_slot -= count
         self.void_slots -= count
@@ -198,12 +203,12 @@ class DeviceLog:
 
     @property
     def lead(self) -> Lead | None:
-        """The latest reign, or None before the first. It may be nobody's."""
+        """The last ``lead`` entry, which may be a freeze; None before the first."""
         return self._leads.get(self._last_epoch)
 
     @property
     def last_core(self) -> Lead | None:
-        """The latest reign of a device: the one before a freeze, of which no two follow each other."""
+        """The last ``lead`` that names a device: the one before a freeze, since no two freezes follow each other."""
         lead = self.lead
         return self._leads.get(lead.epoch - 1) if lead is not None and lead.is_freeze else lead
 
@@ -211,11 +216,11 @@ class DeviceLog:
         return self._leads.get(epoch)
 
     def knows_head(self, head: bytes) -> bool:
-        """Whether ``head`` was ever this log's head: what a peer's header claims to have seen."""
+        """Whether ``head`` was ever this log's head, as a peer's header claims to have seen."""
         return head in self._heads
 
     def slot_of_head(self, head: bytes) -> int:
-        """The slot of the entry that was the head; -1 before the first, and for what never was one."""
+        """The slot of the entry that was the head; -1 before the first, and for an unknown head."""
         return self._heads.get(head, -1)
 
     @property
@@ -224,24 +229,24 @@ class DeviceLog:
         return len(self._admins) - 1 if self._admins else 0
 
     def root_traces(self, device: bytes) -> tuple[int, ...]:
-        """The slots by which the device may have, or have had, the root in force: where it made it, came in by it, was added by
-        its signature, or was given the lead by it. That an entry calls its device one without the root is its signer's word,
-        and who stole the root is one."""
+        """The slots by which the device may have, or have had, the root in force: where it made the root, joined with it,
+        was added by its signature, or became Core by it. An entry that says its device has no root is only its signer's
+        word, and the signer may have stolen the root."""
         return tuple(self._root_traces.get(device, ()))
 
     def held_root(self, device: bytes) -> bool:
-        """Whether there is such a slot. It may have removed the root since."""
+        """Whether there is such a slot. The device may have removed the root since."""
         return device in self._root_traces
 
     @property
     def root_slot(self) -> int:
-        """Where the root in force stands."""
+        """The slot of the root in force."""
         return next(
             (event.slot for event in reversed(self.events) if isinstance(event.record, RootRecord)), -1
         )
 
     def generation_entry(self, number: int) -> Entry | None:
-        """The entry that began a generation; its body, under that generation's key, holds the key before."""
+        """The entry that began a generation. Its body, opened with that generation's key, holds the keys before."""
         return self._generations.get(number)
 
     def sealed_keys(self, device: bytes) -> list[SealedKeys]:
@@ -277,7 +282,7 @@ class DeviceLog:
         return entry, record
 
     def _generation_after(self, record: Record) -> int:
-        """The generation that must be in force once the record is taken: the one in which its body is sealed."""
+        """The generation in force after the record, in which its body is sealed."""
         begins = isinstance(record, RevokeRecord | GenerationRecord) or self.root is None
         return self.generation + 1 if begins else self.generation  # §9.1-2, §9.3-3
 
@@ -343,7 +348,7 @@ class DeviceLog:
                 return self.is_active(record.device)  # §9.3-10
 
     def _for_everybody(self, bundles: Bundles, *, besides: bytes = b"") -> bool:
-        """Whether the keys are for exactly the active devices, in order: nobody is left out, nobody slips in."""
+        """Whether the keys are for exactly the active devices, in order."""
         devices = sorted(info.device for info in self.active() if info.device != besides)
         return [device for device, _ in bundles] == devices
 
@@ -351,7 +356,7 @@ class DeviceLog:
         before = entry.header.log_head
         self.generation = self._generation_after(record)
         by_root = entry.header.sender == ROOT_SENDER
-        # A freeze leaves a trace of nobody, whom nobody asks for.
+        # A freeze leaves a trace under NOBODY, which is never looked up.
         if isinstance(record, AddRecord | LeadRecord) and (by_root or _says_root(record)):  # §9.6-2
             self._root_traces.setdefault(record.device, []).append(slot)
         match record:

@@ -1,19 +1,19 @@
-"""The records of the device log: what an entry of it can say, as values and as bytes.
+"""Records of the device log: what an entry can say, as values and as bytes.
 
-A record is the clear *public part* of a log entry: a MessagePack array, tagged first, decoded strictly. Who may sign which
-is judged in ``devicelog.py``::
+A record is the clear *public part* of a log entry: a MessagePack array, tagged first, decoded strictly. ``devicelog/log.py``
+judges who may sign which::
 
     ["root", admin key, recovery key, holder, generation, keys for the recovery key]      the root, first or replaced
     ["add", device, signing key, exchange key, grant, holds root, generation, keys]       a device joins
     ["revoke", device, cutoffs, generation, keys for the recovery key, keys for devices]  a device is out; a new generation
-    ["generation", generation, keys for the recovery key, keys for devices]               a new generation, nobody is out
+    ["generation", generation, keys for the recovery key, keys for devices]               a new generation
     ["lead", epoch, device, claim]                                                        a device becomes the Core
     ["grant", device]                                                                     a device may take the lead by itself
     ["name", device]                                                                      a device has another name
 
-The sealed body holds ``Details`` (frame 0), which only members read, and in ``revoke`` and ``generation`` the generation
-keys before, the newest first (frame 1): whoever has the newest key has all. A maker that left one out, or put a false one in
-its place, harms until the next generation only: that one brings what its own maker holds.
+The sealed body holds ``Details`` (frame 0), which only members read, and in ``revoke`` and ``generation`` the earlier
+generation keys, the newest first (frame 1), so that the newest key gives access to all. A maker that leaves a key out or
+forges one does harm until the next generation only, which brings what its own maker holds.
 """
 
 from typing import Annotated
@@ -30,9 +30,9 @@ MEMBERS_MAX = 1000
 CUTOFFS_MAX = 4096
 """Incarnations of one device that a revocation names."""
 OLDER_KEYS_MAX = 8192
-"""Keys before it that the entry of a generation carries: more than there are months in six hundred years."""
+"""Earlier keys that the entry of a generation carries: more than there are months in six hundred years."""
 DETAIL_CHARS_MAX = 200
-"""Of a name and of a system: what is longer in an entry is cut where it is read."""
+"""Of a name and of a system. Longer ones in an entry are cut when read."""
 
 Bytes8 = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -46,7 +46,7 @@ Bundles = Annotated[tuple[tuple[Bytes16, Bundle], ...], msgspec.Meta(max_length=
 
 
 class RootRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="root"):
-    """The keys that the root stands for. ``holder`` is the device that made it; ``bundle`` the current generation's keys."""
+    """The keys that stand for the root. ``holder`` is the device that made it; ``bundle`` the current generation's keys."""
 
     admin: Bytes32
     recovery: Bytes32
@@ -68,10 +68,10 @@ class AddRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class RevokeRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="revoke"):
-    """A device is out, and in the same breath everybody else has a new generation.
+    """A device is revoked, and all others get a new generation in the same entry.
 
-    ``cutoffs``: of each of its incarnations the last sequence that still counts. ``bundles``: for every other active device,
-    in order of their ids.
+    ``cutoffs``: for each of its incarnations, the last sequence that still counts. ``bundles``: for every other active
+    device, in order of their ids.
     """
 
     device: Bytes16
@@ -92,7 +92,7 @@ class GenerationRecord(
 
 
 class LeadRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lead"):
-    """A device becomes the Core of a new epoch. ``claim`` is random: a clone of the device does not know it."""
+    """A device becomes the Core of a new epoch. ``claim`` is random, so that a clone of the device does not know it."""
 
     epoch: Epoch
     device: Bytes16
@@ -106,7 +106,7 @@ class GrantRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class NameRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="name"):
-    """A device is called otherwise from here on; how, is in the sealed body."""
+    """A device has another name from here on; the name is in the sealed body."""
 
     device: Bytes16
 
@@ -115,8 +115,8 @@ Record = RootRecord | AddRecord | RevokeRecord | GenerationRecord | LeadRecord |
 
 
 class Details(msgspec.Struct, frozen=True, array_like=True):
-    """What only members may read of a log entry. ``at`` is the maker's clock, in milliseconds; ``by`` the device at which it
-    was made, 16 zero bytes if that is not known (an entry signed by the root does not tell)."""
+    """The private part of a log entry, which only members read. ``at`` is the maker's clock in milliseconds; ``by`` the
+    device at which the entry was made, 16 zero bytes if unknown (an entry signed by the root does not tell)."""
 
     name: str
     system: str
@@ -134,7 +134,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(public: bytes) -> Record | None:
-    """The record in an entry's public part; None if it is none of this version."""
+    """The record in an entry's public part; None if it is not a record of this version."""
     try:
         return _decoder.decode(public)  # §9.2-1, §9.3-2
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -146,7 +146,7 @@ def encode_details(details: Details) -> bytes:
 
 
 def entry_details(entry: Entry, key: GenerationKey | None) -> Details | None:
-    """The private part of a log entry; None if it has none or this key does not open it."""
+    """The private part of a log entry; None if there is none or this key does not open it."""
     if key is None:
         return None
     try:

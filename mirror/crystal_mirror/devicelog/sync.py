@@ -1,8 +1,8 @@
 """Reading and extending the device log on the relay.
 
-A round reads forward from the verified head; reading is two requests when nothing changed. The head's own bytes are read
-each time, so that a relay which rolled the log back or shows another one is noticed at once. Missing entries are put
-back from the device's own copy, byte for byte, by whoever may write the log.
+A round reads forward from the verified head, which takes two requests when nothing changed. The head's own bytes are read
+each time, so that a relay that rolled the log back or shows another one is noticed at once. A device that may write the log
+puts missing entries back from its own copy, byte for byte.
 """
 
 from collections.abc import Callable
@@ -17,10 +17,11 @@ from crystal_mirror.store_keys import StoreKeys
 
 READ_AHEAD_MAX = 64
 VOIDS_AT_ONCE_MAX = 256
-"""New void slots in a row after which one reading ends: a relay may show junk for ever. The next one goes on from there."""
+"""New void slots in a row after which one reading ends, since a relay may show junk forever. The next reading continues
+there."""
 META_PUT_BACK = "log.put-back"
-"""In the journal: the relay had lost a part of the device log, which was put back. What else it was told may be lost as well:
-whoever tells it that removes this."""
+"""In the journal: the relay had lost part of the device log, which was put back. Other things that it was told may be lost
+as well: the code that tells it again removes this."""
 _PAGE = 1000
 _META_OWN = "log.own"
 _SLOT_BYTES = 8
@@ -29,7 +30,7 @@ _SLOT_BYTES = 8
 def read_log(
     log: DeviceLog, journal: Journal, keys: StoreKeys, notices: NoticeBoard | None = None
 ) -> Flow[bool]:
-    """Takes in what the relay's log has beyond ours; every new slot is kept before it counts.
+    """Takes in what the relay's log has beyond ours. Every new slot is kept before it counts.
 
     Returns False if the relay's log is behind ours (rolled back or emptied).
 
@@ -56,9 +57,7 @@ def read_log(
                 f"the relay's device log differs at slot {log.next_slot - 1}: "
                 f"{sha256(head).hexdigest()[:16]} there, {sha256(kept).hexdigest()[:16]} here"
             )
-    ahead = (
-        1  # nearly always there is nothing: a slot more would be a request more in each round of each device
-    )
+    ahead = 1  # there is nearly always nothing new; each slot read is a request in each round of each device
     known = log.next_slot
     while complete:
         slots = range(log.next_slot, log.next_slot + ahead)
@@ -74,7 +73,7 @@ def read_log(
 
 
 def catch_up(log: DeviceLog, journal: Journal) -> None:
-    """Follows what another process of this device has taken in, or taken back, since this one looked."""
+    """Follows what another process of this device has taken in, or taken back, since this one last looked."""
     entries = journal.log_entries()
     run = log.trailing_voids
     first = log.next_slot - run
@@ -87,17 +86,17 @@ def catch_up(log: DeviceLog, journal: Journal) -> None:
 
 
 def _retract_voids(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[None]:
-    """Steps back over the void slots behind the head, from the first that the relay shows otherwise now.
+    """Steps back over the void slots after the head, from the first that the relay now shows with other bytes.
 
-    Junk that a relay showed once must not shut a device out for good. Void slots before the head stay: to take an entry in
-    their place would drop what was verified behind them.
+    Junk that a relay showed once must not shut a device out for good. Void slots before the head stay: taking an entry in
+    their place would drop what was verified after them.
     """
     run = log.trailing_voids
     if not run:
         return
     kept = journal.log_entries()[log.next_slot - run : log.next_slot]
     same = 0
-    while same < run:  # in pieces: each may be as large as an entry can be
+    while same < run:  # in pages: each slot may be as large as an entry can be
         some = kept[same : same + READ_AHEAD_MAX]
         there = yield GetMany(tuple(keys.log(slot) for slot, *_ in some))
         as_before = (entry[1] == data for entry, data in zip(some, there, strict=True))  # §9.3-13
@@ -111,7 +110,7 @@ def _retract_voids(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[No
 
 
 def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes, *, own: bool = False) -> Verdict:
-    """Judges a slot's bytes and keeps them. ``own``: this device wrote them; that is kept beside."""
+    """Judges a slot's bytes and keeps them. ``own`` records that this device wrote them."""
     assert slot == log.next_slot, "log slots are taken in order"
     verdict = log.extend(data)
     with journal.transaction() as transaction:
@@ -123,7 +122,8 @@ def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes, *, own: 
 
 
 def own_slots(journal: JournalView) -> frozenset[int]:
-    """The slots that this device wrote, as its journal has it: what an entry says of its maker is only what its signer says."""
+    """The slots that this device wrote, according to its own journal. An entry's statement about its maker is only its
+    signer's word."""
     kept = journal.meta_get(_META_OWN) or b""
     return frozenset(
         int.from_bytes(kept[at : at + _SLOT_BYTES], "big") for at in range(0, len(kept), _SLOT_BYTES)
@@ -131,7 +131,7 @@ def own_slots(journal: JournalView) -> frozenset[int]:
 
 
 def log_is_whole(log: DeviceLog, keys: StoreKeys) -> Flow[bool]:
-    """Whether the relay lists every slot that this device has taken in: nobody reads past one that is missing."""
+    """Whether the relay lists every slot that this device has taken in. Nobody reads past a missing one."""
     expected, after = 0, ""
     while expected < log.next_slot:
         page: Listing = yield List(keys.log_prefix, after, _PAGE)
@@ -147,7 +147,7 @@ def log_is_whole(log: DeviceLog, keys: StoreKeys) -> Flow[bool]:
 
 
 def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
-    """Puts every kept slot that the relay lacks back as it was. Returns how many. Needs the right to write the log."""
+    """Puts back every kept slot that the relay lacks, byte for byte. Returns how many. Needs the right to write the log."""
     restored = 0
     with journal.transaction() as transaction:
         transaction.meta_set(META_PUT_BACK, b"yes")
@@ -163,13 +163,12 @@ def append(
     keys: StoreKeys,
     build: Callable[[DeviceLog], bytes | None],
 ) -> Flow[bool]:
-    """Adds an entry at the head, or decides again at the new head when another writer was first.
+    """Adds an entry at the head, or decides again at the new head if another writer was first.
 
-    ``build`` is given the log as it stands and returns the sealed entry for its next slot, or None when there is nothing
-    to add any more: also when an earlier attempt of ours, whose reply was lost, turns out to have landed. Returns
-    whether this call added an entry.
+    ``build`` is given the current log and returns the sealed entry for its next slot, or None if there is nothing left to
+    add, as when an earlier attempt whose reply was lost turns out to have landed. Returns whether this call added an entry.
     """
-    patience = RetryBudget("a device-log entry")
+    retries = RetryBudget("a device-log entry")
     yield from read_log(log, journal, keys)
     while True:
         sealed = build(log)
@@ -180,7 +179,7 @@ def append(
         created = yield PutNew(keys.log(slot), sealed)
         there = sealed if created else (yield Get(keys.log(slot)))
         if there != sealed:  # §9.3-14
-            patience.lose()
+            retries.spend()
         if there is None:
             continue
         verdict = take_slot(log, journal, slot, there, own=there == sealed)

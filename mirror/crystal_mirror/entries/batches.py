@@ -1,13 +1,14 @@
 """Mirror entries: batches of operations with their vectors, and the seal that ends an epoch.
 
 Body of a batch: frame 0 the head (MessagePack), frame 1 the vectors (raw: they do not compress), then one frame for each
-operation, verbatim as its maker encoded it, so that one session's text never shares a zstd frame with another's.
+operation, verbatim as its maker encoded it, so that no zstd frame holds the texts of two sessions.
 
-Beside operations a batch carries what only the Core decides: a snapshot that it announces, the floor below which the log will
-not be kept, names of blobs that it condemns, and vectors that replace others after a change of model.
+Control entries travel in the head: an announced snapshot, the floor below which the log is not kept, names of condemned
+blobs, and vectors that replace others after a change of model.
 
-The head says what the entry does to the acks: every operation's origin is done, and so is everything in ``also_done`` (the
-places of offers whose operation was done before). It states the digest after it, and which model made the vectors.
+The head also states what the entry does to the acks: every operation's origin is done, and so is everything in
+``also_done`` (the places of offers whose operation was done before). It states the digest after it, and which model made
+the vectors.
 """
 
 from collections.abc import Sequence
@@ -33,15 +34,15 @@ VECTOR_BYTES_MAX = 8192
 PACKS_MAX = 1024
 """Packs in one list."""
 CONDEMNED_MAX = 4096
-"""Names that one batch condemns."""
+"""Names condemned by one batch."""
 
 Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):  # §12.1-1
-    """A snapshot: the state before slot ``sequence`` of ``epoch``, whose last entry has the hash ``previous``; its digest; and
-    the manifest that lists its parts, by the SHA-256 of its content, its length in bytes and its turn."""
+    """A snapshot: the state before slot ``sequence`` of ``epoch``, whose last entry has the hash ``previous``; its digest;
+    and the manifest that lists its parts, by the SHA-256 of its content, its length in bytes and its turn."""
 
     epoch: Number
     sequence: Number
@@ -53,7 +54,7 @@ class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
     @property
     def position(self) -> Position:
-        """The place in the mirror from which who restores it reads on."""
+        """The place in the mirror from which a device that restored the snapshot reads on."""
         return Position(self.epoch, self.sequence, self.previous)
 
 
@@ -94,10 +95,10 @@ _decoder: msgspec.msgpack.Decoder[_BatchHead] = msgspec.msgpack.Decoder(_BatchHe
 class Batch:
     """An opened mirror entry.
 
-    ``vectors`` holds, for each chunk that the batch adds to the replicated state, in order of first appearance, the
-    float16 vectors of its windows; behind them those of the chunks ``embedded_anew`` (by content hash), in their order.
-    With ``drops_vectors`` all vectors that stand are dropped before anything else: the model has changed. The order in which a
-    batch is applied: ``drops_vectors``, operations, ``embedded_anew``, ``condemned``; ``digest`` is what it all leads to.
+    ``vectors`` holds the float16 vectors of the windows of each chunk that is new to the replicated state, in order of
+    first appearance, then those of the chunks ``embedded_anew`` (by content hash). With ``drops_vectors`` the model has
+    changed and all existing vectors are dropped first. A batch is applied in this order: ``drops_vectors``, operations,
+    ``embedded_anew``, ``condemned``; ``digest`` is that of the result.
     """
 
     operations: tuple[tuple[Origin, bytes], ...]
@@ -111,14 +112,14 @@ class Batch:
     embedded_anew: tuple[bytes, ...] = ()
     drops_vectors: bool = False
     packs: tuple[Pack, ...] | None = None
-    """All packs that are of use; None: as before."""
+    """All packs in use; None leaves the list as before."""
 
     def decoded(self) -> list[tuple[Origin, Operation]]:
         return [(origin, decode_operation(data)) for origin, data in self.operations]
 
 
 def encode_batch(batch: Batch) -> list[Frame]:
-    """The batch as frames of an entry's body.
+    """Encodes a batch as frames of an entry's body.
 
     Raises:
         ValueError: vectors of unequal size.
@@ -202,7 +203,7 @@ def seal_mirror(
     salt: bytes,
     public: bytes = b"",
 ) -> bytes:
-    """The sealed bytes of a mirror slot: a batch, or the seal that ends ``position.epoch`` there."""
+    """Seals a mirror slot: a batch, or the seal that ends ``position.epoch`` there."""
     assert kind in (Kind.BATCH, Kind.SEAL), "mirror slots hold batches and seals"  # §11.1-1
     header = Header(
         kind=kind,

@@ -1,8 +1,9 @@
-"""The base: the announced snapshot from which this device's state can be made again, and the floor below which nothing is kept.
+"""What applied control entries leave in the replica: the newest snapshot, the floor, the base, the packs, the ends of
+epochs.
 
-Every batch that announces a snapshot is remembered with its place. When the Core publishes a floor, what is kept of the log
-below it is dropped in the same transaction; the newest snapshot at or above the floor is the base from then on. Without a
-base everything is kept from the first slot on, and that is what a state is made from.
+Every announced snapshot is remembered with the slot that announces it. When the Core publishes a floor, the kept log below
+it is dropped in the same transaction, and the newest snapshot at or above the floor becomes the *base*: the snapshot from
+which this device's state can be made again. Without a base everything is kept from the first slot on.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ META_SNAPSHOT = "snapshot"
 META_SNAPSHOT_SLOT = "snapshot.slot"
 META_BASE = "base"
 META_RESTORE = "restore"
-"""A snapshot is being loaded (restoring.py): rows are missing until it is all there. Meanwhile nothing is applied to them and
-nothing is called durable, in no process of this home."""
+"""A snapshot is being loaded (``snapshots/restore.py``): rows are missing. Until all are there, no process of this home
+applies anything to them or calls anything durable."""
 META_REBUILD = "rebuild"
 """A rebuild is under way (``replication/rebuild.py``). Until its wipe has committed, nothing leaves the outbox."""
 META_PUBLISHED_FLOOR = "floor.published"
@@ -49,7 +50,7 @@ def newest_snapshot(view: ReplicaView) -> Announced | None:
 
 
 def snapshot_slot(view: ReplicaView) -> Place | None:
-    """Where it was announced."""
+    """The slot that announces the newest snapshot."""
     return _place(view.meta_get(META_SNAPSHOT_SLOT))
 
 
@@ -58,7 +59,7 @@ def read_base(view: ReplicaView) -> Announced | None:
 
 
 def first_position(view: ReplicaView) -> Position:
-    """The position at which what is kept begins: behind the base, or the very first."""
+    """The position at which the kept log begins: that of the base, or the very first."""
     base = read_base(view)
     return base.position if base else START
 
@@ -69,12 +70,12 @@ def published_floor(view: ReplicaView) -> Place:
 
 
 def floor_slot(view: ReplicaView) -> Place | None:
-    """Where the Core published that."""
+    """The slot that published the floor."""
     return _place(view.meta_get(META_FLOOR_SLOT))
 
 
 def forgotten_at(view: ReplicaView) -> Place | None:
-    """Where the last entry stands in the log that forgets a text, or holds one that was forgotten before it came."""
+    """The slot of the last entry that forgets a text, or that holds a text forgotten before it came."""
     return _place(view.meta_get(META_FORGOTTEN_AT))
 
 
@@ -85,7 +86,7 @@ def packs_of(view: ReplicaView) -> tuple[Pack, ...]:
 
 
 def packs_slot(view: ReplicaView) -> Place | None:
-    """Where they were listed."""
+    """The slot that listed the packs last."""
     return _place(view.meta_get(META_PACKS_SLOT))
 
 
@@ -99,19 +100,19 @@ def set_snapshot(transaction: ReplicaTransaction, announced: Announced, slot: Pl
 
 
 def forget_snapshot(transaction: ReplicaTransaction) -> None:
-    """No snapshot is known any more: the history that announced it is not the believed one."""
+    """Forgets the newest snapshot: the history that announced it is not the believed one."""
     for name in (META_SNAPSHOT, META_SNAPSHOT_SLOT):
         transaction.meta_set(name, None)
 
 
 def forget_packs(transaction: ReplicaTransaction) -> None:
-    """No packs are known any more: they were listed in a history that is given up, and may hold slots of it."""
+    """Forgets the list of packs: it stands in a history that is given up, and may hold slots of it."""
     for name in (META_PACKS, META_PACKS_SLOT):
         transaction.meta_set(name, None)
 
 
 def epoch_ends(view: ReplicaView) -> tuple[Place, ...]:
-    """Each epoch that was left by a seal, with the slot of the seal, as far as this history is known here."""
+    """Each epoch that a seal ended, with the slot of the seal, as far as this history is known here."""
     data = view.meta_get(META_ENDS)
     return _ends_decoder.decode(data) if data else ()
 
@@ -121,23 +122,24 @@ def set_ends(transaction: ReplicaTransaction, ends: Sequence[Place]) -> None:
 
 
 def note_end(transaction: ReplicaTransaction, place: Place) -> None:
-    """A seal stands there: its epoch ends, and what was known of later ones was another history's."""
+    """Records a seal in that slot. It ends its epoch; later ends known so far belong to another history."""
     set_ends(transaction, [*(end for end in epoch_ends(transaction) if end[0] < place[0]), place])
 
 
 def await_announcement(transaction: ReplicaTransaction, place: Place | None, entry: bytes) -> None:
-    """The snapshot under this state counts if the entry with these bytes (their SHA-256) stands there. None: it counts."""
+    """The snapshot under this state counts once the entry with these bytes (their SHA-256) is found in that slot. None: it
+    counts."""
     transaction.meta_set(META_ANNOUNCED_AT, _encoder.encode((*place, entry)) if place else None)
 
 
 def awaited_announcement(view: ReplicaView) -> Place | None:
-    """Where the announcement of the snapshot under this state has to be found yet."""
+    """The slot in which the announcement of the snapshot under this state has yet to be found."""
     data = view.meta_get(META_ANNOUNCED_AT)
     return _awaited_decoder.decode(data)[:2] if data else None
 
 
 def note_announcement(transaction: ReplicaTransaction, place: Place, data: bytes) -> None:
-    """A slot is taken: if the announcement was awaited there, and it is this, nothing is awaited any more."""
+    """A slot was taken: if the announcement was awaited there and these are its bytes, nothing is awaited any more."""
     kept = transaction.meta_get(META_ANNOUNCED_AT)
     if kept is not None and _awaited_decoder.decode(kept) == (*place, sha256(data).digest()):  # §12.2-5
         transaction.meta_set(META_ANNOUNCED_AT, None)
@@ -148,13 +150,13 @@ def note_forget(transaction: ReplicaTransaction, place: Place) -> None:
 
 
 def is_of_before(announced: Announced, place: Place) -> bool:
-    """Whether the snapshot is of this epoch's log up to that place at most. A Core that states anything else announces nothing:
-    else a floor above all that will ever be written could go with it, and floors never go back."""
+    """Whether the snapshot is of this epoch's log up to that slot at most. Any other announcement is ignored: otherwise a
+    floor above everything that will ever be written could go with it, and floors never go back."""
     return announced.epoch == place[0] and announced.sequence <= place[1]
 
 
 def take_control_entry(transaction: ReplicaTransaction, batch: Batch, place: Place) -> None:
-    """What a batch at this place says beside its operations, after they were applied: for its maker and for every reader."""
+    """Applies a batch's control entries, after its operations: for its maker and for every reader."""
     if batch.condemned:
         transaction.condemn(batch.condemned)
     if batch.announced is not None and is_of_before(batch.announced, place):  # §11.14-1
@@ -165,7 +167,7 @@ def take_control_entry(transaction: ReplicaTransaction, batch: Batch, place: Pla
     if batch.floor is not None and batch.floor > published_floor(transaction):  # §11.14-2
         newest = newest_snapshot(transaction)
         if newest is None or (newest.epoch, newest.sequence) < batch.floor:  # §11.14-2
-            return  # a floor without a snapshot that covers it binds nobody
+            return  # a floor without a snapshot that covers it does not count
         transaction.meta_set(META_PUBLISHED_FLOOR, _encoder.encode(batch.floor))
         transaction.meta_set(META_FLOOR_SLOT, _encoder.encode(place))
         set_base(transaction, newest)

@@ -1,8 +1,8 @@
 """Offers: the entries of a device's own stream, each of which carries one operation to the Core.
 
-Body: frame 0 is ``[origin]`` (MessagePack; nil, or the operation's permanent name when it differs from the entry's own
-place in the stream), frame 1 is the operation's bytes. One operation is one session's text or one memory, so no zstd
-frame ever holds one conversation's text beside another's.
+Body: frame 0 is ``[origin]`` (MessagePack; nil, or the operation's permanent name when it differs from the entry's place in
+the stream), frame 1 the operation's bytes. One operation is one session's text or one memory, so no zstd frame holds the
+texts of two conversations.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _decoder: msgspec.msgpack.Decoder[_OfferHead] = msgspec.msgpack.Decoder(_OfferHe
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An opened offer: where it stood in its maker's stream, and the operation with its permanent name."""
+    """An opened offer: its place in its maker's stream, and the operation with its permanent name."""
 
     carrier: Origin
     origin: Origin
@@ -55,7 +55,7 @@ def seal_offer(
     signer: SigningKey,
     salt: bytes,
 ) -> bytes:
-    """The sealed bytes of an operation at the next place of ``stream``. ``origin`` None: the place is its name."""
+    """Seals an operation for the next place of ``stream``. With ``origin`` None the place is its name."""
     header = Header(
         kind=Kind.OFFER,
         channel=Channel.CONVERSATIONS,
@@ -77,8 +77,8 @@ def open_offer(entry: Entry, key: GenerationKey) -> Offer:
     """Opens an offer whose signature and place were checked.
 
     Raises:
-        WrongKey: the key is not the one it was sealed with, or the bytes were changed.
-        Malformed: authentic, but not an offer that this version understands.
+        WrongKey: sealed with another key, or the bytes were changed.
+        Malformed: authentic, but not an offer of this version.
     """
     frames = entry.open(key)
     if len(frames) != 2:
@@ -98,7 +98,7 @@ def open_offer(entry: Entry, key: GenerationKey) -> Offer:
 
 
 def stands_at(entry: Entry, *, vault: bytes, device: bytes, incarnation: bytes, sequence: int) -> bool:
-    """Whether the entry's header names exactly this place in this stream: a copy from elsewhere does not."""
+    """Whether the entry's header names exactly this place in this stream, which a copy from elsewhere does not."""
     header = entry.header
     return (
         header.kind is Kind.OFFER  # §10.3-2, §10.3-3, §5.5-8

@@ -141,13 +141,13 @@ def finish_claim(member: Member) -> Flow[None]:
     """
     lead = member.log.lead
     assert lead is not None and member.is_core, "only the Core by the log seals"
-    patience = RetryBudget("a seal")
+    retries = RetryBudget("a seal")
     while (position := member.replica.position()).epoch < lead.epoch:  # §11.9-1
         yield from _follow(member)
         position = member.replica.position()
         if position.epoch >= lead.epoch:
             break
-        patience.lose()
+        retries.spend()
         if (position.epoch, position.sequence) < read_floor(member):  # §11.9-2
             raise BehindTheFloor(
                 f"this device had verified epoch {read_floor(member)[0]}, slot {read_floor(member)[1]}, "

@@ -32,7 +32,7 @@ class Published(Enum):
 
 def publish(member: Member) -> Flow[Published]:
     """Puts every unsent batch, then looks whether anybody else wrote behind them."""
-    patience = RetryBudget("a mirror slot")
+    retries = RetryBudget("a mirror slot")
     while True:
         unsent = member.replica.kept(EntryState.UNSENT)
         if not unsent:
@@ -41,13 +41,13 @@ def publish(member: Member) -> Flow[Published]:
         key = member.keys.mirror(entry.epoch, entry.sequence)
         outdated = parse(entry.data).header.generation < member.log.generation
         if outdated and (yield Get(key)) is None:  # §9.7-5
-            patience.lose()
+            retries.spend()
             _seal_anew(member, entry)
             continue
         created = yield PutNew(key, entry.data)  # §11.8-1
         there = entry.data if created else (yield Get(key))
         if there != entry.data:
-            patience.lose()
+            retries.spend()
         if there is None:
             continue
         if there == entry.data:
@@ -69,9 +69,9 @@ def _taken(kind: SlotKind) -> Published:
 
 def _peek(member: Member) -> Flow[Published]:
     """Looks at the slot behind our last: it must be free, or void."""
-    patience = RetryBudget("the end of the mirror")
+    retries = RetryBudget("the end of the mirror")
     while True:
-        patience.lose()
+        retries.spend()
         position = member.replica.position()
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))
         if data is None:

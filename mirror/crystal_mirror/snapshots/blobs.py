@@ -63,7 +63,7 @@ def put_verified(
         RelayMisbehaves: nothing comes back as it was put.
     """
     turn = first
-    patience = RetryBudget("a blob")
+    retries = RetryBudget("a blob")
     while True:
         ref = yield from put_blob(member, content, turn, compress=compress)
         try:
@@ -72,7 +72,7 @@ def put_verified(
                 return ref, back
         except BlobDamaged:
             # What stands there is nobody's: the next turn's name is free.
-            patience.lose()
+            retries.spend()
         turn = ref.turn + 1
 
 

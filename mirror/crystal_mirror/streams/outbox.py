@@ -89,7 +89,7 @@ def push(member: Member) -> Flow[int]:
     May begin a new incarnation on the way; what is pending is then sealed anew and put by the same call.
     """
     pushed = 0
-    patience = RetryBudget("an entry of this device")
+    retries = RetryBudget("an entry of this device")
     if member.rounds % FULL_CHECK_ROUNDS == 0 or not member.names_compared:
         # The first of all rounds may have ended before it came here: the relay was away.
         yield from _give_names_up(member)
@@ -115,7 +115,7 @@ def push(member: Member) -> Flow[int]:
         if not created:
             there = yield Get(key)
             if there != row.sealed:
-                patience.lose()
+                retries.spend()
             if there is None:
                 continue
             if there != row.sealed:

@@ -162,6 +162,7 @@ class Member:
 
         ``origin`` None names it by that place. Returns its name.
         """
+        # §10.4-1, §10.4-2
         stream = transaction.stream() or Stream(self.random(INCARNATION_BYTES), 0, ZERO_HASH)
         sealed, entry_hash = self._seal(operation, origin, stream)
         place = Origin(self.device_id, stream.incarnation, stream.sequence)

@@ -78,6 +78,7 @@ def leading(device: Device) -> set[bytes]:
 def leading_by_log(device: Device) -> set[bytes]:
     """The device that leads, those with a grant, and those that may have the root in force by what the log tells."""
     member, lead = device.member, device.member.log.lead
+    # §9.8-4
     may = {info.device for info in member.log.active() if info.grant or may_have_root(member, info.device)}
     return may | {lead.device} if lead is not None and not lead.is_freeze else may
 

@@ -68,7 +68,7 @@ def revoke(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Revoke a device for good: lost, stolen, sold, or not yours any more.
+    """Revoke a device for good: lost, stolen, sold or given away.
 
     What it had stored is taken in first. Then all other devices get new keys, and the relay shuts it out. If it was given
     the vault's root, the root is replaced; for that, this machine has to hold the root, or be given the recovery kit.

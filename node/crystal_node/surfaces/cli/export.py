@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Export the memory as JSON lines and files.
 
-    They are readable without Crystal, as plain text: anybody who has the folder has the memory. What was forgotten is not
+    They are readable without Crystal and not encrypted: anybody who has the folder has the memory. What was forgotten is not
     in it, nor is any key.
 
     Example:

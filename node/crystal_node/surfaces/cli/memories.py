@@ -1,18 +1,18 @@
 """``crystal memories``: what is remembered, how it came about, and changing it."""
 
 import sys
-from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 import typer
 
-from crystal_core.memories import MemoryStatus
+from crystal_core.memories import Category, MemoryStatus
 from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import one_line, printable
 from crystal_node.device.device import opened
+from crystal_node.search.finding.documents import StatusFilter
 from crystal_node.search.memories import (
     MemoryDocument,
     MemoryEventDocument,
@@ -22,11 +22,10 @@ from crystal_node.search.memories import (
     history_of,
     list_memories,
     memory_document,
-    revive_memory,
+    reactivate_memory,
 )
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.surfaces.cli.remember import Category
 
 group = typer.Typer(help="List, show and change memories.", no_args_is_help=True, add_completion=False)
 
@@ -35,18 +34,9 @@ _LIMIT_MAX = 1000
 _TEXT_CHARS = 160
 
 
-class StatusChoice(StrEnum):
-    """What has become of a memory."""
-
-    ACTIVE = "active"
-    RETIRED = "retired"
-    SUPERSEDED = "superseded"
-    ANY = "any"
-
-
 Id = Annotated[str, typer.Argument(metavar="ID", help="A memory's id; its first 8 digits or more will do.")]
 CategoryFilter = Annotated[Category | None, typer.Option("--category", help="Only those of this kind.")]
-StatusOption = Annotated[StatusChoice, typer.Option("--status", help="Only those that stand so.")]
+StatusOption = Annotated[StatusFilter, typer.Option("--status", help="Only those that stand so.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=_LIMIT_MAX, help="How many at most.")]
 Offset = Annotated[int, typer.Option("--offset", min=0, help="Leave out so many of the newest.")]
 NewText = Annotated[
@@ -61,7 +51,7 @@ NewConfidence = Annotated[
 @group.command("list")
 def list_(
     category: CategoryFilter = None,
-    status: StatusOption = StatusChoice.ACTIVE,
+    status: StatusOption = StatusFilter.ACTIVE,
     limit: Limit = _LIMIT,
     offset: Offset = 0,
     as_json: Json = False,
@@ -75,7 +65,7 @@ def list_(
         crystal memories list --category preference
         crystal memories list --status superseded --json
     """
-    wanted = None if status is StatusChoice.ANY else MemoryStatus(status.value)
+    wanted = None if status is StatusFilter.ANY else MemoryStatus(status.value)
     with opened(resolve()) as device:
         page = list_memories(
             device,
@@ -178,7 +168,7 @@ def revive(identity: Id, as_json: Json = False) -> None:
         crystal memories revive 3f9a0c12d4e5
     """
     with opened(resolve()) as device:
-        changed = revive_memory(device, identity)
+        changed = reactivate_memory(device, identity)
         _tell(memory_document(device, changed), "Counts again", as_json=as_json)
 
 
@@ -217,7 +207,7 @@ def _standing(found: MemoryDocument) -> str:
     said = [one_line(found.category, 40)]
     if found.confidence < 100:
         said.append(f"{found.confidence}%")
-    if found.status != StatusChoice.ACTIVE:
+    if found.status != StatusFilter.ACTIVE:
         said.append(found.status)
     if found.provisional:
         said.append("not sent yet")

@@ -89,10 +89,10 @@ def run(
 ) -> None:
     """Bring another machine into the vault, or join one.
 
-    On a machine that is set up this shows an invite, good for one machine and ten minutes: give it to the new machine, and
-    type the six digits that it shows here. On a new machine it joins with the code, which it asks for without showing it.
-    An invite adds nobody without the digits. Joining again, with another invite, replaces a lost relay token. With --json
-    each event is one line; digits are read from standard input.
+    On a machine that is set up this shows an invite, good for one machine and ten minutes. Give it to the new machine,
+    and type here the six digits that the new machine shows. A new machine joins with the code, which it asks for without
+    showing it. An invite adds nobody without the digits. Joining again, with another invite, replaces a lost relay token.
+    With --json each event is one line; digits are read from standard input.
 
     --offline shows the code that works without anybody's help, and opens everything.
 

@@ -2,18 +2,24 @@
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 import typer
 
+from crystal_core.memories import Category
 from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Flags, resolve
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import opened
-from crystal_node.search.memories import AlikeDocument, RememberedDocument, WhenAlike, remember_text
+from crystal_node.search.memories import (
+    AlikeDocument,
+    NewMemory,
+    RememberedDocument,
+    WhenAlike,
+    remember_text,
+)
 from crystal_node.search.memories.changes import Choose
 from crystal_node.surfaces.cli.console.options import Agent, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
@@ -21,16 +27,6 @@ from crystal_node.surfaces.cli.console.prompts import ask
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 _SHOWN_CHARS = 200
-
-
-class Category(StrEnum):
-    """What kind of thing is remembered."""
-
-    FACT = "fact"
-    PREFERENCE = "preference"
-    EVENT = "event"
-    OPINION = "opinion"
-    SKILL = "skill"
 
 
 Text = Annotated[
@@ -86,10 +82,9 @@ def run(
     with opened(settings) as device:
         done = remember_text(
             device,
-            _given(text),
-            category=category.value,
-            confidence=confidence,
-            supersedes=supersedes or (),
+            NewMemory(
+                text=_given(text), category=category, confidence=confidence, supersedes=supersedes or []
+            ),
             keep_both=keep_both,
             choose=choose,
         )

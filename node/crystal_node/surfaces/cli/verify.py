@@ -28,7 +28,7 @@ Deep = Annotated[
 def run(deep: Deep = False, as_json: Json = False) -> None:
     """Compare every row of the memory with its digest.
 
-    The state digest is computed again from every row, and compared with the stored one and with the mirror's last entry.
+    The state digest is computed again from every row, and compared with the stored one and with what the Core stated last.
     Two devices that are caught up show the same digest: then they hold the same memory, to the last row.
 
     Example:
@@ -133,7 +133,7 @@ def _fail_if_wrong(result: Verification) -> None:
     if result.computed != result.kept:
         raise VaultDamaged("the rows are not what their digest says: the database was changed or damaged")
     if result.stated is not None and result.stated != result.computed:
-        raise MemoryDiffers("the memory differs from what the Core stated in the mirror's last entry")
+        raise MemoryDiffers("the memory differs from what the Core stated in what the Core stated last")
 
 
 def _say_agrees(result: Verification) -> None:

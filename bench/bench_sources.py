@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.harness import Row, timed, value_at_least, value_at_most
 from crystal_core.cutting import Kind, cut
-from crystal_core.sqlitefile import immediate
+from crystal_core.sqlite_file import immediate
 from crystal_node.base.settings import resolve
 from crystal_node.derive.sources.database import SENT, KnownFile, SourceDatabase
 from crystal_node.derive.sources.results import SourceSynced

@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from crystal_core.sqlitefile import MEMORY, SqliteFile, immediate
+from crystal_core.sqlite_file import MEMORY, SqliteFile, immediate
 
 
 class _Damaged(Exception):

@@ -20,7 +20,7 @@ import apsw
 
 from crystal_core.errors import SchemaTooNew, VaultDamaged
 from crystal_core.llm.port import Completion
-from crystal_core.sqlitefile import SqliteFile, immediate
+from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_core.weaver.records import Batch, CallState, Method, Run, RunState, Spent
 
 DOCUMENTS = 0

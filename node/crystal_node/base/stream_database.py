@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import apsw
 
-from crystal_core.sqlitefile import immediate
+from crystal_core.sqlite_file import immediate
 from crystal_mirror.ports import Stream
 
 

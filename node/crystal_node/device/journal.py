@@ -12,7 +12,7 @@ from typing import Any
 
 import apsw
 
-from crystal_core.sqlitefile import SqliteFile
+from crystal_core.sqlite_file import SqliteFile
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState
 from crystal_mirror.types import Origin

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from crystal_core.sqlitefile import SqliteFile
+from crystal_core.sqlite_file import SqliteFile
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.commands.database import AskedRequest, OutgoingMessage, ReceivedRequest, StreamTail
 from crystal_node.base.stream_database import StreamDatabase

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from crystal_core.sqlitefile import MEMORY, SqliteFile, immediate
+from crystal_core.sqlite_file import MEMORY, SqliteFile, immediate
 from crystal_node.base.errors import LocalStorage, NoSuchEntry
 from crystal_node.base.jobs import Job, JobOutcome, JobStatus
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import apsw
 
-from crystal_core.sqlitefile import SqliteFile
+from crystal_core.sqlite_file import SqliteFile
 from crystal_crypto.errors import CrystalError
 
 SCHEMA_VERSION = 1

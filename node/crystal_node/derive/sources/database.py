@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from crystal_core.sqlitefile import SqliteFile, immediate
+from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_node.base.errors import LocalStorage
 from crystal_node.derive.sources.scan import SourceStamp
 

@@ -19,7 +19,7 @@ import msgspec
 
 from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known
-from crystal_core.sqlitefile import SqliteFile, immediate
+from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.jobs import Job
 from crystal_node.device.device import Device

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import apsw
 
-from crystal_core.sqlitefile import SqliteFile, immediate
+from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_node.base.errors import LocalStorage
 
 KEPT_MILLISECONDS = 14 * 86_400_000

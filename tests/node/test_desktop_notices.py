@@ -21,10 +21,19 @@ from jeepney import (
 from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import open_dbus_connection
 
-from crystal_node.agent.health.findings import Check, State
-from crystal_node.agent.notices import needs as needs_module
+from crystal_node.agent.health.findings import Finding, Severity
 from crystal_node.agent.notices.desktop import FreeDesktop, MacOs, command, desktop_here
-from crystal_node.agent.notices.job import LINES_MAX, SHOWN_MS_MIN, Notices, body, look_around, needs
+from crystal_node.agent.notices.job import (
+    CHECK_SENTENCES,
+    LINES_MAX,
+    OTHER_SENTENCE,
+    SENTENCES,
+    SHOWN_MS_MIN,
+    Notices,
+    notice_sentences,
+    notice_text,
+    offline_checks,
+)
 from crystal_node.device.device import Device, opened
 from crystal_node.sync.job_context import JobContext
 from crystal_node.sync.syncer import Syncer
@@ -144,19 +153,19 @@ def test_no_word_of_a_conversation_and_no_name_comes_to_the_screen(vault: Vault)
     core.call("sync")
     core.call("devices", "rename", "this", secret, check=False)
     core.home.chmod(0o755)
-    looked = look_around(settings_of(core))
+    looked = offline_checks(settings_of(core))
     core.home.chmod(0o700)
     looked += [
-        Check("databases", State.FAILED, f"{secret}.db is damaged"),
-        Check("jobs", State.FAILED, f"fell over at {secret}"),
-        Check(secret, State.FAILED, f"of {secret}"),
-        Check("disk", State.WARNING, "nearly full"),
+        Finding("databases", Severity.FAILED, f"{secret}.db is damaged"),
+        Finding("jobs", Severity.FAILED, f"fell over at {secret}"),
+        Finding(secret, Severity.FAILED, f"of {secret}"),
+        Finding("disk", Severity.WARNING, "nearly full"),
     ]
     with opened(settings_of(core)) as device:
-        found = needs(device, looked)
+        found = notice_sentences(device, looked)
     assert len(found) == 5
     assert "Others than you can use what is in the memory home." in found
-    text = body(found)
+    text = notice_text(found)
     assert secret not in text
     assert str(core.home) not in text
     assert len(text.splitlines()) == LINES_MAX + 2
@@ -168,15 +177,11 @@ def test_a_device_that_is_well_gives_no_notice(vault: Vault) -> None:
 
     vault.core.call("recovery", "verify", typed=kit_of(vault.core))
     with opened(settings_of(vault.core)) as device:
-        assert needs(device, look_around(settings_of(vault.core))) == []
+        assert notice_sentences(device, offline_checks(settings_of(vault.core))) == []
 
 
 def test_every_sentence_is_one_for_a_screen() -> None:
-    for sentence in (
-        *needs_module._CONCERNS.values(),  # pyright: ignore[reportPrivateUsage]
-        *needs_module._STUCK.values(),  # pyright: ignore[reportPrivateUsage]
-        *needs_module._CHECKS.values(),  # pyright: ignore[reportPrivateUsage]
-    ):
+    for sentence in (*SENTENCES.values(), *CHECK_SENTENCES.values(), OTHER_SENTENCE):
         assert sentence.endswith(".")
         assert len(sentence) < 80
         assert "{" not in sentence

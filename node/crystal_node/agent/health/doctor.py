@@ -7,35 +7,41 @@ network. ``mend`` does what is safe (``check.Mend``), and looks at all of it aga
 
 from collections.abc import Callable
 
-from crystal_node.agent.health.checks.home import leftovers_here, permissions, room
+from crystal_node.agent.health.checks import background
+from crystal_node.agent.health.checks.databases import databases
+from crystal_node.agent.health.checks.device import device_checks
+from crystal_node.agent.health.checks.home import disk_space, leftovers_here, permissions
 from crystal_node.agent.health.checks.keys import key_store, passphrase
-from crystal_node.agent.health.findings import Check, State, failed, guarded
-from crystal_node.base.errors import ExitCode, describe
+from crystal_node.agent.health.checks.memory import model
+from crystal_node.agent.health.checks.relay import honesty_checks, relay_checks
+from crystal_node.agent.health.findings import Finding, Severity, failed, guarded
+from crystal_node.base.errors import ExitCode, NotSetUp, describe
 from crystal_node.base.settings import Settings
+from crystal_node.device.device import opened
 
 _ROUNDS_MAX = 4
 """Of mending and looking again: who may use the home, then what can be opened, then what is in it."""
 
 
-def examine(settings: Settings, *, offline: bool, deep: bool = False) -> list[Check]:
+def examine(settings: Settings, *, offline: bool, deep: bool = False) -> list[Finding]:
     """All checks, in the order in which they are to be mended. ``deep``: reads the memory as a whole."""
     checks = [
         *guarded("permissions", lambda: permissions(settings)),
         *guarded("key store", lambda: key_store(settings)),
     ]
     checks += guarded("passphrase", lambda: passphrase(settings))
-    checks += guarded("disk", lambda: room(settings))
-    checks += guarded("databases", lambda: _databases(settings, deep=deep))
+    checks += guarded("disk", lambda: disk_space(settings))
+    checks += guarded("databases", lambda: databases(settings, deep=deep))
     checks += guarded("device", lambda: _device(settings, offline=offline, deep=deep))
     return checks
 
 
-def exit_code(checks: list[Check]) -> int:
+def exit_code(checks: list[Finding]) -> int:
     """That of the first check that failed; 0 if none did, warnings or not."""
-    return next((check.exit_code for check in checks if check.state is State.FAILED), ExitCode.OK)
+    return next((check.exit_code for check in checks if check.severity is Severity.FAILED), ExitCode.OK)
 
 
-def mend(look: Callable[[], list[Check]], told: Callable[[str], None]) -> tuple[list[str], list[Check]]:
+def mend(look: Callable[[], list[Finding]], told: Callable[[str], None]) -> tuple[list[str], list[Finding]]:
     """Mends what is safe, telling each thing done, and looks until nothing more can be. Returns what was done, and how it
     stands then. What could not be mended is told as well, and not tried twice."""
     done: list[str] = []
@@ -43,12 +49,12 @@ def mend(look: Callable[[], list[Check]], told: Callable[[str], None]) -> tuple[
     checks = look()
     for _ in range(_ROUNDS_MAX):
         open_ = [
-            check for check in checks if check.mend is not None and (check.name, check.what) not in tried
+            check for check in checks if check.mend is not None and (check.name, check.text) not in tried
         ]
         if not open_:
             break
         for check in open_:
-            tried.add((check.name, check.what))
+            tried.add((check.name, check.text))
             said = _mended(check)
             done.append(said)
             told(said)
@@ -56,7 +62,7 @@ def mend(look: Callable[[], list[Check]], told: Callable[[str], None]) -> tuple[
     return done, checks
 
 
-def _mended(check: Check) -> str:
+def _mended(check: Finding) -> str:
     assert check.mend is not None, "only such checks are mended"
     try:
         return check.mend()
@@ -65,23 +71,12 @@ def _mended(check: Check) -> str:
         return f"could not mend {check.name}: {failure.message}"
 
 
-def _databases(settings: Settings, *, deep: bool) -> list[Check]:
-    from crystal_node.agent.health.checks.databases import databases
-
-    return list(databases(settings, deep=deep))
-
-
-def _device(settings: Settings, *, offline: bool, deep: bool) -> list[Check]:
-    """What needs a home that is set up; the relay is asked even if the device cannot be opened."""
+def _device(settings: Settings, *, offline: bool, deep: bool) -> list[Finding]:
+    """What needs a home that is set up. The relay is asked even if the device cannot be opened."""
     if settings.vault is None:
-        from crystal_node.base.errors import NotSetUp
-
         return [failed("device", NotSetUp(f"{settings.home.root} belongs to no vault yet"))]
-    from crystal_node.agent.health.checks import background
-    from crystal_node.agent.health.checks.memory import model
-
-    relay = [] if offline else guarded("relay", lambda: _relay(settings))
-    reached = bool(relay) and relay[0].state is State.OK
+    relay = [] if offline else guarded("relay", lambda: relay_checks(settings))
+    reached = bool(relay) and relay[0].severity is Severity.OK
     checks = guarded("device", lambda: _opened(settings, reached=reached, deep=deep))
     checks += guarded("model", model)
     checks += guarded("hooks", lambda: background.hooks(settings))
@@ -92,25 +87,12 @@ def _device(settings: Settings, *, offline: bool, deep: bool) -> list[Check]:
     return checks + relay
 
 
-def _relay(settings: Settings) -> list[Check]:
-    from crystal_node.agent.health.checks.relay import relay_checks
-
-    return relay_checks(settings)
-
-
-def _opened(settings: Settings, *, reached: bool, deep: bool) -> list[Check]:
+def _opened(settings: Settings, *, reached: bool, deep: bool) -> list[Finding]:
     """The device is opened once: a passphrase may be asked for."""
-    from crystal_node.agent.health.checks.background import backups
-    from crystal_node.agent.health.checks.device import device_checks
-    from crystal_node.device.device import opened
-
     with opened(settings) as device:
         checks = device_checks(settings, device, deep=deep)
-        checks += guarded("backups", lambda: backups(settings, device))
-        if reached and not any(
-            check.name == "access" or check.exit_code == ExitCode.WRONG_KEY for check in checks
-        ):
-            from crystal_node.agent.health.checks.relay import honesty_checks
-
+        checks += guarded("backups", lambda: background.backups(settings, device))
+        refused = any(check.name == "access" or check.exit_code == ExitCode.WRONG_KEY for check in checks)
+        if reached and not refused:
             checks += guarded("relay holds", lambda: honesty_checks(device))
         return checks

@@ -1,4 +1,7 @@
-"""How a device stands, gathered from its own databases in one go: what ``crystal status`` shows. No network."""
+"""Status of this device, gathered from its own databases without a network, and the JSON of ``crystal status --json``.
+
+The JSON gains fields; no field changes its meaning.
+"""
 
 from dataclasses import dataclass
 from typing import cast
@@ -8,8 +11,8 @@ from crystal_mirror.membership.changes import vault_changes
 from crystal_mirror.membership.status import MemberStatus, details_of, status
 from crystal_mirror.retention.status import RetentionSummary, retention_summary
 from crystal_node.agent.health.channels import Channels, channels
-from crystal_node.agent.health.facts import Background, background, free_space, others
-from crystal_node.agent.health.findings import Concern, CoreSeen, DeviceFacts, Stuck, concerns, stuck
+from crystal_node.agent.health.facts import Background, background, free_space, other_facts
+from crystal_node.agent.health.findings import CoreSeen, DeviceFacts, Finding, device_findings, vault_findings
 from crystal_node.base.clock import now_ms
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.wording import iso
@@ -64,8 +67,8 @@ class DeviceStatus:
     channels: Channels
     moments: dict[Activity, int]
     trouble: RoundFailure | None
-    concerns: tuple[Concern, ...]
-    stuck: tuple[Stuck, ...]
+    concerns: tuple[Finding, ...]
+    stuck: tuple[Finding, ...]
 
     @property
     def watching(self) -> bool:
@@ -79,15 +82,15 @@ def device_status(device: Device) -> DeviceStatus:
     rows = [row for row in rows_of(device) if not row.revoked]
     files = files_status(device)
     behind = background(device.settings.home)
-    other = others(device.settings.home)
+    other = other_facts(device.settings.home)
     moments, trouble = read_moments(device.journal), read_trouble(device.journal)
     through = channels(device, member, rows, files, other.commands, moments.get(Activity.PULL, 0))
     facts = DeviceFacts(
         now_ms=now,
         is_core=member.is_core,
         access=_access(device),
-        trouble=trouble,
-        moments=moments,
+        failure=trouble,
+        last=moments,
         channels=through,
         background=behind,
         disks=free_space(device.settings.home),
@@ -95,11 +98,11 @@ def device_status(device: Device) -> DeviceStatus:
         quarantined=member.quarantined,
         notices=member.notices,
         generation_missing=_generation_missing(device),
-        problems=tuple(read_problems(device.journal)),
+        unreadable=tuple(read_problems(device.journal)),
         files_halted=files.last.halted,
         files_withheld=len(files.withheld),
         others=other,
-        strange=tuple(read_strange(device.journal)),
+        unknown_lines=tuple(read_strange(device.journal)),
     )
     return DeviceStatus(
         member=member,
@@ -117,8 +120,8 @@ def device_status(device: Device) -> DeviceStatus:
         channels=through,
         moments=moments,
         trouble=trouble,
-        concerns=tuple(concerns(device)),
-        stuck=tuple(stuck(facts)),
+        concerns=tuple(vault_findings(device)),
+        stuck=tuple(device_findings(facts)),
     )
 
 
@@ -208,10 +211,10 @@ def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
         "sync": _sync(found),
         "background": _background(found),
         "stuck": [
-            {"name": each.name.value, "text": each.text, "remedy": each.remedy, "since": iso(each.since)}
+            {"name": str(each.name), "text": each.text, "remedy": each.fix, "since": iso(each.since)}
             for each in found.stuck
         ],
-        "concerns": [{"name": each.name.value, "text": each.text} for each in found.concerns],
+        "concerns": [{"name": str(each.name), "text": each.sentence} for each in found.concerns],
         "news": [
             {
                 "event": piece.kind.value,

@@ -28,23 +28,8 @@ MEMORY_CHARS = 4000
 
 def search(call: Call, given: SearchArguments) -> tuple[SearchAnswer, str]:
     """``crystal_search``."""
-    request = SearchRequest(
-        query=given.query,
-        limit=given.limit,
-        offset=given.offset,
-        agent=given.agent,
-        project=given.project,
-        session=given.session,
-        role=given.role,
-        kind=given.kind,
-        source=given.source,
-        since=given.since,
-        until=given.until,
-        depth=given.depth,
-        intent=given.intent,
-    )
     with call.keeper.finding() as finding:
-        found = finding.search(request)
+        found = finding.search(SearchRequest.of(given))
     chars = min(given.chars, ANSWER_CHARS_MAX // max(len(found.results), 1))
     answer = SearchAnswer(
         notice=NOTICE,
@@ -112,7 +97,7 @@ def status(call: Call, _given: NoArguments) -> tuple[StatusAnswer, str]:
         private=found.privacy.on,
         background=found.watching,
         model=found.model or None,
-        problems=[ProblemAnswer(text=each.text, remedy=each.remedy) for each in found.stuck],
+        problems=[ProblemAnswer(text=each.text, remedy=each.fix) for each in found.stuck],
     )
     return answer, status_text(answer)
 

@@ -118,7 +118,7 @@ def test_a_core_that_sleeps_for_days_is_told_by_name_with_what_waits_for_it(cloc
     told = [each for each in document(node)["stuck"] if each["name"] == "core"]
     assert len(told) == 1
     assert "was last heard of 3 days ago" in told[0]["text"]
-    assert "1 operation of this device lie" in told[0]["text"]
+    assert "1 change of this device lie" in told[0]["text"]
     assert "crystal promote" in told[0]["remedy"]
     clocked.core.call("sync")
     node.call("sync")

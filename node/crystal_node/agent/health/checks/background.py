@@ -1,26 +1,26 @@
 """What works by itself: hooks, the service, jobs. A device that has none of them is well; one that has half of them is not."""
 
+import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.agent.health.findings import Check, State, warned
+from crystal_node.agent.health.facts import background, other_facts
+from crystal_node.agent.health.findings import Finding, Severity, job_findings, staging_findings, warned
+from crystal_node.agent.hooks.claude_code import ClaudeHooks
+from crystal_node.agent.jobs.database import put_aside
+from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
-from crystal_node.base.wording import ago, counted, one_line
-
-if TYPE_CHECKING:
-    from crystal_node.device.device import Device
+from crystal_node.base.wording import ago
+from crystal_node.device.activity import Activity, read_moments
+from crystal_node.device.device import Device
 
 BACKUPS_LATE = 3
 """Times of their interval: a machine sleeps now and then."""
 
 
-def hooks(settings: Settings) -> Iterator[Check]:
+def hooks(settings: Settings) -> Iterator[Finding]:
     """Claude Code's. Without them the agent watches the transcripts all the same."""
-    from crystal_node.agent.hooks.claude_code import ClaudeHooks
-
     of_claude = ClaudeHooks(settings)
     try:
         found = of_claude.look()
@@ -31,11 +31,11 @@ def hooks(settings: Settings) -> Iterator[Check]:
         return
     if found.disabled:
         what = f"{found.file} turns all hooks off"
-        yield Check(
-            "hooks", State.WARNING, what, "Take `disableAllHooks` out of it, or `crystal hooks uninstall`."
+        yield Finding(
+            "hooks", Severity.WARNING, what, "Take `disableAllHooks` out of it, or `crystal hooks uninstall`."
         )
     elif found.installed:
-        yield Check("hooks", State.OK, f"all of them are in {found.file}")
+        yield Finding("hooks", Severity.OK, f"all of them are in {found.file}")
     else:
 
         def install() -> str:
@@ -44,13 +44,11 @@ def hooks(settings: Settings) -> Iterator[Check]:
 
         lacking = ", ".join(str(event) for event, state in found.states.items() if state.value != "installed")
         what = f"{found.file} has only some of them; {lacking} lack or are of another version"
-        yield Check("hooks", State.WARNING, what, "crystal hooks install", mend=install)
+        yield Finding("hooks", Severity.WARNING, what, "crystal hooks install", mend=install)
 
 
-def service(settings: Settings) -> Iterator[Check]:
+def service(settings: Settings) -> Iterator[Finding]:
     """The agent's, where one was installed. The service manager is asked, which may take a moment."""
-    from crystal_node.agent.service import ServiceState, manager_for
-
     try:
         manager = manager_for(settings)
     except CrystalError as error:
@@ -65,88 +63,66 @@ def service(settings: Settings) -> Iterator[Check]:
         case ServiceState.ABSENT:
             return
         case ServiceState.RUNNING:
-            yield Check("service", State.OK, f"{manager.name} runs the agent")
+            yield Finding("service", Severity.OK, f"{manager.name} runs the agent")
         case ServiceState.STOPPED:
             what = f"{manager.name} has the agent's service, and it is stopped"
-            yield Check("service", State.WARNING, what, "crystal agent start", mend=start)
+            yield Finding("service", Severity.WARNING, what, "crystal agent start", mend=start)
         case ServiceState.FAILED:
             what = f"the agent fell over again and again, and {manager.name} gave it up"
-            yield Check(
+            yield Finding(
                 "service",
-                State.WARNING,
+                Severity.WARNING,
                 what,
                 "`crystal agent logs` tells why; then: crystal agent start",
                 mend=start,
             )
         case ServiceState.UNREACHABLE:
             what = f"the service's file is there ({manager.file}), and no {manager.name} that could be asked"
-            yield Check(
-                "service", State.WARNING, what, "Log in anew, or run the agent by hand: crystal agent run"
+            yield Finding(
+                "service", Severity.WARNING, what, "Log in anew, or run the agent by hand: crystal agent run"
             )
 
 
-def jobs(settings: Settings) -> Iterator[Check]:
-    """Each job whose last run failed."""
-    import shlex
-
-    from crystal_node.agent.health.facts import background
-    from crystal_node.agent.jobs.database import put_aside
-
+def jobs(settings: Settings) -> Iterator[Finding]:
+    """Jobs whose last run failed, jobs that are paused, and a jobs.db that was damaged."""
     found = background(settings.home)
     old = put_aside(settings.home.jobs_database)
     if old.exists():
         what = "the record of the jobs was damaged and begun anew: none is paused any more, and all of them run again"
-        yield Check(
-            "jobs", State.WARNING, what, f"Pause again what shall rest, then: rm {shlex.quote(str(old))}"
-        )
+        fix = f"Pause again what shall rest, then: rm {shlex.quote(str(old))}"
+        yield Finding("jobs", Severity.WARNING, what, fix)
     if found.fault:
-        yield Check("jobs", State.WARNING, f"nothing is known of the jobs: {found.fault}")
-    for job in found.failing:
-        if job.broken:
-            what = f"{job.name} fell over by a mistake in Crystal: {one_line(job.text, 200)}"
-            fix = "`crystal agent logs` has the trace: report it, please. The agent goes on without that job's work."
-            yield Check("jobs", State.FAILED, what, fix, ExitCode.UNEXPECTED)
-            continue
-        what = f"{job.name} failed {counted(job.failures, 'time')} in a row: {one_line(job.text, 200)}"
-        fix = f"It is tried again by itself. `crystal jobs run {job.name}` does it now; `crystal agent logs` tells more."
-        yield Check("jobs", State.WARNING, what, fix)
+        yield Finding("jobs", Severity.WARNING, f"nothing is known of the jobs: {found.fault}")
+    for each in job_findings(found):
+        yield each.named("jobs")
     if found.paused:
-        yield Check("jobs", State.WARNING, f"paused: {', '.join(found.paused)}", "crystal jobs resume NAME")
+        yield Finding(
+            "jobs", Severity.WARNING, f"paused: {', '.join(found.paused)}", "crystal jobs resume NAME"
+        )
 
 
-def staging(settings: Settings) -> Iterator[Check]:
+def staging(settings: Settings) -> Iterator[Finding]:
     """Agents that wait for a person, on a Core."""
-    from crystal_node.agent.health.facts import STAGED_MAX, others
-
-    found = others(settings.home)
-    if len(found.asking) > STAGED_MAX:
-        what = f"{len(found.asking):,} new agents wait for you to say how their past is woven"
-        yield Check("staging", State.WARNING, what, "crystal staging list")
-    for each in found.staging:
-        if len(found.asking) > STAGED_MAX and each in found.asking:
-            continue
-        fix = f"crystal staging run {each.folder}"
-        yield Check("staging", State.WARNING, f"the new agent {each.agent} {each.words}", fix)
+    for each in staging_findings(other_facts(settings.home)):
+        yield each.named("staging")
 
 
-def backups(settings: Settings, device: "Device") -> Iterator[Check]:
+def backups(settings: Settings, device: Device) -> Iterator[Finding]:
     """How old the newest is; nothing where no backups were set up."""
-    from crystal_node.device.activity import Activity, read_moments
-
     folder = settings.backup.folder
     if folder is None:
         return
     made = read_moments(device.journal).get(Activity.BACKUP, 0)
     if not made:
         what = f"none was made yet, though they were set up to go to {folder}"
-        yield Check("backups", State.WARNING, what, "crystal backup")
+        yield Finding("backups", Severity.WARNING, what, "crystal backup")
         return
     age = max(now_ms() - made, 0) / 1000
     late = age > BACKUPS_LATE * settings.backup.every_hours * 3600 > 0
-    state = State.WARNING if late else State.OK
+    state = Severity.WARNING if late else Severity.OK
     fix = (
         "`crystal backup` makes one now; `crystal jobs list` tells why none was made by itself."
         if late
         else ""
     )
-    yield Check("backups", state, f"the newest is {ago(age)} old, in {folder}", fix)
+    yield Finding("backups", state, f"the newest is {ago(age)} old, in {folder}", fix)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from crystal_node.agent.health.findings import Check, State
+from crystal_node.agent.health.findings import Finding, Severity
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import Home
 from crystal_node.base.settings import Settings
@@ -35,7 +35,7 @@ _SOURCES = "Move it away, and say again where they are: crystal sources add FOLD
 class _File:
     path: Path
     fix: str
-    state: State
+    state: Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Found:
     unread: str = ""
 
 
-def databases(settings: Settings, *, deep: bool) -> Iterator[Check]:
+def databases(settings: Settings, *, deep: bool) -> Iterator[Finding]:
     """One check for all, or one for each that is damaged or cannot be read."""
     looked = [(file, _look(file.path, deep=deep)) for file in _files(settings.home) if file.path.exists()]
     sound = [file.path.name for file, found in looked if not found.faults and not found.unread]
@@ -56,25 +56,25 @@ def databases(settings: Settings, *, deep: bool) -> Iterator[Check]:
                 f" and {len(found.faults) - _FAULTS_SHOWN} more" if len(found.faults) > _FAULTS_SHOWN else ""
             )
             what = f"{file.path} is damaged: {'; '.join(found.faults[:_FAULTS_SHOWN])}{more}"
-            yield Check("databases", file.state, what, file.fix, ExitCode.STORAGE)
+            yield Finding("databases", file.state, what, file.fix, ExitCode.STORAGE)
         elif found.unread:
             what = f"{file.path} cannot be read now: {found.unread}"
-            yield Check("databases", file.state, what, _UNREAD, ExitCode.STORAGE)
+            yield Finding("databases", file.state, what, _UNREAD, ExitCode.STORAGE)
     if sound and len(sound) == len(looked):
         what = f"the pages of {counted(len(sound), 'file')} are sound ({', '.join(sound)})"
-        yield Check("databases", State.OK, what)
+        yield Finding("databases", Severity.OK, what)
 
 
 def _files(home: Home) -> list[_File]:
     return [
-        _File(home.state_database, _STATE, State.FAILED),
-        _File(home.database, _MEMORY, State.FAILED),
-        _File(home.files_database, _AGAIN, State.WARNING),
-        _File(home.jobs_database, _AGAIN, State.WARNING),
-        _File(home.commands_database, _WORKS, State.WARNING),
-        _File(home.works_database, _WORKS, State.WARNING),
-        _File(home.weaver_database, _WORKS, State.WARNING),
-        _File(home.sources_database, _SOURCES, State.WARNING),
+        _File(home.state_database, _STATE, Severity.FAILED),
+        _File(home.database, _MEMORY, Severity.FAILED),
+        _File(home.files_database, _AGAIN, Severity.WARNING),
+        _File(home.jobs_database, _AGAIN, Severity.WARNING),
+        _File(home.commands_database, _WORKS, Severity.WARNING),
+        _File(home.works_database, _WORKS, Severity.WARNING),
+        _File(home.weaver_database, _WORKS, Severity.WARNING),
+        _File(home.sources_database, _SOURCES, Severity.WARNING),
     ]
 
 

@@ -1,59 +1,49 @@
-"""The home's files: who may use them, and whether there is room for more."""
+"""The home's files: who may use them, and whether the disks have space."""
 
 import stat
 from collections.abc import Iterator
 
 from crystal_node.agent.health.facts import free_space
-from crystal_node.agent.health.findings import Check, State
+from crystal_node.agent.health.findings import Finding, Severity, disk_findings
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Exposure, exposure
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import size
+from crystal_node.sync.leftovers import leftovers
 
 
-def permissions(settings: Settings) -> Iterator[Check]:
+def permissions(settings: Settings) -> Iterator[Finding]:
     """What others can use. Closed by ``chmod`` where it is this user's."""
     found = [problem for path in settings.home.private_paths() if (problem := exposure(path)) is not None]
     for problem in found:
-        yield Check(
+        yield Finding(
             "permissions",
-            State.FAILED,
+            Severity.FAILED,
             problem.text,
             problem.fix,
             ExitCode.STORAGE,
             mend=(lambda problem=problem: _close(problem)) if problem.fix.startswith("chmod ") else None,  # type: ignore[misc]
         )
     if not found and settings.home.root.exists():
-        yield Check("permissions", State.OK, f"only you can use what is in {settings.home.root}")
+        yield Finding("permissions", Severity.OK, f"only you can use what is in {settings.home.root}")
 
 
-def room(settings: Settings) -> Iterator[Check]:
-    """Room on the disks. Nothing where there is no home yet."""
+def disk_space(settings: Settings) -> Iterator[Finding]:
+    """Space on the disks. Nothing where there is no home yet."""
     for disk in free_space(settings.home):
-        if disk.read_only:
-            fix = (
-                "Find out why it is mounted read-only (a disk that fails often is), and mount it for writing."
-            )
-            what = f"the disk of {disk.folder} takes no writes"
-            yield Check("disk", State.FAILED, what, fix, ExitCode.STORAGE)
-        elif disk.low:
-            what = f"only {disk.words} left on the disk of {disk.folder}"
-            yield Check(
-                "disk", State.FAILED, what, "Make room: what waits here is safe meanwhile.", ExitCode.STORAGE
-            )
-        else:
-            yield Check("disk", State.OK, f"{size(disk.free)} free for {disk.folder}")
+        low = [each.named("disk") for each in disk_findings((disk,))]
+        yield from low or [Finding("disk", Severity.OK, f"{size(disk.free)} free for {disk.folder}")]
 
 
-def leftovers_here(settings: Settings) -> Iterator[Check]:
+def leftovers_here(settings: Settings) -> Iterator[Finding]:
     """Copies that go by themselves are only counted where they are many bytes: they hold what was forgotten since."""
-    from crystal_node.sync.leftovers import leftovers
-
     found = leftovers(settings.home)
     if found:
         total = size(sum(each.path.stat().st_size for each in found))
-        yield Check(
-            "copies", State.OK, f"{len(found)} older copies of the memory ({total}); each goes after a week"
+        yield Finding(
+            "copies",
+            Severity.OK,
+            f"{len(found)} older copies of the memory ({total}); each goes after a week",
         )
 
 

@@ -1,34 +1,33 @@
 """The key store, which is asked to keep and return a test secret where it is a keyring, and its passphrase."""
 
-from crystal_node.agent.health.findings import Check, State
+from crystal_crypto.errors import KeyStoreError
+from crystal_node.agent.health.findings import Finding, Severity
 from crystal_node.base.settings import KeyStoreKind, Settings
 from crystal_node.device.keys.device_keys import keyring_store
 from crystal_node.device.keys.report import PassphraseState, key_report
 
 
-def key_store(settings: Settings) -> list[Check]:
+def key_store(settings: Settings) -> list[Finding]:
     report = key_report(settings)
     if report.left:
         fix = f"crystal keys move --to {report.kind}"
         what = f"{report.where}; a move was interrupted, and copies may be in the {report.left}"
-        return [Check("key store", State.WARNING, what, fix)]
+        return [Finding("key store", Severity.WARNING, what, fix)]
     if report.kind is KeyStoreKind.KEYRING:
         keyring_store(settings.home, settings.config.keyring_backend).probe()
-        return [Check("key store", State.OK, f"{report.where}, which kept and returned a test secret")]
-    return [Check("key store", State.OK, f"{report.where}: {_why_files(settings)}")]
+        return [Finding("key store", Severity.OK, f"{report.where}, which kept and returned a test secret")]
+    return [Finding("key store", Severity.OK, f"{report.where}: {_why_files(settings)}")]
 
 
-def passphrase(settings: Settings) -> list[Check]:
+def passphrase(settings: Settings) -> list[Finding]:
     """Whether it is the right one shows when the device is opened, once."""
     report = key_report(settings)
     if report.passphrase is PassphraseState.UNFINISHED:
-        return [Check("passphrase", State.WARNING, report.passphrase_words, "crystal keys passphrase")]
-    return [Check("passphrase", State.OK, report.passphrase_words)]
+        return [Finding("passphrase", Severity.WARNING, report.passphrase_words, "crystal keys passphrase")]
+    return [Finding("passphrase", Severity.OK, report.passphrase_words)]
 
 
 def _why_files(settings: Settings) -> str:
-    from crystal_crypto.errors import KeyStoreError
-
     try:
         keyring_store(settings.home).probe()
     except KeyStoreError as error:

@@ -5,22 +5,24 @@ anew from the log by `crystal repair`, which asks the relay.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from crystal_core.database import Database
+from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import VaultDamaged
-from crystal_node.agent.health.findings import Check, State
+from crystal_core.fulltext import rebuild
+from crystal_mirror.entries.control_state import META_MODEL
+from crystal_node.agent.health.findings import Finding, Severity, vector_findings
 from crystal_node.base.errors import ExitCode, LocalStorage
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted
-
-if TYPE_CHECKING:
-    from crystal_core.database import Database
-    from crystal_node.device.device import Device
+from crystal_node.device.device import Device, opened
+from crystal_node.models.embedding.selection import query_embedder
+from crystal_node.sync.maintenance.verification import verify
 
 _REPAIR = "`crystal repair` makes the memory anew from the log; nothing that waits to be sent is touched."
 
 
-def indexes(device: "Device", *, deep: bool) -> Iterator[Check]:
+def indexes(device: Device, *, deep: bool) -> Iterator[Finding]:
     """The index of words, that of vectors, and with ``deep`` every constraint and every row's digest."""
     database = device.replica.database
     found = [*_words(device), *_vectors(database)]
@@ -30,51 +32,45 @@ def indexes(device: "Device", *, deep: bool) -> Iterator[Check]:
         yield from found
         return
     texts = int(database.value("SELECT count(*) FROM chunks"))
-    yield Check("indexes", State.OK, f"words and vectors of {counted(texts, 'text')} are indexed as they are")
-
-
-def model() -> Iterator[Check]:
-    """All files of the model that embeds texts, by their hashes."""
-    from crystal_core.embed.builtin import BuiltinEmbedder
-
-    embedder = BuiltinEmbedder()
-    embedder.check()
-    yield Check(
-        "model", State.OK, f"{embedder.identity.partition('/')[0]}: its files are those that were shipped"
+    yield Finding(
+        "indexes", Severity.OK, f"words and vectors of {counted(texts, 'text')} are indexed as they are"
     )
 
 
-def embedding(device: "Device") -> Iterator[Check]:
-    """Whether texts and queries get vectors as the settings say. Asks no provider: `crystal embed status` does."""
-    from crystal_mirror.entries.control_state import META_MODEL
-    from crystal_node.models.embedding.selection import query_embedder
-    from crystal_node.sync.embedding_notes import META_PROBLEM
+def model() -> Iterator[Finding]:
+    """All files of the model that embeds texts, by their hashes."""
+    embedder = BuiltinEmbedder()
+    embedder.check()
+    yield Finding(
+        "model", Severity.OK, f"{embedder.identity.partition('/')[0]}: its files are those that were shipped"
+    )
 
+
+def embedding(device: Device) -> Iterator[Finding]:
+    """Whether texts and queries get vectors as the settings say. Asks no provider: `crystal embed status` does."""
     vault = (device.replica.meta_get(META_MODEL) or b"").decode()
-    problem = (device.journal.meta_get(META_PROBLEM) or b"").decode() if device.member.is_core else ""
-    if problem:
-        what = f"new texts get no vectors for now: {problem}"
-        yield Check("embedding", State.WARNING, what, "`crystal embed status` tries the provider.")
+    if problems := [each.named("embedding") for each in vector_findings(device)]:
+        yield from problems
         return
     found, reason = query_embedder(device.settings, vault)
     if found is not None:
         found.close()
-        yield Check("embedding", State.OK, f"queries are embedded with {vault}")
+        yield Finding("embedding", Severity.OK, f"queries are embedded with {vault}")
     elif vault:
         what = f"searches go by words alone: {reason}"
-        yield Check("embedding", State.WARNING, what, "`crystal embed status` says more.")
+        yield Finding("embedding", Severity.WARNING, what, "`crystal embed status` says more.")
     else:
-        yield Check("embedding", State.OK, "there are no vectors yet")
+        yield Finding("embedding", Severity.OK, "there are no vectors yet")
 
 
-def _words(device: "Device") -> Iterator[Check]:
+def _words(device: Device) -> Iterator[Finding]:
     settings = device.settings
     try:
         device.replica.database.run("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
     except VaultDamaged as error:
-        yield Check(
+        yield Finding(
             "indexes",
-            State.FAILED,
+            Severity.FAILED,
             f"the index of words is not what the texts are: {error}",
             "`crystal doctor --fix` writes it anew from the texts.",
             ExitCode.STORAGE,
@@ -82,24 +78,22 @@ def _words(device: "Device") -> Iterator[Check]:
         )
 
 
-def _vectors(database: "Database") -> Iterator[Check]:
+def _vectors(database: Database) -> Iterator[Finding]:
     if not database.value("SELECT dimensions FROM index_state"):
         return
     windows = int(database.value("SELECT count(*) FROM windows"))
     kept = int(database.value("SELECT count(*) FROM chunks_vec_rowids"))
     if windows != kept:
         what = f"{windows:,} vectors are listed and {kept:,} kept: searching by meaning misses texts"
-        yield Check("indexes", State.FAILED, what, _REPAIR, ExitCode.STORAGE)
+        yield Finding("indexes", Severity.FAILED, what, _REPAIR, ExitCode.STORAGE)
 
 
-def _deep(device: "Device") -> Iterator[Check]:
-    from crystal_node.sync.maintenance.verification import verify
-
+def _deep(device: Device) -> Iterator[Finding]:
     settings, faults = device.settings, device.replica.database.check()
     if faults:
-        yield Check(
+        yield Finding(
             "indexes",
-            State.FAILED,
+            Severity.FAILED,
             f"{device.replica.database.path}: {faults[0]}",
             "`crystal doctor --fix` writes the indexes anew from the rows.",
             ExitCode.STORAGE,
@@ -107,13 +101,10 @@ def _deep(device: "Device") -> Iterator[Check]:
         )
     elif not verify(device, passes_damage=True).ok:
         what = "the memory's rows are not those that the log gives"
-        yield Check("indexes", State.FAILED, what, _REPAIR, ExitCode.STORAGE)
+        yield Finding("indexes", Severity.FAILED, what, _REPAIR, ExitCode.STORAGE)
 
 
 def _rebuild(settings: Settings) -> str:
-    from crystal_core.fulltext import rebuild
-    from crystal_node.device.device import opened
-
     with opened(settings) as device:
         database = device.replica.database
         with database.transaction():

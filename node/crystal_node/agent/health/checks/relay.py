@@ -8,7 +8,6 @@ round does both.
 import asyncio
 import http
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 
 import httpx
 
@@ -17,17 +16,15 @@ from crystal_mirror.devicelog.sync import log_is_whole
 from crystal_mirror.membership.member import Member
 from crystal_mirror.replication.pull import PullOutcome, tail_agrees
 from crystal_mirror.requests import Flow, Get
-from crystal_node.agent.health.findings import Check, State, failed
+from crystal_node.agent.health.findings import Finding, Severity, failed
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
+from crystal_node.device.device import Device
 from crystal_node.device.relay import CONNECT_SECONDS_MAX
 from crystal_node.device.runner import Runner, TokenRefused
 from crystal_relay.address import check_relay_url, http_client
 from crystal_relay.errors import RelayError
-
-if TYPE_CHECKING:
-    from crystal_node.device.device import Device
 
 CLOCK_SECONDS_MAX = 60.0
 """Nothing is decided by clocks; invites and what people read as times are, and a clock far off breaks TLS."""
@@ -35,20 +32,20 @@ HONEST_SECONDS_MAX = 30.0
 """Listing a log of some hundred devices takes a second or two, even from far away."""
 
 
-def relay_checks(settings: Settings) -> list[Check]:
+def relay_checks(settings: Settings) -> list[Finding]:
     """One request to the relay's health page; it needs no token."""
     if not settings.relay_url:
         fix = "Join again with `crystal pair`, or set CRYSTAL_RELAY_URL."
-        return [Check("relay", State.FAILED, "this device has no relay", fix, ExitCode.NOT_SET_UP)]
+        return [Finding("relay", Severity.FAILED, "this device has no relay", fix, ExitCode.NOT_SET_UP)]
     return asyncio.run(_ask(settings))
 
 
-def honesty_checks(device: "Device") -> list[Check]:
+def honesty_checks(device: Device) -> list[Finding]:
     """What the relay shows this device, compared with what it showed before."""
     return asyncio.run(_compare(device))
 
 
-async def _ask(settings: Settings) -> list[Check]:
+async def _ask(settings: Settings) -> list[Finding]:
     url = check_relay_url(settings.relay_url, allow_insecure=settings.allow_http)
     seconds = settings.relay_timeout
     client = http_client(url, connect=min(CONNECT_SECONDS_MAX, seconds), idle=seconds, connections_kept=1)
@@ -58,42 +55,44 @@ async def _ask(settings: Settings) -> list[Check]:
             status, date = reply.status_code, reply.headers.get("Date", "")
     except httpx.HTTPError as error:
         what = f"the relay at {url} cannot be reached ({type(error).__name__})"
-        fix = "Check the network and the relay; what is recorded meanwhile waits here."
-        return [Check("relay", State.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]
+        fix = "Finding the network and the relay; what is recorded meanwhile waits here."
+        return [Finding("relay", Severity.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]
     took = now_ms() - before
     if status != http.HTTPStatus.OK:
         what = f"what answers at {url} is no relay that works: it says {status} to /health"
-        fix = "Check the address, and the relay's own log."
-        return [Check("relay", State.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]
-    return [Check("relay", State.OK, f"{url} answers in {took} ms"), _clock(date, before + took / 2)]
+        fix = "Finding the address, and the relay's own log."
+        return [Finding("relay", Severity.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]
+    return [Finding("relay", Severity.OK, f"{url} answers in {took} ms"), _clock(date, before + took / 2)]
 
 
-def _clock(date: str, here_ms: float) -> Check:
+def _clock(date: str, here_ms: float) -> Finding:
     try:
         there_ms = parsedate_to_datetime(date).timestamp() * 1000 + 500  # whole seconds, cut off
     except (ValueError, TypeError):
-        return Check("clock", State.WARNING, "the relay does not tell its time")
+        return Finding("clock", Severity.WARNING, "the relay does not tell its time")
     ahead = (here_ms - there_ms) / 1000
     if abs(ahead) <= CLOCK_SECONDS_MAX:
-        return Check("clock", State.OK, f"agrees with the relay's within {max(abs(ahead), 1):.0f} s")
+        return Finding("clock", Severity.OK, f"agrees with the relay's within {max(abs(ahead), 1):.0f} s")
     what = f"this machine's clock is {abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} the relay's"
-    return Check("clock", State.WARNING, what, "Set this machine's clock, or tell whoever runs the relay.")
+    return Finding(
+        "clock", Severity.WARNING, what, "Set this machine's clock, or tell whoever runs the relay."
+    )
 
 
-async def _compare(device: "Device") -> list[Check]:
+async def _compare(device: Device) -> list[Finding]:
     try:
         async with asyncio.timeout(HONEST_SECONDS_MAX), device.online() as store:
             return [await Runner(store, None).run(_honest(device.member))]
     except TimeoutError:
         what = "the relay did not show its log in time"
-        return [Check("relay holds", State.WARNING, what, "Look again when the network is better.")]
+        return [Finding("relay holds", Severity.WARNING, what, "Look again when the network is better.")]
     except TokenRefused as error:
         return [failed("access", error)]
     except (CrystalError, RelayError) as error:
         return [failed("relay holds", error)]
 
 
-def _honest(member: Member) -> Flow[Check]:
+def _honest(member: Member) -> Flow[Finding]:
     """The first thing that is not as it was, or that all is."""
     log = member.log
     if not (yield from log_is_whole(log, member.keys)):
@@ -111,14 +110,14 @@ def _honest(member: Member) -> Flow[Check]:
             return _lies("shows another entry where the mirror ends here than it showed before")
         case _:
             what = f"{log.next_slot} entries of the device log and the mirror's end, as this device has verified them"
-            return Check("relay holds", State.OK, what)
+            return Finding("relay holds", Severity.OK, what)
 
 
-def _lost(what: str) -> Check:
+def _lost(what: str) -> Finding:
     fix = "The Core puts it back when it syncs; `crystal repair` does what this machine can. If it comes again, distrust it."
-    return Check("relay holds", State.FAILED, f"the relay {what}", fix, ExitCode.RELAY_MISBEHAVES)
+    return Finding("relay holds", Severity.FAILED, f"the relay {what}", fix, ExitCode.RELAY_MISBEHAVES)
 
 
-def _lies(what: str) -> Check:
+def _lies(what: str) -> Finding:
     fix = "Sync once more: entries may have been restored. If it stays so, do not trust this relay: move to another one."
-    return Check("relay holds", State.FAILED, f"the relay {what}", fix, ExitCode.RELAY_MISBEHAVES)
+    return Finding("relay holds", Severity.FAILED, f"the relay {what}", fix, ExitCode.RELAY_MISBEHAVES)

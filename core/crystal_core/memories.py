@@ -19,6 +19,16 @@ CHAIN_MAX = 256
 """Memories in one history; a longer chain is cut at its oldest end."""
 
 
+class Category(StrEnum):
+    """What kind of thing is remembered."""
+
+    FACT = "fact"
+    PREFERENCE = "preference"
+    EVENT = "event"
+    OPINION = "opinion"
+    SKILL = "skill"
+
+
 class MemoryStatus(StrEnum):
     """What has become of a memory."""
 

@@ -7,7 +7,6 @@ MEMORY = "memory"
 DOCUMENT = "document"
 ANY = "any"
 STATUSES = ("active", "retired", "superseded", ANY)
-CATEGORIES = ("fact", "preference", "event", "opinion", "skill")
 KINDS = (CONVERSATION, MEMORY, DOCUMENT)
 
 

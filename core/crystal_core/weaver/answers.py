@@ -5,12 +5,12 @@ No name, path, number or option is ever taken from a model.
 """
 
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import cast
 
 import msgspec
 
 from crystal_core.llm.answers import first_object
+from crystal_core.memories import Category
 from crystal_core.weaver.limits import (
     ITEM_CHARS_MAX,
     ITEMS_MAX,
@@ -25,16 +25,6 @@ from crystal_core.weaver.prose import one_line, whole
 from crystal_core.weaver.quotations import Quotable, flat, honest
 
 TOPIC_CHARS_MAX = 60
-
-
-class Category(StrEnum):
-    """What kind of thing is remembered."""
-
-    FACT = "fact"
-    PREFERENCE = "preference"
-    EVENT = "event"
-    OPINION = "opinion"
-    SKILL = "skill"
 
 
 class Reflection(msgspec.Struct, frozen=True):

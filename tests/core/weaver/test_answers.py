@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crystal_core.llm.answers import Unreadable
-from crystal_core.weaver.answers import Category, read_facts, read_reflection, read_warm_start
+from crystal_core.memories import Category
+from crystal_core.weaver.answers import read_facts, read_reflection, read_warm_start
 from crystal_core.weaver.limits import (
     ANSWER_CHARS_MAX,
     ITEM_CHARS_MAX,

@@ -12,6 +12,8 @@ from msgspec import Meta, Struct
 QUERY_CHARS_MAX = 16 * 1024
 NAME_CHARS_MAX = 1024
 ID_DIGITS_MIN, ID_DIGITS_MAX = 8, 64
+ID_PATTERN = r"^[0-9a-fA-F]+$(?!\n)"
+"""A $ alone lets a line break through at the end, in Python's reading."""
 HITS_MAX = 1000
 OFFSET_MAX = 10_000
 CANDIDATES_MAX = 200
@@ -19,7 +21,6 @@ CONTEXT_MAX = 50
 """Pieces of a conversation before a text, and behind it."""
 
 _Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
-_Moment = Annotated[str, Meta(max_length=64)]
 
 
 class ResultKind(StrEnum):
@@ -48,34 +49,83 @@ class Depth(StrEnum):
     DEEP = "deep"
 
 
-class SearchRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A search. Filters that are empty let everything through; ``since`` and ``until`` are ages or dates (``timespans``).
+class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every surface may ask of a search. Filters that are empty let everything through."""
 
-    ``project`` is a folder or a repository, or the end of one from a slash on; ``source`` the tool that a conversation was held
-    with, or a source of documents; ``category`` and ``status`` are a memory's. ``intent``, ``candidates`` and ``provider`` are
-    for deep searches.
-    """
+    query: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=QUERY_CHARS_MAX,
+            description="What to look for, in plain words; both the words and their meaning count.",
+        ),
+    ]
+    limit: Annotated[int, Meta(ge=1, le=HITS_MAX, description="How many results.")] = 10
+    offset: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=OFFSET_MAX,
+            description="How many results to pass over: next_offset of the answer before.",
+        ),
+    ] = 0
+    agent: Annotated[
+        str, Meta(max_length=NAME_CHARS_MAX, description="Only what this agent heard or said, by its id.")
+    ] = ""
+    project: Annotated[
+        str, Meta(max_length=NAME_CHARS_MAX, description="Only from this project, as results name it.")
+    ] = ""
+    """A folder or a repository, or the end of one from a slash on."""
+    session: Annotated[
+        str, Meta(max_length=NAME_CHARS_MAX, description="Only from this session, by its id.")
+    ] = ""
+    role: Annotated[
+        str,
+        Meta(max_length=NAME_CHARS_MAX, description="Only what this role said: user, assistant or thinking."),
+    ] = ""
+    kind: Annotated[
+        ResultKind | None,
+        Meta(description="Only pieces of conversations, only memories, or only documents of sources."),
+    ] = None
+    source: Annotated[
+        str, Meta(max_length=NAME_CHARS_MAX, description="Only documents of this source, by its name.")
+    ] = ""
+    """Also the tool that a conversation was held with."""
+    since: Annotated[
+        str,
+        Meta(max_length=64, description="Only newer than this: 24h, 7d, 4w, or a date such as 2026-01-31."),
+    ] = ""
+    until: Annotated[str, Meta(max_length=64, description="Only older than this, in the same forms.")] = ""
+    depth: Annotated[
+        Depth,
+        Meta(
+            description="deep asks a language model to expand the query and to rank: slower, finds more. auto decides."
+        ),
+    ] = Depth.AUTO
+    intent: Annotated[
+        str,
+        Meta(
+            max_length=2000,
+            description="What the search is for, where the query is ambiguous; for deep searches.",
+        ),
+    ] = ""
 
-    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARS_MAX)]
-    limit: Annotated[int, Meta(ge=1, le=HITS_MAX)] = 10
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] = 0
-    agent: _Name = ""
-    project: _Name = ""
-    session: _Name = ""
-    role: _Name = ""
-    kind: ResultKind | None = None
-    source: _Name = ""
-    since: _Moment = ""
-    until: _Moment = ""
+
+class SearchRequest(SearchQuery, frozen=True, kw_only=True, omit_defaults=True):
+    """A search whole. ``category`` and ``status`` are a memory's; ``candidates`` and ``provider`` are for deep searches."""
+
     category: _Name = ""
     status: StatusFilter | None = None
-    depth: Depth = Depth.AUTO
-    intent: Annotated[str, Meta(max_length=2000)] = ""
     candidates: Annotated[int, Meta(ge=1, le=CANDIDATES_MAX)] = 40
     provider: _Name = ""
     words_only: bool = False
     """No vectors: what answers needs no model."""
     explain: bool = False
+
+    @classmethod
+    def of(cls, query: SearchQuery) -> "SearchRequest":
+        """The request of a surface that asks for no more."""
+        return cls(**{name: getattr(query, name) for name in SearchQuery.__struct_fields__})
 
 
 class ResultDocument(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from msgspec import ValidationError, convert, to_builtins
 
-from crystal_core.scope import CATEGORIES, Scope
+from crystal_core.memories import Category
+from crystal_core.scope import Scope
 from crystal_node.base.errors import UsageError
 from crystal_node.base.lookup import no_id
 from crystal_node.base.project import project_name
@@ -54,10 +55,10 @@ def within_limits(request: _Request) -> _Request:
 
 def scope_of(request: SearchRequest, now: int, person_home: Path) -> Scope:
     """Raises Usage for a category or a time that is none, and for two times between which nothing can lie."""
-    if request.category and request.category not in CATEGORIES:
+    if request.category and request.category not in set(Category):
         raise UsageError(
             f"{request.category[:60]!r} is no category of memories",
-            hint=f"Use one of {', '.join(CATEGORIES)}.",
+            hint=f"Use one of {', '.join(Category)}.",
         )
     since = parse_since(request.since, now) if request.since else None
     until = parse_until(request.until, now) if request.until else None

@@ -5,13 +5,21 @@ the documents of `documents`. Text that is kept is cleaned first, credentials bl
 changes a memory's standing is written, and no words.
 """
 
-from crystal_node.search.memories.changes import amend_memory, edit_memory, remember_text, revive_memory
+from crystal_node.search.memories.changes import (
+    amend_memory,
+    change_memory,
+    edit_memory,
+    reactivate_memory,
+    remember_text,
+)
 from crystal_node.search.memories.documents import (
     AlikeDocument,
     HistoryDocument,
     MemoriesDocument,
     MemoryDocument,
+    MemoryEdit,
     MemoryEventDocument,
+    NewMemory,
     RememberedDocument,
     WhenAlike,
 )
@@ -23,16 +31,19 @@ __all__ = [
     "HistoryDocument",
     "MemoriesDocument",
     "MemoryDocument",
+    "MemoryEdit",
     "MemoryEventDocument",
+    "NewMemory",
     "RememberedDocument",
     "WhenAlike",
     "alike_memories",
     "amend_memory",
+    "change_memory",
     "edit_memory",
     "find_memory",
     "history_of",
     "list_memories",
     "memory_document",
+    "reactivate_memory",
     "remember_text",
-    "revive_memory",
 ]

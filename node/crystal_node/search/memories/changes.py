@@ -4,13 +4,19 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from crystal_core.memories import Memory, MemoryStatus, memory
-from crystal_mirror.operations import CONFIDENCE_MAX, SUPERSEDES_MAX, Amend, Remember, Status
+from crystal_mirror.operations import SUPERSEDES_MAX, Amend, Remember, Status
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
 from crystal_node.capture.recorder import clean_text
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
-from crystal_node.search.memories.documents import AlikeDocument, RememberedDocument, WhenAlike
+from crystal_node.search.memories.documents import (
+    AlikeDocument,
+    MemoryEdit,
+    NewMemory,
+    RememberedDocument,
+    WhenAlike,
+)
 from crystal_node.search.memories.queries import find_memory
 from crystal_node.search.memories.similarity import alike_memories, normal_words
 
@@ -20,16 +26,13 @@ Choose = Callable[[Sequence[AlikeDocument]], WhenAlike]
 
 def remember_text(
     device: Device,
-    text: str,
+    new: NewMemory,
     *,
-    category: str = "fact",
-    confidence: int = CONFIDENCE_MAX,
-    supersedes: Sequence[str] = (),
     agent: str = "",
     keep_both: bool = False,
     choose: Choose | None = None,
 ) -> RememberedDocument:
-    """Keep a text. ``supersedes``: ids of the memories whose place it takes.
+    """Keep a memory.
 
     A memory of the same words, but for case, spaces and punctuation, is the one that is kept: it gets the category and the
     confidence. What is almost the same stays, and is named in the answer, unless ``choose`` says otherwise. With ``keep_both``
@@ -41,10 +44,10 @@ def remember_text(
         PrivateNow: private mode is on.
     """
     _refuse_private(device)
-    cleaned = clean_text(text)
-    if len(supersedes) > SUPERSEDES_MAX:
+    cleaned = clean_text(new.text)
+    if len(new.supersedes) > SUPERSEDES_MAX:
         raise UsageError(f"one memory takes the place of {SUPERSEDES_MAX} at most")
-    old = [find_memory(device, each) for each in supersedes]
+    old = [find_memory(device, each) for each in new.supersedes]
     kept, merged = cleaned.text, False
     alike: list[AlikeDocument] = []
     if not keep_both and memory(device.replica.database, _id(kept)) is None:
@@ -62,18 +65,33 @@ def remember_text(
         alike = []
     agent = agent or device.settings.agent_id
     targets = tuple(dict.fromkeys(each.forget_hash for each in old if each.text != kept))
-    operation = Remember(kept, category, agent, now_ms(), confidence, targets)
+    operation = Remember(kept, new.category.value, agent, now_ms(), new.confidence, targets)
     device.accept([operation], lambda: _refuse_private(device))
     return RememberedDocument(
         id=_id(kept).hex(),
-        category=category,
-        confidence=confidence,
+        category=new.category.value,
+        confidence=new.confidence,
         agent=agent,
         merged=merged,
         supersedes=[each.id.hex() for each in old if each.text != kept],
         alike=alike,
         redacted=cleaned.counts.total(),
     )
+
+
+def change_memory(device: Device, given: str, edit: MemoryEdit) -> Memory:
+    """Change a memory as a program asks for it.
+
+    Raises what ``edit_memory`` raises; Usage also for other words and another status at once.
+    """
+    category = None if edit.category is None else edit.category.value
+    if edit.status is None:
+        return edit_memory(device, given, text=edit.text, category=category, confidence=edit.confidence)
+    if edit.text is not None:
+        raise UsageError("a memory gets other words, or another status, not both at once")
+    if edit.status == "active" and category is None and edit.confidence is None:
+        return reactivate_memory(device, given)
+    return amend_memory(device, given, category=category, confidence=edit.confidence, status=edit.status)
 
 
 def edit_memory(
@@ -132,8 +150,8 @@ def amend_memory(
     return find_memory(device, before.id.hex())
 
 
-def revive_memory(device: Device, given: str, *, agent: str = "") -> Memory:
-    """Have a memory count again. One whose place another took is remembered again, in its own words."""
+def reactivate_memory(device: Device, given: str, *, agent: str = "") -> Memory:
+    """Reactivate a retired or superseded memory. A superseded one is remembered again, in its own words."""
     before = find_memory(device, given)
     if before.status is not MemoryStatus.SUPERSEDED:
         return amend_memory(device, given, status="active", agent=agent)

@@ -2,8 +2,55 @@
 ever gain fields."""
 
 from enum import StrEnum
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from crystal_core.memories import Category
+from crystal_mirror.operations import CONFIDENCE_MAX, SUPERSEDES_MAX
+from crystal_node.search.finding.documents import ID_DIGITS_MAX, ID_DIGITS_MIN, ID_PATTERN
+
+TEXT_CHARS_MAX = 64 * 1024
+MEMORIES_MAX = 200
+"""In one page of a program's list."""
+
+Id = Annotated[
+    str,
+    Meta(
+        min_length=ID_DIGITS_MIN,
+        max_length=ID_DIGITS_MAX,
+        pattern=ID_PATTERN,
+        title="an id: 8 to 64 hexadecimal digits",
+    ),
+]
+Confidence = Annotated[
+    int, Meta(ge=0, le=CONFIDENCE_MAX, description="How sure one can be of it, from 0 to 100.")
+]
+
+
+class NewMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A memory to keep, as every surface takes it. ``supersedes``: ids of memories whose place it takes."""
+
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=TEXT_CHARS_MAX,
+            description="One thing to remember, in a sentence that is understood without its context.",
+        ),
+    ]
+    category: Annotated[Category, Meta(description="What kind of thing it is.")] = Category.FACT
+    confidence: Confidence = CONFIDENCE_MAX
+    supersedes: Annotated[list[Id], Meta(max_length=SUPERSEDES_MAX)] = []
+
+
+class MemoryEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change of a memory; what is left out stays as it is."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=TEXT_CHARS_MAX)] | None = None
+    category: Category | None = None
+    confidence: Confidence | None = None
+    status: Literal["active", "retired"] | None = None
 
 
 class WhenAlike(StrEnum):

@@ -8,16 +8,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-# A $ alone lets a line break through at the end, in Python's reading.
-Id = Annotated[
-    str,
-    Meta(
-        min_length=8,
-        max_length=64,
-        pattern=r"^[0-9A-Fa-f]+$(?!\n)",
-        title="an id: 8 to 64 hexadecimal digits",
-    ),
-]
+from crystal_node.derive.weaving.request import WeaveMode
+from crystal_node.search.finding.documents import CONTEXT_MAX, StatusFilter
+from crystal_node.search.memories.documents import MEMORIES_MAX, Id, NewMemory
+
 Code = Annotated[str, Meta(max_length=128)]
 AgentName = Annotated[
     str,
@@ -26,9 +20,6 @@ AgentName = Annotated[
         title="an agent's id: 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first",
     ),
 ]
-
-MemoryText = Annotated[str, Meta(min_length=1, max_length=64 * 1024)]
-Confidence = Annotated[int, Meta(ge=0, le=100)]
 
 
 class ErrorDocument(Struct, frozen=True, kw_only=True):
@@ -60,8 +51,8 @@ class DoneDocument(Struct, frozen=True, kw_only=True):
 class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How much of what stands around a text is wanted."""
 
-    before: Annotated[int, Meta(ge=0, le=50)] = 0
-    after: Annotated[int, Meta(ge=0, le=50)] = 0
+    before: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
+    after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):
@@ -92,51 +83,19 @@ class JobsDocument(Struct, frozen=True, kw_only=True):
     jobs: list[JobDocument]
 
 
-class Category(StrEnum):
-    """What kind of thing is remembered."""
-
-    FACT = "fact"
-    PREFERENCE = "preference"
-    EVENT = "event"
-    OPINION = "opinion"
-    SKILL = "skill"
-
-
-class WhichMemories(StrEnum):
-    """By what has become of them."""
-
-    ACTIVE = "active"
-    RETIRED = "retired"
-    SUPERSEDED = "superseded"
-    ANY = "any"
-
-
 class MemoriesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which memories."""
 
     category: Literal["", "fact", "preference", "event", "opinion", "skill"] = ""
-    status: WhichMemories = WhichMemories.ACTIVE
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    status: StatusFilter = StatusFilter.ACTIVE
+    limit: Annotated[int, Meta(ge=1, le=MEMORIES_MAX)] = 50
     offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
-class MemoryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sentence to keep. ``supersedes``: ids of memories whose place it takes; ``keep_both``: nothing alike is looked for."""
+class MemoryRequest(NewMemory, frozen=True, kw_only=True):
+    """A memory to keep. ``keep_both``: nothing alike is looked for."""
 
-    text: MemoryText
-    category: Category = Category.FACT
-    confidence: Confidence = 100
-    supersedes: Annotated[list[Id], Meta(max_length=16)] = []
     keep_both: bool = False
-
-
-class MemoryChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to change; what is left out stays as it is."""
-
-    text: MemoryText | None = None
-    category: Category | None = None
-    confidence: Confidence | None = None
-    status: Literal["active", "retired"] | None = None
 
 
 class ForgetRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,11 +117,6 @@ class ProcessAction(StrEnum):
 
     DREAM_WEAVE = "dream-weave"
     BACKFILL = "backfill"
-
-
-class WeaveMode(StrEnum):
-    FULL = "full"
-    INCREMENTAL = "incremental"
 
 
 class ProcessRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,19 +21,26 @@ from crystal_node.base.wording import iso
 from crystal_node.derive.sources.results import SourcesStatus
 from crystal_node.derive.sources.service import sources_status
 from crystal_node.device.device import Device
-from crystal_node.search.finding.documents import SearchDocument, SearchRequest, ShowDocument, ShowRequest
+from crystal_node.search.finding.documents import (
+    ID_DIGITS_MAX,
+    ID_DIGITS_MIN,
+    SearchDocument,
+    SearchRequest,
+    ShowDocument,
+    ShowRequest,
+    StatusFilter,
+)
 from crystal_node.search.memories import (
     HistoryDocument,
     MemoriesDocument,
     MemoryDocument,
+    MemoryEdit,
     RememberedDocument,
-    amend_memory,
-    edit_memory,
+    change_memory,
     history_of,
     list_memories,
     memory_document,
     remember_text,
-    revive_memory,
 )
 from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import (
@@ -42,10 +49,8 @@ from crystal_node.surfaces.gateway.documents import (
     JobDocument,
     JobsDocument,
     MemoriesQuery,
-    MemoryChange,
     MemoryRequest,
     ShowQuery,
-    WhichMemories,
 )
 from crystal_node.surfaces.gateway.errors import InvalidRequest, NoAgent
 from crystal_node.surfaces.gateway.openapi import ApiRoute
@@ -53,8 +58,6 @@ from crystal_node.surfaces.gateway.replies import DocumentReply
 from crystal_node.surfaces.gateway.requests import json_of, no_query, query_of
 from crystal_node.sync.files.artefacts import is_made_here
 from crystal_node.sync.files.text_search import files_with
-
-ID_CHARS_MIN, ID_CHARS_MAX = 8, 64
 
 
 def api_routes(backend: Backend) -> list[ApiRoute]:
@@ -97,8 +100,8 @@ class SearchRoutes:
     async def show(self, request: Request) -> Response:
         """A text whole, with what stands around it."""
         given = str(request.path_params["id"])
-        if not ID_CHARS_MIN <= len(given) <= ID_CHARS_MAX:
-            raise InvalidRequest(f"an id has {ID_CHARS_MIN} to {ID_CHARS_MAX} digits")
+        if not ID_DIGITS_MIN <= len(given) <= ID_DIGITS_MAX:
+            raise InvalidRequest(f"an id has {ID_DIGITS_MIN} to {ID_DIGITS_MAX} digits")
         around = query_of(request, ShowQuery)
         asked = ShowRequest(id=given, before=around.before, after=around.after)
         return DocumentReply(await self._backend.find(lambda finding: finding.show(asked)))
@@ -256,7 +259,7 @@ class MemoryRoutes:
                 self.change,
                 "Change a memory",
                 MemoryDocument,
-                MemoryChange,
+                MemoryEdit,
                 names=("id",),
             ),
             ApiRoute(
@@ -291,7 +294,7 @@ class MemoryRoutes:
     async def change(self, request: Request) -> Response:
         """Change a memory. Other words make a new one that takes its place."""
         no_query(request)
-        asked = await json_of(request, MemoryChange)
+        asked = await json_of(request, MemoryEdit)
         work = partial(_change, str(request.path_params["id"]), asked)
         return DocumentReply(await self._backend.with_device(work))
 
@@ -312,36 +315,18 @@ def _listed(asked: MemoriesQuery, device: Device) -> MemoriesDocument:
     return list_memories(
         device,
         category=asked.category or None,
-        status=None if asked.status is WhichMemories.ANY else MemoryStatus(asked.status.value),
+        status=None if asked.status is StatusFilter.ANY else MemoryStatus(asked.status.value),
         limit=asked.limit,
         offset=asked.offset,
     )
 
 
 def _remember(asked: MemoryRequest, device: Device) -> RememberedDocument:
-    return remember_text(
-        device,
-        asked.text,
-        category=asked.category.value,
-        confidence=asked.confidence,
-        supersedes=asked.supersedes,
-        keep_both=asked.keep_both,
-    )
+    return remember_text(device, asked, keep_both=asked.keep_both)
 
 
-def _change(given: str, asked: MemoryChange, device: Device) -> MemoryDocument:
-    category = None if asked.category is None else asked.category.value
-    if asked.status is None:
-        found = edit_memory(device, given, text=asked.text, category=category, confidence=asked.confidence)
-    elif asked.text is not None:
-        raise InvalidRequest("a memory gets other words, or another status, not both at once")
-    elif asked.status == "active" and category is None and asked.confidence is None:
-        found = revive_memory(device, given)
-    else:
-        found = amend_memory(
-            device, given, category=category, confidence=asked.confidence, status=asked.status
-        )
-    return memory_document(device, found)
+def _change(given: str, asked: MemoryEdit, device: Device) -> MemoryDocument:
+    return memory_document(device, change_memory(device, given, asked))
 
 
 def _forget(asked: ForgetRequest, device: Device) -> ForgottenDocument:

@@ -7,6 +7,7 @@ over ssh, which knows who may.
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -77,6 +78,7 @@ def serve(served: Served, listener: socket.socket, ready: Callable[[], None]) ->
 
 def http_config(app: ASGIApp, http: "type[PatientHttp]", connections_max: int) -> Config:
     """uvicorn within our limits, and without words of its own."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each request that is none
     return Config(
         app,
         http=http,

@@ -1,20 +1,20 @@
 """What tools are given. Each field's description is what a model reads of it; limits are part of the schema."""
 
-from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
-from crystal_core.memories import MemoryStatus
-from crystal_mirror.operations import CONFIDENCE_MAX, SOURCE_NAME_CHARS_MAX, SUPERSEDES_MAX
+from crystal_core.memories import Category, MemoryStatus
+from crystal_mirror.operations import SOURCE_NAME_CHARS_MAX, SUPERSEDES_MAX
 from crystal_node.search.finding.documents import (
     CONTEXT_MAX,
-    NAME_CHARS_MAX,
+    ID_DIGITS_MAX,
+    ID_DIGITS_MIN,
+    ID_PATTERN,
     OFFSET_MAX,
-    QUERY_CHARS_MAX,
-    Depth,
-    ResultKind,
+    SearchQuery,
 )
+from crystal_node.search.memories.documents import MEMORIES_MAX, NewMemory
 
 HITS_MAX = 50
 HITS = 8
@@ -25,82 +25,34 @@ CHARS = 1500
 SHOWN_CHARS_MAX = 65_536
 ANSWER_CHARS_MAX = 200_000
 """Characters of all texts of one answer together: texts are cut shorter for that."""
-TEXT_CHARS_MAX = 64 * 1024
-ID_DIGITS_MIN = 8
 FORGET_DIGITS_MIN = 12
 """What is forgotten is named by more digits than what is shown: a slip of one must not hit another text."""
 FORGET_MAX = 20
 """Texts that one call forgets at most."""
-MEMORIES_MAX = 200
 PATTERNS_MAX = 64
 PATTERN_CHARS_MAX = 1000
 PATH_CHARS_MAX = 4096
 SYNC_SECONDS = 50
 """Clients give up on a call after a minute, many of them."""
 SYNC_SECONDS_MAX = 3600
-_ID = r"^[0-9a-fA-F]+$(?!\n)"
-"""A $ alone lets a line break through at the end, in Python's reading."""
 _AGENT = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$(?!\n)"
 
 
-class SearchArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+LongId = Annotated[
+    str,
+    Meta(
+        min_length=FORGET_DIGITS_MIN,
+        max_length=ID_DIGITS_MAX,
+        pattern=ID_PATTERN,
+        title="an id: 12 to 64 hexadecimal digits",
+    ),
+]
+
+
+class SearchArguments(SearchQuery, frozen=True, kw_only=True):
     """Of ``crystal_search``."""
 
-    query: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=QUERY_CHARS_MAX,
-            description="What to look for, in plain words; both the words and their meaning count.",
-        ),
-    ]
     limit: Annotated[int, Meta(ge=1, le=HITS_MAX, description="How many results.")] = HITS
-    offset: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=OFFSET_MAX,
-            description="How many results to pass over: next_offset of the answer before.",
-        ),
-    ] = 0
-    agent: Annotated[
-        str, Meta(max_length=NAME_CHARS_MAX, description="Only what this agent heard or said, by its id.")
-    ] = ""
-    project: Annotated[
-        str, Meta(max_length=NAME_CHARS_MAX, description="Only from this project, as results name it.")
-    ] = ""
-    session: Annotated[
-        str, Meta(max_length=NAME_CHARS_MAX, description="Only from this session, by its id.")
-    ] = ""
-    role: Annotated[
-        str,
-        Meta(max_length=NAME_CHARS_MAX, description="Only what this role said: user, assistant or thinking."),
-    ] = ""
-    kind: Annotated[
-        ResultKind | None,
-        Meta(description="Only pieces of conversations, only memories, or only documents of sources."),
-    ] = None
-    source: Annotated[
-        str, Meta(max_length=NAME_CHARS_MAX, description="Only documents of this source, by its name.")
-    ] = ""
-    since: Annotated[
-        str,
-        Meta(max_length=64, description="Only newer than this: 24h, 7d, 4w, or a date such as 2026-01-31."),
-    ] = ""
-    until: Annotated[str, Meta(max_length=64, description="Only older than this, in the same forms.")] = ""
-    depth: Annotated[
-        Depth,
-        Meta(
-            description="deep asks a language model to expand the query and to rank: slower, finds more. auto decides."
-        ),
-    ] = Depth.AUTO
-    intent: Annotated[
-        str,
-        Meta(
-            max_length=2000,
-            description="What the search is for, where the query is ambiguous; for deep searches.",
-        ),
-    ] = ""
     chars: Annotated[
         int,
         Meta(
@@ -119,7 +71,7 @@ class ShowArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             min_length=ID_DIGITS_MIN,
             max_length=64,
-            pattern=_ID,
+            pattern=ID_PATTERN,
             title="8 to 64 hexadecimal digits",
             description="The id of a text, or its first 8 digits or more.",
         ),
@@ -134,48 +86,16 @@ class ShowArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     )
 
 
-class Category(StrEnum):
-    """What kind of thing is remembered."""
-
-    FACT = "fact"
-    PREFERENCE = "preference"
-    EVENT = "event"
-    OPINION = "opinion"
-    SKILL = "skill"
-
-
-class RememberArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RememberArguments(NewMemory, frozen=True, kw_only=True):
     """Of ``crystal_remember``."""
 
-    text: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=TEXT_CHARS_MAX,
-            description="One thing to remember, in a sentence that is understood without its context.",
-        ),
-    ]
-    category: Annotated[Category, Meta(description="What kind of thing it is.")] = Category.FACT
-    confidence: Annotated[
-        int, Meta(ge=0, le=CONFIDENCE_MAX, description="How sure one can be of it, from 0 to 100.")
-    ] = CONFIDENCE_MAX
     supersedes: Annotated[
-        list[
-            Annotated[
-                str,
-                Meta(
-                    min_length=FORGET_DIGITS_MIN,
-                    max_length=64,
-                    pattern=_ID,
-                    title="an id: 12 to 64 hexadecimal digits",
-                ),
-            ]
-        ],
+        list[LongId],
         Meta(
             max_length=SUPERSEDES_MAX,
             description="Ids of memories that it takes the place of: they are kept, and not brought up any more.",
         ),
-    ] = []
+    ] = field(default_factory=list)
     agent: Annotated[
         str,
         Meta(
@@ -191,17 +111,7 @@ class ForgetArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Of ``crystal_forget``."""
 
     ids: Annotated[
-        list[
-            Annotated[
-                str,
-                Meta(
-                    min_length=FORGET_DIGITS_MIN,
-                    max_length=64,
-                    pattern=_ID,
-                    title="an id: 12 to 64 hexadecimal digits",
-                ),
-            ]
-        ],
+        list[LongId],
         Meta(
             min_length=1,
             max_length=FORGET_MAX,

@@ -17,14 +17,7 @@ _EXCERPT_CHARS = 300
 def remember(call: Call, given: RememberArguments) -> tuple[RememberAnswer, str]:
     """``crystal_remember``. Memories that say almost the same stay, and are named: the agent asks its person."""
     with opened(call.keeper.settings()) as device:
-        kept = remember_text(
-            device,
-            given.text,
-            category=given.category.value,
-            confidence=given.confidence,
-            supersedes=given.supersedes,
-            agent=given.agent.strip(),
-        )
+        kept = remember_text(device, given, agent=given.agent.strip())
     answer = RememberAnswer(
         notice=NOTICE,
         id=kept.id,

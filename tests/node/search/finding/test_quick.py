@@ -1,6 +1,5 @@
 """A `search --json` that the agent answers loads next to nothing, and says what the command itself says."""
 
-import io
 import json
 import subprocess
 import sys
@@ -8,12 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from crystal_node.search.finding.wire import frame, read_frame
 
-from crystal_node.search.finding import client
 from crystal_node.search.finding.documents import SearchRequest
-from crystal_node.surfaces.cli.search_json import ANSWER_SECONDS_MAX, request_of
-from tests.node.surfaces.gateway.test_local import served
+from crystal_node.surfaces.cli.search_json import request_of
+from tests.support.local_api import served
 from tests.support.machine import Machine
 
 _LOADED = """
@@ -62,18 +59,6 @@ def test_plain_arguments_make_the_request_that_the_command_makes() -> None:
 )
 def test_what_is_not_plain_is_left_to_the_command(arguments: list[str]) -> None:
     assert request_of(arguments) is None
-
-
-def test_it_speaks_what_the_agent_speaks() -> None:
-    from crystal_node.surfaces.cli import search_json
-
-    verb, body = read_frame(io.BytesIO(b"%s search %d\n" % (search_json._GREETING, 2) + b"{}"), 100)  # pyright: ignore[reportPrivateUsage]
-    assert (verb, body) == ("search", b"{}")
-    assert frame("ok", b"{}") == b"%s ok 2\n{}" % search_json._GREETING  # pyright: ignore[reportPrivateUsage]
-    assert (search_json.CONNECT_SECONDS_MAX, ANSWER_SECONDS_MAX) == (
-        client.CONNECT_SECONDS_MAX,
-        client.ANSWER_SECONDS_MAX,
-    )
 
 
 def test_the_answer_is_the_command_s_and_costs_few_imports(memory: Machine) -> None:

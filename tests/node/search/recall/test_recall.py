@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from crystal_node.base.settings import resolve
-from crystal_node.search.finding import wire
 from crystal_node.search.finding.documents import ResultDocument, ResultKind
-from crystal_node.search.recall import quick
 from crystal_node.search.recall.database import RecallDatabase
 from crystal_node.search.recall.selection import _warm_start, fits  # pyright: ignore[reportPrivateUsage]
 from crystal_node.search.recall.text import PROMPT_CHARS_MAX, RECORD_CHARS_MAX, loaded
@@ -70,7 +68,7 @@ def test_without_an_agent_a_prompt_is_given_what_its_words_find(remembering: Mac
 
 def test_the_agent_recalls_and_no_session_is_given_a_record_twice(remembering: Machine) -> None:
     with agent(remembering) as process:
-        socket = remembering.home / "state" / "agent" / "find.sock"
+        socket = remembering.home / "state" / "agent" / "api.sock"
         until(socket.exists, "the agent's socket")
         assert socket.stat().st_mode & 0o777 == 0o600
 
@@ -264,8 +262,3 @@ def test_a_damaged_book_is_begun_anew(machine: Machine) -> None:
     book = RecallDatabase.open(path)
     assert book.given("session", ["ab"]) == set()
     book.close()
-
-
-def test_the_quick_way_and_the_wire_are_one() -> None:
-    assert wire.frame("recall", b"{}") == b"crystal-find/1 recall 2\n{}"
-    assert quick.INPUT_BYTES_MAX == wire.REQUEST_BYTES_MAX

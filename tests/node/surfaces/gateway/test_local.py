@@ -1,26 +1,28 @@
-"""The running agent answers searches: as the disk would, to its owner, whatever comes over the socket."""
+"""The background service answers on its socket: as the disk would, to its owner, whatever comes over it."""
 
-import gc
+import json
+import os
 import socket
 import threading
-import time
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
-from crystal_node.search.finding.serving import CALLERS_MAX, FinderService
-from crystal_node.search.finding.wire import REQUEST_BYTES_MAX, Failure, NotUnderstood, frame, read_frame
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base import local_api
 from crystal_node.base.errors import ExitCode
-from crystal_node.base.settings import Settings, resolve
-from crystal_node.search.finding.client import ServiceAway, ServiceRefused, ask_agent, memory_client
-from crystal_node.search.finding.documents import Depth, SearchRequest, ShowRequest
+from crystal_node.base.local_api import NotUnderstood, ServiceAway, ask, short_name
+from crystal_node.base.settings import Settings
+from crystal_node.search.finding.client import ServiceRefused, decoded_answer, memory_client
+from crystal_node.search.finding.documents import Depth, SearchDocument, SearchRequest, ShowRequest
+from crystal_node.search.recall.database import RecallDatabase
+from crystal_node.surfaces.gateway.limits import BODY_BYTES_MAX, LOCAL_CALLERS_MAX
+from crystal_node.surfaces.gateway.local import LocalApi
+from tests.support.local_api import NoJobs, served, settings_of
 from tests.support.machine import Machine, Vault
 
 TEXT = "The uploader's retry budget went from 3 to 9."
@@ -33,33 +35,22 @@ def core(vault: Vault) -> Machine:
     return vault.core
 
 
-def settings_of(machine: Machine) -> Settings:
-    return resolve(environment=machine.environment | {"CRYSTAL_HOME": str(machine.home)})
-
-
-@contextmanager
-def served(machine: Machine) -> Generator[Settings]:
-    settings = settings_of(machine)
-    service = FinderService(lambda: settings)
-    assert service.start() == ""
-    try:
-        yield settings
-    finally:
-        service.stop()
-    assert not settings.home.finder_socket.exists()
-
-
 def search(settings: Settings, query: str = "retry budget") -> list[str]:
     with memory_client(settings) as found:
         return [hit.text for hit in found.search(SearchRequest(query=query, depth=Depth.FAST)).results]
 
 
+def connected(settings: Settings) -> socket.socket:
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(30)
+    with short_name(str(settings.home.api_socket)) as name:
+        line.connect(str(name))
+    return line
+
+
 def raw(settings: Settings, data: bytes) -> bytes:
     """What comes back for these bytes."""
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(30)
-        with local_api.reached(str(settings.home.finder_socket)) as name:
-            line.connect(str(name))
+    with connected(settings) as line:
         try:
             line.sendall(data)
             line.shutdown(socket.SHUT_WR)
@@ -105,47 +96,50 @@ def test_errors_are_the_same_with_an_agent_and_without(core: Machine) -> None:
 
 def test_what_is_not_understood_ends_and_the_next_is_answered(core: Machine) -> None:
     with served(core) as settings:
+        head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         for rubbish in (
             b"",
             b"\n",
-            b"GET / HTTP/1.1\r\n\r\n",
-            b"crystal-find/2 search 2\n{}",
-            b"crystal-find/1 search -1\n",
-            b"crystal-find/1 search 99999999999999999999\n",
-            b"crystal-find/1 search %d\n" % (REQUEST_BYTES_MAX + 1),
-            b"crystal-find/1 search 50\n{}",
+            b"crystal-find/1 search 2\n{}",
+            b"GET / HTTP/9.9\r\n\r\n",
+            head + b"Content-Length: -1\r\n\r\n",
+            head + b"Content-Length: 50\r\n\r\n{}",
+            head + b"Content-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1),
             b"x" * 100_000,
         ):
-            assert raw(settings, rubbish) == b""
-        for verb, body, told in (
-            ("search", b"rubbish", "the body is no JSON"),
-            ("search", b"\xff", "the body is no JSON"),
-            ("search", b"{}", "`query` is missing"),
-            ("search", b'{"query": "x", "kind": "memo"}', "one of conversation, memory, document"),
-            ("purge", b"{}", "does not know 'purge'"),
-            ("show", b'{"id": 7}', "`id` has to be a text of 8 to 64 characters"),
+            answer = raw(settings, rubbish)
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+        for method, target, body, told in (
+            ("POST", "/api/search", b"rubbish", "the body is no JSON"),
+            ("POST", "/api/search", b"\xff", "the body is no JSON"),
+            ("POST", "/api/search", b"{}", "`query` is missing"),
+            (
+                "POST",
+                "/api/search",
+                b'{"query": "x", "kind": "memo"}',
+                "one of conversation, memory, document",
+            ),
+            ("POST", "/api/search", b" " * (BODY_BYTES_MAX + 1), "a body has at most"),
+            ("GET", "/api/show/7", b"", "an id has 8 to 64 digits"),
+            ("GET", "/api/show/77777777?before=99", b"", "`before` has to be a whole number from 0 to 50"),
         ):
-            word, said = read_answer(raw(settings, frame(verb, body)))
-            assert word == "failed"
-            failure = msgspec.json.decode(said, type=Failure)
-            assert failure.exit_code != ExitCode.UNEXPECTED or verb == "purge"
-            assert told in failure.error
+            refused = ask(str(settings.home.root), method, target, body, seconds=30)
+            assert not refused.good and refused.exit_code not in (0, ExitCode.UNEXPECTED)
+            with pytest.raises(ServiceRefused) as raised:
+                decoded_answer(refused, SearchDocument)
+            assert told in str(raised.value)
+        for method, target in (("POST", "/api/purge"), ("GET", "/api/search")):
+            # Another version may have it: the caller does without.
+            unknown = ask(str(settings.home.root), method, target, b"{}", seconds=30)
+            with pytest.raises(NotUnderstood):
+                decoded_answer(unknown, SearchDocument)
         assert search(settings) == [TEXT]
-
-
-def read_answer(data: bytes) -> tuple[str, bytes]:
-    import io
-
-    return read_frame(io.BytesIO(data), 1 << 20)
 
 
 def test_a_caller_who_says_nothing_keeps_nobody_waiting_for_long(core: Machine) -> None:
     with served(core) as settings:
-        silent = [socket.socket(socket.AF_UNIX) for _ in range(CALLERS_MAX + 2)]
+        silent = [connected(settings) for _ in range(LOCAL_CALLERS_MAX // 2)]
         try:
-            for line in silent:
-                with local_api.reached(str(settings.home.finder_socket)) as name:
-                    line.connect(str(name))
             assert search(settings) == [TEXT]
         finally:
             for line in silent:
@@ -158,38 +152,83 @@ def test_many_ask_at_once(core: Machine) -> None:
         assert [each.result() for each in asked] == [[TEXT]] * 64
 
 
-def test_who_waits_for_his_turn_when_the_agent_ends_is_hung_up_on(
-    core: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_those_who_wait_when_the_service_ends_are_hung_up_on(core: Machine) -> None:
     settings = settings_of(core)
-    service = FinderService(lambda: settings)
-    callers: list[socket.socket] = []
-    submit = ThreadPoolExecutor.submit
-
-    def noting(pool: ThreadPoolExecutor, work: Any, caller: socket.socket) -> Any:
-        callers.append(caller)
-        return submit(pool, work, caller)
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", noting)
+    service = LocalApi(lambda: settings, NoJobs())
     assert service.start() == ""
-    lines = [socket.socket(socket.AF_UNIX) for _ in range(CALLERS_MAX + 4)]
-    gc.disable()  # what only it would close is not closed
+    lines = [connected(settings) for _ in range(12)]  # which say nothing
     try:
-        for line in lines:
-            line.settimeout(30)
-            with local_api.reached(str(settings.home.finder_socket)) as name:
-                line.connect(str(name))  # and says nothing
-        deadline = time.monotonic() + 30
-        while len(callers) < len(lines) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert search(settings) == [TEXT]
         service.stop()
-        assert len(callers) == len(lines)
-        assert all(caller.fileno() == -1 for caller in callers)
         assert all(line.recv(1) == b"" for line in lines)
     finally:
-        gc.enable()
         for line in lines:
             line.close()
+    service.stop()
+    assert search(settings) == [TEXT]
+
+
+def test_a_service_of_another_version_is_done_without(core: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(core) as settings:
+        monkeypatch.setattr(local_api, "VERSION", b"2")
+        with pytest.raises(NotUnderstood, match="another version"):
+            ask(str(settings.home.root), "GET", "/api/jobs", seconds=30)
+        with memory_client(settings) as asked:
+            request = SearchRequest(query="retry budget", depth=Depth.FAST)
+            assert [hit.text for hit in asked.search(request).results] == [TEXT]
+            assert asked._here is not None, "the disk answered"  # pyright: ignore[reportPrivateUsage]
+
+
+def test_another_user_is_hung_up_on(core: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(core) as settings:
+        own = os.geteuid()
+        monkeypatch.setattr("crystal_node.surfaces.gateway.local.os.geteuid", lambda: own + 1)
+        with pytest.raises((NotUnderstood, OSError)):
+            ask(str(settings.home.root), "GET", "/api/jobs", seconds=30)
+        monkeypatch.undo()
+        assert search(settings) == [TEXT]
+
+
+def test_what_a_hook_went_without_is_given_to_the_next(
+    core: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {
+        "hook_event_name": "UserPromptSubmit",
+        "session_id": "s",
+        "prompt": "the retry budget",
+    }
+    body = json.dumps(told).encode()
+    came, struck = threading.Event(), threading.Event()
+    note, strike = RecallDatabase.note, RecallDatabase.strike
+
+    def noted(database: RecallDatabase, session: str, ids: Any, now_ms: int) -> None:
+        note(database, session, ids, now_ms)
+        assert came.wait(30)
+
+    def stricken(database: RecallDatabase, session: str, ids: Any) -> None:
+        strike(database, session, ids)
+        struck.set()
+
+    monkeypatch.setattr(RecallDatabase, "note", noted)
+    monkeypatch.setattr(RecallDatabase, "strike", stricken)
+    with served(core) as settings:
+        with connected(settings) as line:
+            line.sendall(
+                b"POST /api/recall HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+                + body
+            )
+        came.set()
+        assert struck.wait(30)
+        answer = ask(str(settings.home.root), "POST", "/api/recall", body, seconds=30)
+        assert b"went from 3 to 9" in answer.body
+        again = ask(str(settings.home.root), "POST", "/api/recall", body, seconds=30)
+        assert b"nothing recorded fits" in again.body
+
+
+def test_the_device_is_shown_beside_the_memory(core: Machine) -> None:
+    with served(core) as settings:
+        answer = ask(str(settings.home.root), "GET", "/api/status", seconds=60)
+        assert answer.good and msgspec.json.decode(answer.body)["memory"]["memories"] == 1
 
 
 def test_a_memory_put_in_the_place_of_another_is_the_one_that_answers(core: Machine, tmp_path: Path) -> None:
@@ -200,8 +239,6 @@ def test_a_memory_put_in_the_place_of_another_is_the_one_that_answers(core: Mach
         core.call("remember", "Another retry budget is not shared.")
         core.call("sync")
         assert len(search(settings)) == 2
-        import apsw
-
         source = apsw.Connection(str(database))
         target = apsw.Connection(str(copy))
         with target.backup("main", source, "main") as backup:
@@ -214,12 +251,12 @@ def test_a_memory_put_in_the_place_of_another_is_the_one_that_answers(core: Mach
         assert len(search(settings)) == 2
 
 
-def test_without_an_agent_or_with_one_that_dies_the_disk_answers(core: Machine) -> None:
+def test_without_a_service_or_with_one_that_dies_the_disk_answers(core: Machine) -> None:
     settings = settings_of(core)
     with pytest.raises(ServiceAway):
-        ask_agent(settings, "search", b"{}")
+        ask(str(settings.home.root), "GET", "/api/jobs", seconds=30)
     listening = socket.socket(socket.AF_UNIX)
-    with local_api.reached(str(settings.home.finder_socket)) as name:
+    with short_name(str(settings.home.api_socket)) as name:
         listening.bind(str(name))
     listening.listen()
     listening.settimeout(30)
@@ -227,7 +264,7 @@ def test_without_an_agent_or_with_one_that_dies_the_disk_answers(core: Machine) 
     def dies() -> None:
         line, _ = listening.accept()
         line.recv(10)
-        line.sendall(b"crystal-find/1 ok 100\n{")
+        line.sendall(b"HTTP/1.1 200 OK\r\ncrystal-api: 1\r\nContent-Length: 100\r\n\r\n{")
         line.close()
 
     thread = threading.Thread(target=dies)
@@ -258,15 +295,51 @@ def test_where_a_folder_cannot_be_named_by_its_number_the_disk_answers(
     longer = tmp_path / ("long" * 30)
     core.home.parent.rename(longer)
     settings = settings_of(Machine(longer, core.extra))
-    service = FinderService(lambda: settings)
+    service = LocalApi(lambda: settings, NoJobs())
     assert "too long" in service.start()
     service.stop()
     assert search(settings) == [TEXT]
 
 
-def test_a_message_is_read_as_it_was_framed() -> None:
-    assert read_answer(frame("ok", b"{}")) == ("ok", b"{}")
-    with pytest.raises(NotUnderstood):
-        read_answer(frame("ok", b"{}")[:-1])
-    error = ServiceRefused(Failure("no", "do", 10))
-    assert (str(error), error.hint, error.exit_code) == ("no", "do", 10)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncrystal-api: 1\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncrystal-api: 1\r\nContent-Length: -2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\ncrystal-api: 1\r\nContent-Length: 99999999999\r\n\r\n{}",
+        b"HTTP/1.1 two OK\r\ncrystal-api: 1\r\nContent-Length: 2\r\n\r\n{}",
+        b"crystal-find/1 ok 2\n{}",
+        b"x" * 100_000,
+    ],
+)
+def test_an_answer_that_is_none_is_refused(tmp_path: Path, answer: bytes) -> None:
+    path = Path(local_api.socket_path(str(tmp_path)))
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listening, short_name(str(path)) as name:
+        listening.bind(str(name))
+        listening.listen()
+
+        def answers() -> None:
+            line, _ = listening.accept()
+            with line:
+                line.recv(65536)
+                line.sendall(answer)
+
+        thread = threading.Thread(target=answers)
+        thread.start()
+        with pytest.raises((NotUnderstood, ConnectionResetError)):
+            ask(str(tmp_path), "GET", "/api/jobs", seconds=30)
+        thread.join()
+
+
+def test_no_answer_in_time_is_told_from_nobody(tmp_path: Path) -> None:
+    path = Path(local_api.socket_path(str(tmp_path)))
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as listening, short_name(str(path)) as name:
+        listening.bind(str(name))
+        listening.listen()
+        with pytest.raises(TimeoutError):
+            ask(str(tmp_path), "GET", "/api/jobs", seconds=0.05)

@@ -1,1 +1,1 @@
-"""Pairing, backup, recovery, export and import."""
+"""Pairing, backups, recovery, export and import."""

@@ -1,1 +1,1 @@
-"""Rounds of replication, files, members, moving the Core, and the watch that drives them."""
+"""Replication on a device: rounds, files, members, moving the Core, maintenance, and the watch that drives them."""

@@ -1,12 +1,10 @@
-"""Taking a memory out as plain files, and bringing one in: an export of ours, or what the published prototype left.
+"""A memory as plain files: export, and import of an export.
 
-| module | what it is |
+| module | holds |
 |---|---|
-| `records` | the lines of an export, as types |
-| `exporting`, `importing` | a memory as lines and files; an export into a vault |
-| `published`, `takeover` | the prototype's databases, read only; its home, made ours in place |
-| `taking` | records into the memory, wherever they were read: in batches, each piece once |
-| `saying` | what was taken in, in words |
+| `export_format` | the lines of an export, as types |
+| `export`, `importer` | writing an export; reading one into a vault |
+| `record_import` | records into the memory, wherever they were read: in batches, each once |
 
-Nothing that comes in is believed: it is recorded anew by this device. A damaged export is refused before anything of it is.
+Imported data is not trusted: it is recorded again by this device. A damaged export is refused before anything is imported.
 """

@@ -1,6 +1,5 @@
-"""Bringing a vault back with its recovery kit: from the relay, or from a copy of any device's home.
+"""Recovering a vault with its recovery kit: from the relay, or from a copy of any device's home.
 
-``restoring`` is the whole of it, step by step; ``oldhome`` copies another home's databases without ever writing there,
-``copying`` puts the copies into a home that holds nothing, checks them, and takes them back if they do not do;
-``progress`` is how far that has come, for the process that goes on with it; ``outcome`` is what there is to tell.
+``restore`` is the whole, step by step. ``source_home`` copies another home's databases without writing there, ``home_copy`` puts
+the copies into an empty home, checks them and can undo it, ``files`` brings the other home's files.
 """

@@ -1,15 +1,15 @@
-"""The memory home's files on this device: what `crystal_mirror.files.round` needs of a disk, and what people need of it.
+"""The memory home's files on this device: what `crystal_mirror.files` needs of a disk, and what people need of it.
 
-rules     which paths belong to the tree, and what a person has excluded here
-folders   folders opened component by component, never through a link
-scan      everything that stands there, in order, by its stamps
-parts     files cut by content, read and checked
-incoming  a file put together beside its place, and then put in it
-trash     what was removed, for 30 days
-marker    how a home is recognised
-book      what is known of each file, in `state/files.db`
-disk      all of these as the port
-rounds    a round on a real device
-alongside, watching   when: in `crystal sync`, and while it watches
-standing  how they stand, for people
+folders        folders opened component by component, never through a link
+scan           every file of the tree, in order, by its stamps
+parts          files cut by content, read and checked
+incoming_file  a file assembled beside its place, then moved into it
+artefacts      files that the Core makes from the memory: names and seals
+trash          removed files, for 30 days
+marker         how a home is recognised
+database       what is known of each file, in `state/files.db`
+disk           all of these as the port
+rounds         a round on a real device
+text_search    files that hold a text, for a forget
+status         for `crystal files status`
 """

@@ -1,1 +1,1 @@
-"""What a device does to keep the vault's copies small and whole: snapshots, repair, and what is said of a forget."""
+"""Keeping the vault's copies small and whole: verification, repair, snapshots, retention, changing the embedding model."""

@@ -1,1 +1,1 @@
-"""The vault's devices as this one sees them: listing, naming, granting, revoking, and what the relay is told of it."""
+"""The vault's devices as this one sees them: the list, names, rights, news, and what the relay is told of them."""

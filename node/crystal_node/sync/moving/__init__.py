@@ -1,1 +1,1 @@
-"""Moving the Core from one machine to another: on purpose, by force, to a machine of choice, or to none."""
+"""Moving the Core to another device: planned, by force, to a device of choice, or to none."""

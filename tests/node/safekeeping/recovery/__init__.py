@@ -1,0 +1,1 @@
+"""A vault comes back with its recovery kit."""

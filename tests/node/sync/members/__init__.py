@@ -1,0 +1,1 @@
+"""What a device knows of the others, and tells the relay of them."""

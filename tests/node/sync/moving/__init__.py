@@ -1,0 +1,1 @@
+"""The Core moves to another device."""

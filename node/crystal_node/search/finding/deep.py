@@ -17,14 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from crystal_core.database import Database
-from crystal_core.search import Hit, SearchResult
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.settings import Settings
 from crystal_node.models.llm.addresses import MLX_URL, listens_here
+from crystal_node.search.finding.deep_outcome import Deepened, Fallen, Fast, demanded, fallen
 from crystal_node.search.finding.documents import Depth, SearchRequest
 
 if TYPE_CHECKING:
@@ -36,38 +34,6 @@ NOBODY_SECONDS = 15.0
 """After a look in vain, this long nobody is looked for again."""
 
 T = TypeVar("T")
-Explanation = dict[str, str | int | float | list[str]]
-HitExplanation = dict[str, float | int | str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Fast:
-    """The fast search under a request's filters. ``search``: words, how many hits, by words alone. ``mark``: see ``deepcache``.
-
-    Both may be called in another thread, while the one that asks waits."""
-
-    search: Callable[[str, int, bool], SearchResult]
-    mark: Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Deepened:
-    """What a deep search came to. ``plain``: what the fast search says of itself; ``hits``: the page that was asked for."""
-
-    plain: SearchResult
-    hits: tuple[Hit, ...]
-    more: bool
-    note: str
-    explain: Explanation
-    by_hit: dict[str, HitExplanation] = field(default_factory=dict[str, HitExplanation])
-
-
-@dataclass(frozen=True, slots=True)
-class Fallen:
-    """A deep search that came to nothing: the fast one answers. ``note`` is "" unless deep was demanded."""
-
-    note: str
-    explain: Explanation
 
 
 class Deep:
@@ -94,6 +60,7 @@ class Deep:
             return fallen(
                 request, "no language model answers on this machine; one elsewhere is asked only by name"
             )
+        # Lazy: it loads an event loop and a web client, and most searches on most machines have no model.
         from crystal_node.search.finding.deep_run import deepened
 
         return _apart(lambda: deepened(llm, self._settings, request, fast))
@@ -117,23 +84,6 @@ class Deep:
         if found is None:
             self._nobody_until = time.monotonic() + NOBODY_SECONDS
         return found
-
-
-def demanded(request: SearchRequest) -> bool:
-    """Whether the request itself asks for a model, and not the settings only."""
-    return request.depth is Depth.DEEP or bool(request.intent.strip() or request.provider)
-
-
-def fallen(request: SearchRequest, why: str) -> Fallen:
-    note = f"searched without a language model: {why}" if demanded(request) else ""
-    return Fallen(note, {"fallen_back": why})
-
-
-def forget_mark(database: Database) -> str:
-    """Another one whenever something was forgotten, here or elsewhere, ordered or not yet."""
-    ordered = database.row("SELECT hex(sum), count FROM digests WHERE name = 'suppressed'")
-    pending = database.row("SELECT count(*), max(number) FROM provisional_marks WHERE hides = 1")
-    return f"{ordered} {pending}"
 
 
 def _apart(work: Callable[[], T]) -> T:

@@ -23,7 +23,7 @@ from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.jobs import Job
 from crystal_node.device.device import Device
-from crystal_node.search.finding.deep import forget_mark
+from crystal_node.search.finding.deep_outcome import forget_mark
 
 KEPT_MS = 7 * 86_400_000
 ANSWERS_MAX = 500
@@ -46,7 +46,6 @@ class _Unusable(CrystalError):
 
 _FILE = SqliteFile(
     application_id=0x43525951,  # "CRYQ"
-    version=1,
     schema=_SCHEMA,
     busy_milliseconds=_BUSY_MILLISECONDS,
     damaged=_Unusable,

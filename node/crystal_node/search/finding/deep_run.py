@@ -1,7 +1,4 @@
-"""A deep search from the model that was chosen to the page of hits: cache, engine, and how it all came about.
-
-Apart from ``deep``, because it needs an event loop and a web client, and most searches on most machines have no model.
-"""
+"""One run of a deep search, from the chosen model to the page of hits: cache, engine, and the explanation of both."""
 
 import asyncio
 import time
@@ -16,7 +13,8 @@ from crystal_core.llm.prices import price_of
 from crystal_core.search import LIMIT_MAX, Hit, Mode, SearchResult
 from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Settings
-from crystal_node.search.finding.deep import (
+from crystal_node.search.finding.deep_cache import DeepCache, key_of
+from crystal_node.search.finding.deep_outcome import (
     Deepened,
     Explanation,
     Fallen,
@@ -25,7 +23,6 @@ from crystal_node.search.finding.deep import (
     demanded,
     fallen,
 )
-from crystal_node.search.finding.deep_cache import DeepCache, key_of
 from crystal_node.search.finding.documents import SearchRequest
 
 

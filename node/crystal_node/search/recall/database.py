@@ -32,7 +32,6 @@ def _too_new(_: str) -> LocalStorage:
 
 _FILE = SqliteFile(
     application_id=0x43525952,  # "CRYR"
-    version=1,
     schema=_SCHEMA,
     busy_milliseconds=50,
     damaged=apsw.CorruptError,

@@ -26,13 +26,6 @@ WAIT_SECONDS = 24 * 3600.0
 """A Core may be asleep, and a full run takes hours."""
 
 
-class Mode(StrEnum):
-    """How much is read."""
-
-    FULL = "full"
-    INCREMENTAL = "incremental"
-
-
 class Provider(StrEnum):
     """Whose model writes."""
 
@@ -50,7 +43,7 @@ Whose = Annotated[
     str, typer.Option("--agent", metavar="ID", help="Whose conversations; this device's agent.")
 ]
 How = Annotated[
-    Mode, typer.Option("--mode", help="What no run has read yet, or everything from the beginning.")
+    WeaveMode, typer.Option("--mode", help="What no run has read yet, or everything from the beginning.")
 ]
 Since = Annotated[
     str | None,
@@ -77,7 +70,7 @@ DryRun = Annotated[
 
 def run(
     agent: Whose = "",
-    mode: How = Mode.INCREMENTAL,
+    mode: How = WeaveMode.INCREMENTAL,
     since: Since = None,
     provider: Whom = None,
     budget: Budget = None,
@@ -100,7 +93,7 @@ def run(
     settings = resolve()
     request = WeaveRequest(
         agent,
-        WeaveMode(mode.value),
+        mode,
         parse_since(since, now_ms()) if since is not None else 0,
         dry_run,
         "" if provider is None else provider.value,

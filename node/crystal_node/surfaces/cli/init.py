@@ -1,7 +1,6 @@
 """``crystal init``: makes this machine the Core of a new vault, or readies it to join one."""
 
 import asyncio
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -9,7 +8,15 @@ import typer
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Flags, Settings, enrolment_token, resolve
 from crystal_node.device.enrolment import found_vault, prepare_node
-from crystal_node.surfaces.cli.console.options import Agent, Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import (
+    Agent,
+    DeviceName,
+    Json,
+    KeyStorePlace,
+    MachineRole,
+    Relay,
+    Yes,
+)
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
@@ -19,15 +26,8 @@ from crystal_node.surfaces.cli.recovery import offer_kit
 _STANDARD_INPUT = "-"
 
 
-class InitRole(StrEnum):
-    """What this machine shall be."""
-
-    CORE = "core"
-    NODE = "node"
-
-
 Role = Annotated[
-    InitRole,
+    MachineRole,
     typer.Option(
         "--role", help="core: the machine that embeds and orders. node: any other.", show_choices=True
     ),
@@ -48,13 +48,6 @@ Code = Annotated[
         help="With --role node: join at once with this invite; - reads it, or an offline code, from standard input.",
     ),
 ]
-Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="What your other devices call this one.")
-]
-Keys = Annotated[
-    str | None,
-    typer.Option("--key-store", metavar="PLACE", help="Where keys are kept: auto, keyring or file."),
-]
 
 
 def run(
@@ -63,8 +56,8 @@ def run(
     enroll_token: EnrolToken = None,
     code: Code = None,
     agent: Agent = None,
-    name: Name = None,
-    key_store: Keys = None,
+    name: DeviceName = None,
+    key_store: KeyStorePlace = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
@@ -78,7 +71,7 @@ def run(
         crystal init --role core --relay https://relay.example.org --enroll-token -
     """
     settings = resolve(Flags(relay_url=relay, agent=agent, name=name, key_store=key_store))
-    if role is InitRole.NODE:
+    if role is MachineRole.NODE:
         if enroll_token is not None:
             raise UsageError(
                 "a Node needs no enrolment token",

@@ -23,7 +23,7 @@ from crystal_node.safekeeping.pairing.inviter import invite as serve
 from crystal_node.safekeeping.pairing.newcomer import Joined, join_by_invite
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
 from crystal_node.safekeeping.pairing.qr import check_file, write
-from crystal_node.surfaces.cli.console.options import Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import DeviceName, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, InputLines, confirm, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal, show_code
@@ -70,9 +70,6 @@ NewKeys = Annotated[
     bool,
     typer.Option("--new-keys", help="Join as a new device: for a machine that was revoked."),
 ]
-Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="What your other devices call this one.")
-]
 
 
 def run(
@@ -83,7 +80,7 @@ def run(
     grant: Grant = False,
     new_keys: NewKeys = False,
     relay: Relay = None,
-    name: Name = None,
+    name: DeviceName = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:

@@ -11,7 +11,7 @@ from crystal_node.base.wording import counted, iso, one_line
 from crystal_node.safekeeping.recovery.files import FilesBack
 from crystal_node.safekeeping.recovery.restore import Core, Restored, restore
 from crystal_node.surfaces.cli.console.kit import read_kit
-from crystal_node.surfaces.cli.console.options import Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import DeviceName, Json, KeyStorePlace, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
@@ -43,13 +43,6 @@ EnrolToken = Annotated[
 Claim = Annotated[
     bool, typer.Option("--claim", help="Make this machine the Core, because the old one is gone.")
 ]
-Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="What your other devices call this one.")
-]
-Keys = Annotated[
-    str | None,
-    typer.Option("--key-store", metavar="PLACE", help="Where keys are kept: auto, keyring or file."),
-]
 
 _STANDARD_INPUT = "-"
 _NAME_CHARS_MAX = 40
@@ -62,8 +55,8 @@ def run(
     relay: Relay = None,
     enroll_token: EnrolToken = None,
     claim: Claim = False,
-    name: Name = None,
-    key_store: Keys = None,
+    name: DeviceName = None,
+    key_store: KeyStorePlace = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:

@@ -1,7 +1,6 @@
 """``crystal up``: one command after installing that sets everything up, and says of each thing how it stands."""
 
 import asyncio
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -16,7 +15,7 @@ from crystal_node.capture.history import History, decided
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import found_vault, join_vault
 from crystal_node.surfaces.cli import up_dialogue as people
-from crystal_node.surfaces.cli.console.options import Json, Relay, Yes
+from crystal_node.surfaces.cli.console.options import DeviceName, Json, MachineRole, Relay, Yes
 from crystal_node.surfaces.cli.console.prompts import read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import check_argument, enter, first_sync, is_invite, someone_must_confirm
@@ -24,16 +23,8 @@ from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states
 from crystal_node.surfaces.setup.up import Wish, raising
 
-
-class UpRole(StrEnum):
-    """What this machine shall be."""
-
-    CORE = "core"
-    NODE = "node"
-
-
 Role = Annotated[
-    UpRole | None,
+    MachineRole | None,
     typer.Option("--role", help="core: the first machine of a new vault. node: one that joins."),
 ]
 EnrolToken = Annotated[
@@ -47,9 +38,6 @@ EnrolToken = Annotated[
 Code = Annotated[
     str | None,
     typer.Option("--code", metavar="CODE", help="For a Node: the invite; - reads it, or an offline code."),
-]
-Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="What your other devices call this one.")
 ]
 Capture = Annotated[
     str | None,
@@ -71,7 +59,7 @@ def run(
     relay: Relay = None,
     enroll_token: EnrolToken = None,
     code: Code = None,
-    name: Name = None,
+    name: DeviceName = None,
     capture: Capture = None,
     history: Past = None,
     hooks: Hooks = None,
@@ -123,14 +111,14 @@ def run(
 
 
 def _check_flags(
-    settings: Settings, role: UpRole | None, relay: str | None, code: str | None, token: str | None
+    settings: Settings, role: MachineRole | None, relay: str | None, code: str | None, token: str | None
 ) -> None:
     """Refuses what contradicts itself, or what this machine is already."""
-    if role is UpRole.CORE and code is not None:
+    if role is MachineRole.CORE and code is not None:
         raise UsageError(
             "a Core makes a new vault, it does not join one", hint="Use --role node with --code."
         )
-    if token is not None and (role is UpRole.NODE or code is not None):
+    if token is not None and (role is MachineRole.NODE or code is not None):
         raise UsageError(
             "a Node needs no enrolment token", hint="It joins with the code that `crystal pair` shows."
         )
@@ -154,7 +142,7 @@ def _check_flags(
     if role is not None:
         with opened(settings) as device:
             is_core = device.member.is_core
-        if is_core is not (role is UpRole.CORE):
+        if is_core is not (role is MachineRole.CORE):
             raise UsageError(
                 f"this machine is a {'Core' if is_core else 'Node'} of its vault",
                 hint="`crystal demote` gives the lead away."

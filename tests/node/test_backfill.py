@@ -51,9 +51,9 @@ def test_it_says_what_it_comes_to_and_asks(core: Machine) -> None:
     transcript(core, "one", "two")
     refused = core.call("backfill", check=False, typed="no\n")
     assert refused.code == 2
-    assert "new          2 chunks" in refused.out
+    assert "new          2 parts" in refused.out
     assert core.found("one") == []
-    assert "Recorded 2 chunks." in core.call("backfill", typed="backfill\n").out
+    assert "Recorded 2 parts." in core.call("backfill", typed="backfill\n").out
     assert core.found("one") == ["one"]
 
 

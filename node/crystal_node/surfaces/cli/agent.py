@@ -30,7 +30,7 @@ group = typer.Typer(
     add_completion=False,
 )
 
-Quiet = Annotated[bool, typer.Option("--quiet", help="Say nothing; the log file has it.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing; it is in the log file.")]
 With = Annotated[
     list[str] | None,
     typer.Option(
@@ -38,9 +38,9 @@ With = Annotated[
     ),
 ]
 Count = Annotated[
-    int, typer.Option("-n", "--lines", metavar="N", min=1, max=100_000, help="So many of the last lines.")
+    int, typer.Option("-n", "--lines", metavar="N", min=1, max=100_000, help="Show the last N lines.")
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines, until Ctrl-C.")]
 
 
 @group.command("run")
@@ -83,7 +83,7 @@ def install(as_json: Json = False) -> None:
     if as_json:
         emit(_service_document(manager) | {"said": said})
         return
-    say(f"The agent is installed with {manager.name}. {said}")
+    say(f"The background service is installed with {manager.name}. {said}")
 
 
 @group.command("start")
@@ -100,7 +100,7 @@ def start(as_json: Json = False) -> None:
     if as_json:
         emit(_service_document(manager) | {"said": said or None})
         return
-    say(said or f"The agent runs ({manager.name}).")
+    say(said or f"The background service runs ({manager.name}).")
 
 
 @group.command("stop")
@@ -115,14 +115,14 @@ def stop(as_json: Json = False) -> None:
     """
     settings = _settings()
     if not as_json and agent_status(settings.home).running:
-        note("Stopping the agent: what it is doing ends first.")
+        note("Stopping the background service: what it is doing ends first.")
     stopped = stop_agent(settings, manager_for(settings))
     if as_json:
         emit({"ran": stopped.ran, "by": stopped.by or None, "seconds": round(stopped.seconds, 3)})
     elif stopped.ran:
-        say(f"The agent has ended ({stopped.by or 'it was asked to'}, {stopped.seconds:.1f} s).")
+        say(f"The background service has ended ({stopped.by or 'it was asked to'}, {stopped.seconds:.1f} s).")
     else:
-        say("No agent was running.")
+        say("The background service was not running.")
 
 
 @group.command("status")
@@ -186,7 +186,7 @@ def logs(count: Count = 50, follow: Follow = False, as_json: Json = False) -> No
         for line in following(path):
             show(line)
     elif not path.exists() and not as_json:
-        note("Nothing is there yet: no agent has run on this home.")
+        note("Nothing is there yet: the background service has not run on this home.")
 
 
 @group.command("uninstall")

@@ -21,7 +21,7 @@ Tool = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and record nothing.")]
 Limit = Annotated[
-    int, typer.Option("--limit", min=0, metavar="N", help="Record at most N chunks; the next run goes on.")
+    int, typer.Option("--limit", min=0, metavar="N", help="Record at most N parts; the next run continues.")
 ]
 
 
@@ -71,7 +71,7 @@ def run(
 def _tell(found: BackfillResult) -> None:
     tools = ", ".join(f"{name} {count:,}" for name, count in found.tools.items())
     say(f"transcripts  {found.files:,} ({tools or 'none'}), {size(found.bytes)}")
-    say(f"messages     {found.counts.messages:,} in {counted(found.chunks, 'chunk')}")
+    say(f"messages     {found.counts.messages:,} in {counted(found.chunks, 'part')}")
     redacted = sum(found.counts.redacted.values())
     if redacted:
         say(f"blanked out  {counted(redacted, 'credential')}")
@@ -80,7 +80,7 @@ def _tell(found: BackfillResult) -> None:
     if hidden or found.forgotten:
         say(f"left out     {hidden:,} private, {found.forgotten:,} forgotten")
     more = " at least: the limit ends it there" if found.more else ""
-    say(f"new          {counted(found.new, 'chunk')}{more}")
+    say(f"new          {counted(found.new, 'part')}{more}")
     if found.new:
         say(
             f"             about {ago(found.embed_seconds)} to embed on the Core, {size(found.send_bytes)} to send"
@@ -88,7 +88,7 @@ def _tell(found: BackfillResult) -> None:
 
 
 def _tell_done(done: BackfillResult) -> None:
-    say(f"Recorded {counted(done.taken, 'chunk')}." if done.taken else "Nothing new.")
+    say(f"Recorded {counted(done.taken, 'part')}." if done.taken else "Nothing new.")
     if done.more:
         say("The limit was reached: run it again to go on.")
 

@@ -43,14 +43,15 @@ Keep = Annotated[
 WithKeys = Annotated[
     bool,
     typer.Option(
-        "--with-keys", help="Put this device's keys into it, too: whoever has such a backup is this device."
+        "--with-keys",
+        help="Put this device's keys into it, too: anybody who has such a backup can act as this device.",
     ),
 ]
 Every = Annotated[
     int | None,
-    typer.Option("--every-hours", metavar="H", min=1, help="How often the agent makes one by itself."),
+    typer.Option("--every-hours", metavar="H", min=1, help="How often the background service makes one."),
 ]
-Off = Annotated[bool, typer.Option("--off", help="Make none by itself any more. What is there stays.")]
+Off = Annotated[bool, typer.Option("--off", help="Make no more backups automatically. What is there stays.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A backup: the folder with manifest.json.")]
 
 
@@ -234,7 +235,9 @@ def _tell(done: BackedUp) -> None:
         case Keys.NONE:
             say("This device's keys are not in it: to bring it back you need them, or the recovery kit.")
         case Keys.PLAIN:
-            say("THIS DEVICE'S KEYS ARE IN IT: whoever has it is this device. Keep it like a key.")
+            say(
+                "THIS DEVICE'S KEYS ARE IN IT: anybody who has it can act as this device. Keep it like a key."
+            )
         case Keys.SEALED:
             say("This device's keys are in it, closed by their passphrase.")
     for each in manifest.left_out[:10]:
@@ -260,10 +263,12 @@ def _tell_setup(settings: Settings, *, as_json: bool) -> None:
             }
         )
     elif backup.folder is None:
-        say("No backup is made by itself any more. What is there stays.")
+        say("No backup is made automatically any more. What is there stays.")
     else:
         say(f"Backups of this device go to {backup.folder}; the newest {backup.keep} stay.")
-        say(f"While the agent runs (`crystal agent status`) it makes one every {backup.every_hours} hours,")
+        say(
+            f"While the background service runs (`crystal agent status`) it makes one every {backup.every_hours} hours,"
+        )
         say("and on waking if one was missed. `crystal backup` makes one now.")
 
 

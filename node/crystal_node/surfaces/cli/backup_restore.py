@@ -122,7 +122,7 @@ def _tell(done: RestoredDevice) -> None:
     say(f"  {counted(len(manifest.items), 'file')} came back, and were compared with what was written.")
     if manifest.unsent:
         say(
-            f"  {counted(manifest.unsent, 'record')} had not been durable then: the next sync offers them again."
+            f"  {counted(manifest.unsent, 'change')} had not been durable then: the next sync offers them again."
         )
     if done.from_backup:
         say(

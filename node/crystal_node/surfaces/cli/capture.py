@@ -94,7 +94,7 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
     say(f"Recorded {report.words()}." if report.words() else "Nothing new.")
     if report.skipped:
         common = ", ".join(f"{count:,} {reason}" for reason, count in report.counts.skipped.most_common(4))
-        say(f"Not words of a conversation, left out: {common}.")
+        say(f"Not part of the conversation, left out: {common}.")
     if report.counts.strange:
         note(printable(f"! {report.counts.strange_words()}"))
     for path, problem in report.problems:

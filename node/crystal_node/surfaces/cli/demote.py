@@ -20,11 +20,11 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="DEVICE",
-        help="The machine that is to lead: its name, its id, or the beginning of either.",
+        help="The machine to become the Core: its name, its id, or the beginning of either.",
     ),
 ]
 Freeze = Annotated[
-    bool, typer.Option("--freeze", help="Let no machine lead, until one is promoted; all go on recording.")
+    bool, typer.Option("--freeze", help="Have no Core until a machine is promoted; all go on recording.")
 ]
 Wait = Annotated[
     float | None,
@@ -65,7 +65,7 @@ def run(
         crystal demote --freeze
     """
     if (to is None) != freeze:
-        raise UsageError("say who is to lead: --to DEVICE, or --freeze for nobody")
+        raise UsageError("say who becomes the Core: --to DEVICE, or --freeze for none")
     if freeze and wait is not None:
         raise UsageError("--wait goes with --to")
     with opened(resolve()) as device:
@@ -78,7 +78,9 @@ def run(
         if as_json:
             emit({"way": "frozen", "epoch": epoch, "core": None})
         else:
-            say("frozen: no machine leads the vault. `crystal promote`, on any machine that may, ends that.")
+            say(
+                "frozen: no machine is the vault's Core. `crystal promote`, on any machine that may, ends that."
+            )
 
 
 def _to(device: Device, to: str, wait: float, *, as_json: bool) -> None:

@@ -39,7 +39,7 @@ NewName = Annotated[str, typer.Argument(metavar="NAME", help="What all devices c
 All = Annotated[bool, typer.Option("--all", help="List revoked devices, too.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Do not ask the relay: list what is known here.")]
 Accept = Annotated[bool, typer.Option("--accept", help="Take it into the memory.")]
-Drop = Annotated[bool, typer.Option("--drop", help="Have it count as done, without effect.")]
+Drop = Annotated[bool, typer.Option("--drop", help="Drop it unread: it counts as done.")]
 
 group.command("revoke")(revoke)
 
@@ -126,9 +126,9 @@ def grant(device: Named, as_json: Json = False) -> None:
         emit({"device": target.hex(), "fresh": fresh})
     else:
         say(
-            f"{called} may take the lead from now on: `crystal promote` there."
+            f"{called} may become the Core from now on: `crystal promote` there."
             if fresh
-            else f"{called} may take the lead already."
+            else f"{called} may become the Core already."
         )
 
 
@@ -191,15 +191,15 @@ def held(
                 )
             taken = asyncio.run(accept_left(opened_device, target))
             document = {"accepted": taken.operations, "unreadable": taken.unreadable}
-            text = f"{taken.operations} operations were taken." + (
-                f" {taken.unreadable} entries stay held: they cannot be read here."
+            text = f"{taken.operations} changes were taken." + (
+                f" {taken.unreadable} changes stay held: they cannot be read here."
                 if taken.unreadable
                 else ""
             )
         else:
             relay, here = asyncio.run(count_held(opened_device, target))
             document = {"on_relay": relay, "on_this_device": here}
-            text = f"{called}: {relay} entries are held on the relay, {here} operations on this device alone."
+            text = f"{called}: {relay} changes are held on the relay, {here} on this device alone."
     if as_json:
         emit({"device": target.hex(), **document})
     else:

@@ -51,12 +51,12 @@ It may have the vault's root, so the root is replaced: every recovery kit and ev
 other devices that hold the root lose it, too. You need a new kit afterwards.
 """
 _LEFT = """\
-It may have the vault's root, and the root is nowhere else, so it cannot be replaced. Whoever has that machine can let
+It may have the vault's root, and the root is nowhere else, so it cannot be replaced. Anybody who has that machine can let
 themselves in again, as another device, and read on: you would see it in `crystal devices`. Begin a new vault (`crystal init` in
 a new home) as soon as you can.
 """
 _LEADS = """\
-It is the Core. This machine takes the lead first, so that its epoch has an end.
+It is the Core. This machine becomes the Core first, so that its epoch ends.
 """
 
 
@@ -122,7 +122,7 @@ def _ask(
     takes_lead = leads(device, target) and (claim or is_terminal())
     check_revocable(device, target, root, claim=takes_lead, leave_root=leave_root)
     system = f", {one_line(entry.details.system, 40)}" if entry.details and entry.details.system else ""
-    about = f"{name_of(entry)}{system}, is put out of the vault.\n{_KEEPS}"
+    about = f"{name_of(entry)}{system}, is revoked and leaves the vault.\n{_KEEPS}"
     if replaces_root(device, target, root):
         about += _LEFT if leave_root and chosen_root(device, root) is None else _ROOT
     if takes_lead:
@@ -158,7 +158,7 @@ def _print(outcome: Revocation, name: str, others: int) -> None:
         )
         say("It can no longer read anything new, and what it writes is refused by every device.")
         if report.accepted:
-            say(f"Of what it had stored, {counted(report.accepted, 'entry counts', 'entries count')}.")
+            say(f"Of what it had stored, {counted(report.accepted, 'change counts', 'changes count')}.")
     else:
         say(f"{name} was revoked before.")
     if outcome.relay_error is None:

@@ -10,12 +10,12 @@ from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
-Offline = Annotated[bool, typer.Option("--offline", help="Ask nobody: leave the relay out.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Do not ask the relay.")]
 Deep = Annotated[
     bool, typer.Option("--deep", help="Read the whole memory: every constraint, every index, every digest.")
 ]
 Fix = Annotated[
-    bool, typer.Option("--fix", help="Mend what is safe to mend, say each thing done, and look again.")
+    bool, typer.Option("--fix", help="Fix what is safe to fix, report each fix, and check again.")
 ]
 
 _MARKS = {"ok": "ok", "warning": "!!", "failed": "XX"}
@@ -66,9 +66,9 @@ def run(
         if check.fix:
             say(f"    {'':<{width}}  {check.fix}")
     if not fix and any(check.mend is not None for check in checks):
-        note("`crystal doctor --fix` mends what is safe to mend.")
+        note("`crystal doctor --fix` fixes what is safe to fix.")
     elif fix and not done:
-        say("Nothing had to be mended that is safe to mend by itself.")
+        say("There was nothing to fix that is safe to fix automatically.")
     return code
 
 

@@ -15,8 +15,9 @@ from crystal_node.base.errors import CommandFailed, NoAnswer, UsageError
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.timespans import parse_since
 from crystal_node.base.wording import counted, iso, one_line, size
-from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveResult, llm_of, weave
+from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveResult, weave
 from crystal_node.device.device import Device, opened
+from crystal_node.models.llm.discovery import find_llm
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask
@@ -115,7 +116,7 @@ def _here(device: Device, request: WeaveRequest, *, yes: bool, as_json: bool) ->
         else:
             _print_estimate(estimate, budget)
         return
-    llm = llm_of(device.settings, request.provider)
+    llm = find_llm(device.settings, request.provider)
     far = llm is not None and not llm.identity.local
     if far and llm is not None and not yes and estimate.sessions_left:
         if not is_terminal():

@@ -33,12 +33,12 @@ Provider = Annotated[
     str,
     typer.Argument(
         metavar="[PROVIDER]",
-        help="builtin, ollama, openai, google or sentence-transformers; what is configured if it is left out.",
+        help="builtin, ollama, openai, google or sentence-transformers; default: as configured.",
     ),
 ]
 Model = Annotated[
     str,
-    typer.Option("--model", metavar="NAME", help="The provider's model; its usual one if it is left out."),
+    typer.Option("--model", metavar="NAME", help="The provider's model; default: its usual one."),
 ]
 Url = Annotated[
     str,
@@ -47,7 +47,7 @@ Url = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would do and cost, and do nothing.")]
 Anew = Annotated[
     bool,
-    typer.Option("--anew", help="Make all vectors anew, also where the model has the same name as before."),
+    typer.Option("--anew", help="Make all vectors again, also if the model has the same name as before."),
 ]
 
 
@@ -147,10 +147,10 @@ def _words(plan: MigrationPlan) -> list[str]:
     if not plan.texts and not plan.changes_over:
         return [f"Nothing to do: all vectors are of {plan.model}."]
     if plan.anew and plan.former == plan.model:
-        lines = [f"The vault's vectors are of {plan.model}, and are all made anew."]
+        lines = [f"The vault's vectors are of {plan.model}, and are all made again."]
     before = f" ({plan.made:,} are made already)" if plan.made else ""
     lines.append(
-        f"{counted(plan.texts, 'text')} to embed, {size(plan.bytes)}{before}: {ago(plan.seconds)} or so."
+        f"{counted(plan.texts, 'vector')} to make, {size(plan.bytes)}{before}: {ago(plan.seconds)} or so."
     )
     if plan.destination:
         lines.append(f"They are sent to {plan.destination}, which reads them.")
@@ -185,7 +185,7 @@ def _done(plan: MigrationPlan, done: Reembedded, made: int, *, as_json: bool) ->
         )
     elif done.texts:
         say(
-            f"Embedded {counted(done.texts, 'text')} with {done.model}; changing over took {ago(done.seconds)}."
+            f"Made {counted(done.texts, 'vector')} with {done.model}; changing over took {ago(done.seconds)}."
         )
     else:
         say(f"Nothing to do: all vectors are of {plan.model}.")
@@ -196,7 +196,7 @@ def _show(found: EmbeddingStatus) -> None:
     say(
         f"This device embeds    {found.own or 'nothing'}{f', at {found.destination}' if found.destination else ''}"
     )
-    say(f"Without vectors       {counted(found.lacking, 'text')} of {found.texts:,}")
+    say(f"Without vectors       {found.lacking:,} of {found.texts:,}")
     if found.made:
         say(f"Being made            {found.made:,} of {found.texts:,} for {found.made_model}")
     say(f"Queries               {'by meaning and by words' if found.works else 'by words'}")

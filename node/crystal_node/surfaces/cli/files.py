@@ -31,7 +31,7 @@ Pattern = Annotated[
     ),
 ]
 Keep = Annotated[
-    bool, typer.Option("--keep", help="Take the deletions back: the files stay, or come back, everywhere.")
+    bool, typer.Option("--keep", help="Take the deletions back: the files stay or come back, everywhere.")
 ]
 _SHOWN_MAX = 20
 
@@ -164,7 +164,7 @@ def adopt(as_json: Json = False) -> None:
     if as_json:
         emit({"adopted": root})
     else:
-        say(f"{root} is this device's home now. The next `crystal sync` compares every file anew.")
+        say(f"{root} is this device's home now. The next `crystal sync` compares every file again.")
 
 
 def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:

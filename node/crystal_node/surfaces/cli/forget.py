@@ -29,7 +29,7 @@ Text = Annotated[
     bool,
     typer.Option(
         "--text",
-        help="With --report: also look for a text in the files here, which is typed or piped, never given as an argument.",
+        help="With --report: also look in the files here for words, which are typed or piped, never given as an argument.",
     ),
 ]
 
@@ -48,7 +48,7 @@ def run(ids: Ids = None, report: Report = False, text: Text = False, as_json: Js
         crystal forget --report
     """
     if bool(ids) is report or (text and not report):
-        raise UsageError("name the texts to forget, or ask for --report")
+        raise UsageError("name the messages to forget, or ask for --report")
     with opened(resolve()) as device:
         if report:
             _report(device, text=text, as_json=as_json)
@@ -79,11 +79,11 @@ def _forget(device: Device, ids: list[str], *, as_json: bool) -> None:
     for text in found.values():
         say(f"Forgotten: {text.id.hex()[:12]}. Other devices follow with their next sync.")
     for path in made:
-        note(f"This file holds it, and the Core makes it anew without: {one_line(path, 300)}")
+        note(f"This file holds it, and the Core makes it again without: {one_line(path, 300)}")
     for source, path in documents:
         note(
             f"It is read in from {one_line(path, 300)} of the source {one_line(source, 80)}. Take it out there as well:"
-            " when that part changes it is another text."
+            " when that part changes, it counts as new."
         )
     for path in paths:
         note(f"This file holds it, and is yours to change: {one_line(path, 300)}")
@@ -91,11 +91,11 @@ def _forget(device: Device, ids: list[str], *, as_json: bool) -> None:
 
 def _report(device: Device, *, text: bool, as_json: bool) -> None:
     if text:
-        wanted = read_secret("The text to look for: ", what="text")
+        wanted = read_secret("The words to look for: ", what="text")
         holding = files_with(device, [wanted])
         note_files(device, [path for path in holding if not is_made_here(path)])
         if not holding:
-            note("No file of this home holds that text.")
+            note("No file of this home holds those words.")
     found = forget_report(device)
     if as_json:
         emit(_document(found))
@@ -104,7 +104,7 @@ def _report(device: Device, *, text: bool, as_json: bool) -> None:
 
 
 def _tell(found: ForgetReport) -> None:
-    say(f"{counted(found.texts, 'text')} {'is' if found.texts == 1 else 'are'} forgotten.")
+    say(f"{counted(found.texts, 'message')} {'is' if found.texts == 1 else 'are'} forgotten.")
     if not found.holders:
         say("Nothing that this machine knows of holds any of it.")
     for holder in found.holders:

@@ -122,7 +122,7 @@ def _init_core(settings: Settings, enroll_token: str | None, as_json: bool) -> N
     say(f"  keys   {place}" + (f" ({enrolled.keys.reason})" if enrolled.keys.reason else ""))
     say()
     say("Next:  crystal capture          record this machine's conversations")
-    say("       crystal up               hooks, and the agent that keeps in touch with the relay")
+    say("       crystal up               hooks, and the background service")
     say("       crystal pair             bring another machine in")
     say()
     say("The vault's root is kept with the keys.")

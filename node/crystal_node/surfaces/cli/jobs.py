@@ -20,7 +20,9 @@ group = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A job, as `crystal jobs list` names it.")]
-Seconds = Annotated[float, typer.Option("--seconds", metavar="N", min=0, help="Wait so long for its end.")]
+Seconds = Annotated[
+    float, typer.Option("--seconds", metavar="N", min=0, help="Wait at most N seconds for its end.")
+]
 _SAID_CHARS = 200
 
 
@@ -41,13 +43,13 @@ def list_jobs(as_json: Json = False) -> None:
         emit({"running": running, "jobs": [_document(job) for job in jobs]})
         return
     if not jobs:
-        say("No jobs are known yet: an agent that runs lists them (`crystal agent run`).")
+        say("No jobs are known yet: a running background service lists them (`crystal agent run`).")
         return
     width = max(len(job.name) for job in jobs)
     for job in jobs:
         _print(job, width, running)
     if not running:
-        note("No agent runs at the moment, so that none of them does: `crystal agent start`.")
+        note("The background service is not running, so no job runs: `crystal agent start`.")
 
 
 @group.command("pause")
@@ -89,7 +91,7 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False) -> int:
     if as_json:
         emit(_document(done.standing) | {"by": done.by, "finished": done.finished})
     elif not done.finished:
-        say(f"{name} goes on in the agent: `crystal jobs list` shows its end.")
+        say(f"{name} goes on in the background service: `crystal jobs list` shows its end.")
     else:
         say(printable(f"{name}: {done.standing.said or 'there was nothing to do'}"))
     return done.exit_code

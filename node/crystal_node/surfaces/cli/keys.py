@@ -28,8 +28,8 @@ Target = Annotated[
 ]
 
 _RESTART = (
-    "Commands without a terminal, such as a running agent, need CRYSTAL_PASSPHRASE_FILE from now on: "
-    "start them anew."
+    "Commands without a terminal, such as the background service, need CRYSTAL_PASSPHRASE_FILE from now on: "
+    "restart them."
 )
 
 
@@ -80,16 +80,16 @@ def passphrase(new_file: NewFile = None, remove: Remove = False, as_json: Json =
         case PassphraseChange.SET:
             say("The passphrase is set: without it nobody can use the keys in this home.")
             say(
-                "The memory in it stays as it was: readable for whoever has this disk, unless the disk is encrypted."
+                "The memory in it stays as it was: anybody who has this disk can read it, unless the disk is encrypted."
             )
             note(_RESTART)
         case PassphraseChange.CHANGED:
-            say("The passphrase is changed, and the keys are wrapped anew.")
+            say("The passphrase is changed, and the keys are wrapped again.")
             note(_RESTART)
         case PassphraseChange.FINISHED:
             say("A change that was interrupted is finished; the passphrase just given is in force.")
         case PassphraseChange.REMOVED:
-            say("The passphrase is removed: whoever can read this home's files can use its keys.")
+            say("The passphrase is removed: anybody who can read this home's files can use its keys.")
         case PassphraseChange.NONE:
             say("There was no passphrase.")
 

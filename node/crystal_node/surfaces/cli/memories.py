@@ -34,11 +34,11 @@ _LIMIT_MAX = 1000
 _TEXT_CHARS = 160
 
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A memory's id; its first 8 digits or more will do.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="A memory's id, or its first 8 digits or more.")]
 CategoryFilter = Annotated[Category | None, typer.Option("--category", help="Only those of this kind.")]
-StatusOption = Annotated[StatusFilter, typer.Option("--status", help="Only those that stand so.")]
+StatusOption = Annotated[StatusFilter, typer.Option("--status", help="Only those with this status.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=_LIMIT_MAX, help="How many at most.")]
-Offset = Annotated[int, typer.Option("--offset", min=0, help="Leave out so many of the newest.")]
+Offset = Annotated[int, typer.Option("--offset", min=0, help="Skip the N newest.")]
 NewText = Annotated[
     str | None, typer.Option("--text", help="Its new words; - reads them from standard input.")
 ]
@@ -154,7 +154,7 @@ def retire(identity: Id, as_json: Json = False) -> None:
     """
     with opened(resolve()) as device:
         changed = amend_memory(device, identity, status="retired")
-        _tell(memory_document(device, changed), "Put aside", as_json=as_json)
+        _tell(memory_document(device, changed), "Retired", as_json=as_json)
 
 
 @group.command("revive")
@@ -169,7 +169,7 @@ def revive(identity: Id, as_json: Json = False) -> None:
     """
     with opened(resolve()) as device:
         changed = reactivate_memory(device, identity)
-        _tell(memory_document(device, changed), "Counts again", as_json=as_json)
+        _tell(memory_document(device, changed), "Active again", as_json=as_json)
 
 
 @group.command("history")

@@ -17,9 +17,7 @@ Hit = Annotated[
 ]
 Around = Annotated[
     int | None,
-    typer.Option(
-        "--around", metavar="N", min=0, max=100_000, help="Only so many pieces before and behind it."
-    ),
+    typer.Option("--around", metavar="N", min=0, max=100_000, help="Only N messages before and after it."),
 ]
 
 
@@ -73,7 +71,7 @@ def _print(device: Device, found: Transcript) -> None:
     if any(head):
         say(f"# {one_line(', '.join(part for part in head if part), 300)}")
     if found.before:
-        say(f"({counted(found.before, 'piece')} before this)")
+        say(f"({counted(found.before, 'message')} before this)")
     for piece in found.pieces:
         moment = clock_time(piece.created_at) if piece.created_at else "undated"
         name = one_line(names[piece.device], 60)
@@ -83,7 +81,7 @@ def _print(device: Device, found: Transcript) -> None:
         for line in piece.text.splitlines():
             say(f"    {printable(line)}")
     if found.after:
-        say(f"({counted(found.after, 'piece')} behind this)")
+        say(f"({counted(found.after, 'message')} after this)")
 
 
 def _names(device: Device, found: Transcript) -> dict[bytes, str]:

@@ -43,7 +43,7 @@ _ASK = "-"
 Offline = Annotated[
     bool,
     typer.Option(
-        "--offline", help="Show the offline code in place of an invite: whoever has it has the vault."
+        "--offline", help="Show the offline code instead of an invite: anybody who has it has the vault."
     ),
 ]
 Code = Annotated[
@@ -60,11 +60,11 @@ CodeFile = Annotated[
 QrFile = Annotated[
     Path | None,
     typer.Option(
-        "--qr", metavar="FILE", help="Write the code's QR to this .png or .svg in place of drawing it."
+        "--qr", metavar="FILE", help="Write the code's QR to this .png or .svg instead of drawing it."
     ),
 ]
 Grant = Annotated[
-    bool, typer.Option("--grant", help="Let the new machine take the lead later, by its own decision.")
+    bool, typer.Option("--grant", help="Allow the new machine to become the Core by itself later.")
 ]
 NewKeys = Annotated[
     bool,
@@ -116,7 +116,8 @@ def run(
     elif offline:
         if grant:
             raise UsageError(
-                "--grant goes with an invite", hint="Whoever joins by the offline code may do everything."
+                "--grant goes with an invite",
+                hint="A machine that joins by the offline code may do everything.",
             )
         show_offline(settings, qr, yes=yes, as_json=as_json)
     else:
@@ -186,7 +187,7 @@ def _file(path: Path) -> str:
 
 
 _WARNING = """\
-The code opens the whole vault: who has it can read everything, add devices and take the lead.
+The code opens the whole vault: anybody who has it can read everything, add devices and become the Core.
 It never expires, and no digits protect it. To bring in one machine, plain `crystal pair` is safer.
 Show it to nobody, photograph it nowhere, and clear the screen afterwards.
 """
@@ -258,10 +259,10 @@ def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool
         say(f"This machine was in the vault already; the relay {settings.relay_url} knows it again.")
         return
     say(f"This machine ({settings.name.value}) has joined vault {enrolled.vault.hex()[:8]}.")
-    say("It holds the vault's root now: whoever has this machine can do everything with the vault.")
+    say("It holds the vault's root now: anybody who has this machine can do everything with the vault.")
     say()
     say("Next:  crystal capture          record this machine's conversations")
-    say("       crystal up               hooks, and the agent that keeps in touch with the relay")
+    say("       crystal up               hooks, and the background service")
     say("       crystal search WORDS     find anything, offline")
 
 
@@ -346,7 +347,7 @@ def join_with_invite(
     if joined.enrolled.fresh:
         say()
         say("Next:  crystal capture          record this machine's conversations")
-        say("       crystal up               hooks, and the agent that keeps in touch with the relay")
+        say("       crystal up               hooks, and the background service")
         say("       crystal search WORDS     find anything, offline")
 
 
@@ -421,7 +422,7 @@ def _paired(invited: Invited) -> str:
     name = shown(invited.machine)
     if invited.again:
         return f"{name} was a device of this vault before; it has a new token for the relay."
-    grant = ", and may take the lead" if invited.grant else ""
+    grant = ", and may become the Core" if invited.grant else ""
     return f"{name} is now a device of this vault{grant}."
 
 

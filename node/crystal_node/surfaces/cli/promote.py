@@ -120,6 +120,6 @@ async def _would_lose(device: Device) -> str:
         lines.append("Nothing would be lost that the relay or this machine has.")
     if standing.core_pending:
         lines.append(
-            f"The Core last said that {standing.core_pending} of its own records were not sent out yet."
+            f"The Core last said that {standing.core_pending} of its own changes were not sent out yet."
         )
     return "\n".join(lines) + "\n"

@@ -18,21 +18,21 @@ from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.maintenance.prune import prune
 from crystal_node.sync.members.rights import check_is_core
 
-Now = Annotated[bool, typer.Option("--now", help="Do it now: no waiting time counts.")]
+Now = Annotated[bool, typer.Option("--now", help="Delete it now, without the waiting times.")]
 Rewrite = Annotated[
     bool,
     typer.Option(
         "--rewrite",
-        help="Seal anew, with the keys in force, what the relay holds under older ones, and let go of that. Implies --now.",
+        help="Seal again with the current keys what the relay holds under older ones, and delete that. Implies --now.",
     ),
 ]
 
 _NOW = """\
-The log is let go of up to the newest snapshot, and with it whatever else nobody needs. A machine that is behind reads the
+The log is deleted up to the newest snapshot, and with it everything else that nobody needs. A machine that is behind reads the
 snapshot in place of what it has missed, which may take it longer; nothing that any machine has recorded is lost.
 """
 _REWRITE = """\
-Everything on the relay that is sealed with older keys is sealed again with those in force: every file and the whole memory go
+Everything on the relay that is sealed with older keys is sealed again with the current ones: every file and the whole memory go
 over the line once, both ways, if they are still under older keys.
 """
 
@@ -68,7 +68,8 @@ def _show(device: Device, found: RetentionStatus, rewritten: Rewritten | None, *
 
     if rewritten is not None:
         say(
-            f"Sealed anew: {counted(rewritten.parts, 'part')} of {counted(rewritten.files, 'file')}, and the memory's snapshot."
+            f"Sealed again: {counted(rewritten.parts, 'part')} of {counted(rewritten.files, 'file')}, and the memory's "
+            "snapshot."
         )
         for path, why in sorted(rewritten.lacking.items()):
             say(f"! {_line(path)} stays as it is: {why}")
@@ -86,10 +87,10 @@ def _show(device: Device, found: RetentionStatus, rewritten: Rewritten | None, *
         say("! The relay does not have all of the newest snapshot; the Core makes another one.")
     if found.due is not None:
         say(f"           the next one is due: {found.due}")
-    say(f"talk       {found.expired} of {counted(found.acked, 'stream')} let go of as far as it was taken in")
+    say(f"talk       {found.expired} of {counted(found.acked, 'stream')} deleted as far as it was taken in")
     if found.condemning or found.lone:
         lone = f", {_since(found.lone_since)}" if found.lone else ""
-        say(f"blobs      {found.condemning} being let go of, {found.lone} that nothing refers to{lone}")
+        say(f"blobs      {found.condemning} being deleted, {found.lone} that nothing refers to{lone}")
     for each in found.forgets:
         if not each.assumed:
             say(

@@ -55,12 +55,12 @@ RemoveRoot = Annotated[
 ]
 
 _WARNING = """\
-The recovery kit opens the whole vault: who has it can read everything, add devices, put devices out and take the lead.
+The recovery kit opens the whole vault: anybody who has it can read everything, add devices, revoke devices and become the Core.
 Show it to nobody, photograph it nowhere. If you lose all of your devices and the kit, the vault is lost.
 """
 _COST = """\
-This machine still keeps the vault's root. Without it, whoever steals this machine cannot let themselves in again after you
-revoked it. What it costs: offline codes (`crystal pair --offline`), taking the lead by force, and revoking a device that held
+This machine still keeps the vault's root. Without it, a thief of this machine cannot let themselves in again after you
+revoked it. What it costs: offline codes (`crystal pair --offline`), becoming the Core by force, and revoking a device that held
 the root need the kit from then on.
 """
 

@@ -97,9 +97,9 @@ def run(
 
 def _wants_lead(core: Core) -> bool:
     note(
-        f"The Core ({_shown(core.device, core.name)}) {_seen(core)}. One machine has to lead, or nothing new is ordered."
+        f"The Core ({_shown(core.device, core.name)}) {_seen(core)}. One machine has to be the Core, or nothing new is ordered."
     )
-    return ask("Shall this machine take the lead? [yes/no] ")
+    return ask("Make this machine the Core? [yes/no] ")
 
 
 def _tell(restored: Restored) -> None:
@@ -120,11 +120,11 @@ def _tell(restored: Restored) -> None:
         say(f"  Core    {_shown(restored.core.device, restored.core.name)}, {_seen(restored.core)}")
     if restored.log_put_back or restored.mirror_put_back:
         say(
-            f"  The relay was given back {counted(restored.log_put_back, 'entry', 'entries')} of the device log and "
+            f"  The relay was given back {counted(restored.log_put_back, 'slot')} of the device log and "
             f"{restored.mirror_put_back:,} of the mirror, byte for byte."
         )
     if restored.taken_over:
-        say(f"  {counted(restored.taken_over, 'record')} that the other home had not sent came along.")
+        say(f"  {counted(restored.taken_over, 'change')} that the other home had not sent came along.")
     if restored.files is not None:
         _tell_files(restored.files)
     else:

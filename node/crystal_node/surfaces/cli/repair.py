@@ -34,6 +34,6 @@ def run(as_json: Json = False) -> None:
         for line in found.done:
             say(f"* {line}")
         if not found.done:
-            say("Nothing had to be mended.")
+            say("There was nothing to repair.")
         say_deep(found.after)
     fail_if_left(found.after)

@@ -22,7 +22,7 @@ From = Annotated[
 ]
 
 _ABOUT = """\
-This machine's memory is set aside and made anew. What is recorded here and not sent yet is kept in any case. The former
+This machine's memory is set aside and rebuilt. What is recorded here and not sent yet is kept in any case. The former
 database stays beside the new one for a week.
 """
 

@@ -140,7 +140,7 @@ def _since(reign: EpochInfo) -> str:
         "the vault's root" if reign.by is None else one_line(reign.by_name or reign.by.hex()[:8], _NAME_CHARS)
     )
     at = f"since {when}, " if when else ""
-    return f"  {at}epoch {reign.epoch}, entry {reign.slot} of the device log, signed by {by}"
+    return f"  {at}epoch {reign.epoch}, slot {reign.slot} of the device log, signed by {by}"
 
 
 def _line(row: MemberRow) -> str:
@@ -149,7 +149,7 @@ def _line(row: MemberRow) -> str:
     if row.behind is None:
         behind = "not known how far"
     else:
-        behind = f"{counted(row.behind, 'entry', 'entries')} behind" if row.behind else "up to date"
+        behind = f"{counted(row.behind, 'change')} behind" if row.behind else "up to date"
     pending = f", {row.pending:,} not durable yet" if row.pending else ""
     heard = (
         f", heard {ago(max(now_ms() - row.seen_at, 0) / 1000)} ago"
@@ -173,7 +173,7 @@ def _needs_kit(device: Device) -> bool:
 
 def _would_lose(standing: CoreStatus) -> str:
     pending = (
-        f" The Core last said that {standing.core_pending} of its own records are not sent out yet."
+        f" The Core last said that {standing.core_pending} of its own changes are not sent out yet."
         if standing.core_pending
         else ""
     )

@@ -30,7 +30,7 @@ ActionName = Annotated[
     ),
 ]
 On = Annotated[
-    str, typer.Option("--on", metavar="DEVICE", help="Which device: its name or id; `core` is whoever leads.")
+    str, typer.Option("--on", metavar="DEVICE", help="Which device: its name or id; `core` is the Core.")
 ]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the result, or only send it.")]
 Seconds = Annotated[
@@ -47,7 +47,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="backfill, dream-weave: 
 Limit = Annotated[
     int,
     typer.Option(
-        "--limit", metavar="N", min=0, help="backfill: pieces; dream-weave: tokens. 0: as it is set there."
+        "--limit", metavar="N", min=0, help="backfill: parts; dream-weave: tokens. 0: as set there."
     ),
 ]
 

@@ -47,7 +47,7 @@ OfRole = Annotated[
 ]
 OfKind = Annotated[
     str,
-    typer.Option("--kind", metavar="KIND", help="Only texts of one kind: conversation, memory, document."),
+    typer.Option("--kind", metavar="KIND", help="Only results of one kind: conversation, memory, document."),
 ]
 OfSource = Annotated[
     str, typer.Option("--source", metavar="NAME", help="Only from this tool, or this source of documents.")
@@ -75,7 +75,9 @@ Deep = Annotated[
 Intent = Annotated[str, typer.Option("--intent", metavar="TEXT", help="For --deep: what the search is for.")]
 Candidates = Annotated[
     int,
-    typer.Option("--candidates", metavar="N", min=1, max=200, help="For --deep: how many texts are ranked."),
+    typer.Option(
+        "--candidates", metavar="N", min=1, max=200, help="For --deep: how many results are ranked."
+    ),
 ]
 Provider = Annotated[
     str, typer.Option("--provider", metavar="NAME", help="For --deep: whose model is asked.")
@@ -136,7 +138,7 @@ def run(
         project=project,
         session=session,
         role=role,
-        kind=_one_of(ResultKind, kind, "kind of text"),
+        kind=_one_of(ResultKind, kind, "kind of result"),
         source=source,
         since=_moment(since),
         until=_moment(until),
@@ -253,5 +255,5 @@ def _who(result: ResultDocument) -> str:
     if result.weak:
         parts.append("weak")
     if result.alike:
-        parts.append(f"and {len(result.alike)} alike")
+        parts.append(f"and {len(result.alike)} similar")
     return ", ".join(part for part in parts if part)

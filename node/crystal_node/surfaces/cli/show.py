@@ -19,14 +19,14 @@ Id = Annotated[
 Context = Annotated[
     int,
     typer.Option(
-        "-C", "--context", metavar="N", min=0, max=50, help="So many pieces before it and after it."
+        "-C", "--context", metavar="N", min=0, max=50, help="Show N messages before it and after it."
     ),
 ]
 Before = Annotated[
-    int | None, typer.Option("-B", "--before", metavar="N", min=0, max=50, help="So many pieces before it.")
+    int | None, typer.Option("-B", "--before", metavar="N", min=0, max=50, help="Show N messages before it.")
 ]
 After = Annotated[
-    int | None, typer.Option("-A", "--after", metavar="N", min=0, max=50, help="So many pieces after it.")
+    int | None, typer.Option("-A", "--after", metavar="N", min=0, max=50, help="Show N messages after it.")
 ]
 
 

@@ -179,7 +179,7 @@ def _print_synced(each: SourceSynced) -> None:
         return
     if each.new or each.changed or each.removed:
         text = f"{each.new:,} new, {each.changed:,} changed, {each.removed:,} removed"
-        say(f"{name}: {text}; {counted(each.pieces, 'piece')} to find, on every device after the next sync.")
+        say(f"{name}: {text}; {counted(each.pieces, 'part')} to find, on every device after the next sync.")
     else:
         say(f"{name}: nothing new in {counted(each.files, 'file')}.")
     if each.redacted:
@@ -224,7 +224,7 @@ def _print_status(found: SourcesStatus) -> None:
 def _print_source(each: SourceStatus) -> None:
     where = _shown(each.path or each.folder)
     say(f"{_shown(each.name)}  {where}" + ("" if each.here else f"  (on {_shown(each.device)})"))
-    line = f"  {counted(each.documents, 'document')} in {counted(each.pieces, 'piece')}"
+    line = f"  {counted(each.documents, 'document')} in {counted(each.pieces, 'part')}"
     if each.bytes:
         line += f", {size(each.bytes)}"
     if each.pending:

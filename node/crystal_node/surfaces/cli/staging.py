@@ -160,10 +160,10 @@ def reject(agent: Which, forget: ForgetIt = False, yes: Yes = False, as_json: Js
         return
     say(f"{_shown(after)}: {after.words}")
     if forget:
-        say(f"Forgotten: {counted(forgotten, 'text')}. Other devices follow with their next sync.")
+        say(f"Forgotten: {counted(forgotten, 'message')}. Other devices follow with their next sync.")
         if shared:
             say(
-                f"{counted(shared, 'text')} stay: others said the same, or it is remembered or stands in a document."
+                f"{counted(shared, 'message')} stay: others said the same, or it is remembered or stands in a document."
             )
 
 

@@ -108,7 +108,7 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     yield (
         f"{one_line(device.name, 60)} is a {role} of vault {member.vault.hex()[:8]} (device {member.device.hex()[:8]})."
     )
-    yield f"memory   {counted(counts.texts, 'text')}, {counted(counts.memories, 'memory', 'memories')}"
+    yield f"memory   {counted(counts.texts, 'message')}, {counted(counts.memories, 'memory', 'memories')}"
     yield _mirror(found)
     yield from replication_lines(device.member, found.replication)
     yield _outbox(found)
@@ -133,9 +133,7 @@ def _mirror(found: DeviceStatus) -> str:
     member, behind = found.member, found.channels.mirror.behind
     text = f"mirror   epoch {member.position[0]}, {member.position[1]:,} applied, digest {member.digest.hex()[:16]}"
     if behind:
-        text += (
-            f"; {counted(behind, 'entry', 'entries')} behind{_at_most(found.channels.mirror.oldest_seconds)}"
-        )
+        text += f"; {counted(behind, 'change')} behind{_at_most(found.channels.mirror.oldest_seconds)}"
     return text
 
 
@@ -154,7 +152,7 @@ def _outbox(found: DeviceStatus) -> str:
     waiting = found.channels.conversations
     if not waiting.waiting:
         return "outbox   empty: everything recorded here is durable"
-    text = f"outbox   {counted(waiting.waiting, 'operation')} not durable yet ({waiting.unsent} not sent)"
+    text = f"outbox   {counted(waiting.waiting, 'change')} not durable yet ({waiting.unsent} not sent)"
     return text + _at_most(waiting.oldest_seconds)
 
 
@@ -197,7 +195,7 @@ def _device(row: MemberRow, now: int) -> str:
     elif row.behind is None:
         parts.append("behind by more than is known here")
     elif row.behind:
-        parts.append(f"{counted(row.behind, 'entry', 'entries')} behind")
+        parts.append(f"{counted(row.behind, 'change')} behind")
     else:
         parts.append("caught up")
     if row.pending:
@@ -226,12 +224,12 @@ def _moments(found: DeviceStatus, now: int) -> str:
 def _sync(found: DeviceStatus) -> str:
     runner = found.background.runner
     if runner is None:
-        return "nothing syncs by itself: no agent is running"
+        return "nothing syncs by itself: the background service is not running"
     process = f" (process {runner.pid})" if runner.pid is not None else ""
     if runner.is_agent:
         started = found.background.started
         since = f" for {ago(max(now_ms() - started, 0) / 1000)}" if started else ""
-        text = f"the agent is running{since}{process}"
+        text = f"the background service is running{since}{process}"
     else:
         text = f"a watcher is running{process}: {one_line(runner.purpose or 'another process', 40)}"
     if found.background.put_off:
@@ -323,7 +321,7 @@ def _plain(found: DeviceStatus) -> dict[str, str]:
     runner = found.background.runner
     facts = {
         "role": "Core" if member.is_core else "Node",
-        "memory": f"{counted(found.counts.texts, 'text')}, {counted(found.counts.memories, 'memory', 'memories')}",
+        "memory": f"{counted(found.counts.texts, 'message')}, {counted(found.counts.memories, 'memory', 'memories')}",
         "mirror": f"epoch {member.position[0]}, {member.position[1]:,} applied, {through.mirror.behind or 0:,} behind",
         "outbox": f"{member.pending:,} not sent, {member.stored:,} on the relay",
         "files": f"{found.files.synced:,} of {found.files.tree:,} synced, {found.files.offered:,} waiting",

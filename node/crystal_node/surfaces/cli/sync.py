@@ -78,7 +78,7 @@ async def _once(device: Device, as_json: bool) -> None:
     traffic = f"{size(result.traffic.bytes_up)} up, {size(result.traffic.bytes_down)} down"
     say(f"Synced in {result.seconds:.2f} s: {words} ({traffic}).")
     if standing.pending + standing.stored:
-        say(f"{standing.pending + standing.stored} of this machine's operations wait for the Core.")
+        say(f"{standing.pending + standing.stored} of this machine's changes wait for the Core.")
     for name, detail in standing.notices.items():
         say(f"! {notice_text(name)} ({detail})")
     _say_files(result)

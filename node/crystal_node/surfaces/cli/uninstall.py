@@ -74,7 +74,7 @@ def run(
         )
     elif code:
         say(
-            "Not everything is gone. Mend that, and run this again."
+            "Not everything is removed. Fix that, and run this again."
             + (" The home was not touched." if purge else "")
         )
     else:

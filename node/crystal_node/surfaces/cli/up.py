@@ -41,16 +41,16 @@ Code = Annotated[
 ]
 Capture = Annotated[
     str | None,
-    typer.Option("--capture", metavar="TOOLS", help="What is recorded: all, none, or names with commas."),
+    typer.Option("--capture", metavar="TOOLS", help="Tools to record: all, none, or names with commas."),
 ]
 Past = Annotated[
     bool | None,
-    typer.Option("--history/--from-now", help="Record what was said before, too; or only what comes."),
+    typer.Option("--history/--from-now", help="Record old conversations, too; or only new ones."),
 ]
-Hooks = Annotated[bool | None, typer.Option("--hooks/--no-hooks", help="Put hooks into Claude Code.")]
+Hooks = Annotated[bool | None, typer.Option("--hooks/--no-hooks", help="Install hooks in Claude Code.")]
 Mcp = Annotated[bool | None, typer.Option("--mcp/--no-mcp", help="Give agents the memory as an MCP server.")]
 Service = Annotated[
-    bool | None, typer.Option("--service/--no-service", help="Have the agent run in the background.")
+    bool | None, typer.Option("--service/--no-service", help="Install the background service.")
 ]
 
 
@@ -145,9 +145,9 @@ def _check_flags(
         if is_core is not (role is MachineRole.CORE):
             raise UsageError(
                 f"this machine is a {'Core' if is_core else 'Node'} of its vault",
-                hint="`crystal demote` gives the lead away."
+                hint="`crystal demote` hands the role over."
                 if is_core
-                else "`crystal promote` takes the lead.",
+                else "`crystal promote` makes it the Core.",
             )
 
 
@@ -186,11 +186,11 @@ def _wish(
         and settings.claude_folder.is_dir()
         and not ClaudeHooks(settings).look().installed
     ):
-        hooks = people.ask("Put hooks into Claude Code, so that the agent looks at once?")
+        hooks = people.ask("Install hooks in Claude Code, so that messages are recorded at once?")
     if mcp is None and asks:
         mcp = people.ask_mcp(settings)
     if service is None and asks and not is_held(settings.home.watch_lock):
-        service = people.ask("Have the agent run in the background, now and whenever you log in?")
+        service = people.ask("Run the background service now, and whenever you log in?")
     return Wish(role, wanted, _history(past), hooks is not False, mcp is not False, service is not False)
 
 

@@ -201,9 +201,13 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
         f"{settings.name.value} is a {role.capitalize()} of vault {settings.config.vault[:8]}, at {settings.relay_url}."
     )
     if running:
-        say("The agent runs: what is said on this machine is recorded, and reaches your other machines.")
+        say(
+            "The background service runs: what is said on this machine is recorded, and reaches your other machines."
+        )
     else:
-        say("No agent runs: nothing is recorded by itself. `crystal agent run` starts one in a terminal.")
+        say(
+            "The background service is not running: nothing is recorded automatically. Start it here: `crystal agent run`"
+        )
     if role == "core":
         say("To bring another machine in: `crystal pair` here, `crystal up` there.")
     if fresh_core:

@@ -98,7 +98,7 @@ def say_deep(found: DeepVerification) -> None:
 
 def fail_if_left(found: DeepVerification) -> None:
     """Raises VaultDamaged, MemoryDiffers or RelayLacks for what is wrong, what is nearest first."""
-    repair = "`crystal repair` mends what can be mended."
+    repair = "`crystal repair` repairs what can be repaired."
     if found.faults:
         raise VaultDamaged(f"the database is damaged: {found.faults[0]}", hint=repair)
     _fail_if_wrong(found.memory)
@@ -126,7 +126,7 @@ def _document(result: Verification) -> dict[str, object]:
 def _say(result: Verification) -> None:
     say(f"digest  {result.computed}")
     say(f"rows    {', '.join(f'{count:,} {name}' for name, count in result.tables)}")
-    say(f"mirror  epoch {result.epoch}, {result.sequence:,} entries applied")
+    say(f"mirror  epoch {result.epoch}, {result.sequence:,} slots applied")
 
 
 def _fail_if_wrong(result: Verification) -> None:
@@ -137,5 +137,5 @@ def _fail_if_wrong(result: Verification) -> None:
 
 
 def _say_agrees(result: Verification) -> None:
-    said = "and what the Core stated" if result.stated else "; the mirror has no entry yet"
+    said = "and what the Core stated" if result.stated else "; the Core has stated nothing yet"
     say(f"The rows agree with the kept digest {said}.".replace(" ;", ";"))

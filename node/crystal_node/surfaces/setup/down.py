@@ -33,12 +33,14 @@ def lowering(settings: Settings) -> list[SetupStep]:
     return [
         SetupStep(
             "service",
-            "take the agent out of the background",
+            "remove the background service",
             lambda: manager_for(settings).state() is ServiceState.ABSENT,
             take_service,
         ),
-        SetupStep("agent", "end the agent", lambda: not is_held(settings.home.watch_lock), stop),
-        SetupStep("hooks", "take the hooks out of Claude Code", lambda: hooks.look().absent, take_hooks),
+        SetupStep(
+            "agent", "stop the background service", lambda: not is_held(settings.home.watch_lock), stop
+        ),
+        SetupStep("hooks", "remove the hooks from Claude Code", lambda: hooks.look().absent, take_hooks),
     ]
 
 
@@ -53,7 +55,7 @@ def uninstalling(settings: Settings) -> list[SetupStep]:
         *lowering(settings),
         SetupStep(
             "mcp",
-            "take Crystal's MCP server out of other programs",
+            "remove Crystal's MCP server from other programs",
             lambda: not any(agents.holding(client) for client in agents.all),
             take_entries,
         ),

@@ -57,10 +57,10 @@ class HomeLoss:
         from crystal_node.base.wording import counted
 
         found = [
-            (self.operations, f"{counted(self.operations, 'operation')} that no other device has"),
+            (self.operations, f"{counted(self.operations, 'change')} that no other device has"),
             (
                 self.entries,
-                f"{counted(self.entries, 'entry', 'entries')} of the vault's log that the relay lacks",
+                f"{counted(self.entries, 'change')} of the vault's log that the relay lacks",
             ),
             (self.files, f"{counted(self.files, 'file')} that was changed here and not shared"),
             (self.only_root, "the vault's root, of which no recovery kit was verified here"),

@@ -127,7 +127,7 @@ def _hooks(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     if wish.hooks and not hooks.file.parent.is_dir():
         why_not = "there is no Claude Code here"
     return SetupStep(
-        "hooks", "put hooks into Claude Code", lambda: hooks.look().installed, install, why_not=why_not
+        "hooks", "install hooks in Claude Code", lambda: hooks.look().installed, install, why_not=why_not
     )
 
 
@@ -165,7 +165,7 @@ def _service(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
 
     return SetupStep(
         "service",
-        "keep the agent running in the background",
+        "install and start the background service",
         is_up,
         install,
         why_not="" if wish.service else _NOT_ASKED,

@@ -89,7 +89,7 @@ def test_devices_are_listed_with_their_lag_and_the_core_by_its_name(vault: Vault
     mirror = document(phone)["channels"]["mirror"]
     assert mirror["behind"] == 1
     assert mirror["oldest_seconds"] >= 0
-    assert "; 1 entry behind, the oldest for " in phone.call("status").out
+    assert "; 1 change behind, the oldest for " in phone.call("status").out
 
 
 def test_a_transcript_that_cannot_be_read_is_told_until_it_is_looked_at_again(vault: Vault) -> None:

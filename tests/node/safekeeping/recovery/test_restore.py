@@ -67,7 +67,7 @@ def test_a_core_that_was_never_seen_is_asked_about(
     kit.write_text(kit_of(vault.core))
     new = fresh_machine(tmp_path)
     terminal = Terminal(new, "recovery", "restore", "--relay", vault.relay.url, "--kit", str(kit))
-    terminal.until("Shall this machine take the lead?")
+    terminal.until("Make this machine the Core?")
     terminal.type(answer + "\n")
     assert terminal.end() == 0
     assert new.call("role", "--json").json["role"] == role

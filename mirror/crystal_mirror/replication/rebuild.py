@@ -1,15 +1,16 @@
 """Rebuilding the replica when the believed log is not the one that was applied here.
 
-Causes: the Core of another epoch sealed below what this device had applied (the relay had lost it), this device led and had
-committed batches that never reached the relay, or the state differs from what the Core states (damage, or a defect).
+Causes: the Core of another epoch sealed below what this device had applied (the relay had lost it), this device was the
+Core and had committed batches that never reached the relay, or the state differs from what the Core states (damage, or a
+defect).
 
 ::
 
     AGREED --fork found--> MARKED --operations of our branch offered again--> OFFERED --rows wiped--> REPLAYING --> AGREED
 
-MARKED is a value in the replica; until the wipe has committed, nothing is let go of (``settle`` does nothing), and a crash
-resumes at the mark. The replay takes the snapshot first on which the state stands, if there is one (the relay must have it
-before anything is wiped, ``snapshots/restoring.py``), then kept entries, and then what the relay has.
+MARKED is a value in the replica; until the wipe has committed nothing leaves the outbox (``settle`` does nothing), and a
+crash resumes at the mark. The replay takes the snapshot under the state first, if there is one (the relay must have it
+before anything is wiped, ``snapshots/restore.py``), then kept entries, then what the relay has.
 """
 
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from crystal_mirror.entries.control_state import (
     read_base,
     snapshot_slot,
 )
+from crystal_mirror.history.closed_epochs import VOIDS_IN_A_ROW_MAX
 from crystal_mirror.history.damage import first_difference
 from crystal_mirror.history.slots import VOID, SlotKind
 from crystal_mirror.history.void_slots import Fork, previous_of
@@ -48,11 +50,13 @@ def find_fork(
     """Where the relay's history leaves ours, if it does so in a way that must be believed.
 
     A history is believed if from the fork on it verifies slot by slot up to the seal of a later epoch. The Core itself
-    (``need_seal`` False) also believes another branch of its own epoch, which only its own key can have signed, and that
-    a slot of its own is void now, because the relay changed it and will not let it be written again.
-    Returns None when the relay merely lacks what we have. ``whole`` compares from the very start, not from the end: a later
-    Core may have gone over to what a relay shows of an old epoch, and the epochs behind it then end without a seal. ``ends``: a
-    history that holds nothing but void slots from the fork on is believed as well. For who is to seal it: nobody else will.
+    (``need_seal`` False) also believes another branch of its own epoch, which only its own key can have signed, and that a
+    slot of its own is void now, because the relay changed it and will not let it be written again. Returns None if the
+    relay merely lacks what we have.
+
+    ``whole`` compares from the very start, not from the end: a later Core may have gone over to what a relay shows of an
+    old epoch, and the epochs after it then end without a seal. ``ends`` also believes a history that holds nothing but void
+    slots from the fork on: for the device that is to seal it.
     """
     if whole:
         damaged = yield from first_difference(member)
@@ -63,13 +67,14 @@ def find_fork(
     else:
         position = yield from _start(member)
     fork: Fork | None = None
+    voids = 0
     while True:
         data = yield Get(member.keys.mirror(position.epoch, position.sequence))
         if data is None:
             return None if need_seal and not ends else fork  # §11.10-1
         slot = yield from judge_current(member, data, position)
         if slot.kind is SlotKind.DIVERGED:
-            slot = VOID  # for whoever has read the relay's mirror up to here
+            slot = VOID  # for every reader of the relay's mirror up to here
         kept = _kept_at(member, position)
         if fork is None and (kept is None or kept.data != data):
             fork = Fork(position.epoch, position.sequence)
@@ -77,6 +82,10 @@ def find_fork(
             slot.kind is SlotKind.SEAL or (slot.kind is SlotKind.BATCH and not need_seal)
         ):
             return fork
+        voids = voids + 1 if fork is not None and slot.kind is SlotKind.VOID else 0
+        if voids > VOIDS_IN_A_ROW_MAX:  # §11.12-2
+            member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows nothing but junk")
+            return None
         position = slot.after(position)
 
 
@@ -101,7 +110,7 @@ def _kept_at(member: Member, position: Position) -> KeptEntry | None:
 
 
 def _last_common(member: Member) -> Flow[Position]:
-    """The position behind the last slot that the relay holds exactly as we keep it, searched from the end."""
+    """The position after the last slot that the relay holds exactly as we keep it, searched from the end."""
     base = first_position(member.replica)
     last = last_kept(member, member.replica.position())
     end = (last[0], last[1]) if last else None
@@ -125,7 +134,7 @@ def _last_common(member: Member) -> Flow[Position]:
 
 
 def _behind(member: Member, entry: KeptEntry) -> Position:
-    """The position behind a kept entry; its void neighbours have no hash, so the last entry that is not void counts."""
+    """The position after a kept entry. Void slots have no hash, so the last entry that is not void counts."""
     if entry.state is EntryState.VOID:
         return Position(entry.epoch, entry.sequence + 1, previous_of(member, entry.epoch, entry.sequence))
     parsed = parse(entry.data)
@@ -135,13 +144,13 @@ def _behind(member: Member, entry: KeptEntry) -> Position:
 
 
 def begin_rebuild(member: Member, fork: Fork | None) -> Flow[None]:
-    """Marks the replica for a rebuild; ``fork`` None makes the state anew from all that is kept. Then does it."""
+    """Marks the replica for a rebuild, then rebuilds it. ``fork`` None: from everything that is kept."""
     mark_rebuild(member, fork)
     yield from finish_rebuild(member)
 
 
 def mark_rebuild(member: Member, fork: Fork | None) -> None:
-    """Only marks it: the next round of sync does the rest."""
+    """Marks the replica only: the next round of sync does the rest."""
     mark = b"%d %d" % (fork.epoch, fork.sequence) if fork else b"all"
     with member.replica.transaction() as transaction:
         transaction.meta_set(META_REBUILD, mark)
@@ -152,10 +161,10 @@ def rebuild_pending(member: Member) -> bool:
 
 
 def finish_rebuild(member: Member) -> Flow[None]:
-    """Takes a marked rebuild to its end. Does nothing without a mark. Safe to repeat after a crash.
+    """Finishes a marked rebuild. Does nothing without a mark. May be repeated after a crash.
 
     Raises:
-        BlobDamaged: the snapshot that the state has to be made of is not on the relay, and no other one. Nothing was touched.
+        BlobDamaged: the snapshot that the state must be made from is not on the relay, nor another one. Nothing was changed.
     """
     mark = member.replica.meta_get(META_REBUILD)
     if mark is None:
@@ -173,12 +182,12 @@ def finish_rebuild(member: Member) -> Flow[None]:
     reoffer(member, orphans)  # §11.10-2
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_REBUILD) != mark:
-            return  # another process of this home was faster, and keeps by now what it has read since
+            return  # another process of this home was faster, and keeps what it has read since
         for entry in orphans:
             transaction.drop_entry(entry.epoch, entry.sequence)
         announced_at = snapshot_slot(transaction)
         if mark != b"all" and announced_at is not None and announced_at >= place:
-            # The believed log does not announce it; whoever leads makes another one.
+            # The believed log does not announce it; the Core makes another one.
             forget_snapshot(transaction)
         listed_at = packs_slot(transaction)
         if mark != b"all" and listed_at is not None and listed_at >= place:
@@ -191,7 +200,7 @@ def finish_rebuild(member: Member) -> Flow[None]:
     member.notices.put(
         Notice.REBUILT, f"the mirror was rebuilt from the log; {len(orphans)} entries were set aside"
     )
-    # Before anything is applied again: what is forgotten in the outbox must not be found meanwhile.
+    # Before anything is applied again: what the outbox forgets must not be found meanwhile.
     member.mend()
     if source is not None:
         yield from resume_restore(member)
@@ -199,8 +208,8 @@ def finish_rebuild(member: Member) -> Flow[None]:
 
 
 def _source(member: Member, fork: tuple[int, int] | None) -> Flow[RestoreSource | None]:
-    """The snapshot to make the state of: the base, if the fork is not below it and the relay has it all; else the newest that
-    counts. None if there is no base: all that is kept goes back to the first slot."""
+    """The snapshot from which to make the state: the base, if the fork is not below it and the relay has it all; else the
+    newest that counts. None without a base: the kept log goes back to the first slot."""
     base = read_base(member.replica)
     if base is None or base.position == START:  # a snapshot of nothing is not needed to begin with nothing
         return None
@@ -217,7 +226,7 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[RestoreSource 
         and not (yield from parts_below(member, found.announced))
     ):
         return RestoreSource(found.announced, found.slot, found.entry, orphans=True)
-    raise BlobDamaged("the state has to be made anew, and the relay does not have the snapshot for it")
+    raise BlobDamaged("the state has to be rebuilt, and the relay does not have the snapshot for it")
 
 
 def _kept_from(member: Member, epoch: int, sequence: int) -> Iterator[KeptEntry]:

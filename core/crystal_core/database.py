@@ -10,10 +10,9 @@ Rules:
 - A database of a newer program, or of another program, is refused before a byte of it is changed.
 """
 
-import os
-import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,8 @@ from crystal_core.errors import (
     VaultFull,
 )
 from crystal_core.schema import APPLICATION_ID, MIGRATIONS, Migration
+from crystal_core.sqlite_file import MEMORY, NoBackup, NoWal, SqliteFile
 
-MEMORY = ":memory:"
-"""The path of a database that is nowhere but in memory."""
 BUSY_MILLISECONDS = 10_000
 """How long a statement waits for another process before it gives up."""
 SCRUB_MILLISECONDS = 500
@@ -50,16 +48,16 @@ Row = tuple[Any, ...]
 """A row as SQLite gives it; its types are the schema's."""
 Bindings = Sequence[Any]
 
-_WAL_RETRY_SECONDS = 0.02
-
 
 class Database:
     """One connection to the memory. Made by `open` or `from_bytes`."""
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
+    def __init__(
+        self, connection: apsw.Connection, path: str, busy_milliseconds: int = BUSY_MILLISECONDS
+    ) -> None:
         self.connection = connection
         self.path = path
-        self._busy_milliseconds = BUSY_MILLISECONDS
+        self._busy_milliseconds = busy_milliseconds
         self.temporary_changes = 0
         """Rows that were written to temporary tables, which are no content."""
 
@@ -78,34 +76,35 @@ class Database:
         Raises VaultDamaged, ForeignFile, SchemaTooNew, VaultBusy, VaultFull or VaultDataError.
         """
         name = str(path)
+        file = replace(_FILE, busy_milliseconds=busy_milliseconds, migrations=migrations)
         try:
-            if name != MEMORY:
-                os.close(os.open(name, os.O_RDWR | os.O_CREAT, 0o600))
-            connection = apsw.Connection(name)
+            connection = file.open(name)
+        except NoWal as error:
+            raise VaultDataError(
+                str(error), hint="A memory must be on a local disk, not on a network share"
+            ) from error
+        except NoBackup as error:
+            raise VaultDataError(f"no backup could be made at {error.filename}: {error.strerror}") from error
         except OSError as error:
             raise VaultDataError(f"{name} cannot be opened: {error.strerror}") from error
         except apsw.Error as error:
             raise translated(error, name) from error
-        database = cls(connection, name)
-        try:
-            database._set_up(busy_milliseconds, migrations)
-        except BaseException:
-            connection.close()
-            raise
-        return database
+        return cls(connection, name, busy_milliseconds)
 
     @classmethod
     def from_bytes(cls, image: bytes) -> "Database":
         """A database in memory with the content that `to_bytes` gave."""
         connection = apsw.Connection(MEMORY)
-        database = cls(connection, MEMORY)
         try:
             connection.deserialize("main", image)
-            database._set_up(BUSY_MILLISECONDS, MIGRATIONS)
+            _FILE.set_up(connection, MEMORY)
+        except apsw.Error as error:
+            connection.close()
+            raise translated(error, MEMORY) from error
         except BaseException:
             connection.close()
             raise
-        return database
+        return cls(connection, MEMORY)
 
     def to_bytes(self) -> bytes:
         """The whole committed content, as `from_bytes` takes it."""
@@ -269,107 +268,6 @@ class Database:
             found.append(str(error))
         return found
 
-    # Opening.
-
-    def _set_up(self, busy_milliseconds: int, migrations: Sequence[Migration]) -> None:
-        connection = self.connection
-        self._busy_milliseconds = busy_milliseconds
-        connection.set_busy_timeout(busy_milliseconds)
-        if self.path != MEMORY:
-            self.run(
-                f"PRAGMA page_size = {PAGE_BYTES}"
-            )  # before anything else; of no effect on a file that has pages
-        try:
-            connection.enable_load_extension(True)
-            connection.load_extension(extension_path())
-            connection.enable_load_extension(False)
-        except apsw.Error as error:
-            raise VaultDataError(
-                f"sqlite-vec cannot be loaded: {error}", hint="Install memory-crystal again"
-            ) from error
-        version = self._check_identity(len(migrations))
-        if self.path != MEMORY:
-            self._use_wal(busy_milliseconds)
-        self.run(
-            f"PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA recursive_triggers = ON;"
-            f" PRAGMA secure_delete = ON; PRAGMA cache_size = -{CACHE_KIBIBYTES};"
-            f" PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {WAL_BYTES_KEPT};"
-            f" PRAGMA temp_store = MEMORY"
-        )
-        if version < len(migrations):
-            self._migrate(migrations)
-
-    def _check_identity(self, newest: int) -> int:
-        """The schema's version; 0 for a file in which nothing is yet."""
-        application = self.value("PRAGMA application_id")
-        version = int(self.value("PRAGMA user_version"))
-        if application != APPLICATION_ID and (
-            application or version or self.value("SELECT count(*) FROM sqlite_schema")
-        ):
-            # Two processes may make the same new file at once: the other one's commit can lie between our questions.
-            if self.value("PRAGMA application_id") != APPLICATION_ID:
-                raise ForeignFile(f"{self.path} is a database, but not a Crystal memory")
-            version = int(self.value("PRAGMA user_version"))
-        if version > newest:
-            raise SchemaTooNew(f"{self.path} has schema {version}; this program knows schemas up to {newest}")
-        return version
-
-    def _use_wal(self, busy_milliseconds: int) -> None:
-        """Two processes that make the file at once can meet here, and SQLite does not wait for this lock by itself."""
-        deadline = time.monotonic() + busy_milliseconds / 1000
-        while True:
-            try:
-                mode = self.value("PRAGMA journal_mode = WAL")
-            except VaultBusy:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_WAL_RETRY_SECONDS)
-                continue
-            if mode != "wal":
-                raise VaultDataError(
-                    f"{self.path} cannot be used in WAL mode",
-                    hint="A memory must be on a local disk, not on a network share",
-                )
-            return
-
-    def _migrate(self, migrations: Sequence[Migration]) -> None:
-        with self.transaction():
-            version = self._check_identity(len(migrations))
-            if version == len(migrations):
-                return
-            if version and self.path != MEMORY:
-                self._back_up(Path(f"{self.path}.schema-{version}"))
-            try:
-                for migrate in migrations[version:]:
-                    migrate(self.connection)
-            except apsw.Error as error:
-                raise translated(error, self.path) from error
-            self.run(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(migrations)}")
-
-    def _back_up(self, target: Path) -> None:
-        """A complete copy of the committed state, on the disk before it gets its name. Holds the write lock meanwhile."""
-        draft = target.with_name(f"{target.name}.{os.getpid()}.part")
-        try:
-            draft.unlink(missing_ok=True)
-            os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            source = apsw.Connection(self.path, flags=apsw.SQLITE_OPEN_READONLY)
-            copy = apsw.Connection(str(draft))
-            try:
-                with copy.backup("main", source, "main") as backup:
-                    backup.step()
-            finally:
-                copy.close()
-                source.close()
-            with draft.open("rb") as file:
-                os.fsync(file.fileno())
-            draft.replace(target)
-        except apsw.Error as error:
-            raise translated(error, str(target)) from error
-        except OSError as error:
-            raise VaultDataError(f"no backup could be made at {target}: {error.strerror}") from error
-        finally:
-            draft.unlink(missing_ok=True)
-
 
 def extension_path() -> str:
     """The path of sqlite-vec's library, without the ending. Importing the package would load numpy only to know this."""
@@ -377,6 +275,40 @@ def extension_path() -> str:
     if found is None or not found.submodule_search_locations:
         raise VaultDataError("sqlite-vec is not installed", hint="Install memory-crystal again")
     return str(Path(found.submodule_search_locations[0]) / "vec0")
+
+
+def load_vectors(connection: apsw.Connection) -> None:
+    """Loads sqlite-vec, which the table of vectors needs. Raises apsw's errors."""
+    connection.enable_load_extension(True)
+    connection.load_extension(extension_path())
+    connection.enable_load_extension(False)
+
+
+def _prepare(connection: apsw.Connection) -> None:
+    try:
+        load_vectors(connection)
+    except apsw.Error as error:
+        raise VaultDataError(
+            f"sqlite-vec cannot be loaded: {error}", hint="Install memory-crystal again"
+        ) from error
+
+
+_FILE = SqliteFile(
+    application_id=APPLICATION_ID,
+    schema="",
+    migrations=MIGRATIONS,
+    busy_milliseconds=BUSY_MILLISECONDS,
+    damaged=VaultDamaged,
+    foreign=ForeignFile,
+    too_new=SchemaTooNew,
+    foreign_keys=True,
+    needs_wal=True,
+    page_bytes=PAGE_BYTES,
+    prepare=_prepare,
+    pragmas=f"PRAGMA recursive_triggers = ON; PRAGMA cache_size = -{CACHE_KIBIBYTES};"
+    f" PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {WAL_BYTES_KEPT};"
+    f" PRAGMA temp_store = MEMORY",
+)
 
 
 def translated(error: apsw.Error, path: str) -> Exception:

@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
 from crystal_core import digests, mirrorlog
-from crystal_core.database import MEMORY, Database, Row
+from crystal_core.database import Database, Row
 from crystal_core.partrows import (
     Document,
     DocumentPart,
@@ -31,6 +31,7 @@ from crystal_core.partrows import (
     Source,
 )
 from crystal_core.parts import encode_part
+from crystal_core.sqlite_file import MEMORY
 from crystal_core.vectors import FLOAT16_BYTES, dimensions, float16_vectors_between
 from crystal_mirror.operations import Status
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX

@@ -4,8 +4,9 @@ A file from another machine may hold triggers, views or columns of somebody's ma
 what is forgotten, for one. Its rows can be checked against digests; its schema is compared word for word.
 """
 
-from crystal_core.database import MEMORY, Database
+from crystal_core.database import Database
 from crystal_core.schema import vector_table
+from crystal_core.sqlite_file import MEMORY
 from crystal_core.vectors import dimensions
 
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%'"

@@ -1,80 +1,179 @@
-"""The small databases beside ``crystal.db``: one way to open or make them, and one kind of transaction.
+"""Opening SQLite: every database of ours but the relay's, which imports nothing of ours, is opened here.
 
 Rules:
 
-- WAL, ``synchronous=FULL`` and ``secure_delete`` unless the file says otherwise; readable by its owner only.
-- Whoever finds the file as it should be takes no lock: who only looks waits for nobody who writes.
-- A file of another program, or of a later version, is refused before a byte of it is changed. What is raised then is the
-  caller's, for only that knows what the file is worth to a person.
+- A new file is readable by its owner only. WAL, ``synchronous=FULL`` and ``secure_delete`` unless a file says otherwise.
+- Opening a file that is as it should be takes no lock: a reader waits for no writer.
+- A file of another program, or of a later version, is refused before a byte of it is changed. The caller says which error
+  that is, because only the caller knows what the file is worth to a person.
+- An older schema is migrated in one transaction, after a backup beside the file (``<path>.schema-<n>``).
 """
 
 import os
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
 MEMORY = ":memory:"
 """The path of a database that lives as long as its connection."""
 FILE_MODE = 0o600
+_WAL_RETRY_SECONDS = 0.02
+
+Migration = Callable[[apsw.Connection], object]
+"""From one version of a schema to the next, within a transaction."""
+
+
+class NoWal(OSError):
+    """The file's folder does not support WAL mode: a network share, most often."""
+
+
+class NoBackup(OSError):
+    """An older schema could not be copied before its migration."""
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteFile:
-    """What a file holds. ``damaged`` and ``too_new`` make the errors, from a sentence that names the file."""
+    """What a file holds, and how it is opened.
+
+    ``schema`` makes version 1; ``migrations`` lead from each version to the next, the first from an empty file where there is
+    no ``schema``. ``damaged``, ``too_new`` and ``foreign`` make errors of a sentence that names the file. ``remake``: a file of
+    another version or program is emptied and made again, because its content can be found out again. ``page_bytes``,
+    ``prepare`` and ``pragmas``: page size of a new file, what a connection needs before anything is read, further settings.
+    ``needs_wal``: without WAL mode it is not used.
+    """
 
     application_id: int
-    version: int
     schema: str
     busy_milliseconds: int
     damaged: Callable[[str], Exception]
     too_new: Callable[[str], Exception]
+    foreign: Callable[[str], Exception] | None = None
+    migrations: Sequence[Migration] = ()
     synchronous: str = "FULL"
     secure_delete: bool = True
+    foreign_keys: bool = False
+    remake: bool = False
+    page_bytes: int = 0
+    prepare: Callable[[apsw.Connection], None] | None = None
+    needs_wal: bool = False
+    pragmas: str = ""
+
+    @property
+    def version(self) -> int:
+        """The newest version of the schema."""
+        return len(self.migrations) + bool(self.schema)
 
     def open(self, path: Path | str) -> apsw.Connection:
-        """Opens or makes the file; ``":memory:"`` gives a new one in memory."""
-        if path != MEMORY:
-            with suppress(IsADirectoryError):  # SQLite says that it cannot be opened, as of anything else
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+        """Opens or makes the file; ``":memory:"`` gives a new one in memory.
+
+        Raises what ``damaged``, ``too_new`` and ``foreign`` make; NoWal, NoBackup, other OSErrors, and apsw's errors.
+        """
+        _make_private(path)
         db = apsw.Connection(str(path))
         try:
-            db.set_busy_timeout(self.busy_milliseconds)
-            made = self._is_made(db, path)
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute(f"PRAGMA synchronous={self.synchronous}")
-            if self.secure_delete:
-                db.execute("PRAGMA secure_delete=ON")
-            if not made:
-                with immediate(db):
-                    self._make(db, path)
-        except (apsw.NotADBError, apsw.CorruptError) as error:
-            db.close()
-            raise self.damaged(f"{path} is damaged: {error}") from error
+            self.set_up(db, path)
         except BaseException:
             db.close()
             raise
         return db
 
-    def _is_made(self, db: apsw.Connection, path: Path | str) -> bool:
-        """False for an empty file. Raises what ``damaged`` and ``too_new`` make."""
-        version, application_id = _number(db, "user_version"), _number(db, "application_id")
-        if version == 0 and not db.execute("SELECT count(*) FROM sqlite_schema").get:
-            return False
-        if application_id != self.application_id or version == 0:
-            raise self.damaged(f"{path} is a database of something else")
-        if version > self.version:
-            raise self.too_new(f"{path} has schema {version}, this version knows {self.version}")
-        return True
+    def set_up(self, db: apsw.Connection, path: Path | str) -> None:
+        """Checks, configures and if necessary migrates what a connection has opened. Raises as ``open``."""
+        try:
+            db.set_busy_timeout(self.busy_milliseconds)
+            if self.page_bytes and path != MEMORY:
+                db.execute(f"PRAGMA page_size={self.page_bytes}")  # of no effect on a file that has pages
+            if self.prepare is not None:
+                self.prepare(db)
+            version = self._version(db, path)
+            if path != MEMORY:
+                mode = _use_wal(db, self.busy_milliseconds)
+                if self.needs_wal and mode != "wal":
+                    raise NoWal(f"{path} cannot be used in WAL mode")
+            _configure(db, self.synchronous, secure_delete=self.secure_delete)
+            if self.foreign_keys:
+                db.execute("PRAGMA foreign_keys=ON")
+            if self.pragmas:
+                db.execute(self.pragmas)
+            if version != self.version:
+                with immediate(db):
+                    self._migrate(db, path)
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            raise self.damaged(f"{path} is damaged: {error}") from error
 
-    def _make(self, db: apsw.Connection, path: Path | str) -> None:
-        if self._is_made(db, path):
+    def _version(self, db: apsw.Connection, path: Path | str) -> int:
+        """The schema's version; 0 for an empty file, -1 for one that is to be remade."""
+        application, version = _number(db, "application_id"), _number(db, "user_version")
+        if application != self.application_id or not version:
+            if not (application or version or db.execute("SELECT count(*) FROM sqlite_schema").get):
+                return 0
+            # Another process may have made the file between these questions.
+            application, version = _number(db, "application_id"), _number(db, "user_version")
+        if application != self.application_id or not version:
+            if self.remake:
+                return -1
+            raise (self.foreign or self.damaged)(f"{path} is a database of another program")
+        if version > self.version and not self.remake:
+            raise self.too_new(
+                f"{path} has schema {version}; this program knows schemas up to {self.version}"
+            )
+        return version
+
+    def _migrate(self, db: apsw.Connection, path: Path | str) -> None:
+        version = self._version(db, path)
+        if version == self.version:
             return  # by another process, meanwhile
-        db.execute(self.schema)
+        if self.remake and version:
+            _drop_tables(db)
+            version = 0
+        if version and path != MEMORY:
+            _back_up(Path(path), Path(f"{path}.schema-{version}"))
+        if self.schema and not version:
+            db.execute(self.schema)
+        for migrate in self.migrations[max(version - bool(self.schema), 0) :]:
+            migrate(db)
         db.execute(f"PRAGMA application_id={self.application_id}")
         db.execute(f"PRAGMA user_version={self.version}")
+
+
+def open_read_only(
+    path: Path | str, *, busy_milliseconds: int = 0, immutable: bool = False, trusted: bool = True
+) -> apsw.Connection:
+    """Opens a file for reading, without asking what it holds.
+
+    ``immutable``: nobody changes it meanwhile, so that no lock is taken and no file is made beside it. Not ``trusted``: its
+    schema may be another program's and runs no functions with side effects. Raises apsw's errors.
+    """
+    parameters = "mode=ro&immutable=1" if immutable else "mode=ro"
+    db = apsw.Connection(
+        f"file:{quote(os.fsencode(Path(path).absolute()))}?{parameters}",
+        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+    )
+    if busy_milliseconds:
+        db.set_busy_timeout(busy_milliseconds)
+    if not trusted:
+        db.execute("PRAGMA trusted_schema=OFF")
+    return db
+
+
+def open_scratch(path: Path | str, schema: str, *, busy_milliseconds: int) -> apsw.Connection:
+    """Opens or makes a file without versions, which can be lost: a rollback journal, so that removing it leaves nothing."""
+    _make_private(path)
+    db = apsw.Connection(str(path))
+    try:
+        db.set_busy_timeout(busy_milliseconds)
+        db.execute("PRAGMA journal_mode=DELETE")
+        _configure(db, "FULL", secure_delete=True)
+        db.execute(schema)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 @contextmanager
@@ -88,6 +187,60 @@ def immediate(db: apsw.Connection) -> Generator[None]:
         if db.in_transaction:  # a full disk has rolled back by itself
             db.execute("ROLLBACK")
         raise
+
+
+def _make_private(path: Path | str) -> None:
+    """Makes the file if there is none: SQLite would make it by the umask."""
+    if path != MEMORY:
+        with suppress(IsADirectoryError):  # SQLite says that it cannot be opened, as of anything else
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+
+
+def _configure(db: apsw.Connection, synchronous: str, *, secure_delete: bool) -> None:
+    db.execute(f"PRAGMA synchronous={synchronous}")
+    if secure_delete:
+        db.execute("PRAGMA secure_delete=ON")
+
+
+def _use_wal(db: apsw.Connection, busy_milliseconds: int) -> str:
+    """Turns WAL mode on and returns the mode. Two processes that make the file at once can meet here, and SQLite does not wait
+    for this lock by itself."""
+    deadline = time.monotonic() + busy_milliseconds / 1000
+    while True:
+        try:
+            return str(db.execute("PRAGMA journal_mode=WAL").get)
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_WAL_RETRY_SECONDS)
+
+
+def _drop_tables(db: apsw.Connection) -> None:
+    query = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    for (name,) in list(db.execute(query)):
+        db.execute(f'DROP TABLE "{name}"')
+
+
+def _back_up(source: Path, target: Path) -> None:
+    """A complete copy of the committed state, on the disk before it gets its name. The caller holds the write lock."""
+    draft = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        draft.unlink(missing_ok=True)
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
+        committed, copy = open_read_only(source), apsw.Connection(str(draft))
+        try:
+            with copy.backup("main", committed, "main") as backup:
+                backup.step()
+        finally:
+            copy.close()
+            committed.close()
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except OSError as error:
+        raise NoBackup(error.errno, error.strerror, str(target)) from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _number(db: apsw.Connection, pragma: str) -> int:

@@ -5,27 +5,23 @@ another version is refused, as it could only be read after a migration.
 """
 
 from pathlib import Path
-from urllib.parse import quote
 
 import apsw
 
-from crystal_core.database import Database, extension_path, translated
+from crystal_core.database import Database, load_vectors, translated
 from crystal_core.errors import ForeignFile, SchemaTooNew, VaultDamaged
 from crystal_core.replica import ReplicaReader
 from crystal_core.schema import APPLICATION_ID, MIGRATIONS
+from crystal_core.sqlite_file import open_read_only
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.types import Position, StateDigest
-
-_OPEN = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 def open_unchanging(path: Path) -> apsw.Connection:
     """Any database of ours, with what its virtual tables need. Errors are apsw's."""
-    connection = apsw.Connection(f"file:{quote(str(path))}?immutable=1", flags=_OPEN)
+    connection = open_read_only(path, immutable=True)
     try:
-        connection.enable_load_extension(True)
-        connection.load_extension(extension_path())
-        connection.enable_load_extension(False)
+        load_vectors(connection)
     except BaseException:
         connection.close()
         raise

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crystal_core.database import MEMORY, Database
+from crystal_core.database import Database
 from crystal_core.snippets import SNIPPET_CHARS, Snippet, Snippets
+from crystal_core.sqlite_file import MEMORY
 
 FILLER = "Nothing of interest stands in this sentence, which is only here to fill the page. " * 12
 

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from crystal_core.database import MEMORY, Database
+from crystal_core.database import Database
 from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known as Answered
+from crystal_core.sqlite_file import MEMORY
 from crystal_node.derive.sources.database import KeptSource, KnownFile, LastScan, SourceDatabase
 from crystal_node.derive.sources.scan import SourceStamp
 from crystal_node.models.embedding.prepared import PreparedVectors

@@ -57,7 +57,6 @@ def _damaged(text: str) -> VaultDamaged:
 
 _FILE = SqliteFile(
     application_id=0x43525757,  # "CRWW"
-    version=1,
     schema=_SCHEMA,
     busy_milliseconds=10_000,
     damaged=_damaged,

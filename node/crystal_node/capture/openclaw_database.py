@@ -9,7 +9,6 @@ nobody changes, which is checked afterwards.
 """
 
 import errno
-import os
 import stat
 import time
 from collections.abc import Iterator
@@ -17,12 +16,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import quote
 
 import apsw
 import msgspec
 import zstandard
 
+from crystal_core.sqlite_file import open_read_only
 from crystal_node.capture.line_reader import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
 
 STORE_NAME = "openclaw-agent.sqlite"
@@ -206,15 +205,9 @@ def _unpacked(frame: object) -> bytes | None:
 
 def _opened(path: Path, stamp: DatabaseStamp) -> apsw.Connection:
     """Without a journal nothing is laid beside the database, as it would be for a reader of one that is being written."""
-    how = "mode=ro" if stamp.journal else "mode=ro&immutable=1"
-    database = apsw.Connection(
-        f"file:{quote(os.fsencode(path.absolute()))}?{how}",
-        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-    )
-    database.set_busy_timeout(BUSY_MS)
+    database = open_read_only(path, busy_milliseconds=BUSY_MS, immutable=not stamp.journal, trusted=False)
     deadline = time.monotonic() + READ_SECONDS_MAX
     database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_LOOK)
-    database.execute("PRAGMA trusted_schema = OFF")
     return database
 
 

@@ -12,13 +12,11 @@ from typing import Any
 
 import apsw
 
-from crystal_core.sqlite_file import SqliteFile
+from crystal_core.sqlite_file import SqliteFile, open_read_only
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState
 from crystal_mirror.types import Origin
 from crystal_node.base.stream_database import StreamDatabase
-
-SCHEMA_VERSION = 1
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
@@ -59,12 +57,12 @@ class JournalTooNew(CrystalError):
 
 _FILE = SqliteFile(
     application_id=0x43525953,  # "CRYS"
-    version=SCHEMA_VERSION,
     schema=_SCHEMA,
     busy_milliseconds=30_000,
     damaged=JournalDamaged,
     too_new=JournalTooNew,
 )
+SCHEMA_VERSION = _FILE.version
 
 
 class SqliteJournal(StreamDatabase):
@@ -197,7 +195,7 @@ class SqliteJournal(StreamDatabase):
 def peek(path: Path, name: str) -> bytes | None:
     """A small value of a journal that somebody else may hold, without opening it for writing; None if it cannot be had."""
     try:
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        db = open_read_only(path)
     except apsw.CantOpenError:
         return None
     try:

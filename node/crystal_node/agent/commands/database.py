@@ -40,7 +40,6 @@ class CommandsDamaged(CrystalError):
 
 _FILE = SqliteFile(
     application_id=0x43525943,  # "CRYC"
-    version=1,
     schema=_SCHEMA,
     busy_milliseconds=30_000,
     damaged=CommandsDamaged,

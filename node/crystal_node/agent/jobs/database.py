@@ -41,7 +41,6 @@ def _too_new(_: str) -> LocalStorage:
 
 _FILE = SqliteFile(
     application_id=0x4352594A,  # "CRYJ"
-    version=1,
     schema=_SCHEMA,
     busy_milliseconds=5_000,
     damaged=apsw.CorruptError,

@@ -1,16 +1,16 @@
-"""``state/works.db``: which rows of the memory belong to which conversation, and what was made of them.
+"""``state/works.db``: which rows of the memory belong to which conversation, and the files made of them.
 
-    conversation  one of an agent; since when it has changes that no file shows yet, and whether it lost a text
+    conversation  one of an agent; since when it has changes that no file shows yet, whether it lost a message
     piece         the rowid of each of its occurrences, with 8 bytes of the text's keyed hash
     day           its part of each day
-    stale_day     days whose log is not written anew yet
+    stale_day     days whose log is not written again yet
     work          files that were made, or were about to be
     hidden        keyed hashes that forgets of this device hide, though they are not ordered yet
-    digest        what a language model made of a conversation
-    agent         each agent, and where it is (``staging.states``)
+    digest        a language model's summary of a conversation
+    agent         each agent and its staging state (``catalog.agents``)
 
-No text of a conversation stands here but a model's words about it; what is deleted is overwritten. One SQLite file (apsw, WAL,
-``synchronous=FULL``); who writes holds ``state/works.lock``. All but the agents' states can be found out again.
+Holds no text of a conversation but a model's summaries; deleted rows are overwritten. One SQLite file (apsw, WAL,
+``synchronous=FULL``), written under ``state/works.lock``. Everything but the agents' states can be computed again.
 """
 
 from collections.abc import Generator, Sequence
@@ -20,11 +20,12 @@ from typing import Any
 
 import apsw
 
-from crystal_core.sqlite_file import SqliteFile
+from crystal_core.sqlite_file import SqliteFile, open_read_only
 from crystal_crypto.errors import CrystalError
 
-SCHEMA_VERSION = 1
 BUSY_TIMEOUT_MS = 10_000
+ORPHAN_CHECK = "swept"
+"""Name of the value that says when orphaned files were last looked for."""
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
@@ -52,7 +53,7 @@ CREATE TABLE digest (conversation INTEGER PRIMARY KEY, pieces BLOB NOT NULL, tex
 
 
 class CatalogDamaged(CrystalError):
-    """``works.db`` cannot be read as one."""
+    """``works.db`` is not a readable catalog."""
 
     exit_code = 8
     hint = (
@@ -70,7 +71,6 @@ class CatalogTooNew(CrystalError):
 
 _FILE = SqliteFile(
     application_id=0x43525957,  # "CRYW"
-    version=SCHEMA_VERSION,
     schema=_SCHEMA,
     busy_milliseconds=BUSY_TIMEOUT_MS,
     damaged=CatalogDamaged,
@@ -89,21 +89,20 @@ class Catalog:
         """Opens or makes the file.
 
         Raises:
-            WorksDamaged: not a file of ours, or SQLite cannot read it.
-            WorksTooNew: made by a later version.
+            CatalogDamaged: not a file of ours, or SQLite cannot read it.
+            CatalogTooNew: made by a later version.
         """
         return cls(_FILE.open(path))
 
     @classmethod
-    def look_into(cls, path: Path) -> "Catalog | None":
-        """The file as it is, for reading only; None if there is none. Raises WorksDamaged."""
+    def open_readonly(cls, path: Path) -> "Catalog | None":
+        """The file opened for reading; None if there is none. Raises CatalogDamaged."""
         try:
-            db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+            db = open_read_only(path, busy_milliseconds=BUSY_TIMEOUT_MS)
         except apsw.CantOpenError:
             return None
         try:
-            db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            if db.execute("PRAGMA user_version").get != SCHEMA_VERSION:
+            if db.execute("PRAGMA user_version").get != _FILE.version:
                 db.close()
                 return None
         except (apsw.NotADBError, apsw.CorruptError) as error:
@@ -131,7 +130,7 @@ class Catalog:
         return None if row is None else row[0]
 
     def run(self, statement: str, bindings: Sequence[Any] = ()) -> int:
-        """Executes one statement and counts the rows that it changed."""
+        """Executes one statement and returns how many rows it changed."""
         self._db.execute(statement, bindings)
         return self._db.changes()
 
@@ -145,13 +144,17 @@ class Catalog:
     def set_meta(self, name: str, value: bytes) -> None:
         self.run("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", (name, value))
 
+    def request_orphan_check(self) -> None:
+        """Has the next run look for orphaned files."""
+        self.set_meta(ORPHAN_CHECK, b"0")
+
     @property
     def in_transaction(self) -> bool:
         return self._db.in_transaction
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """All or nothing, durable when it is left. Within another one it is part of that."""
+        """All or nothing, durable on exit. Joins a transaction that is open already."""
         if self.in_transaction:
             yield
             return
@@ -165,10 +168,10 @@ class Catalog:
             raise
 
     def commit(self) -> None:
-        """For ``transaction`` alone."""
+        """Used by ``transaction`` only."""
         self._db.execute("COMMIT")
 
     def scrub(self) -> None:
-        """Empties the write-ahead log of what was deleted, as far as nobody reads."""
-        with suppress(apsw.BusyError):  # whoever closes the file last does what is left
+        """Empties the write-ahead log of deleted content, unless a reader holds it."""
+        with suppress(apsw.BusyError):  # the last to close the file does the rest
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

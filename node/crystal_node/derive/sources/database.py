@@ -44,7 +44,6 @@ class _Damaged(Exception):
 
 _FILE = SqliteFile(
     application_id=0x4352_5953 + 0x0F,  # "CRYb"
-    version=1,
     schema=_SCHEMA,
     busy_milliseconds=30_000,
     damaged=_Damaged,

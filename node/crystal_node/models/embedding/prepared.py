@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import apsw
 
 from crystal_core.database import Database
-from crystal_node.base.home import FILE_MODE
+from crystal_core.sqlite_file import open_scratch
 from crystal_node.models.embedding.embedder import HeldEmbedder, Sample
 
 if TYPE_CHECKING:
@@ -242,14 +242,7 @@ def _content(text: str) -> bytes:
 
 
 def _opened(path: Path) -> apsw.Connection:
-    path.touch(FILE_MODE)
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(_BUSY_MS)
-    connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(_SCHEMA)
-    return connection
+    return open_scratch(path, _SCHEMA, busy_milliseconds=_BUSY_MS)
 
 
 def _remove(path: Path) -> None:

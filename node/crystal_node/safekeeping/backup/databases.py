@@ -16,6 +16,7 @@ from pathlib import Path
 
 import apsw
 
+from crystal_core.sqlite_file import open_read_only
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.home import FILE_MODE, Home
 from crystal_node.safekeeping.file_copy import Meter
@@ -69,9 +70,8 @@ def snapshots(home: Home) -> Generator[list[DatabaseSnapshot]]:
         for place, path in database_paths(home).items():
             if path.exists():
                 with _named(path):
-                    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+                    connection = open_read_only(path, busy_milliseconds=BUSY_TIMEOUT_MS)
                     taken.append(DatabaseSnapshot(place, path, connection))
-                    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         for snapshot in taken:
             with _named(snapshot.path):
                 snapshot.connection.execute("BEGIN")

@@ -12,8 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import apsw
-
+from crystal_core.sqlite_file import open_read_only
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.locking import is_held
@@ -316,9 +315,8 @@ def until_found(device: DemoDevice, text: str) -> float:
 
 
 def _holds(database: Path, text: str) -> bool:
-    connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+    connection = open_read_only(database, busy_milliseconds=_BUSY_MS)
     try:
-        connection.set_busy_timeout(_BUSY_MS)
         rows = connection.execute("SELECT 1 FROM chunks WHERE text = ? AND provisional = 0", (text,))
         return rows.fetchone() is not None
     finally:

@@ -1,16 +1,16 @@
 """``state/files.db``: what this device knows about its files.
 
-    seen      each file as it was read last: stamp, content, and its parts with their places
+    seen      each file as it was last read: stamp, content, and its parts with their places
     agreed    the version at which the file was last equal here and in the tree
-    offers    what was offered to the Core and is not ordered yet
+    offers    changes offered to the Core that it has not ordered yet
     withheld  deletions that wait for a person, or that a person has confirmed
     deleted   when how much was deleted, for the fuse
+    meta      the report of the last round, for people who ask later
 
-One SQLite file (apsw, WAL). What was seen need not survive a power failure, all else is durable when a call returns. Losing the
-file loses no file: what equals the tree is adopted again, what differs is kept on both sides. A damaged one is put aside.
+One SQLite file (apsw, WAL). ``seen`` need not survive a power failure; all else is durable when a call returns. Losing the
+database loses no file: files that equal the tree are adopted again, others are kept on both sides. A damaged one is set aside.
 """
 
-import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,15 +19,13 @@ from typing import Annotated, Any
 import apsw
 import msgspec
 
+from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_mirror.file_paths import folded
 from crystal_mirror.files.ports import FileOffer, FileStamp, LocalFile, PartPlace, SeenFile
 from crystal_mirror.files.tree import FUSE_WINDOW_MILLISECONDS, AgreedFile, DeletionDirection, FileContent
 from crystal_mirror.operations import FilePart
 from crystal_mirror.types import HASH_BYTES, Origin
-from crystal_node.base.home import FILE_MODE
 
-APPLICATION_ID = 0x4352_5946  # "CRYF"
-SCHEMA_VERSION = 1
 BUSY_TIMEOUT_MS = 10_000
 PLACES_MAX = 4
 DAMAGED_SUFFIX = ".damaged"
@@ -50,38 +48,43 @@ CREATE TABLE withheld (path TEXT NOT NULL, direction TEXT NOT NULL, confirmed IN
                        PRIMARY KEY (path, direction)) WITHOUT ROWID, STRICT;
 CREATE TABLE deleted (id INTEGER PRIMARY KEY, direction TEXT NOT NULL, at INTEGER NOT NULL) STRICT;
 """
+_FILE = SqliteFile(
+    application_id=0x4352_5946,  # "CRYF"
+    schema=_SCHEMA,
+    busy_milliseconds=BUSY_TIMEOUT_MS,
+    damaged=apsw.CorruptError,
+    too_new=apsw.CorruptError,
+    remake=True,  # another version's content can all be found out again
+)
 
 _SEEN = "SELECT path, size, modified_ns, inode, changed_ns, executable, quiet, digest FROM seen"
 _AGREED = "SELECT path, device, incarnation, sequence, digest, executable, aside FROM agreed"
 
 
 class FileDatabase:
-    """See the module. One thread at a time; any number of processes."""
+    """The open database. For one thread at a time, and any number of processes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
 
     @classmethod
     def open(cls, path: Path | str) -> "FileDatabase":
-        """Opens or makes the file. One that cannot be read is put aside and begun anew."""
-        if str(path) != ":memory:":
-            _make_private(path)
+        """Opens or creates the file. One that cannot be read is set aside and replaced by an empty one."""
         try:
-            return cls(_opened(str(path)))
+            return cls(_FILE.open(path))
         except (apsw.NotADBError, apsw.CorruptError):
             damaged = Path(path)
             damaged.replace(damaged.with_name(damaged.name + DAMAGED_SUFFIX))
             for suffix in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     damaged.with_name(damaged.name + suffix).unlink()
-            _make_private(path)
-            return cls(_opened(str(path)))
+            return cls(_FILE.open(path))
 
     def close(self) -> None:
         self._db.close()
 
     def forget_everything(self) -> None:
-        """As if no file had ever been seen or agreed upon. Offers go as well: what became of them is found out by content."""
+        """Forgets all files, offers included: their outcome is found out again by content."""
         with self._transaction():
             for table in ("parts", "seen", "agreed", "offers", "withheld", "meta"):
                 self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own
@@ -187,7 +190,7 @@ class FileDatabase:
         return frozenset(self._withheld(1))
 
     def waiting(self) -> list[tuple[str, DeletionDirection]]:
-        """Deletions that nobody has confirmed yet."""
+        """Deletions that are not confirmed yet."""
         return self._withheld(0)
 
     def withhold(
@@ -212,7 +215,7 @@ class FileDatabase:
             return self._db.changes()
 
     def keep(self) -> int:
-        """Takes back every deletion that waits: as if these files had never been agreed upon. Returns how many."""
+        """Cancels every deletion that waits, as if these files had never been agreed upon. Returns how many."""
         with self._transaction():
             self._db.execute(
                 "DELETE FROM agreed WHERE path IN (SELECT path FROM withheld WHERE confirmed = 0)"
@@ -233,7 +236,7 @@ class FileDatabase:
                 "DELETE FROM deleted WHERE at <= ? OR at > ?", (now_ms - FUSE_WINDOW_MILLISECONDS, now_ms)
             )
             self._db.execute("DELETE FROM withheld WHERE path = ? AND direction = ?", (path, direction.value))
-            if not self._db.changes():  # what a person has confirmed asks no second time
+            if not self._db.changes():  # a confirmed deletion does not count towards the fuse
                 self._db.execute(
                     "INSERT INTO deleted (direction, at) VALUES (?, ?)", (direction.value, now_ms)
                 )
@@ -288,49 +291,11 @@ class FileDatabase:
     @contextmanager
     def _transaction(self, *, durable: bool = True) -> Generator[None]:
         self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-        self._db.execute("BEGIN IMMEDIATE")
         try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+            with immediate(self._db):
+                yield
         finally:
             self._db.execute("PRAGMA synchronous=FULL")
-
-
-def _make_private(path: Path | str) -> None:
-    """SQLite would make it by the umask."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
-
-
-def _opened(path: str) -> apsw.Connection:
-    db = apsw.Connection(path)
-    try:
-        db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
-        db.execute("PRAGMA secure_delete=ON")
-        version = db.execute("PRAGMA user_version").fetchone()
-        if version is not None and version[0] == SCHEMA_VERSION:
-            return db  # without a lock: whoever only looks waits for nobody who writes
-        db.execute("BEGIN IMMEDIATE")
-        version = db.execute("PRAGMA user_version").fetchone()
-        if version is None or version[0] != SCHEMA_VERSION:
-            # Another version's book is begun anew: what it says can all be found out again.
-            for (name,) in list(
-                db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-            ):
-                db.execute(f'DROP TABLE "{name}"')
-            db.execute(_SCHEMA)
-            db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        db.execute("COMMIT")
-    except BaseException:
-        db.close()
-        raise
-    return db
 
 
 def _seen(row: Sequence[Any]) -> SeenFile:
@@ -356,7 +321,7 @@ META_REPORT = "report"
 
 
 class StoredReport(msgspec.Struct, frozen=True):
-    """``at``: when the round was made, in milliseconds."""
+    """What the last round of files left to report. ``at``: when it was, in milliseconds."""
 
     at: int = 0
     halted: str = ""
@@ -367,9 +332,9 @@ class StoredReport(msgspec.Struct, frozen=True):
     refused_count: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-def stored_report(book: FileDatabase) -> StoredReport:
-    """An empty one where there is none, or none that this version can read."""
-    data = book.meta_get(META_REPORT)
+def stored_report(database: FileDatabase) -> StoredReport:
+    """The report of the last round; an empty one where there is none that this version can read."""
+    data = database.meta_get(META_REPORT)
     try:
         return msgspec.msgpack.decode(data, type=StoredReport) if data else StoredReport()
     except msgspec.MsgspecError:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import apsw
 
+from crystal_core.sqlite_file import open_read_only
 from crystal_node.agent.health.findings import Finding, Severity
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import Home
@@ -82,7 +83,7 @@ def _look(path: Path, *, deep: bool) -> _Found:
     """What SQLite says; a file that is being changed meanwhile is read as of one moment."""
     pragma = "integrity_check" if deep else "quick_check"
     try:
-        database = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        database = open_read_only(path)
     except apsw.Error as error:
         return _Found(unread=str(error))
     try:

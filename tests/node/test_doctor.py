@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.test_keys import PASSPHRASE, closed, with_keyring, written
+from tests.node.device.test_keys import PASSPHRASE, closed, with_keyring, written
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.base.locking import is_held
-from tests.node.test_keys import until
+from tests.node.device.test_keys import until
 from tests.support.machine import Machine, Vault
 
 _PATTERN = Path("/proc/sys/kernel/core_pattern")

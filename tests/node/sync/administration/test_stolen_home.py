@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 from crystal_crypto.pairing import decode
+from tests.node.device.test_keys import PASSPHRASE, closed, written
 from tests.node.sync.administration.test_revocation import concerns
-from tests.node.test_keys import PASSPHRASE, closed, written
 from tests.support.invited import invite
 from tests.support.machine import Machine, Vault
 

@@ -19,8 +19,8 @@ from crystal_node.base.settings import Config, Settings, resolve
 from crystal_node.device.device import Device
 from crystal_node.sync.administration import root_rotation
 from crystal_node.sync.syncer import Syncer
+from tests.node.device.test_keys import keys, with_keyring
 from tests.node.sync.administration.test_revocation import root_of
-from tests.node.test_keys import keys, with_keyring
 from tests.support.machine import Machine, Vault
 from tests.support.recovery import device_of, kit_of
 

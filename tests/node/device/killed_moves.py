@@ -1,4 +1,4 @@
-"""`python -m tests.node.killed_moves DIRECTORY`: processes that move keys between files and keyring die at each step.
+"""`python -m tests.node.device.killed_moves DIRECTORY`: processes that move keys between files and keyring die at each step.
 
 Prints how many died. Raises when a key was lost, or is in two places after the next run.
 """

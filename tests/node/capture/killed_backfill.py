@@ -1,4 +1,4 @@
-"""`python -m tests.node.killed_backfill DIRECTORY MACHINE`: processes that backfill die around each write.
+"""`python -m tests.node.capture.killed_backfill DIRECTORY MACHINE`: processes that backfill die around each write.
 
 ``MACHINE`` is a machine's root that is set up and has transcripts; it is copied. Prints how many died. Raises when the next run
 does not record the rest, or when anything was recorded twice.

@@ -139,7 +139,7 @@ def test_killed_around_any_write_the_next_run_records_the_rest_and_nothing_twice
         transcript(core, *(f"{name} says {number}" for number in range(3)), name=name)
     with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
         result = subprocess.run(
-            [sys.executable, "-m", "tests.node.killed_backfill", folder, str(core.root)],
+            [sys.executable, "-m", "tests.node.capture.killed_backfill", folder, str(core.root)],
             capture_output=True,
             encoding="utf-8",
             timeout=110,

@@ -260,7 +260,7 @@ def test_a_keyring_that_has_the_keys_and_does_not_give_them_is_told(
 def test_killed_at_any_step_a_move_loses_nothing_and_the_next_run_finishes_it() -> None:
     with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.node.killed_moves", folder],
+            [sys.executable, "-m", "tests.node.device.killed_moves", folder],
             capture_output=True,
             text=True,
             timeout=110,

@@ -1,1 +1,1 @@
-"""Search, memories and recall, in one form for every surface."""
+"""Searching, recall and memories, in one form for every surface. `README.md` beside this file has the modules and the rules."""

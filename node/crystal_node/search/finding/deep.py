@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 NONE = "none"
 NOBODY_SECONDS = 15.0
-"""After a look in vain, this long nobody is looked for again."""
+"""After no model was found, none is looked for again for so long."""
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class Deep:
 
 def _apart(work: Callable[[], T]) -> T:
     """The work, in a thread where no event loop runs: this one as a rule."""
-    asyncio = sys.modules.get("asyncio")  # whoever has not imported it runs no loop
+    asyncio = sys.modules.get("asyncio")  # without it there is no loop
     if asyncio is None or asyncio._get_running_loop() is None:  # noqa: SLF001  None in place of an exception
         return work()
     done: list[T] = []

@@ -4,8 +4,8 @@ An answer is three expansions of a query and judgements by the text's id; no tex
 hash with its intent and the model. Judgements hold for a query and a text, so new texts make none of them wrong.
 
 An id is a hash of a text, and expansions are made with a query that may have quoted one: so a forget empties the file, which
-remembers by a ``mark`` up to which forgets it is good. Whoever opens it compares: a search, the agent's job, `crystal sync`.
-Answers that were under way meanwhile are not kept. What is deleted is overwritten; a damaged file is begun anew.
+notes by a ``mark`` up to which forget it is good. Each opening compares: a search's, the background job's, `crystal sync`'s.
+Answers that were under way meanwhile are not kept. What is deleted is overwritten; a damaged file is replaced by a new one.
 """
 
 import json
@@ -39,7 +39,7 @@ CREATE INDEX answer_by_age ON answer (made_at);
 
 
 class _Unusable(CrystalError):
-    """Never told: the file is begun anew, or done without."""
+    """Never shown: a new file is begun, or none is used."""
 
     hint = "Run the search again."
 
@@ -64,7 +64,7 @@ def key_of(model: str, version: int, query: str, intent: str) -> bytes:
 
 
 class DeepCache:
-    """The file, opened for each call: a search takes seconds, and who holds nothing open is in nobody's way.
+    """The file, opened for each call: a search takes seconds, and nothing is held open meanwhile.
 
     Nothing is raised because of the file: what cannot be read is not known, what cannot be written is not kept."""
 

@@ -15,7 +15,7 @@ HitExplanation = dict[str, float | int | str | None]
 class Fast:
     """The fast search under a request's filters. ``search``: words, how many hits, by words alone. ``mark``: see ``deepcache``.
 
-    Both may be called in another thread, while the one that asks waits."""
+    Both may be called in another thread, while the caller waits."""
 
     search: Callable[[str, int, bool], SearchResult]
     mark: Callable[[], str]
@@ -42,7 +42,7 @@ class Fallen:
 
 
 def demanded(request: SearchRequest) -> bool:
-    """Whether the request itself asks for a model, and not the settings only."""
+    """Whether the request itself asks for a model, not just the settings."""
     return request.depth is Depth.DEEP or bool(request.intent.strip() or request.provider)
 
 
@@ -52,7 +52,7 @@ def fallen(request: SearchRequest, why: str) -> Fallen:
 
 
 def forget_mark(database: Database) -> str:
-    """Another one whenever something was forgotten, here or elsewhere, ordered or not yet."""
+    """Changes whenever something is forgotten, here or on another device, ordered or not yet."""
     ordered = database.row("SELECT hex(sum), count FROM digests WHERE name = 'suppressed'")
     pending = database.row("SELECT count(*), max(number) FROM provisional_marks WHERE hides = 1")
     return f"{ordered} {pending}"

@@ -1,6 +1,6 @@
-"""How a search came to what it found, in words for people. Programs read the same in the documents' own fields.
+"""Explanations of a search and its scores, in words for people. Programs read the same in the documents' fields.
 
-Ranks of documents count from 0, those for people from 1.
+Ranks in documents count from 0, for people from 1.
 """
 
 from crystal_node.search.finding.documents import ResultDocument
@@ -50,7 +50,7 @@ def why(result: ResultDocument) -> str:
 
 
 def how(explain: dict[str, _Value] | None) -> list[str]:
-    """What a language model had to do with the search; nothing where none was to be asked."""
+    """A language model's part in the search; empty where none was to be asked."""
     return [
         f"{_NAMES.get(name, name.replace('_', ' '))}: {'; '.join(value) if isinstance(value, list) else value}"
         for name, value in (explain or {}).items()

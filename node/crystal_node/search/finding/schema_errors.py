@@ -1,7 +1,7 @@
-"""What is wrong with a request that does not fit its schema, in words: which field, and what it takes.
+"""Errors of a request that does not fit its schema, in words: which field, and what it takes.
 
-The parser speaks of its own types, and names no value of a list of them. Nothing of what was sent is said again, but the
-name of a field that is not known.
+The parser's own messages name its types, and no value of an enumeration. Nothing of what was sent is repeated but the name of
+an unknown field.
 """
 
 import re
@@ -28,7 +28,7 @@ class Unfit(UsageError):
 
 
 def decoded(body: bytes, kind: type[_Request]) -> _Request:
-    """A request as another program sent it. Raises Unfit."""
+    """A request as sent by another program. Raises Unfit."""
     try:
         return msgspec.json.decode(body, type=kind)
     except UnicodeDecodeError as error:
@@ -42,8 +42,8 @@ def decoded(body: bytes, kind: type[_Request]) -> _Request:
 
 
 def words_of(error: msgspec.ValidationError, kind: type, *, whole: str = "the body") -> str:
-    """Which field of a ``kind`` it is, and what that takes: the title of its shape, where that has one. ``whole`` is what
-    all of it is called."""
+    """The error as a sentence: which field of a ``kind``, and what it takes (its title, if it has one). ``whole``: the name of
+    the whole request."""
     found = _PLACE.match(str(error))
     assert found is not None, "it matches everything"
     said, path = found[1], found[2] or ""
@@ -63,7 +63,7 @@ def words_of(error: msgspec.ValidationError, kind: type, *, whole: str = "the bo
 
 
 def _walked(shape: inspect.Type | None, path: str) -> tuple[inspect.Type | None, str]:
-    """What is at a place, and its name. An item of a list that takes none is told by the list."""
+    """The type at a place, and its name. For an item of a list that takes none, the list's."""
     where = ""
     for step in _STEP.finditer(path):
         shape = _plain(shape)

@@ -1,6 +1,6 @@
-"""What is asked of whoever answers, checked before anybody looks: limits in words that a person understands, and filters.
+"""Requests checked before a search: limits, in words for people, and filters.
 
-The schema's own checks come behind these, for what other programs may send.
+The schema's own checks come after these, for requests of other programs.
 """
 
 from pathlib import Path
@@ -22,6 +22,7 @@ from crystal_node.search.finding.documents import (
     SearchRequest,
     ShowRequest,
 )
+from crystal_node.search.finding.schema_errors import Unfit, words_of
 
 _Request = TypeVar("_Request", SearchRequest, ShowRequest)
 
@@ -48,8 +49,6 @@ def within_limits(request: _Request) -> _Request:
     try:
         return convert(to_builtins(request), type(request))
     except ValidationError as error:
-        from crystal_node.search.finding.schema_errors import Unfit, words_of
-
         raise Unfit(words_of(error, type(request))) from error
 
 
@@ -82,7 +81,7 @@ def scope_of(request: SearchRequest, now: int, person_home: Path) -> Scope:
 
 
 def _project(given: str, person_home: Path) -> str:
-    """A folder as it stands on this machine's disk by the name that it was recorded under; any other name as it is."""
+    """A folder of this machine by the name that it was recorded under; any other name unchanged."""
     if given == "~" or given.startswith("~/"):
         given = f"{person_home}{given[1:]}"
     return project_name(given, person_home) if given.startswith("/") else given.rstrip("/")

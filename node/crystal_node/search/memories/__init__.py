@@ -1,8 +1,7 @@
-"""Memories for whoever asks: the commands, and programs that do what they do.
+"""Memories: listed, remembered and changed, for the commands and for programs.
 
-Reading is from an open device's rows, pending operations counted; writing goes into its outbox and is seen at once. Answers are
-the documents of `documents`. Text that is kept is cleaned first, credentials blanked out; while private mode is on only what
-changes a memory's standing is written, and no words.
+Reading is from an open device's rows, with its pending operations; writing goes into its outbox and is seen at once. Text is
+cleaned before it is kept, and credentials are blanked out. While private mode is on, only a memory's status can be changed.
 """
 
 from crystal_node.search.memories.changes import (

@@ -1,4 +1,4 @@
-"""Remembering, and changing what is remembered: operations into the device's outbox."""
+"""New memories and changes of memories: operations into the device's outbox."""
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -21,7 +21,7 @@ from crystal_node.search.memories.queries import find_memory
 from crystal_node.search.memories.similarity import alike_memories, normal_words
 
 Choose = Callable[[Sequence[AlikeDocument]], WhenAlike]
-"""Is asked what to do with a text of which memories say almost the same."""
+"""Decides what to do with a text when memories say almost the same."""
 
 
 def remember_text(
@@ -36,7 +36,7 @@ def remember_text(
 
     A memory of the same words, but for case, spaces and punctuation, is the one that is kept: it gets the category and the
     confidence. What is almost the same stays, and is named in the answer, unless ``choose`` says otherwise. With ``keep_both``
-    nothing is looked for.
+    memories that are alike are not looked for.
 
     Raises:
         Usage: nothing is left of the text, it is too long, or an id is none.

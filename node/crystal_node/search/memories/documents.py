@@ -1,5 +1,7 @@
-"""What is told of memories: one schema for `--json` and for programs. Moments are ISO 8601 in UTC, "" if unknown. Answers only
-ever gain fields."""
+"""Requests and answers about memories: one schema for `--json` and for programs.
+
+Moments are ISO 8601 in UTC, "" if unknown. Answers only ever gain fields.
+"""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -54,15 +56,15 @@ class MemoryEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class WhenAlike(StrEnum):
-    """What to do with a text of which a memory says almost the same."""
+    """What to do with a text when a memory says almost the same."""
 
     MERGE = "merge"
-    """One memory is left: the new words take the place of the old."""
+    """One memory remains: the new words take the place of the old."""
     KEEP_BOTH = "keep-both"
 
 
 class Likeness(StrEnum):
-    """By what one text is like another."""
+    """In what one text is like another."""
 
     WORDS = "words"
     """The same words, but for case, spaces, punctuation and the few that an overlap leaves out."""

@@ -1,4 +1,4 @@
-"""Reading memories as documents."""
+"""Memories as documents: a page of them, one, its history."""
 
 from crystal_core.memories import (
     Memory,
@@ -31,7 +31,7 @@ def list_memories(
     limit: int = 20,
     offset: int = 0,
 ) -> MemoriesDocument:
-    """A page of them, the newest first. ``status`` None: whatever has become of them."""
+    """A page of them, the newest first. ``status`` None: all of them."""
     database = device.replica.database
     with database.snapshot():
         found = memories(database, category=category, status=status, limit=limit, offset=offset)

@@ -1,8 +1,8 @@
 """Which memories say almost the same as a text.
 
-The same words, whatever case, spaces and punctuation, are told from all current memories. Beyond that the nearest by search are
-looked at: by their vectors where both have one (the text's is made by the running agent, or here), else by how many words they
-share. A number that differs is a difference, however near the rest is: *room 12* is not *room 14*.
+The same words, whatever case, spaces and punctuation, are looked for in all current memories. Beyond that the nearest by search
+are compared: by their vectors where both have one (the text's is made by the background service, or here), else by the words
+that they share. A number that differs is a difference, however near the rest is: *room 12* is not *room 14*.
 """
 
 import re
@@ -30,8 +30,8 @@ _WORD = re.compile(r"\w+")
 
 
 def alike_memories(settings: Settings, database: Database, text: str) -> list[AlikeDocument]:
-    """Current memories that say almost the same, the most alike first; the very same text is not among them. Those of the same
-    words come alone."""
+    """Current memories that say almost the same, the most alike first; the very same text is not among them. If some have
+    the same words, only these."""
     words = normal_words(text)
     same = [
         AlikeDocument(id=each.id.hex(), text=each.text, by=Likeness.WORDS, score=1.0)
@@ -42,7 +42,7 @@ def alike_memories(settings: Settings, database: Database, text: str) -> list[Al
 
 
 def normal_words(text: str) -> tuple[str, ...]:
-    """A text's words without what does not change them."""
+    """A text's words, normalised."""
     return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 

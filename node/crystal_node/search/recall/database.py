@@ -1,7 +1,7 @@
-"""``recall.db``: which texts a session of an agent was given, so that none is given twice.
+"""``recall.db``: which messages and memories a session of an agent was given, so that none is given twice.
 
-A text is noted as four bytes of a hash of session and id: enough to know it again within its session, too little to show what
-it was. Nothing here is the only copy of anything: a damaged file is begun anew, whenever the damage is met.
+Each is noted as four bytes of a hash of session and id: enough to recognise it within its session, too little to show what it
+was. Nothing here is the only copy of anything: a damaged file is replaced by a new one whenever the damage is met.
 """
 
 from collections.abc import Callable, Iterable
@@ -56,7 +56,7 @@ class RecallDatabase:
         try:
             return cls(_FILE.open(path), path)
         except (apsw.NotADBError, apsw.CorruptError):
-            return cls(_anew(path), path)
+            return cls(_new_file(path), path)
 
     def given(self, session: str, ids: Iterable[str]) -> set[str]:
         """Those of the ids that the session was given."""
@@ -70,7 +70,7 @@ class RecallDatabase:
         return {name for name in ids if _mark(session, name) in marks}
 
     def note(self, session: str, ids: Iterable[str], now_ms: int) -> None:
-        """Notes what the session was given; what is old goes."""
+        """Note what the session was given, and remove old notes."""
         rows = [(_session(session), _mark(session, name), now_ms) for name in ids]
 
         def write() -> None:
@@ -81,7 +81,7 @@ class RecallDatabase:
         self._whole(write)
 
     def strike(self, session: str, ids: Iterable[str]) -> None:
-        """The session was not given them after all."""
+        """Remove notes: the session was not given these after all."""
         rows = [(_session(session), _mark(session, name)) for name in ids]
 
         def write() -> None:
@@ -90,8 +90,8 @@ class RecallDatabase:
 
         self._whole(write)
 
-    def begin_anew(self, session: str) -> None:
-        """The session's context was emptied: whatever it was given may be given again."""
+    def clear(self, session: str) -> None:
+        """Forget what the session was given: its context was emptied."""
 
         def write() -> None:
             with immediate(self._db):
@@ -103,16 +103,16 @@ class RecallDatabase:
         self._db.close()
 
     def _whole(self, act: Callable[[], T]) -> T:
-        """What ``act`` comes to; on a new file, if damage shows only now."""
+        """The result of ``act``, on a new file if damage shows only now."""
         try:
             return act()
         except (apsw.NotADBError, apsw.CorruptError):
             self._db.close()
-            self._db = _anew(self._path)
+            self._db = _new_file(self._path)
             return act()
 
 
-def _anew(path: Path) -> apsw.Connection:
+def _new_file(path: Path) -> apsw.Connection:
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         path.with_name(name).unlink(missing_ok=True)
     return _FILE.open(path)

@@ -1,4 +1,4 @@
-"""Recall without an agent: this process searches by words alone, since loading a model would take the time that a hook has."""
+"""Recall without the background service: by words alone, since loading a model takes longer than a hook may."""
 
 import os
 import sys
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
 
 SECONDS_MAX = 0.28
-"""From the start of Python's own work until an answer, whatever it is."""
+"""From the start of Python's own work until an answer, whatever it says."""
 
 
 def answer_here(data: bytes, environment: Mapping[str, str]) -> int:
-    """Writes the hook's answer, in time. Returns the exit code, which is always 0."""
+    """Print the hook's answer in time. Returns the exit code, which is always 0."""
     began = time.monotonic()
     hook = read_input(data)
     if hook is None:
         return 0
-    telling = _Telling(hook.hook_event_name)
+    telling = _Answer(hook.hook_event_name)
     try:
         from crystal_node.base.settings import resolve
 
@@ -44,15 +44,15 @@ def answer_here(data: bytes, environment: Mapping[str, str]) -> int:
 
 
 def answer_too_late(data: bytes) -> int:
-    """Writes that there was no answer in time. Returns 0."""
+    """Print that there was no answer in time. Returns 0."""
     hook = read_input(data)
     if hook is not None:
-        _Telling(hook.hook_event_name).failed("no answer in time")
+        _Answer(hook.hook_event_name).failed("no answer in time")
     return 0
 
 
-class _Telling:
-    """Says one thing, once: what was found, or that the time was over."""
+class _Answer:
+    """Prints one answer, once: what was found, or that time ran out."""
 
     def __init__(self, moment: str) -> None:
         self._moment = moment
@@ -76,7 +76,7 @@ class _Telling:
         os._exit(0)
 
 
-def _tell(telling: _Telling, hook: HookInput, settings: "Settings") -> None:
+def _tell(telling: _Answer, hook: HookInput, settings: "Settings") -> None:
     from contextlib import ExitStack
 
     from crystal_node.base.clock import now_ms

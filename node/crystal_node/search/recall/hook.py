@@ -1,4 +1,4 @@
-"""What Claude Code gives to a hook, and what it takes back: JSON both ways, tolerant of what later versions add."""
+"""Input and output of a hook of Claude Code: JSON both ways, tolerant of fields that later versions add."""
 
 from enum import StrEnum
 
@@ -8,14 +8,14 @@ INPUT_BYTES_MAX = 1024 * 1024
 
 
 class HookEvent(StrEnum):
-    """The events at which something is recalled, by Claude Code's names."""
+    """The events at which something is recalled, as Claude Code names them."""
 
     START = "SessionStart"
     PROMPT = "UserPromptSubmit"
 
 
 class HookInput(Struct, frozen=True):
-    """What a hook was told. ``source`` (startup, resume, clear, compact) is a session's start's, ``prompt`` a prompt's."""
+    """The input of a hook. ``source`` (startup, resume, clear, compact) is a session's start's, ``prompt`` a prompt's."""
 
     hook_event_name: str = ""
     session_id: str = ""
@@ -25,8 +25,8 @@ class HookInput(Struct, frozen=True):
 
 
 class Recalled(Struct, frozen=True):
-    """``text`` goes before the agent, ``line`` to its person; "" for neither. ``ids``: the records in it, and ``session`` which
-    session has them once it is told."""
+    """``text`` is for the agent, ``line`` for its person; "" if there is none. ``ids``: the records in it; ``session``: the
+    session that has them then."""
 
     text: str = ""
     line: str = ""
@@ -38,7 +38,7 @@ NOTHING = Recalled()
 
 
 def read_input(data: bytes) -> HookInput | None:
-    """None for what no hook of these moments says."""
+    """The input; None if it is not of one of these events."""
     try:
         found = json.decode(data, type=HookInput)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
@@ -47,7 +47,7 @@ def read_input(data: bytes) -> HookInput | None:
 
 
 def output(moment: str, recalled: Recalled) -> bytes:
-    """What the hook prints; nothing at all where there is nothing to say."""
+    """What the hook prints; empty where there is nothing to say."""
     if not (recalled.text or recalled.line):
         return b""
     document: dict[str, object] = {}

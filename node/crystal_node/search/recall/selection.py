@@ -1,12 +1,11 @@
-"""What is worth recalling: for a prompt what fits its words or its meaning, for a session what its project left off with.
+"""Selection of what is recalled: for a prompt what fits its words or meaning, for a session the latest of its project.
 
-Never what the session has: its own pieces, what it was given before (``book``), and texts that are almost the same.
+Never what the session has already: its own messages, what it was given before (``database``), and near duplicates.
 """
 
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 import apsw
 
@@ -16,11 +15,10 @@ from crystal_node.base.project import Project, ProjectFinder
 from crystal_node.base.settings import Settings
 from crystal_node.search.finding.documents import (
     Depth,
+    MemorySearch,
     ResultDocument,
     ResultKind,
-    SearchDocument,
     SearchRequest,
-    ShowDocument,
     ShowRequest,
 )
 from crystal_node.search.recall.database import RecallDatabase
@@ -39,15 +37,15 @@ START_RECORDS_MAX = 8
 LOOKED_AT = 24
 """Results of the search from which the records are chosen."""
 QUERY_CHARS_MAX = 2_000
-"""Of a prompt that are searched for: its beginning says what it is about."""
+"""Of a prompt, from its beginning, that are searched for."""
 ANSWERED_MAX = 2
 """Questions among the records that are given with what was answered to them."""
 ANSWER_WITHIN = 4
-"""Pieces behind a question among which its answer is looked for; others may be thoughts."""
+"""Messages after a question among which its answer is looked for; some may be thoughts."""
 SIMILARITY_MIN = 0.5
-"""Cosine from which a text is near enough in meaning that an agent should see it unasked."""
+"""Cosine from which a message is near enough in meaning for an agent to see it unasked."""
 WORDS_MIN = 2
-"""Of a prompt's own words that a text has to have otherwise."""
+"""Otherwise: words of the prompt that a message must share."""
 CONTEXT_CHARS_MAX = 2_500
 """Of what the Dream Weaver wrote for an agent's warm start."""
 
@@ -62,34 +60,26 @@ _COMMON_WORDS = """
 _COMMON = frozenset(_COMMON_WORDS.split())
 
 
-class Searching(Protocol):
-    """Whoever searches: see ``finding.Finding``."""
-
-    def search(self, request: SearchRequest) -> SearchDocument: ...
-
-    def show(self, request: ShowRequest) -> ShowDocument: ...
-
-
 def recall(
     hook: HookInput,
     settings: Settings,
-    searching: Callable[[], Searching],
+    searching: Callable[[], MemorySearch],
     now_ms: int,
     *,
     words_only: bool = False,
 ) -> Recalled:
-    """What goes before the agent. ``words_only``: no model is loaded for it. Once it is told, that is noted (``told``).
+    """The text for the agent. ``words_only``: no model is loaded for it. Note it with ``told`` once it is printed.
 
     Never raises for what can go wrong with a memory: that is said in the answer.
     """
     if not settings.searching.recall or settings.vault is None:
         return NOTHING
     try:
-        book = RecallDatabase.open(settings.home.recall_database)
+        database = RecallDatabase.open(settings.home.recall_database)
         try:
-            return _Recalling(settings, searching(), book, now_ms, words_only).recalled(hook)
+            return _Recalling(settings, searching(), database, now_ms, words_only).recalled(hook)
         finally:
-            book.close()
+            database.close()
     except (CrystalError, apsw.Error, OSError) as error:
         why = describe(error).message
         return Recalled(not_searched(why), f"Crystal could not search its memory: {why}")
@@ -98,25 +88,25 @@ def recall(
 def told(recalled: Recalled, settings: Settings, now_ms: int) -> None:
     """Notes what a session was given. What cannot be noted is given again. Raises OSError, apsw.Error, LocalStorage."""
     if recalled.ids and recalled.session:
-        book = RecallDatabase.open(settings.home.recall_database)
+        database = RecallDatabase.open(settings.home.recall_database)
         try:
-            book.note(recalled.session, recalled.ids, now_ms)
+            database.note(recalled.session, recalled.ids, now_ms)
         finally:
-            book.close()
+            database.close()
 
 
 def untold(recalled: Recalled, settings: Settings) -> None:
     """It was not given after all. Raises OSError, apsw.Error, LocalStorage."""
     if recalled.ids and recalled.session:
-        book = RecallDatabase.open(settings.home.recall_database)
+        database = RecallDatabase.open(settings.home.recall_database)
         try:
-            book.strike(recalled.session, recalled.ids)
+            database.strike(recalled.session, recalled.ids)
         finally:
-            book.close()
+            database.close()
 
 
 def fits(prompt: str, result: ResultDocument) -> bool:
-    """Whether an agent should see the text unasked."""
+    """Whether a result is near enough for an agent to see it unasked."""
     explain = result.explain or {}
     similarity = explain.get("similarity")
     if isinstance(similarity, float) and similarity >= SIMILARITY_MIN:
@@ -129,11 +119,16 @@ class _Recalling:
     """One hook's answer."""
 
     def __init__(
-        self, settings: Settings, searching: Searching, book: RecallDatabase, now_ms: int, words_only: bool
+        self,
+        settings: Settings,
+        searching: MemorySearch,
+        database: RecallDatabase,
+        now_ms: int,
+        words_only: bool,
     ) -> None:
         self._settings = settings
         self._searching = searching
-        self._book = book
+        self._database = database
         self._now_ms = now_ms
         self._words_only = words_only
 
@@ -141,7 +136,7 @@ class _Recalling:
         if hook.hook_event_name == HookEvent.PROMPT:
             return self._for_prompt(hook)
         if hook.source in ("clear", "compact"):
-            self._book.begin_anew(hook.session_id)
+            self._database.clear(hook.session_id)
         return self._at_start(hook)
 
     def _for_prompt(self, hook: HookInput) -> Recalled:
@@ -188,14 +183,14 @@ class _Recalling:
     def _new(
         self, found: list[ResultDocument], session: str, most: int, chars_max: int
     ) -> tuple[str, list[str]]:
-        """What the session does not have, each once, as text; and the ids of that."""
+        """What the session does not have yet, as text, and the ids in it."""
         others = {result.id: result for result in found if not session or result.session != session}
-        given = self._book.given(session, others) if session else set[str]()
+        given = self._database.given(session, others) if session else set[str]()
         chosen = [result for name, result in others.items() if name not in given][:most]
         return loaded(chosen, self._now_ms, chars_max, self._answers(chosen))
 
     def _answers(self, chosen: list[ResultDocument]) -> dict[str, str]:
-        """What was answered to the first of them that a person asked: a question alone is of little use."""
+        """The answers to the first questions of a person among them: a question alone is of little use."""
         asked = [
             result.id for result in chosen if result.kind is ResultKind.CONVERSATION and result.role == "user"
         ]

@@ -1,7 +1,7 @@
-"""What is recalled, as text: within a budget, one line a record, each marked as a record and with the id that shows the whole.
+"""Recalled records as text: one line each, within a budget, marked as records, with the id that shows the whole.
 
-What stands in a memory was said by anybody: a web page that an agent read, a log, a stranger. So it is told as recorded data,
-without line breaks and control characters, and never as an instruction of ours.
+Anybody may have written them: a web page that an agent read, a log, a stranger. So they are passed on as recorded data, without
+line breaks and control characters, and never as instructions.
 """
 
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ def loaded(
     """The text, and the ids of what is in it. ``answers``: by id, what was said in answer to a record."""
     lines: list[str] = []
     ids: list[str] = []
-    room = chars_max - 200
+    left = chars_max - 200
     for result in results:
         line = _record(result, now_ms)
         if answer := (answers or {}).get(result.id):
             line += f" -> answered: {one_line(answer, ANSWER_CHARS_MAX)}"
-        if len(line) > room:
+        if len(line) > left:
             continue
-        room -= len(line) + 1
+        left -= len(line) + 1
         lines.append(line)
         ids.append(result.id)
     if not lines:
@@ -49,12 +49,12 @@ def headline(count: int) -> str:
 
 
 def nothing_found() -> str:
-    """Said, so that nobody takes silence for a failure."""
+    """Said, so that silence is not taken for a failure."""
     return "Crystal searched its memory: nothing recorded fits."
 
 
 def not_searched(why: str) -> str:
-    """Said, so that nobody takes a failure for an empty memory."""
+    """Said, so that a failure is not taken for an empty memory."""
     return f"Crystal could not search its memory ({one_line(why, 200)}). There may be records that fit."
 
 

@@ -21,7 +21,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
 _NAME_CHARS_MAX = 60
 
 
-class Unfit(UsageError):
+class SchemaMismatch(UsageError):
     """A request that does not fit its schema."""
 
     hint = "Correct that, and ask again."
@@ -32,16 +32,16 @@ def decoded(body: bytes, kind: type[_Request]) -> _Request:
     try:
         return msgspec.json.decode(body, type=kind)
     except UnicodeDecodeError as error:
-        raise Unfit("the body is no UTF-8") from error
+        raise SchemaMismatch("the body is no UTF-8") from error
     except RecursionError as error:
-        raise Unfit("the body is nested too deeply") from error
+        raise SchemaMismatch("the body is nested too deeply") from error
     except msgspec.ValidationError as error:
-        raise Unfit(words_of(error, kind)) from error
+        raise SchemaMismatch(error_text(error, kind)) from error
     except msgspec.DecodeError as error:
-        raise Unfit("the body is no JSON") from error
+        raise SchemaMismatch("the body is no JSON") from error
 
 
-def words_of(error: msgspec.ValidationError, kind: type, *, whole: str = "the body") -> str:
+def error_text(error: msgspec.ValidationError, kind: type, *, whole: str = "the body") -> str:
     """The error as a sentence: which field of a ``kind``, and what it takes (its title, if it has one). ``whole``: the name of
     the whole request."""
     found = _PLACE.match(str(error))

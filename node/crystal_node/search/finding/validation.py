@@ -22,7 +22,7 @@ from crystal_node.search.finding.documents import (
     SearchRequest,
     ShowRequest,
 )
-from crystal_node.search.finding.schema_errors import Unfit, words_of
+from crystal_node.search.finding.schema_errors import SchemaMismatch, error_text
 
 _Request = TypeVar("_Request", SearchRequest, ShowRequest)
 
@@ -49,7 +49,7 @@ def within_limits(request: _Request) -> _Request:
     try:
         return convert(to_builtins(request), type(request))
     except ValidationError as error:
-        raise Unfit(words_of(error, type(request))) from error
+        raise SchemaMismatch(error_text(error, type(request))) from error
 
 
 def scope_of(request: SearchRequest, now: int, person_home: Path) -> Scope:

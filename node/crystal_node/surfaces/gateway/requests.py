@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from crystal_node.search.finding.schema_errors import Unfit, decoded, words_of
+from crystal_node.search.finding.schema_errors import SchemaMismatch, decoded, error_text
 from crystal_node.surfaces.gateway.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
 from crystal_node.surfaces.gateway.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
 
@@ -22,7 +22,7 @@ async def json_of(request: Request, kind: type[Parsed], *, bytes_max: int = BODY
     body = await body_of(request, bytes_max)
     try:
         return decoded(body, kind)
-    except Unfit as error:
+    except SchemaMismatch as error:
         raise InvalidRequest(str(error)) from error
 
 
@@ -43,7 +43,7 @@ def query_of(request: Request, kind: type[Parsed]) -> Parsed:
     try:
         return msgspec.convert(dict(pairs), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(words_of(error, kind)) from error
+        raise InvalidRequest(error_text(error, kind)) from error
 
 
 def no_query(request: Request) -> None:

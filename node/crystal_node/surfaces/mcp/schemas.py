@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 
 from crystal_node.base.errors import UsageError
-from crystal_node.search.finding.schema_errors import words_of
+from crystal_node.search.finding.schema_errors import error_text
 
 _T = TypeVar("_T")
 _REFERENCES = "#/$defs/{name}"
@@ -33,6 +33,6 @@ def read_as(kind: type[_T], given: object) -> _T:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         raise UsageError(
-            words_of(error, kind, whole="what is given"),
+            error_text(error, kind, whole="what is given"),
             hint="The tool's input schema says what each argument must be. Correct the call and send it again.",
         ) from None

@@ -4,7 +4,7 @@ import pytest
 from msgspec import Struct
 
 from crystal_node.search.finding.documents import SearchRequest
-from crystal_node.search.finding.schema_errors import Unfit, decoded
+from crystal_node.search.finding.schema_errors import SchemaMismatch, decoded
 from crystal_node.surfaces.gateway.chat import ChatRequest
 from crystal_node.surfaces.gateway.documents import ForgetRequest, MemoriesQuery, MemoryChange, ProcessRequest
 
@@ -92,7 +92,7 @@ from crystal_node.surfaces.gateway.documents import ForgetRequest, MemoriesQuery
 def test_a_wrong_request_is_told_which_field_and_what_it_takes(
     kind: type[Struct], body: bytes, words: str
 ) -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(SchemaMismatch) as caught:
         decoded(body, kind)
     assert str(caught.value).startswith(words)
     assert "$" not in str(caught.value)
@@ -100,5 +100,7 @@ def test_a_wrong_request_is_told_which_field_and_what_it_takes(
 
 
 def test_a_field_that_is_not_known_is_named_with_those_that_are() -> None:
-    with pytest.raises(Unfit, match=r"there is no field `sinse`: there are agent, candidates, .*since"):
+    with pytest.raises(
+        SchemaMismatch, match=r"there is no field `sinse`: there are agent, candidates, .*since"
+    ):
         decoded(b'{"query": "x", "sinse": "7d"}', SearchRequest)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from crystal_relay import client_grants
 from crystal_relay.client import direct as client_direct
 from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import AlreadyExists
@@ -36,6 +35,7 @@ class BucketContract(StoreContract):
     """Through a relay over a bucket, which one class's tests share, each in its own vault."""
 
     paged_keys = 1_005
+    many_keys = 150
     race_rounds = 10
     server: str
     direct = False
@@ -62,7 +62,7 @@ class DirectContract(BucketContract):
 
     @pytest.fixture(autouse=True)
     def nothing_is_too_small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in (client_direct, client_grants, transfers):
+        for module in (client_direct, transfers):
             monkeypatch.setattr(module, "DIRECT_BYTES_MIN", 1)
 
     @pytest.fixture(autouse=True)

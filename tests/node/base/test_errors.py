@@ -22,7 +22,7 @@ from crystal_node.surfaces.cli.console.output import json_line
 from crystal_relay import errors as relay_errors
 from crystal_relay.wire import error_of_reply
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 
 def _sqlite(error: type[apsw.Error]) -> apsw.Error:

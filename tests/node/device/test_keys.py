@@ -25,7 +25,7 @@ def with_keyring(machine: Machine, folder: Path) -> None:
     machine.extra |= {
         "PYTHON_KEYRING_BACKEND": "tests.support.kept_keyring.Keyring",
         "KEPT_KEYRING": str(folder / "keyring.json"),
-        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        "PYTHONPATH": str(Path(__file__).resolve().parents[3]),
     }
 
 

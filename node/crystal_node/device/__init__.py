@@ -1,1 +1,1 @@
-"""A device: its keys, journal, relay client, and how a home becomes one."""
+"""A device: its keys, journal and relay client, and how a home becomes one. See README.md."""

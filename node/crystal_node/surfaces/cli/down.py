@@ -4,7 +4,7 @@ from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
-from crystal_node.surfaces.setup.down import lowering
+from crystal_node.surfaces.setup.down import down_plan
 from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
 
@@ -20,7 +20,7 @@ def run(as_json: Json = False) -> int:
     """
     settings = resolve()
     outcomes: list[StepOutcome] = []
-    for outcome in carry_out(lowering(settings)):
+    for outcome in carry_out(down_plan(settings)):
         outcomes.append(outcome)
         if not as_json:
             tell_outcome(outcome, as_json=False)

@@ -43,7 +43,7 @@ def fitting(text: str, left: str) -> str:
     return f"{text if len(text) <= room else text[: max(room - 3, 0)] + '...'} {left}"
 
 
-class _Waiting:
+class _Countdown:
     """The line that counts down."""
 
     def __init__(self, text: str) -> None:
@@ -80,8 +80,8 @@ class TerminalInviter:
         self._lines = lines
         self._qr = qr
         self._asked = False
-        self._waiting = _Waiting("Waiting for the new machine")
-        self._settling = _Waiting(
+        self._waiting = _Countdown("Waiting for the new machine")
+        self._settling = _Countdown(
             "Waiting until it says that it is set up: answer there. Ctrl-C leaves it as it is"
         )
         self._machine: Machine | None = None
@@ -179,7 +179,7 @@ class TerminalNewcomer:
     def __init__(self, lines: InputLines, *, yes: bool) -> None:
         self._lines = lines
         self._yes = yes
-        self._waiting = _Waiting("Waiting for the digits to be typed there")
+        self._waiting = _Countdown("Waiting for the digits to be typed there")
 
     def met(self, inviter_name: str, vault: bytes) -> None:
         note(

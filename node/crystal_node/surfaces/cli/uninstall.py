@@ -11,7 +11,7 @@ from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
-from crystal_node.surfaces.setup.down import uninstalling
+from crystal_node.surfaces.setup.down import uninstall_plan
 from crystal_node.surfaces.setup.removal import (
     HomeLoss,
     alone,
@@ -56,7 +56,7 @@ def run(
     if purge:
         _check(settings, lose=yes_lose_it, yes=yes, as_json=as_json)
     outcomes: list[StepOutcome] = []
-    for outcome in carry_out(uninstalling(settings)):
+    for outcome in carry_out(uninstall_plan(settings)):
         outcomes.append(outcome)
         if not as_json:
             tell_outcome(outcome, as_json=False)

@@ -21,7 +21,7 @@ from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import check_argument, enter, first_sync, is_invite, someone_must_confirm
 from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states
-from crystal_node.surfaces.setup.up import Wish, raising
+from crystal_node.surfaces.setup.up import SetupWish, up_plan
 
 Role = Annotated[
     MachineRole | None,
@@ -97,7 +97,7 @@ def run(
         settings = resolve(flags)
     wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=asks)
     enrolment = Enrolment(chosen, enroll_token, code, yes=yes, as_json=as_json)
-    plan = raising(wish, lambda: resolve(flags), enrolment.enrol)
+    plan = up_plan(wish, lambda: resolve(flags), enrolment.enrol)
     if asks and people.has_work(plan):
         people.confirm_plan(plan)
     if wish.history is History.RECORDED and not as_json:
@@ -169,7 +169,7 @@ def _wish(
     service: bool | None,
     *,
     asks: bool,
-) -> Wish:
+) -> SetupWish:
     """What the flags say, else the person, else what is usual."""
     known = [tool.name for tool in tools]
     decided_by = {settings.options[name].source for name in ("capture", "capture_without")}
@@ -191,7 +191,7 @@ def _wish(
         mcp = people.ask_mcp(settings)
     if service is None and asks and not is_held(settings.home.watch_lock):
         service = people.ask("Run the background service now, and whenever you log in?")
-    return Wish(role, wanted, _history(past), hooks is not False, mcp is not False, service is not False)
+    return SetupWish(role, wanted, _history(past), hooks is not False, mcp is not False, service is not False)
 
 
 def _history(past: bool | None) -> History:

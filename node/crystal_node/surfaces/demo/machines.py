@@ -175,7 +175,7 @@ def failure(verb: str, said: str) -> DemoCommandFailed:
 PAIR_SECONDS_MAX = 60.0
 
 
-class _Talk:
+class _PairProcess:
     """A process whose standard output is a line of JSON for each event."""
 
     def __init__(self, device: DemoDevice, *arguments: str) -> None:
@@ -244,8 +244,8 @@ def pair(inviter: DemoDevice, newcomer: DemoDevice, name: str) -> str:
 
 
 @contextmanager
-def _talk(device: DemoDevice, *arguments: str) -> Generator[_Talk]:
-    talk = _Talk(device, *arguments)
+def _talk(device: DemoDevice, *arguments: str) -> Generator[_PairProcess]:
+    talk = _PairProcess(device, *arguments)
     try:
         yield talk
     finally:

@@ -12,7 +12,7 @@ from crystal_node.surfaces.mcp.clients.installation import McpClients
 from crystal_node.surfaces.setup.steps import SetupStep
 
 
-def lowering(settings: Settings) -> list[SetupStep]:
+def down_plan(settings: Settings) -> list[SetupStep]:
     """The plan of `crystal down`. An agent that was started by hand ends, too."""
     hooks = ClaudeHooks(settings)
 
@@ -44,7 +44,7 @@ def lowering(settings: Settings) -> list[SetupStep]:
     ]
 
 
-def uninstalling(settings: Settings) -> list[SetupStep]:
+def uninstall_plan(settings: Settings) -> list[SetupStep]:
     """The plan of `crystal uninstall`, without what removes the home."""
     agents = McpClients(settings)
 
@@ -52,7 +52,7 @@ def uninstalling(settings: Settings) -> list[SetupStep]:
         return ", ".join(str(file) for client in agents.all for file in agents.uninstall(client))
 
     return [
-        *lowering(settings),
+        *down_plan(settings),
         SetupStep(
             "mcp",
             "remove Crystal's MCP server from other programs",

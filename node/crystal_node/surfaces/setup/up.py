@@ -30,7 +30,7 @@ _VAULT = {"core": "make a vault, with this machine as its Core", "node": "join a
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SetupWish:
     """What a person wants. ``role`` "" leaves a machine what it is; ``tools`` None leaves what is recorded as it is."""
 
     role: str
@@ -41,7 +41,9 @@ class Wish:
     service: bool
 
 
-def raising(wish: Wish, latest: Callable[[], Settings], enrol: Callable[[Settings], str]) -> list[SetupStep]:
+def up_plan(
+    wish: SetupWish, latest: Callable[[], Settings], enrol: Callable[[Settings], str]
+) -> list[SetupStep]:
     """The plan. ``latest`` reads the settings as they are then; ``enrol`` founds or joins the vault and says so."""
     return [
         _home(latest),
@@ -74,7 +76,7 @@ def _home(latest: Callable[[], Settings]) -> SetupStep:
     )
 
 
-def _capture(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
+def _capture(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     wanted = wish.tools
 
     def choose() -> str:
@@ -94,7 +96,7 @@ def _capture(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     )
 
 
-def _history(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
+def _history(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     over = wish.history is History.STEPPED_OVER
 
     def is_decided() -> bool:
@@ -116,7 +118,7 @@ def _history(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     return SetupStep("history", what, is_decided, do, ground=True)
 
 
-def _hooks(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
+def _hooks(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     hooks = ClaudeHooks(latest())
 
     def install() -> str:
@@ -131,7 +133,7 @@ def _hooks(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     )
 
 
-def _mcp(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
+def _mcp(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     agents = McpClients(latest())
     there = agents.named(())
 
@@ -154,7 +156,7 @@ def _mcp(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
     return SetupStep("mcp", "give agents the memory as an MCP server", is_so, install, why_not=why_not)
 
 
-def _service(wish: Wish, latest: Callable[[], Settings]) -> SetupStep:
+def _service(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     def is_up() -> bool:
         manager = manager_for(latest())
         return manager.state() is ServiceState.RUNNING and _is_current(manager)

@@ -2,9 +2,9 @@
 
 ::
 
-    device log -> (a rebuild that a crash left) -> Core: hand over or publish / Node: pull
-               -> let go of what is durable -> push the outbox -> Core: collect and publish -> cursor
-               -> what other cursors ask of this device (``moving/handover.py``) -> notices
+    device log -> (a rebuild that a crash left) -> Core: hold or publish / Node: pull
+               -> remove what is durable -> push the outbox -> Core: collect and publish -> cursor
+               -> what other cursors ask of this device (``handover/core.py``) -> notices
 """
 
 from collections.abc import Callable
@@ -53,12 +53,12 @@ from crystal_mirror.types import EntryState
 
 BATCHES_PER_ROUND_MAX = 1_000_000
 HANDOVER_BATCHES = 2  # §17.2-1
-"""Batches that a Core takes at most before it holds: what more is offered the next Core takes from the same streams."""
+"""Batches that a Core takes at most before it holds: the next Core takes the rest from the same streams."""
 
 
 @dataclass
 class RoundReport:
-    """What one round did. Bytes are of sealed entries, requests and retries apart."""
+    """What one round did. Bytes are of sealed entries, without requests and retries."""
 
     core: bool = False
     bytes_pushed: int = 0
@@ -70,11 +70,11 @@ class RoundReport:
     rebuilt: bool = False
     claimed: bool = False
     caught_up: bool = False
-    """Everything that the relay shows is applied: the rows are those of one moment of the log, and of its end."""
+    """Everything that the relay shows is applied: the rows are those of the end of the log."""
     relay_lost: bool = False
     """The relay shows less of the mirror than it did."""
     more: bool = False
-    """It ended because it was ``enough``: more is offered."""
+    """The round ended because of ``enough``: more is offered."""
 
 
 def sync_round(
@@ -88,17 +88,18 @@ def sync_round(
 ) -> Flow[RoundReport]:
     """Runs one round. ``model`` is the identity of the embedder that answers ``Embed`` requests on a Core.
 
-    ``tell_position``: whether this device's cursor is written if it moved. Who makes round after round need not tell it in
-    each: it is a report, and a write for each device and each message is what costs most at the relay. ``about``: what is
-    told beside it. ``heed_cursors``: another's cursor was written since: what it asks for is looked at now.
-    ``enough``: asked by a Core between two batches; if so, the round comes to its end, though more is offered.
+    ``tell_position``: whether this device's cursor is written if it moved. A caller that makes one round after another need
+    not write it in each: it is only a report, and a write for each device and message is the largest cost at the relay.
+    ``about``: what is reported with it. ``heed_cursors``: another device's cursor was written since; what it asks for is
+    looked at now. ``enough``: called by a Core between two batches; if it returns True the round ends, though more is
+    offered.
 
-    The notices of the round are saved even when it ends by an error.
+    The notices of the round are saved even if it ends with an error.
 
     Raises:
         LogForked: the relay shows another device log.
         Revoked: this device is out.
-        KeysWithheld: it is in, but was not given the newest keys; what it could read was taken in.
+        KeysWithheld: the newest keys were not sealed to this device; what it could read was taken in.
         StoreFailure: the store could not answer; repeat the round later.
     """
     report = RoundReport()
@@ -139,7 +140,7 @@ def sync_round(
 
 
 def _doubt(member: Member, report: RoundReport) -> Flow[None]:
-    """Looks again at all void slots: a relay that has shown us junk in place of an entry has led us astray."""
+    """Judges all void slots again: a relay that showed junk in place of an entry has led this device astray."""
     fork = yield from find_valid_void(member)
     if fork is not None:
         member.notices.put(
@@ -150,7 +151,7 @@ def _doubt(member: Member, report: RoundReport) -> Flow[None]:
 
 
 def _end(member: Member) -> None:
-    """What a round leaves behind however it ended, unless it was dropped half way."""
+    """Ends a round, also one that failed."""
     note_held_entries(member.journal, member.notices)
     raise_floor(member)
     member.rounds += 1
@@ -180,8 +181,8 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
     pulled = yield from pull(member)
     _count(report, pulled)
     if (
-        pulled.standing in (PullOutcome.LOG_BEHIND, PullOutcome.GAP, PullOutcome.HELD)
-        or (pulled.standing is PullOutcome.CAUGHT_UP and _others_are_ahead(member))
+        pulled.outcome in (PullOutcome.LOG_BEHIND, PullOutcome.GAP, PullOutcome.HELD)
+        or (pulled.outcome is PullOutcome.CAUGHT_UP and _others_are_ahead(member))
     ) and (yield from catch_up_by_snapshot(member)):
         report.rebuilt = True
         pulled = yield from pull(member)
@@ -189,10 +190,10 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
     if announcement_holds(member) is False:  # §12.2-5
         give_snapshot_up(member)
         return
-    if pulled.standing is PullOutcome.QUARANTINED:
+    if pulled.outcome is PullOutcome.QUARANTINED:
         pulled = yield from _replay_once(member, report)
     elif (
-        pulled.standing in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED)
+        pulled.outcome in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED)
         or member.replica.kept(EntryState.UNSENT)
         or _waits_for_a_seal(member)
     ):
@@ -204,8 +205,8 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
             report.rebuilt = True
             pulled = yield from pull(member)
             _count(report, pulled)
-    report.caught_up = pulled.standing is PullOutcome.CAUGHT_UP
-    report.relay_lost |= pulled.standing is PullOutcome.LOG_BEHIND
+    report.caught_up = pulled.outcome is PullOutcome.CAUGHT_UP
+    report.relay_lost |= pulled.outcome is PullOutcome.LOG_BEHIND
     if report.caught_up:
         # Only now is all that was applied here on the relay: what it has lost since is not durable.
         report.settled += settle(member)
@@ -213,21 +214,21 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
 
 
 def _others_are_ahead(member: Member) -> bool:
-    """Whether a device has told of more than the relay shows here: what is between may have been let go of."""
+    """Whether a device has reported more than the relay shows here: what lies between may have been deleted."""
     position = member.replica.position()[:2]
     return any((cursor.epoch, cursor.sequence) > position for cursor in seen_cursors(member))
 
 
 def _waits_for_a_seal(member: Member) -> bool:
-    """Whether, in a full check, this device is at the end of an epoch that the log has put behind it. In a frozen vault nobody
-    is to end it yet."""
+    """Whether, in a full check, this device is at the end of an epoch that the log has superseded. A frozen vault's last
+    epoch is not to be sealed yet."""
     lead = member.log.last_core
     behind = lead is not None and member.replica.position().epoch < lead.epoch
     return behind and member.rounds % FULL_CHECK_ROUNDS == 0  # §11.11-2
 
 
 def _replay_once(member: Member, report: RoundReport) -> Flow[PullReport]:
-    """The state differs from the Core's: replays everything once; if it differs again at the same place, holds there."""
+    """The state differs from the Core's: replays everything once, and holds if it differs again at the same slot."""
     place = b"%d %d" % member.replica.position()[:2]
     if member.replica.meta_get(META_QUARANTINE) == place:  # §11.3-7
         return PullReport(PullOutcome.QUARANTINED, 0, 0, 0)
@@ -243,7 +244,7 @@ def _replay_once(member: Member, report: RoundReport) -> Flow[PullReport]:
 def _lead(
     member: Member, report: RoundReport, model: str, now_ms: int, enough: Callable[[], bool]
 ) -> Flow[None]:
-    """The Core's part. Ends with ``is_core`` False if it turns out that another device leads."""
+    """The Core's part. Ends with ``is_core`` False if another device turns out to be the Core."""
     report.core = True
     if (yield from holds(member, now_ms)):  # §17.2-2
         report.bytes_pushed += yield from push(member)
@@ -259,7 +260,7 @@ def _lead(
     report.bytes_pushed += yield from push(member)
     if (yield from _drain(member, report, model, enough)):
         report.caught_up = not report.more
-        yield from _decree(member, now_ms)
+        yield from _write_control_entries(member, now_ms)
 
 
 def _drain(
@@ -269,7 +270,7 @@ def _drain(
     enough: Callable[[], bool] = lambda: False,
     batches: int = BATCHES_PER_ROUND_MAX,
 ) -> Flow[bool]:
-    """Collects and publishes until nothing more is offered, or it is ``enough``. Returns False if something came between."""
+    """Collects and publishes until nothing more is offered, or ``enough``. Returns False if something came between."""
     report.more = False
     for _ in range(batches):
         try:
@@ -291,11 +292,11 @@ def _drain(
     return True
 
 
-def _decree(member: Member, now_ms: int) -> Flow[None]:
-    """Announces a snapshot that is ready, and looks after what the relay need not keep."""
+def _write_control_entries(member: Member, now_ms: int) -> Flow[None]:
+    """Announces a snapshot that is ready, and runs garbage collection."""
     try:
-        decreed = announce(member)
-        if decreed and (yield from publish(member)) is not Published.DONE:
+        announced = announce(member)
+        if announced and (yield from publish(member)) is not Published.DONE:
             return
         if (yield from retain(member, now_ms)):
             yield from publish(member)
@@ -315,24 +316,24 @@ def _finish(member: Member) -> Flow[bool]:
 def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     """Makes sure that what this Core has published is what the relay shows, before it writes more.
 
-    Returns False when another device turned out to lead.
+    Returns False when another device turned out to be the Core.
     """
     yield from retract_voids(member)
     full = member.rounds % FULL_CHECK_ROUNDS == 0
     if full and (yield from is_passed(member)):
         return (
-            yield from _begin_anew(
-                member, report, "the log goes on behind this Core's place, which was let go of"
+            yield from _begin_epoch(
+                member, report, "the log goes on after this Core's place, which was deleted"
             )
         )
-    standing = yield from tail_agrees(member)
-    if standing is PullOutcome.LOG_BEHIND:
+    tail = yield from tail_agrees(member)
+    if tail is PullOutcome.LOG_BEHIND:
         member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")
         report.relay_lost = True
         doubt_relay(member)
-    if standing is PullOutcome.LOG_BEHIND or full:
+    if tail is PullOutcome.LOG_BEHIND or full:
         report.restored += yield from restore_mirror(member)
-        standing = yield from tail_agrees(member)
+        tail = yield from tail_agrees(member)
     damaged = (yield from find_damage(member)) if full else None  # §11.11-1
     if damaged is not None and damaged.below_base:
         member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows other bytes below the snapshot")
@@ -350,7 +351,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
             report.rebuilt = True
     behind_floor = member.replica.position()[:2] < read_floor(member)  # §11.9-2
     outcome = Published.CLONED if behind_floor else Published.FORKED
-    if standing is PullOutcome.CAUGHT_UP and not behind_floor and damaged is None:
+    if tail is PullOutcome.CAUGHT_UP and not behind_floor and damaged is None:
         outcome = yield from publish(member)
         if outcome is Published.DONE:
             return True
@@ -364,11 +365,11 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     if outcome is Published.SUPERSEDED:
         member.notices.put(Notice.SUPERSEDED, "another device has sealed this Core's epoch")
         return False
-    return (yield from _begin_anew(member, report, outcome.value))
+    return (yield from _begin_epoch(member, report, outcome.value))
 
 
-def _begin_anew(member: Member, report: RoundReport, why: str) -> Flow[bool]:
-    """For a Core that is not the only one of itself, or stands on what is gone: follows the log and claims another epoch."""
+def _begin_epoch(member: Member, report: RoundReport, why: str) -> Flow[bool]:
+    """For a Core with a copy of itself, or whose base is gone: follows the log and claims another epoch."""
     yield from read_log(member.log, member.journal, member.keys, member.notices)
     if not member.is_core:
         return False

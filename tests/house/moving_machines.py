@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable
 
 from crystal_mirror.errors import ProtocolError
-from crystal_mirror.handover.core import giving_of
+from crystal_mirror.handover.core import core_stage
 from crystal_mirror.handover.successor import stage_of, take
 from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS
 from crystal_mirror.membership.cursors import read_cursors
@@ -111,5 +111,5 @@ def giving() -> set[Edge]:
             "another's lead": allowed(_leads),
             "the Core freezes": allowed(Moving.freeze),
         },
-        lambda home: giving_of(home.core).value,
+        lambda home: core_stage(home.core).value,
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
-from crystal_mirror.handover.core import CoreStage, freeze, giving_of, look_for_calls, offer
+from crystal_mirror.handover.core import CoreStage, freeze, core_stage, look_for_calls, offer
 from crystal_mirror.handover.successor import HandoverStage, stage_of
 from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS, due_in_ms
 from crystal_mirror.membership.administration import revoke
@@ -33,7 +33,7 @@ def test_the_lead_moves_and_everybody_has_everything(home: Moving) -> None:
     home.ask(home.laptop)
     assert stage_of(home.laptop) is HandoverStage.ASKED
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.HOLDING
+    assert core_stage(home.core) is CoreStage.HOLDING
     assert home.look(home.laptop) is HandoverStage.DRAINED
     home.core.accept(capture("recorded while the Core held"))
     report = home.take(home.laptop)
@@ -41,7 +41,7 @@ def test_the_lead_moves_and_everybody_has_everything(home: Moving) -> None:
     home.round(home.laptop)
     assert stage_of(home.laptop) is HandoverStage.LEADING
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.NODE
+    assert core_stage(home.core) is CoreStage.NODE
     home.settle()
     home.settle()
     assert home.leader(home.tablet) == "laptop"
@@ -88,13 +88,13 @@ def test_a_device_that_never_comes_is_waited_for_no_longer_than_the_courtesy_tim
     assert due_in_ms(home.core, home.now) == COURTESY_MS
     home.now += COURTESY_MS - 1
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.HOLDING
+    assert core_stage(home.core) is CoreStage.HOLDING
     home.now += 1
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.CORE
+    assert core_stage(home.core) is CoreStage.CORE
     for _ in range(3):
         home.round(home.core)
-        assert giving_of(home.core) is CoreStage.CORE, "one claim is held for once"
+        assert core_stage(home.core) is CoreStage.CORE, "one claim is held for once"
 
 
 @pytest.mark.parametrize("jump", [-3_600_000, 10**12])
@@ -103,7 +103,7 @@ def test_a_clock_that_is_set_while_the_core_holds_ends_it(home: Moving, jump: in
     home.round(home.core)
     home.now += jump
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.CORE
+    assert core_stage(home.core) is CoreStage.CORE
 
 
 def test_a_clock_that_stands_still_holds_nobody_for_ever(
@@ -113,7 +113,7 @@ def test_a_clock_that_stands_still_holds_nobody_for_ever(
     home.ask(home.laptop)
     home.round(home.core)
     rounds = 0
-    while giving_of(home.core) is CoreStage.HOLDING:
+    while core_stage(home.core) is CoreStage.HOLDING:
         home.round(home.core)
         rounds += 1
     assert rounds == 6
@@ -125,7 +125,7 @@ def test_a_request_that_is_withdrawn_ends_the_hold_at_once(home: Moving) -> None
     home.withdraw(home.laptop)
     assert stage_of(home.laptop) is HandoverStage.READER
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.CORE
+    assert core_stage(home.core) is CoreStage.CORE
     home.ask(home.laptop)
     home.round(home.core)
     assert home.look(home.laptop) is HandoverStage.DRAINED, "a new request is a new claim"
@@ -143,7 +143,7 @@ def test_a_request_that_nobody_pursues_is_withdrawn_by_the_next_round(home: Movi
     home.round(home.laptop)
     assert stage_of(home.laptop) is HandoverStage.READER
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.CORE
+    assert core_stage(home.core) is CoreStage.CORE
 
 
 def test_a_stolen_node_without_a_grant_is_never_drained_for(home: Moving) -> None:
@@ -156,7 +156,7 @@ def test_a_stolen_node_without_a_grant_is_never_drained_for(home: Moving) -> Non
     home.tablet.root = home.root  # what it says of the root is its own word
     home.round(home.tablet)
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.CORE
+    assert core_stage(home.core) is CoreStage.CORE
     assert home.leader(home.core) == "core"
 
 
@@ -178,7 +178,7 @@ def test_a_warrant_is_good_for_one_claim_and_one_epoch(home: Moving) -> None:
         transaction.meta_set("handover.warrant", warrant)
     home.round(home.tablet)
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.CORE
+    assert core_stage(home.core) is CoreStage.CORE
     home.withdraw(home.tablet)
     home.ask(home.tablet, root=home.root)
     asks = home.tablet.journal.meta_get("handover.asks")
@@ -190,17 +190,17 @@ def test_a_warrant_is_good_for_one_claim_and_one_epoch(home: Moving) -> None:
         transaction.meta_set("handover.warrant", warrant)
     home.round(home.tablet)
     home.round(home.laptop)
-    assert giving_of(home.laptop) is CoreStage.CORE, "that warrant was for the epoch before"
+    assert core_stage(home.laptop) is CoreStage.CORE, "that warrant was for the epoch before"
 
 
 def test_the_core_gives_the_lead_to_a_device_that_has_no_grant(home: Moving) -> None:
     home.tablet.accept(capture("on its way"))
     home.offer(home.tablet)
-    assert giving_of(home.core) is CoreStage.OFFERING
+    assert core_stage(home.core) is CoreStage.OFFERING
     home.round(home.tablet)
     assert stage_of(home.tablet) is HandoverStage.ASKED
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.NODE
+    assert core_stage(home.core) is CoreStage.NODE
     home.round(home.tablet)
     home.settle()
     assert home.leader(home.core) == "tablet"
@@ -214,7 +214,7 @@ def test_the_lead_is_not_signed_before_the_relay_lets_the_device_write_as_a_core
     home.round(home.tablet)
     home.round(home.core)
     assert home.leader(home.core) == "core"
-    assert giving_of(home.core) is CoreStage.OFFERING
+    assert core_stage(home.core) is CoreStage.OFFERING
     home.offer(home.tablet)
     home.round(home.core)
     assert home.leader(home.core) == "tablet"
@@ -230,7 +230,7 @@ def test_an_offer_that_is_called_off_or_left_alone_is_let_go_of_by_both(home: Mo
         else:
             home.now += LEASE_MS
         home.round(home.core)
-        assert giving_of(home.core) is CoreStage.CORE
+        assert core_stage(home.core) is CoreStage.CORE
         home.round(home.tablet)
         assert stage_of(home.tablet) is HandoverStage.READER
         home.round(home.core)
@@ -333,7 +333,7 @@ def test_a_core_under_load_that_has_enough_of_a_round_hears_who_asks(home: Movin
     home.ask(home.laptop)
     report = home.store.run(sync_round(home.core, MODEL, about=home.about, enough=lambda: True))
     assert report.more
-    assert giving_of(home.core) is CoreStage.HOLDING, "what it has not taken is left to its successor"
+    assert core_stage(home.core) is CoreStage.HOLDING, "what it has not taken is left to its successor"
     home.look(home.laptop)
     home.take(home.laptop)
     home.settle()

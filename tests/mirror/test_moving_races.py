@@ -3,7 +3,7 @@
 import pytest
 
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Revoked, Superseded
-from crystal_mirror.handover.core import CoreStage, freeze, giving_of
+from crystal_mirror.handover.core import CoreStage, freeze, core_stage
 from crystal_mirror.handover.successor import HandoverStage, stage_of, take
 from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS
 from crystal_mirror.history.slots import SlotKind, judge_slot
@@ -89,7 +89,7 @@ def test_a_core_that_dies_while_it_holds_comes_back_as_a_node(home: Moving) -> N
     home.round(home.laptop)
     home.now += 3_600_000
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.NODE
+    assert core_stage(home.core) is CoreStage.NODE
     agreed(home, "in the dead Core's outbox")
 
 
@@ -97,12 +97,12 @@ def test_a_core_that_comes_back_before_the_lead_is_taken_holds_on_or_resumes(hom
     asked(home)
     home.core = home.restarted(home.core)
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.HOLDING
+    assert core_stage(home.core) is CoreStage.HOLDING
     home.core = home.restarted(home.core)
     home.now += COURTESY_MS
     home.core.accept(capture("after it resumed"))
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.CORE
+    assert core_stage(home.core) is CoreStage.CORE
     assert has(home.core, "after it resumed")
     home.take(home.laptop)  # late, and right all the same
     agreed(home, "after it resumed")
@@ -118,7 +118,7 @@ def test_an_asker_that_dies_right_after_a_write_leads_when_it_comes_back(home: M
     killed_at_write(home, take(home.laptop, None, home.about), prefix)
     home.laptop = home.restarted(home.laptop)
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.NODE
+    assert core_stage(home.core) is CoreStage.NODE
     home.round(home.laptop)
     assert home.laptop.is_core
     agreed(home, "under way")
@@ -160,7 +160,7 @@ def test_a_device_that_is_revoked_while_it_asks_is_held_for_no_longer(home: Movi
     asked(home)
     home.run(revoke(home.core, home.laptop.device_id, now_ms=home.now))
     home.round(home.core)
-    assert giving_of(home.core) is CoreStage.CORE
+    assert core_stage(home.core) is CoreStage.CORE
     with pytest.raises(Revoked):
         home.look(home.laptop)
     with pytest.raises(ProtocolError):

@@ -5,7 +5,7 @@
     asker    ask -----> its own stream --(relay)--> target: RECEIVED --claim--> STARTED --> DONE, FAILED
     asker  <----------- reports in the target's stream, the first of them being the claim itself
 
-Once only: a request is taken in once, by its id; it runs only when a claim under a name that all copies of the target derive
-alike was created by this very process; that it started is on disk before it runs. What could not be kept apart from a run that
-was begun elsewhere is told as unknown, never run.
+A request runs at most once. It is taken in once, by its id. It runs only if this process created its claim, under a name
+that all copies of the target derive in the same way; that it started is on disk before it runs. What may have been begun
+elsewhere is reported as unknown, never run.
 """

@@ -1,11 +1,12 @@
-"""Asking: a request is written into the book, offline too, and goes out with the next ``send``; reports about it come in.
+"""A request at its asker: it is written into the database, offline too, and goes out with the next ``send``; reports come
+in.
 
 ::
 
     UNSENT --put--> SENT --claim--> RUNNING --> DONE, FAILED
                     SENT --> REFUSED, EXPIRED         any but DONE and FAILED --> UNKNOWN, and that still --> DONE, FAILED
 
-A report counts by its rank (``CommandState.rank``), among equals by its number: so reports may come in any order, twice, or
+A report counts by its rank (``CommandState.rank``), among equals by its number, so reports may come in any order, twice, or
 from two copies of the target.
 """
 
@@ -34,15 +35,20 @@ from crystal_mirror.errors import NotAllowed, NotAMember
 from crystal_mirror.membership.member import Member
 
 ASKED_KEPT_MAX = 500
-"""Of those that have ended. The oldest go first."""
+"""Ended requests that are kept. The oldest go first."""
 OPEN_MAX = 64
-"""Requests of one device that have not ended: its target takes no more of them."""
+"""Open requests of one device; its target takes no more of them."""
 
 
 def ask(
-    member: Member, book: CommandDatabase, target: bytes, action: Action, arguments: Arguments, now_ms: int
+    member: Member,
+    database: CommandDatabase,
+    target: bytes,
+    action: Action,
+    arguments: Arguments,
+    now_ms: int,
 ) -> bytes:
-    """Writes a request down. Returns its id. No network.
+    """Writes down a request. Returns its id. No network.
 
     Raises:
         NotAMember: the target is no active device of this vault, or this one itself.
@@ -50,7 +56,7 @@ def ask(
         Revoked: this device is out.
     """
     member.check_active()
-    own_database(member, book)
+    own_database(member, database)
     if target == member.device_id or not member.log.is_active(target):
         raise NotAMember("only another active device of this vault can be asked")
     position = member.replica.position()
@@ -62,7 +68,7 @@ def ask(
         position.sequence + EXPIRES_AFTER_ENTRIES,  # §16.1-5
     )
     data = encode_message(request)
-    with book.transaction() as transaction:
+    with database.transaction() as transaction:
         open_now = [row for row in transaction.all_asked() if not row.state.ended]
         if sum(row.target == target for row in open_now) >= OPEN_MAX:
             raise NotAllowed(
@@ -90,12 +96,13 @@ def ask(
     return request.id
 
 
-def withdraw(member: Member, book: CommandDatabase, request: bytes, now_ms: int) -> AskedRequest | None:
-    """Takes a request back: one that was not sent never is; of another, the target is told. None if there is no such request.
+def withdraw(member: Member, database: CommandDatabase, request: bytes, now_ms: int) -> AskedRequest | None:
+    """Withdraws a request: one that was not sent never is; for any other, the target is told. None if there is no such
+    request.
 
-    What has begun is not stopped by it; the target says how it ends.
+    What has begun is not stopped by it; the target reports how it ends.
     """
-    with book.transaction() as transaction:
+    with database.transaction() as transaction:
         row = transaction.asked(request)
         if row is None or row.state.ended:
             return row
@@ -103,7 +110,7 @@ def withdraw(member: Member, book: CommandDatabase, request: bytes, now_ms: int)
             transaction.add_outgoing(OutgoingMessage(0, row.target, encode_message(Withdraw(request))))
             return row
         for message in transaction.outgoing():
-            # One that has a place in the stream may have been put without this device hearing of it.
+            # One with a place in the stream may have been put, though the reply was lost.
             if not message.sealed and _carries(message, request):
                 transaction.remove_outgoing(message.turn)
                 return ended_here(
@@ -114,7 +121,7 @@ def withdraw(member: Member, book: CommandDatabase, request: bytes, now_ms: int)
 
 
 def take_report(transaction: CommandTransaction, sender: bytes, report: Report, now_ms: int) -> bool:
-    """Notes a report of ``sender``. Returns whether it told anything new."""
+    """Notes a report of ``sender``. Returns whether it changed anything."""
     row = transaction.asked(report.id)
     if row is None or row.target != sender:  # §16.5-1
         return False
@@ -141,7 +148,7 @@ def take_report(transaction: CommandTransaction, sender: bytes, report: Report, 
 def ended_here(
     transaction: CommandTransaction, row: AskedRequest, state: CommandState, text: str, now_ms: int
 ) -> AskedRequest:
-    """A request that ends without its target's word."""
+    """Ends a request without a report of its target."""
     row = msgspec.structs.replace(row, state=state, text=text, changed_at=now_ms)
     transaction.put_asked(row)
     return row

@@ -1,7 +1,8 @@
-"""The book of commands: what a device asked and was asked, and how far it has read. ``crystal_node`` has it on SQLite.
+"""The database of commands: what a device asked and was asked, how far it has read, and what it noticed. A port:
+``crystal_node`` implements it on SQLite.
 
-What an implementer must hold is what ``crystal_mirror.ports`` says of databases: a transaction is all or nothing, on disk
-when it returns, and several processes of one home may hold the book at once.
+Implementers must hold what ``crystal_mirror.ports`` says of databases: a transaction is all or nothing, on disk when it
+returns, and several processes of one home may hold the database at once.
 
 ::
 
@@ -18,6 +19,10 @@ import msgspec
 from crystal_mirror.commands.messages import Arguments, CommandState
 from crystal_mirror.membership.member import Member
 from crystal_mirror.ports import Stream
+
+_META = "troubles"
+DETAIL_CHARS_MAX = 200
+META_OWNER = "owner"
 
 
 class ReceivedState(IntEnum):
@@ -39,7 +44,8 @@ class ReceivedState(IntEnum):
 
 
 class AskedRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A request of this device, and what is known of it. Times are this device's own clock's, in milliseconds, only shown."""
+    """A request of this device, and what is known of it. Times are by this device's own clock in milliseconds, and only
+    shown."""
 
     id: bytes
     target: bytes
@@ -48,7 +54,7 @@ class AskedRequest(msgspec.Struct, frozen=True, array_like=True):
     asked_at: int
     state: CommandState
     number: int
-    """Of the last report that counted; -1: there was none."""
+    """Number of the last report that counted; -1: none."""
     text: str
     result: bytes
     done: int
@@ -57,8 +63,8 @@ class AskedRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A request to this device. ``incarnation``, ``stream_sequence``: where it stood in its sender's stream; ``digest``: the
-    SHA-256 of its sealed bytes. ``tries``: how many processes set out to run it. ``number``: of its last report."""
+    """A request to this device. ``incarnation``, ``stream_sequence``: its place in its sender's stream; ``digest``: the
+    SHA-256 of its sealed bytes. ``tries``: how many processes began to run it. ``number``: of its last report."""
 
     sender: bytes
     id: bytes
@@ -77,8 +83,9 @@ class ReceivedRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message that the relay is not known to have. ``turn``: its number in the book, 0 before it has one. ``replaces``: a
-    later one of that name takes its place while it is not sealed. ``sealed``: empty before it has a place in the stream."""
+    """A message that the relay is not known to have. ``turn``: its number in the database, 0 before it has one.
+    ``replaces``: a later message of that name replaces it while it is not sealed. ``sealed``: empty before it has a place
+    in the stream."""
 
     turn: int
     recipient: bytes
@@ -90,7 +97,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StreamTail(msgspec.Struct, frozen=True, array_like=True):
-    """How far another device's stream was read: the last entry, its hash (empty: not known), places beyond with junk."""
+    """How far another device's stream was read: the last entry, its hash (empty: unknown), later places with junk."""
 
     sequence: int = -1
     hash: bytes = b""
@@ -98,7 +105,7 @@ class StreamTail(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CommandView(Protocol):
-    """What the book holds; read-only."""
+    """Contents of the database; read-only."""
 
     def stream(self) -> Stream | None: ...
 
@@ -133,7 +140,7 @@ class CommandTransaction(CommandView, Protocol):
         ...
 
     def set_outgoing(self, message: OutgoingMessage) -> None:
-        """Replaces the one of that turn. Does nothing if there is none."""
+        """Replaces the message of that turn. Does nothing if there is none."""
         ...
 
     def remove_outgoing(self, turn: int) -> None: ...
@@ -151,7 +158,7 @@ class CommandTransaction(CommandView, Protocol):
     def meta_set(self, name: str, value: bytes | None) -> None: ...
 
     def wipe(self) -> None:
-        """Forgets everything."""
+        """Removes everything."""
         ...
 
 
@@ -161,17 +168,14 @@ class CommandDatabase(CommandView, Protocol):
     def transaction(self) -> AbstractContextManager[CommandTransaction]: ...
 
 
-_META = "troubles"
-DETAIL_CHARS_MAX = 200
-
-
 class CommandNotice(StrEnum):
-    """The names."""
+    """What was noticed about the channel, by name. It is counted here, apart from the notices of the rounds
+    (``notices.py``), which start over in each round while commands are read in between. Nothing noted here was run."""
 
     TAMPERED = "tampered"
     """An object is not what its sender can have put there."""
     UNREADABLE = "unreadable"
-    """Authentic, and not to be opened or understood here."""
+    """Authentic, but it cannot be opened or understood here."""
     MISSING = "missing"
     """Entries that a stream must have are not shown."""
     PEER_AHEAD = "peer-log-unknown"
@@ -183,7 +187,7 @@ class CommandNotice(StrEnum):
 
 
 class NoticeCount(msgspec.Struct, frozen=True, array_like=True):
-    """How often, and the last of them in words."""
+    """How often it was noticed, and the last detail."""
 
     count: int
     detail: str
@@ -193,28 +197,29 @@ _decoder = msgspec.msgpack.Decoder(dict[str, NoticeCount])
 _encoder = msgspec.msgpack.Encoder()
 
 
-def note_command(transaction: CommandTransaction, trouble: CommandNotice, detail: str) -> None:
+def note_command(transaction: CommandTransaction, notice: CommandNotice, detail: str) -> None:
     noted = command_notices(transaction)
-    before = noted.get(trouble.value)
+    before = noted.get(notice.value)
     count = before.count + 1 if before is not None else 1
-    noted[trouble.value] = NoticeCount(count, detail[:DETAIL_CHARS_MAX])
+    noted[notice.value] = NoticeCount(count, detail[:DETAIL_CHARS_MAX])
     transaction.meta_set(_META, _encoder.encode(noted))
 
 
-def command_notices(book: CommandView) -> dict[str, NoticeCount]:
+def command_notices(database: CommandView) -> dict[str, NoticeCount]:
     """By name."""
-    kept = book.meta_get(_META)
+    kept = database.meta_get(_META)
     return _decoder.decode(kept) if kept else {}
 
 
-META_OWNER = "owner"
+def own_database(member: Member, database: CommandDatabase) -> bool:
+    """Makes the database this device's. Returns whether it was another's, in which case it is emptied and counts as new.
 
-
-def own_database(member: Member, book: CommandDatabase) -> bool:
-    """Makes the book this device's. Returns whether it was another's."""
-    if book.meta_get(META_OWNER) == member.device_id:
+    A home restored from the recovery kit keeps its memory and gets new keys. What the device before was asked or was about
+    to run is not for the new one: its claims have other names, so what ran there would run again here.
+    """
+    if database.meta_get(META_OWNER) == member.device_id:
         return False
-    with book.transaction() as transaction:
+    with database.transaction() as transaction:
         before = transaction.meta_get(META_OWNER)
         if before == member.device_id:
             return False

@@ -1,11 +1,11 @@
-"""What the relay need not keep of the commands: the Core has it deleted, by its own clock, a day apart at least.
+"""What the relay need not keep of the commands: the Core has it deleted, by its own clock, at most once a day.
 
     entries of streams   30 days after the Core first saw them, 60 at most
     claims               90 days after it did, and only while no entry that was asked to be deleted is still listed
 
-A claim must outlive the request that it is of: a copy of its target that finds the request, and no claim, runs it. A request
-whose own entry is gone is not run any more. Asking is idempotent, and noted only when it was answered; a wrong clock makes
-it sooner or later, and the order of the two stays.
+A claim must outlive its request's entry: a copy of the target that finds the request and no claim runs it. A request whose
+own entry is gone does not run any more. Asking is idempotent, and recorded only when it was answered. A wrong clock changes
+the times but not the order of the two.
 """
 
 import msgspec
@@ -25,7 +25,7 @@ META = "commands.expiring"
 
 
 class _Seen(msgspec.Struct, array_like=True):
-    """Up to which entry of a stream everything was seen, and when; and up to which one it was asked to be deleted."""
+    """The last entry of a stream up to which everything was seen, and when; and the last one whose deletion was asked for."""
 
     through: int
     at: int
@@ -45,7 +45,7 @@ _decoder = msgspec.msgpack.Decoder(_State)
 
 
 def expire(member: Member, now_ms: int) -> Flow[bool]:
-    """One look, if a day has passed since the last. For a Core. Returns whether it looked. Raises StoreFailure."""
+    """Asks for deletions, if a day has passed since the last time. For a Core. Returns whether it did. Raises StoreFailure."""
     state = _read(member)
     if not member.is_core or now_ms == 0 or abs(now_ms - state.looked_at) < LOOK_MS:
         return False
@@ -110,7 +110,7 @@ def _read(member: Member) -> _State:
     kept = member.journal.meta_get(META)
     try:
         return _decoder.decode(kept) if kept else _State()
-    except msgspec.MsgspecError:  # another version's: it only waits longer
+    except msgspec.MsgspecError:  # written by another version: deletions only wait longer
         return _State()
 
 

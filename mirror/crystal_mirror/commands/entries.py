@@ -1,9 +1,9 @@
-"""Commands as entries: where they stand, how they are sealed, and what is checked before one is opened.
+"""Commands as entries: their places, their sealing, and the checks before one is opened.
 
-An entry of a stream of commands stands at ``commands/<sender>.<incarnation>/<sequence>``, and each names the one before. A
-claim stands under a name of its own, ``commands/<target>.0000000000000000/<name>``, which follows from who asked and from the
-request's id: all copies of a device come to the same one, and the relay lets one of them create it. Its header's ``previous``
-is the whole hash. The body's one frame is a letter to the recipient, whom the header names.
+An entry of a stream of commands is at ``commands/<sender>.<incarnation>/<sequence>`` and names the one before. A claim is
+at ``commands/<target>.0000000000000000/<name>``; its name follows from the asker and the request's id, so that all copies
+of a device come to the same one, and the relay lets one of them create it. A claim's header has the whole hash as
+``previous``. The body's one frame is a letter to the recipient, which the header names.
 """
 
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from crystal_mirror.membership.member import Member
 from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES, Origin
 
 CLAIMS = bytes(INCARNATION_BYTES)
-"""The incarnation under which a device's claims stand."""
+"""The incarnation of a device's claims."""
 CLAIM_NAME_BYTES = 16
 _CLAIM = b"crystal/v2/command-claim\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """Where an entry of the channel stands: in a stream, or (``claim`` not empty) as a claim of that name."""
+    """Where an entry of the channel is: in a stream, or (``claim`` not empty) as a claim of that name."""
 
     device: bytes
     incarnation: bytes
@@ -39,12 +39,12 @@ def claim_hash(asker: bytes, request: bytes) -> bytes:
 
 
 def claim_key(member: Member, target: bytes, hashed: bytes) -> str:
-    """Of a claim by its hash; ``target`` is who runs the request."""
+    """The store key of a claim by its hash; ``target`` is the device that runs the request."""
     return member.keys.command_prefix(target, CLAIMS) + hashed[:CLAIM_NAME_BYTES].hex()
 
 
 def parse_place(member: Member, key: str) -> CommandPlace | None:
-    """None for a key that no device writes: a relay may list junk."""
+    """The place of a key; None for a key that no device writes, since a relay may list junk."""
     found = member.keys.parse_command(key)
     if found is not None:
         return CommandPlace(*found) if found[1] != CLAIMS else None
@@ -117,7 +117,7 @@ def checked_entry(member: Member, info: MemberInfo, place: CommandPlace, data: b
     """The entry in these bytes, if the device signed it for exactly this place.
 
     Raises:
-        CryptoError: it is none, or stands elsewhere.
+        CryptoError: it is not an entry, or belongs elsewhere.
     """
     entry = parse(data)
     header = entry.header
@@ -137,7 +137,7 @@ def checked_entry(member: Member, info: MemberInfo, place: CommandPlace, data: b
 
 
 def signed_by_me(member: Member, place: CommandPlace, data: bytes) -> bool:
-    """Whether this device's own key, here or in another copy of it, signed these bytes for that place."""
+    """Whether this device's own key, here or in another copy of the device, signed these bytes for that place."""
     info = member.log.member(member.device_id)
     try:
         if info is None:
@@ -149,14 +149,14 @@ def signed_by_me(member: Member, place: CommandPlace, data: bytes) -> bool:
 
 
 def open_message(member: Member, entry: Entry) -> Message:
-    """What a checked entry to this device says. The key of its generation must be here.
+    """The message of a checked entry to this device. The key of its generation must be here.
 
     Raises:
         CryptoError: it does not open, or is no message of this version.
     """
     header = entry.header
     key = member.key_for(header.generation)
-    assert key is not None, "whoever lacks the key keeps the entry for later"
+    assert key is not None, "without the key, an entry is left for later"
     frames = entry.open(key)
     if len(frames) != 1:
         raise Malformed(f"a command has one frame, not {len(frames)}")  # §16.2-3, §8-1

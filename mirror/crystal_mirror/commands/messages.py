@@ -1,8 +1,8 @@
-"""What devices say to each other in commands: a request, reports about it, and its withdrawal.
+"""Messages of commands: a request, reports about it, and its withdrawal.
 
-Encoding: MessagePack arrays, tagged by a number first. Decoding is strict: unknown tags, missing or further fields, wrong types
-and anything over the limits are refused. An action that this version does not know is no fault of the encoding: it is read, and
-answered with a refusal.
+Encoding: MessagePack arrays, tagged by a number first. Decoding is strict: unknown tags, missing or additional fields,
+wrong types and anything over the limits are refused. An action that this version does not know is well-formed: it is read,
+and answered with a refusal.
 """
 
 from enum import StrEnum
@@ -15,18 +15,18 @@ from crystal_crypto.limits import LETTER_CONTENT_BYTES_MAX
 
 REQUEST_ID_BYTES = 16
 EXPIRES_AFTER_ENTRIES = 5_000
-"""A request counts until its target has applied this many entries of the mirror more than its asker had when it asked."""
+"""A request expires once its target has applied this many mirror entries more than its asker had when it asked."""
 TEXT_CHARS_MAX = 500
-"""Of a report, for people."""
+"""Text of a report, for people."""
 RESULT_BYTES_MAX = 64 * 1024
-"""Of a report: a JSON document."""
+"""Result of a report: a JSON document."""
 ARGUMENT_CHARS_MAX = 200
 ACTION_CHARS_MAX = 32
 NUMBER_MAX = 2**53
 
 
 class Action(StrEnum):
-    """What one device may ask of another. The list is closed: nothing that travels is ever a program or a path."""
+    """What one device may ask of another. The list is closed: no message holds a program or a path."""
 
     DREAM_WEAVE = "dream-weave"
     BACKFILL = "backfill"
@@ -37,7 +37,7 @@ class Action(StrEnum):
 
     @property
     def repeatable(self) -> bool:
-        """Whether doing it twice does no harm: such a one runs again if it was broken off."""
+        """Whether it may be done twice, so that it runs again if it was interrupted."""
         return self is not Action.DREAM_WEAVE  # §16.1-2
 
     @property
@@ -46,13 +46,13 @@ class Action(StrEnum):
 
 
 class CommandState(StrEnum):
-    """How far a request has come, as its asker knows. Those from ``unknown`` on are ends."""
+    """How far a request has come, as its asker knows. The states from ``unknown`` on are ends."""
 
     UNSENT = "unsent"
     SENT = "sent"
     RUNNING = "running"
     UNKNOWN = "unknown"
-    """It was begun, and who could tell how it ended is gone. The only end behind which another may come."""
+    """It was begun, and how it ended cannot be known. The only end after which another may come."""
     REFUSED = "refused"
     EXPIRED = "expired"
     FAILED = "failed"
@@ -64,7 +64,7 @@ class CommandState(StrEnum):
 
     @property
     def rank(self) -> int:
-        """A report of a higher rank takes the place of one of a lower, whichever comes first."""
+        """A report of a higher rank replaces one of a lower, whichever comes first."""
         return _RANKS.get(self, 3)
 
 
@@ -86,7 +86,7 @@ _ActionName = Annotated[str, msgspec.Meta(min_length=1, max_length=ACTION_CHARS_
 
 
 class Arguments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What an action may be told; each uses what it knows, and empty is its default. Never a path or a program."""
+    """Arguments of an action. Each action uses those that it knows; empty is the default. Never a path or a program."""
 
     agent: _Argument = ""
     mode: _Argument = ""
@@ -96,7 +96,7 @@ class Arguments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """``epoch`` and ``sequence``: the place in the mirror behind which it is not to be begun any more."""
+    """``epoch`` and ``sequence``: the place in the mirror after which it must not begin any more."""
 
     id: _Id
     action: _ActionName
@@ -118,7 +118,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
-    """What has not begun is not to begin."""
+    """Withdraws a request that has not begun."""
 
     id: _Id
 
@@ -130,7 +130,7 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 def encode_message(message: Message) -> bytes:
-    """Raises TooLarge, Malformed for what no reader would take."""
+    """Raises TooLarge, Malformed for a message that a reader would refuse."""
     data = _encoder.encode(message)
     if len(data) > LETTER_CONTENT_BYTES_MAX:
         raise TooLarge(f"a command's message is at most {LETTER_CONTENT_BYTES_MAX} bytes, not {len(data)}")
@@ -139,7 +139,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(data: bytes) -> Message:
-    """Raises Malformed for what is no message of this version."""
+    """Raises Malformed for bytes that are no message of this version."""
     try:
         message = _decoder.decode(data)  # §16.1-1
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -150,5 +150,5 @@ def decode_message(data: bytes) -> Message:
 
 
 def shortened(text: str) -> str:
-    """A text as a report holds it."""
+    """A text cut to what a report holds."""
     return text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"

@@ -1,4 +1,5 @@
-"""Looking: one listing of the channel, and what others have sent to this device since the last one is taken into the book.
+"""Reading commands: one listing of the channel; what others have sent to this device since the last one goes into the
+database.
 
 What is taken and how far was read commit together. Nothing is run here. An entry counts once, at its place:
 
@@ -6,10 +7,10 @@ What is taken and how far was read commit together. Nothing is run here. An entr
     no member signed it there       junk: stepped over, remembered, not fetched again
     does not follow the one before  stepped over: a copy of its sender wrote on elsewhere, or the relay chose what to show
     its head or key is not here     its stream waits
-    does not open, says nothing     stepped over, counted
+    does not open, or is malformed  stepped over, counted
 
-A book that is new has not seen what one before it may have run: whatever its first look finds, and whatever was asked at an
-earlier place of the mirror, is refused.
+A new database does not know what an earlier one may have run: whatever its first reading finds, and whatever was asked at
+an earlier place of the mirror, is refused.
 """
 
 from collections import Counter
@@ -45,18 +46,18 @@ from crystal_mirror.types import ZERO_HASH
 LIST_PAGE = 1000
 FETCH_AT_ONCE = 16
 ENTRIES_PER_STREAM_MAX = 64
-"""Of one stream, in one look."""
+"""Entries of one stream in one reading."""
 NEW_STREAMS_MAX = 64
-"""Streams of one device that nothing was ever read of, in one look: who stole its token can make many."""
+"""Streams of one device of which nothing was read before, in one reading: a thief of its token can make many."""
 JUNK_MAX = 64
-"""Places with junk in one stream, behind which it is not read."""
-META_LOOKED = "looked"
-"""There once a first look has come to its end."""
+"""Places with junk in one stream; beyond these it is not read."""
+META_LOOKED = "report"
+"""Set once a first reading has come to its end."""
 
 
 @dataclass
 class ReadReport:
-    """What a look brought. ``read``: entries, whomever they are for. ``more``: it did not come to the end."""
+    """What a reading brought. ``read``: entries, for any recipient. ``more``: it did not come to the end."""
 
     requests: int = 0
     reports: int = 0
@@ -66,7 +67,7 @@ class ReadReport:
 
 @dataclass
 class _Found:
-    """Places to fetch, by stream and in order, and claims of others on what this device asked."""
+    """Places to fetch, by stream and in order, and others' claims of this device's requests."""
 
     streams: dict[tuple[bytes, bytes], list[CommandPlace]] = field(
         default_factory=dict[tuple[bytes, bytes], list[CommandPlace]]
@@ -75,44 +76,44 @@ class _Found:
     more: bool = False
 
 
-def read_commands(member: Member, book: CommandDatabase, now_ms: int) -> Flow[ReadReport]:
-    """One look. Must be driven by one process of the home at a time.
+def read_commands(member: Member, database: CommandDatabase, now_ms: int) -> Flow[ReadReport]:
+    """Reads once. Must be driven by one process of the home at a time.
 
     Raises:
-        LogForked, Revoked, StoreFailure: what was taken in stands.
+        LogForked, Revoked, StoreFailure: what was taken in is kept.
     """
-    own_database(member, book)
+    own_database(member, database)
     yield from read_log(member.log, member.journal, member.keys)
     member.check_active()
-    fresh = _is_fresh(member, book)
-    found = yield from _list(member, book)
-    looked = ReadReport(more=found.more)
+    fresh = _is_fresh(member, database)
+    found = yield from _list(member, database)
+    report = ReadReport(more=found.more)
     for (device, incarnation), places in sorted(found.streams.items()):
-        yield from _read_stream(member, book, device, incarnation, places, looked, now_ms, fresh=fresh)
-    yield from _read_claims(member, book, found.claims, looked, now_ms)
-    if fresh and not looked.more:
-        with book.transaction() as transaction:
+        yield from _read_stream(member, database, device, incarnation, places, report, now_ms, fresh=fresh)
+    yield from _read_claims(member, database, found.claims, report, now_ms)
+    if fresh and not report.more:
+        with database.transaction() as transaction:
             transaction.meta_set(META_LOOKED, b"1")
-    _prune(member, book, now_ms)
-    return looked
+    _prune(member, database, now_ms)
+    return report
 
 
-def _is_fresh(member: Member, book: CommandDatabase) -> bool:
-    with book.transaction() as transaction:
+def _is_fresh(member: Member, database: CommandDatabase) -> bool:
+    with database.transaction() as transaction:
         if transaction.meta_get(META_BEGAN) is None:
             epoch, sequence, _ = member.replica.position()
             transaction.meta_set(META_BEGAN, b"%d %d" % (epoch, sequence))
         return transaction.meta_get(META_LOOKED) is None
 
 
-def _list(member: Member, book: CommandDatabase) -> Flow[_Found]:
+def _list(member: Member, database: CommandDatabase) -> Flow[_Found]:
     prefix = member.keys.commands_prefix
     found = _Found()
     new: Counter[bytes] = Counter()
     tails: dict[tuple[bytes, bytes], StreamTail] = {}
     awaited = {
         (row.target, claim_hash(member.device_id, row.id)[:CLAIM_NAME_BYTES])
-        for row in book.all_asked()
+        for row in database.all_asked()
         if row.state in (CommandState.UNSENT, CommandState.SENT)
     }
     after = ""
@@ -133,7 +134,7 @@ def _list(member: Member, book: CommandDatabase) -> Flow[_Found]:
                 if (place.device, place.claim) in awaited:
                     found.claims.append(place)
             else:
-                jump = _sort(member, book, place, found, tails, new)
+                jump = _sort(member, database, place, found, tails, new)
             if page.more and jump > keys[-1]:
                 after = jump
                 break
@@ -144,17 +145,17 @@ def _list(member: Member, book: CommandDatabase) -> Flow[_Found]:
 
 def _sort(
     member: Member,
-    book: CommandDatabase,
+    database: CommandDatabase,
     place: CommandPlace,
     found: _Found,
     tails: dict[tuple[bytes, bytes], StreamTail],
     new: Counter[bytes],
 ) -> str:
-    """Notes a place of a stream, if it is to be read. Returns the key up to which the listing may be skipped."""
+    """Notes a place of a stream if it is to be read. Returns the key up to which the listing may be skipped."""
     stream = (place.device, place.incarnation)
     beyond = member.keys.command_prefix(*stream) + "z"
     if stream not in tails:
-        tail = book.tail(*stream)
+        tail = database.tail(*stream)
         if tail is None:
             new[place.device] += 1
             if new[place.device] > NEW_STREAMS_MAX:
@@ -177,11 +178,11 @@ def _sort(
 
 def _read_stream(
     member: Member,
-    book: CommandDatabase,
+    database: CommandDatabase,
     device: bytes,
     incarnation: bytes,
     places: list[CommandPlace],
-    looked: ReadReport,
+    report: ReadReport,
     now_ms: int,
     *,
     fresh: bool,
@@ -190,39 +191,41 @@ def _read_stream(
         some = places[start : start + FETCH_AT_ONCE]
         fetched = yield GetMany(tuple(key_of(member, place) for place in some))
         for place, data in zip(some, fetched, strict=True):
-            tail = book.tail(device, incarnation) or StreamTail()
+            tail = database.tail(device, incarnation) or StreamTail()
             if data is None or place.sequence <= tail.sequence:
                 # §16.3-4
                 return  # listed and not shown; or another process of this home reads along
-            entry = _checked(member, book, place, data, tail)
+            entry = _checked(member, database, place, data, tail)
             if entry is None:
                 continue
-            if entry.header.recipient == member.device_id and not _can_open(member, book, entry):  # §16.3-3
+            if entry.header.recipient == member.device_id and not _can_open(
+                member, database, entry
+            ):  # §16.3-3
                 return
-            message = _opened(member, book, place, entry, tail)
+            message = _opened(member, database, place, entry, tail)
             claimed = False
             if fresh and isinstance(message, Request):
                 hashed = claim_hash(device, message.id)
                 claimed = (yield Get(claim_key(member, member.device_id, hashed))) is not None
-            with book.transaction() as transaction:
+            with database.transaction() as transaction:
                 if (transaction.tail(device, incarnation) or StreamTail()) != tail:
                     return
                 left = tuple(number for number in tail.junk if number > place.sequence)
                 transaction.set_tail(device, incarnation, StreamTail(place.sequence, entry.hash, left))
-                looked.read += 1
+                report.read += 1
                 if isinstance(message, Request):
                     old = fresh or asked_before(transaction, message)  # §16.4-7
-                    looked.requests += take_request(
+                    report.requests += take_request(
                         transaction, place, data, message, now_ms, old=old, claimed=claimed
                     )
                 elif isinstance(message, Withdraw):
                     take_withdrawal(transaction, device, message, now_ms)
                 elif isinstance(message, Report):
-                    looked.reports += take_report(transaction, device, message, now_ms)
+                    report.reports += take_report(transaction, device, message, now_ms)
 
 
 def _checked(
-    member: Member, book: CommandDatabase, place: CommandPlace, data: bytes, tail: StreamTail
+    member: Member, database: CommandDatabase, place: CommandPlace, data: bytes, tail: StreamTail
 ) -> Entry | None:
     """The entry at its place; None for junk, which is noted."""
     info = member.log.member(place.device)
@@ -230,7 +233,7 @@ def _checked(
     try:
         return checked_entry(member, info, place, data)
     except CryptoError as error:
-        with book.transaction() as transaction:
+        with database.transaction() as transaction:
             note_command(transaction, CommandNotice.TAMPERED, f"{_where(place)}: {error}")
             if not place.claim and transaction.tail(place.device, place.incarnation) in (tail, None):
                 junk = StreamTail(tail.sequence, tail.hash, (*tail.junk, place.sequence))  # §16.3-1
@@ -238,23 +241,23 @@ def _checked(
         return None
 
 
-def _can_open(member: Member, book: CommandDatabase, entry: Entry) -> bool:
-    """Whether what opening takes is here. The log was read a moment ago: what it lacks, the relay does not show."""
+def _can_open(member: Member, database: CommandDatabase, entry: Entry) -> bool:
+    """Whether the head and key that opening takes are here. The log was just read: what it lacks, the relay does not show."""
     if not member.log.knows_head(entry.header.log_head):
-        trouble, detail = CommandNotice.PEER_AHEAD, "a command names a device log that is not shown here"
+        notice, detail = CommandNotice.PEER_AHEAD, "a command names a device log that is not shown here"
     elif member.key_for(entry.header.generation) is None:
-        trouble, detail = CommandNotice.UNREADABLE, "a command needs a key that has not arrived"
+        notice, detail = CommandNotice.UNREADABLE, "a command needs a key that has not arrived"
     else:
         return True
-    with book.transaction() as transaction:
-        note_command(transaction, trouble, detail)
+    with database.transaction() as transaction:
+        note_command(transaction, notice, detail)
     return False
 
 
 def _opened(
-    member: Member, book: CommandDatabase, place: CommandPlace, entry: Entry, tail: StreamTail
+    member: Member, database: CommandDatabase, place: CommandPlace, entry: Entry, tail: StreamTail
 ) -> Message | None:
-    """What it says to this device; None if that is nothing."""
+    """The message to this device; None if there is none."""
     header = entry.header
     broken = (place.sequence == 0 and header.previous != ZERO_HASH) or (  # §16.3-2
         place.sequence == tail.sequence + 1 and tail.hash and header.previous != tail.hash
@@ -263,40 +266,42 @@ def _opened(
         return None
     try:
         if broken and not place.claim:
-            trouble, detail = CommandNotice.TAMPERED, "it does not follow the entry before it"
+            notice, detail = CommandNotice.TAMPERED, "it does not follow the entry before it"
         else:
             return open_message(member, entry)
     except CryptoError as error:
-        trouble, detail = CommandNotice.UNREADABLE, str(error)
-    with book.transaction() as transaction:
-        note_command(transaction, trouble, f"{_where(place)}: {detail}")
+        notice, detail = CommandNotice.UNREADABLE, str(error)
+    with database.transaction() as transaction:
+        note_command(transaction, notice, f"{_where(place)}: {detail}")
     return None
 
 
 def _read_claims(
-    member: Member, book: CommandDatabase, claims: list[CommandPlace], looked: ReadReport, now_ms: int
+    member: Member, database: CommandDatabase, claims: list[CommandPlace], report: ReadReport, now_ms: int
 ) -> Flow[None]:
-    """A claim tells its asker that the request runs."""
+    """Reads claims: a claim tells its asker that the request runs."""
     for start in range(0, len(claims), FETCH_AT_ONCE):
         some = claims[start : start + FETCH_AT_ONCE]
         fetched = yield GetMany(tuple(key_of(member, place) for place in some))
         for place, data in zip(some, fetched, strict=True):
-            entry = _checked(member, book, place, data, StreamTail()) if data is not None else None
+            entry = _checked(member, database, place, data, StreamTail()) if data is not None else None
             if entry is None or entry.header.recipient != member.device_id:
                 continue
             said = (
-                _opened(member, book, place, entry, StreamTail()) if _can_open(member, book, entry) else None
+                _opened(member, database, place, entry, StreamTail())
+                if _can_open(member, database, entry)
+                else None
             )
             if not isinstance(said, Report) or claim_hash(member.device_id, said.id) != entry.header.previous:
                 continue
-            with book.transaction() as transaction:
-                looked.reports += take_report(transaction, place.device, said, now_ms)
+            with database.transaction() as transaction:
+                report.reports += take_report(transaction, place.device, said, now_ms)
 
 
-def _prune(member: Member, book: CommandDatabase, now_ms: int) -> None:
-    """Forgets requests that have ended and could only come again as expired ones; ends those to devices that are out."""
+def _prune(member: Member, database: CommandDatabase, now_ms: int) -> None:
+    """Forgets requests that have ended and could only come again as expired ones; ends those to revoked devices."""
     position = member.replica.position()[:2]
-    with book.transaction() as transaction:
+    with database.transaction() as transaction:
         for row in transaction.all_received():
             if row.state.ended and (row.epoch, row.sequence) < position and row.action:  # §16.3-5
                 transaction.remove_received(row.sender, row.id)

@@ -1,11 +1,12 @@
-"""Sending: what waits in the book goes into this device's stream of commands, in order.
+"""This device's own stream of commands: sends what waits in the database, in order.
 
-The sealed bytes are in the book before their first put, and are put identically again. If the next place holds other bytes,
-this book is an older copy, or another copy of the device writes beside it, or the relay put junk there: a new stream is begun,
-and what waits is sealed anew in it. Readers know a message by its request's id and its number, so that twice is once.
+Sealed bytes are in the database before their first put, and are put again identically. If the next place holds other bytes,
+this database is an older copy, or another copy of the device writes beside it, or the relay put junk there: a new stream is
+begun, and what waits is sealed again in it. Readers know a message by its request's id and its number, so a message that
+comes twice counts once.
 
-A stream that was not used for ``STREAM_IDLE_MS`` is not gone on with: what the relay held of it may have been let go of, and an
-old copy of the book would not notice that it goes back in it.
+A stream that was not used for ``STREAM_IDLE_MS`` is not continued: the relay may have deleted what it held of it, and an
+old copy of the database would not notice that it goes back in it.
 """
 
 import msgspec
@@ -33,22 +34,22 @@ STREAM_IDLE_MS = 20 * 24 * 3600 * 1000
 META_USED = "stream.used"
 
 
-def send(member: Member, book: CommandDatabase, now_ms: int) -> Flow[int]:
-    """Puts what waits on the relay, in order. Returns how many messages. Asks nothing of the relay when nothing waits.
+def send(member: Member, database: CommandDatabase, now_ms: int) -> Flow[int]:
+    """Puts what waits on the relay, in order. Returns how many messages. Sends no request when nothing waits.
 
     Raises:
         KeysWithheld: the key in force is not here; what waits goes on waiting.
         Revoked: this device is out.
     """
-    own_database(member, book)
-    if not book.outgoing():
+    own_database(member, database)
+    if not database.outgoing():
         return 0
     yield from read_log(member.log, member.journal, member.keys)
     member.check_active()
     retries = RetryBudget("a command of this device")
     sent = 0
     while True:
-        message = _next(member, book, now_ms)
+        message = _next(member, database, now_ms)
         if message is None:
             return sent
         place = CommandPlace(member.device_id, message.incarnation, message.sequence)
@@ -58,9 +59,9 @@ def send(member: Member, book: CommandDatabase, now_ms: int) -> Flow[int]:
             if there != message.sealed:  # §16.2-4
                 retries.spend()
                 if there is not None:
-                    _give_way(member, book, place, there)
+                    _give_way(member, database, place, there)
                 continue
-        with book.transaction() as transaction:
+        with database.transaction() as transaction:
             if message in transaction.outgoing():
                 transaction.remove_outgoing(message.turn)
             transaction.meta_set(META_USED, b"%d" % now_ms)
@@ -68,9 +69,9 @@ def send(member: Member, book: CommandDatabase, now_ms: int) -> Flow[int]:
         sent += 1
 
 
-def _next(member: Member, book: CommandDatabase, now_ms: int) -> OutgoingMessage | None:
+def _next(member: Member, database: CommandDatabase, now_ms: int) -> OutgoingMessage | None:
     """The first message that waits, sealed at its place."""
-    with book.transaction() as transaction:
+    with database.transaction() as transaction:
         while True:
             waiting = transaction.outgoing()
             if not waiting:
@@ -85,7 +86,7 @@ def _next(member: Member, book: CommandDatabase, now_ms: int) -> OutgoingMessage
                 outdated = parse(message.sealed).header.generation < member.log.generation
                 if not outdated and not _idle(transaction, now_ms):  # §16.2-4
                     return message
-                # Who knows of a revocation sends nothing that the device could read.
+                # Nothing is sent that a device known to be revoked could read.
                 _restart(member, transaction)
                 transaction.meta_set(META_USED, b"%d" % now_ms)
                 continue
@@ -99,7 +100,7 @@ def _next(member: Member, book: CommandDatabase, now_ms: int) -> OutgoingMessage
                     sequence=stream.sequence,
                     previous=stream.previous,
                 )
-            except Malformed as error:  # a device that gave a key which is none
+            except Malformed as error:  # the device gave an invalid public key
                 transaction.remove_outgoing(message.turn)
                 note_command(transaction, CommandNotice.UNREADABLE, f"for {info.device.hex()[:8]}: {error}")
                 _note_nobody(transaction, message, now_ms, "nothing can be sealed to that device")
@@ -128,7 +129,7 @@ def _begin(member: Member) -> Stream:
 
 
 def _restart(member: Member, transaction: CommandTransaction) -> None:
-    """A new stream, in which everything that waits is sealed anew."""
+    """Begins a new stream, in which everything that waits is sealed again."""
     transaction.set_stream(_begin(member))
     for message in transaction.outgoing():
         if message.sealed:
@@ -137,8 +138,8 @@ def _restart(member: Member, transaction: CommandTransaction) -> None:
             )
 
 
-def _give_way(member: Member, book: CommandDatabase, place: CommandPlace, there: bytes) -> None:
-    with book.transaction() as transaction:
+def _give_way(member: Member, database: CommandDatabase, place: CommandPlace, there: bytes) -> None:
+    with database.transaction() as transaction:
         stream = transaction.stream()
         if stream is None or stream.incarnation != place.incarnation:
             return  # another process of this home has done it

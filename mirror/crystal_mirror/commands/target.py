@@ -1,4 +1,4 @@
-"""Running: from a request in the book to the right to run it, and to the report of how it ended.
+"""A request at its target: taken in, refused, or run once; and the reports about it.
 
 ::
 
@@ -7,11 +7,13 @@
                           --the relay holds another's----------------------> UNKNOWN
     CLAIMING, STARTED of a process that died --the action may be repeated, TRIES_MAX--> again    otherwise --> UNKNOWN
 
-The claim's bytes are made for this put and kept in memory only: so no copy of the book, however it was made, can take another's
-claim for its own. Who died between the put and the next commit finds a claim that it cannot tell from another copy's.
+A claim's bytes are made for this put and kept in memory only, so no copy of the database, however it was made, can take
+another's claim for its own. A process that follows one that died between the put and the next commit finds a claim that it
+cannot tell from another copy's.
 
-One process of a home runs at a time (its caller holds a lock): rows that are CLAIMING or STARTED when it begins are of one that
-died. Whether a request may run is asked when it is to run, with the device log as the relay shows it now.
+One process of a home runs requests at a time (its caller holds a lock): rows that are CLAIMING or STARTED when it begins
+are of a process that died. Whether a request may run is checked when it is to run, with the device log as the relay shows
+it now.
 """
 
 from collections.abc import Callable
@@ -59,10 +61,16 @@ from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Flow, Get, PutNew, RetryBudget
 
+TRIES_MAX = 3
+"""How often an action that may be repeated is begun if the process that runs it dies each time."""
+Denied = Callable[[bytes, Action], str]
+"""Why the device may not have that action run here; "" if it may."""
+ELSEWHERE_TEXT = "another copy of this device took it on, or this one before it was restored; whether it ended is not known"
+BROKEN_OFF_TEXT = "the process that ran it ended; whether it was done is not known"
 RECEIVED_KEPT_MAX = 4096
 """Requests of one device that are remembered."""
 META_BEGAN = "began"
-"""Where the mirror stood here when the book was new."""
+"""Where the mirror stood here when the database was new."""
 
 FRESH_TEXT = "asked before this device kept its list of commands; nothing was run: sync, and ask again"
 FRESH_BEGUN_TEXT = "begun before this device kept its list of commands; how it ended is not known here"
@@ -79,7 +87,7 @@ def take_request(
     old: bool,
     claimed: bool,
 ) -> bool:
-    """Writes a request down, or its refusal. Returns whether it is to be run."""
+    """Writes down a request, or its refusal. Returns whether it is to be run."""
     if transaction.received(place.device, request.id) is not None:  # §16.2-5, §16.3-5
         return False
     theirs = [row for row in transaction.all_received() if row.sender == place.device]
@@ -131,7 +139,7 @@ def take_withdrawal(transaction: CommandTransaction, sender: bytes, message: Wit
         if known >= RECEIVED_KEPT_MAX:
             note_command(transaction, CommandNotice.OVERFULL, f"withdrawals of {sender.hex()[:8]}")
             return
-        # It may stand in another stream than its withdrawal, and be read after it.
+        # The request may be in another stream than its withdrawal, and be read after it.
         row = ReceivedRequest(
             sender, message.id, "", _NOTHING, 0, 0, b"", 0, b"", ReceivedState.RECEIVED, 0, 0, now_ms, ""
         )
@@ -142,20 +150,10 @@ def take_withdrawal(transaction: CommandTransaction, sender: bytes, message: Wit
 
 
 def asked_before(transaction: CommandTransaction, request: Request) -> bool:
-    """Whether its asker stood, when it asked, at an earlier place of the mirror than this device when its book was new."""
+    """Whether its asker was, when it asked, at an earlier place of the mirror than this device when its database was new."""
     kept = transaction.meta_get(META_BEGAN)
     epoch, sequence = map(int, kept.split()) if kept else (0, 0)
     return (request.epoch, request.sequence - EXPIRES_AFTER_ENTRIES) < (epoch, sequence)
-
-
-TRIES_MAX = 3
-"""How often an action that may be repeated is begun, if the process that runs it dies each time."""
-
-Denied = Callable[[bytes, Action], str]
-"""Why the device may not have that action run here; "" if it may."""
-
-ELSEWHERE_TEXT = "another copy of this device took it on, or this one before it was restored; whether it ended is not known"
-BROKEN_OFF_TEXT = "the process that ran it ended; whether it was done is not known"
 
 
 class BeginOutcome(Enum):
@@ -166,59 +164,61 @@ class BeginOutcome(Enum):
 
 @dataclass
 class HeldClaims:
-    """The claims that this process has put, or tried to, by request. Never written to a disk."""
+    """The claims that this process has put, or tried to, by request. Never written to disk."""
 
     sealed: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict[tuple[bytes, bytes], bytes])
 
 
-def next_due(book: CommandDatabase) -> ReceivedRequest | None:
-    """What is to be begun next: what a process that died had begun first, then in the order in which it came."""
-    waiting = [row for row in book.all_received() if not row.state.ended]
+def next_due(database: CommandDatabase) -> ReceivedRequest | None:
+    """The request to begin next: first what a process that died had begun, then in order of arrival."""
+    waiting = [row for row in database.all_received() if not row.state.ended]
     return min(waiting, key=lambda row: row.state is ReceivedState.RECEIVED, default=None)
 
 
 def begin(
-    member: Member, book: CommandDatabase, row: ReceivedRequest, claims: HeldClaims, denied: Denied
+    member: Member, database: CommandDatabase, row: ReceivedRequest, claims: HeldClaims, denied: Denied
 ) -> Flow[BeginOutcome]:
-    """Earns the right to run a request, once. The caller runs it when it is told to, and then calls ``finish``.
+    """Gains the right to run a request, once. On RUN the caller runs it now, and then calls ``finish``.
 
     Raises:
         StoreFailure, KeysWithheld, Revoked, RelayMisbehaves: nothing runs; try again later.
     """
-    if own_database(member, book):
+    if own_database(member, database):
         return BeginOutcome.LATER
     yield from read_log(member.log, member.journal, member.keys)  # §16.4-1
     member.check_active()
-    member.ring.current()  # raises KeysWithheld while nothing is written down yet
+    member.ring.current()  # raises KeysWithheld before anything is written
     action = Action(row.action)
     started = row.state is ReceivedState.STARTED
     mine = (row.sender, row.id) in claims.sealed and not started
     died = started or (row.state is ReceivedState.CLAIMING and not mine)
     if started and not action.repeatable:  # §16.4-6
-        return _end(book, row, ReceivedState.UNKNOWN, BROKEN_OFF_TEXT)
+        return _end(database, row, ReceivedState.UNKNOWN, BROKEN_OFF_TEXT)
     if died and row.tries >= TRIES_MAX:  # §16.4-6
-        return _end(book, row, ReceivedState.UNKNOWN, f"{BROKEN_OFF_TEXT}; it was begun {row.tries} times")
+        return _end(
+            database, row, ReceivedState.UNKNOWN, f"{BROKEN_OFF_TEXT}; it was begun {row.tries} times"
+        )
     no = _why_not(member, row, action, denied)
     if no is None and not (yield from _still_there(member, row)):
         no = (ReceivedState.EXPIRED, "the relay does not hold the request any more")
     if no is not None:
-        # Of what had begun, nobody can say that it did not run.
+        # A request that had begun may have run.
         state = no[0] if row.state is ReceivedState.RECEIVED else ReceivedState.UNKNOWN
-        return _end(book, row, state, no[1])
+        return _end(database, row, state, no[1])
     if not mine:
         before, row = row, msgspec.structs.replace(row, tries=row.tries + 1)
         if row.state is ReceivedState.RECEIVED:
             row = msgspec.structs.replace(row, state=ReceivedState.CLAIMING)
-        if not _change(book, before, row):
+        if not _change(database, before, row):
             return BeginOutcome.LATER
     if row.state is ReceivedState.STARTED:
         return BeginOutcome.RUN
-    return (yield from _claim(member, book, row, claims, action))
+    return (yield from _claim(member, database, row, claims, action))
 
 
-def progress(book: CommandDatabase, row: ReceivedRequest, text: str, done: int, total: int) -> None:
-    """Queues how far a running request is; a later word takes its place if it was not sent yet."""
-    with book.transaction() as transaction:
+def progress(database: CommandDatabase, row: ReceivedRequest, text: str, done: int, total: int) -> None:
+    """Queues a report of a running request's progress; a later one replaces it if it was not sent yet."""
+    with database.transaction() as transaction:
         now = transaction.received(row.sender, row.id)
         if now is None or now.state is not ReceivedState.STARTED:
             return
@@ -230,10 +230,10 @@ def progress(book: CommandDatabase, row: ReceivedRequest, text: str, done: int, 
 
 
 def finish(
-    book: CommandDatabase, row: ReceivedRequest, state: ReceivedState, text: str, result: bytes = b""
+    database: CommandDatabase, row: ReceivedRequest, state: ReceivedState, text: str, result: bytes = b""
 ) -> None:
-    """A request that ran has ended: ``DONE``, ``FAILED``, or ``UNKNOWN`` if it was broken off. Its report commits with it."""
-    with book.transaction() as transaction:
+    """Ends a request that ran: ``DONE``, ``FAILED``, or ``UNKNOWN`` if it was interrupted. Its report commits with it."""
+    with database.transaction() as transaction:
         now = transaction.received(row.sender, row.id)
         if now is None or now.state is not ReceivedState.STARTED:
             return
@@ -259,14 +259,14 @@ def _why_not(
 
 
 def _still_there(member: Member, row: ReceivedRequest) -> Flow[bool]:
-    """Whether the relay holds the request itself. Its claim is kept longer there than it: without it, that nobody has claimed
-    it proves nothing."""
+    """Whether the relay holds the request itself. The relay keeps its claim longer: without the request, a missing claim
+    proves nothing."""
     there = yield Get(member.keys.command(row.sender, row.incarnation, row.stream_sequence))
     return there is not None and sha256(there).digest() == row.digest  # §16.4-3
 
 
 def _claim(
-    member: Member, book: CommandDatabase, row: ReceivedRequest, claims: HeldClaims, action: Action
+    member: Member, database: CommandDatabase, row: ReceivedRequest, claims: HeldClaims, action: Action
 ) -> Flow[BeginOutcome]:
     info = member.log.member(row.sender)
     assert info is not None, "its sender is active"
@@ -281,40 +281,40 @@ def _claim(
                 break
             try:
                 sealed = seal_claim(member, Report(row.id, 0, CommandState.RUNNING), info, row.id)
-            except Malformed as error:  # a device that gave a key which is none
-                return _end(book, row, ReceivedState.REFUSED, f"it could not be answered: {error}")
+            except Malformed as error:  # the device gave an invalid public key
+                return _end(database, row, ReceivedState.REFUSED, f"it could not be answered: {error}")
             claims.sealed[row.sender, row.id] = sealed
         yield PutNew(key, sealed)  # §16.4-4
-        # Read back even when it was created: some stores let several win, and one's bytes stay.
+        # Read back even when it was created: some stores report success to several writers and keep one's bytes.
         there = yield Get(key)
         if there == sealed:  # §16.4-5
-            return _start(book, row)
+            return _start(database, row)
         if there is not None:
             break
         retries.spend()
     theirs = signed_by_me(member, place, (yield Get(key)) or b"")
     if not theirs:
-        with book.transaction() as transaction:
+        with database.transaction() as transaction:
             note_command(
                 transaction,
                 CommandNotice.TAMPERED,
                 f"foreign bytes as claim of a request of {row.sender.hex()[:8]}",
             )
     if theirs and action.repeatable and row.tries > 1:  # §16.4-6
-        return _start(book, row)  # an earlier process of this home had set out to put it
+        return _start(database, row)  # an earlier process of this home may have put it
     if theirs:
-        with book.transaction() as transaction:
+        with database.transaction() as transaction:
             note_command(transaction, CommandNotice.COPIED, "another copy of this device took a request on")
-    return _end(book, row, ReceivedState.UNKNOWN, ELSEWHERE_TEXT)  # §16.4-5
+    return _end(database, row, ReceivedState.UNKNOWN, ELSEWHERE_TEXT)  # §16.4-5
 
 
-def _start(book: CommandDatabase, row: ReceivedRequest) -> BeginOutcome:
+def _start(database: CommandDatabase, row: ReceivedRequest) -> BeginOutcome:
     started = msgspec.structs.replace(row, state=ReceivedState.STARTED)
-    return BeginOutcome.RUN if _change(book, row, started) else BeginOutcome.LATER
+    return BeginOutcome.RUN if _change(database, row, started) else BeginOutcome.LATER
 
 
-def _end(book: CommandDatabase, row: ReceivedRequest, state: ReceivedState, text: str) -> BeginOutcome:
-    with book.transaction() as transaction:
+def _end(database: CommandDatabase, row: ReceivedRequest, state: ReceivedState, text: str) -> BeginOutcome:
+    with database.transaction() as transaction:
         if transaction.received(row.sender, row.id) != row:
             return BeginOutcome.LATER
         ended = msgspec.structs.replace(row, state=state, text=shortened(text))
@@ -323,8 +323,8 @@ def _end(book: CommandDatabase, row: ReceivedRequest, state: ReceivedState, text
     return BeginOutcome.ENDED
 
 
-def _change(book: CommandDatabase, before: ReceivedRequest, after: ReceivedRequest) -> bool:
-    with book.transaction() as transaction:
+def _change(database: CommandDatabase, before: ReceivedRequest, after: ReceivedRequest) -> bool:
+    with database.transaction() as transaction:
         if transaction.received(before.sender, before.id) != before:
             return False
         transaction.put_received(after)

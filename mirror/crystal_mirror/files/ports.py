@@ -1,14 +1,14 @@
-"""The ports through which file sync reaches this device: the disk, and the database of what it knows about its files.
+"""Ports of file sync: this device's disk, and the database of what it knows about its files.
 
 What implementers must hold:
 
 - ``Disk`` never follows a link, never writes or removes outside of the home, and only touches what ``fault`` lets pass.
-- What it changes, it changes whole and durably: after a crash a path holds its old content or its new one. What it was told
-  to replace, rename or remove is touched only if it is still what was looked at.
+- Each change on ``Disk`` is whole and durable: after a crash a path holds its old content or its new one. A file is
+  replaced, renamed or removed only if it is still what was looked at.
 - ``FileDatabase`` may be lost as a whole at any time without loss of a file. Its transactions are all or nothing; agreed
   versions and offers are durable when they return.
 
-Both raise ``FileTrouble`` and its children for what concerns one file, and let everything else through.
+Both raise ``FileTrouble`` and its subclasses for what concerns one file, and let everything else through.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ class DiskFull(FileTrouble):
 
 
 class TooLargeHere(DiskFull):
-    """The disk has no room for this file, and may have for others. Nothing of it was fetched."""
+    """The disk has no room for this file, but may have for others. Nothing of it was fetched."""
 
 
 class FileStamp(NamedTuple):
@@ -53,8 +53,8 @@ class FileStamp(NamedTuple):
 
 
 class LocalFile(NamedTuple):
-    """A regular file of this device as a look at it showed it. ``quiet``: it had not been changed just before, so that its
-    stamp can be trusted to tell a later change."""
+    """A regular file of this device when it was looked at. ``quiet``: it had not been changed just before, so that its
+    stamp reliably shows a later change."""
 
     path: str
     stamp: FileStamp
@@ -105,7 +105,7 @@ class Incoming(Protocol):
     """A file that is being put together beside its place. ``close`` without ``finish`` leaves it for the next try."""
 
     def have(self) -> int:
-        """How many parts are there already, from an earlier try, verified."""
+        """How many verified parts are there already, from an earlier try."""
         ...
 
     def add(self, data: bytes) -> None:
@@ -123,7 +123,7 @@ class Disk(Protocol):
     """The files of this device's home."""
 
     def halted(self) -> str:
-        """Why nothing may be synced in this home, "" if it may."""
+        """Why nothing may be synced in this home; "" if it may."""
         ...
 
     def fault(self, path: str) -> str | None:
@@ -135,11 +135,11 @@ class Disk(Protocol):
         ...
 
     def derived(self, path: str) -> bool:
-        """Whether a file of that name is made from the memory: its deletion loses nothing, and asks nobody."""
+        """Whether a file of that name is made from the memory: its deletion loses nothing, and needs no confirmation."""
         ...
 
     def rules(self) -> bytes:
-        """A mark of what is excluded: another one when that changes."""
+        """A mark of what is excluded, which changes with it."""
         ...
 
     def scan(self) -> Iterator[LocalFile]:
@@ -151,7 +151,7 @@ class Disk(Protocol):
         ...
 
     def look(self, path: str) -> LocalFile | None:
-        """One of them. Raises FileTrouble where something stands in its place that is no regular file of ours."""
+        """One of them. Raises FileTrouble if something other than a regular file is in its place."""
         ...
 
     def cut(self, local: LocalFile) -> Iterator[FilePart]:
@@ -167,7 +167,7 @@ class Disk(Protocol):
         ...
 
     def set_executable(self, local: LocalFile, executable: bool) -> LocalFile:
-        """Changes nothing but that. Raises FileTrouble."""
+        """Changes only the executable bit. Raises FileTrouble."""
         ...
 
     def rename(self, local: LocalFile, path: str) -> LocalFile:
@@ -179,7 +179,7 @@ class Disk(Protocol):
         ...
 
     def tidy(self) -> None:
-        """Drops what no try goes on with any more, and what has been in the trash long enough."""
+        """Drops incoming files that no try continues, and what has been in the trash long enough."""
         ...
 
 
@@ -197,7 +197,7 @@ class FileDatabase(Protocol):
         ...
 
     def note_seen(self, *read: tuple[SeenFile, Sequence[FilePart]]) -> None:
-        """What was read of files. Replaces what was known of them."""
+        """Records what was read of files, in place of what was known of them."""
         ...
 
     def forget_seen(self, paths: Iterable[str]) -> None: ...
@@ -207,7 +207,7 @@ class FileDatabase(Protocol):
         ...
 
     def spelled_otherwise(self, path: str) -> str | None:
-        """Another path that is agreed or seen and would be the same file where case does not count."""
+        """Another path, agreed or seen, that would be the same file where case does not count."""
         ...
 
     def agreed(self) -> Iterator[AgreedFile]:
@@ -223,7 +223,7 @@ class FileDatabase(Protocol):
         ...
 
     def drop_agreed(self, path: str) -> None:
-        """Nothing stands there; an offer for the path, if there is one, is over."""
+        """Nothing is there any more; an offer for the path, if there is one, is over."""
         ...
 
     def offers(self) -> list[FileOffer]: ...

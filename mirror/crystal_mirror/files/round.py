@@ -1,12 +1,12 @@
-"""A round of file sync: this device's files and the replicated tree, brought together once.
+"""A round of file sync: brings this device's files and the replicated tree together once.
 
 ::
 
     offers of ours that are ordered -> settle      scan -> read what changed -> plan -> fuse
-    -> deletions -> offers (parts first) -> fetches (from this disk what it has) -> removals -> fetches that stood in their way
+    -> deletions -> offers (parts first) -> fetches (from this disk what it has) -> removals -> fetches that were blocked
 
-Every step decides anew from what stands at that moment and leaves a state from which the next round goes on, so that it may be
-stopped anywhere. A file in trouble is named in the report and left alone; a store that cannot answer ends the round.
+Every step decides by the current state and leaves a state from which the next round can go on, so the round may be stopped
+anywhere. A file in trouble is named in the report and left alone; a store that cannot answer ends the round.
 
 Must be run when the memory's round is over and the mirror is applied: a replica in the middle of a replay lacks rows.
 """
@@ -35,7 +35,7 @@ from crystal_mirror.ports import FileRow
 from crystal_mirror.requests import Flow, Progress
 
 FILES_TABLE = "files"
-"""The replicated tree's name in the state's digest."""
+"""The table of the replicated tree in the state digest."""
 READING = "reading files"
 
 _META_SETTLED = "settled"
@@ -45,9 +45,9 @@ _TOGETHER_PARTS = 1000
 
 
 def files_round(
-    member: Member, disk: Disk, book: FileDatabase, *, now_ms: int, scan: bool = True
+    member: Member, disk: Disk, database: FileDatabase, *, now_ms: int, scan: bool = True
 ) -> Flow[FilesReport]:
-    """One round. Without ``scan`` the disk is taken as it was last seen, but for the files that are touched.
+    """Runs one round. Without ``scan`` the disk is taken as last seen, except for the files that are touched.
 
     Raises:
         Revoked, KeysWithheld: this device may not offer anything.
@@ -59,43 +59,43 @@ def files_round(
     if report.halted or not rows_stand(member):
         return report
     disk.tidy()
-    this = FilesRound(member, disk, book, now_ms, report, member.replica.position())
+    this = FilesRound(member, disk, database, now_ms, report, member.replica.position())
     settle_offers(this)
     changed = (yield from _read_changed(this)) if scan else False
     if not this.rows_stand():
         return report
     mark = _mark(member, disk)
-    if not changed and not report.waiting and book.meta_get(_META_SETTLED) == mark:
-        report.files = book.agreed_count()
+    if not changed and not report.waiting and database.meta_get(_META_SETTLED) == mark:
+        report.files = database.agreed_count()
         return report
-    book.meta_set(_META_SETTLED, None)
+    database.meta_set(_META_SETTLED, None)
     plan = list(_plan(this))
     yield from move_all(this, _within_the_fuse(this, plan))
-    report.files = book.agreed_count()
+    report.files = database.agreed_count()
     if not (plan or report.waiting or this.skipped):
-        book.meta_set(_META_SETTLED, mark)
+        database.meta_set(_META_SETTLED, mark)
     return report
 
 
 def settle_offers(this: FilesRound) -> None:
-    """Takes note of what became of the offers that are ordered by now.
+    """Notes what became of the offers that are ordered by now.
 
-    A put of ours is found at its path; or at a conflict path, and then the local file goes there; or it named a condemned blob
-    and was of no effect, and is offered again; or a later version, made from it, stands where it stood.
+    A put of ours is at its path; or at a conflict path, where the local file then goes; or it named a condemned blob, had
+    no effect, and is offered again; or a later version made from it is in its place.
     """
     replica = this.member.replica
     waiting = None
     agreed: list[AgreedFile] = []
-    for offer in this.book.offers():
+    for offer in this.database.offers():
         if not replica.done(offer.origin):
             waiting = waiting or {name.origin for name in this.member.journal.names()}
             if offer.origin in waiting:
                 this.report.waiting += 1
             else:  # the journal was lost, or the operation got another name: it is offered again, which does no harm
-                this.book.end_offer(offer.path)
+                this.database.end_offer(offer.path)
             continue
         if offer.content is None:
-            this.book.end_offer(offer.path)
+            this.database.end_offer(offer.path)
             continue
         try:
             settled = _settled_put(this, offer, offer.content, went_to(replica, offer))
@@ -104,54 +104,54 @@ def settle_offers(this: FilesRound) -> None:
         except FileTrouble as trouble:
             this.skipped.add(offer.path)
             this.report.troubled(offer.path, trouble)
-    this.book.set_agreed(*agreed)
+    this.database.set_agreed(*agreed)
 
 
 def _settled_put(
     this: FilesRound, offer: FileOffer, content: FileContent, kept_at: str | None
 ) -> AgreedFile | None:
-    """The version that stands at its path now; None where that was seen to otherwise."""
-    book, replica = this.book, this.member.replica
+    """The version that is at its path now; None if the offer was handled otherwise."""
+    database, replica = this.database, this.member.replica
     ours = AgreedFile(offer.path, offer.origin, content)
     row = replica.file(offer.path)
     if row is not None and row.version == offer.origin:
         if content_of(row) == content:
             return ours
-        book.end_offer(offer.path)  # another copy of this device gave that name to another version
+        database.end_offer(offer.path)  # another copy of this device gave that name to another version
         return None
     if kept_at is not None:
         _step_aside(this, offer, content, kept_at)  # §14-4
         return None
     if any(replica.is_condemned(name) for name in offer.names):  # §14-2
-        book.end_offer(offer.path)
+        database.end_offer(offer.path)
         return None
     if row is not None and not row.gone and content_of(row) == content:
         return AgreedFile(offer.path, row.version, content)
     if read_base(replica) is not None:
         # The log was read from a snapshot on: that the name is done does not say that it was ours which was done under it.
         # If it was, offering it again leaves a copy beside the later version at worst.
-        book.end_offer(offer.path)
+        database.end_offer(offer.path)
         return None
     return ours
 
 
 def _step_aside(this: FilesRound, offer: FileOffer, content: FileContent, kept_at: str) -> None:
-    """Another version came first: the local file goes where the log keeps it. What was typed into it since goes along."""
+    """Another version came first: the local file, with any later change to it, goes where the log keeps it."""
     local = this.disk.look(offer.path)
     if local is not None:
-        seen, parts = this.book.seen_at(offer.path), this.book.parts_of(offer.path)
+        seen, parts = this.database.seen_at(offer.path), this.database.parts_of(offer.path)
         known = seen is not None and seen.holds_for(local)
         moved = this.disk.rename(local, kept_at)
-        this.book.set_agreed(AgreedFile(kept_at, offer.origin, content))
+        this.database.set_agreed(AgreedFile(kept_at, offer.origin, content))
         if known and seen is not None:
-            this.book.note_seen((SeenFile(moved, seen.digest), parts))
-    this.book.forget_seen([offer.path])
-    this.book.drop_agreed(offer.path)
+            this.database.note_seen((SeenFile(moved, seen.digest), parts))
+    this.database.forget_seen([offer.path])
+    this.database.drop_agreed(offer.path)
     this.report.conflicts.append(kept_at)
 
 
 def _read_changed(this: FilesRound) -> Flow[bool]:
-    """Brings the book up to the disk. Returns whether anything changed."""
+    """Updates the database from the disk. Returns whether anything changed."""
     changed, vanished = _compared(this)
     this.report.refused |= this.disk.refused()
     gone: list[str] = []
@@ -161,7 +161,7 @@ def _read_changed(this: FilesRound) -> Flow[bool]:
             continue
         try:
             local = this.disk.look(path)
-        except FileTrouble as trouble:  # something else stands there, or nobody can look: that is no deletion
+        except FileTrouble as trouble:  # something else is there, or it cannot be read: that is no deletion
             this.skipped.add(path)
             this.report.troubled(path, trouble)
             continue
@@ -169,13 +169,13 @@ def _read_changed(this: FilesRound) -> Flow[bool]:
             gone.append(path)
         else:
             changed.append(local)
-    this.book.forget_seen(gone)
+    this.database.forget_seen(gone)
     yield from _read(this, changed)
     return bool(changed or vanished)
 
 
 def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
-    """Reads files and notes what they hold, many in one transaction of the book."""
+    """Reads files and notes what they hold, many in one transaction of the database."""
     total = sum(local.stamp.size for local in changed)
     done = told = 0
     read: dict[str, tuple[SeenFile, list[FilePart]]] = {}
@@ -183,7 +183,7 @@ def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
         try:
             parts: list[FilePart] = []
             form = folded(local.path)
-            if form in read or this.book.spelled_otherwise(local.path) is not None:
+            if form in read or this.database.spelled_otherwise(local.path) is not None:
                 raise FileTrouble("its name differs from another file's only in case or accents")
             for part in this.disk.cut(local):
                 parts.append(part)
@@ -198,16 +198,16 @@ def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
             this.skipped.add(local.path)
             this.report.troubled(local.path, trouble)
         if len(read) >= _TOGETHER_FILES or sum(len(one[1]) for one in read.values()) > _TOGETHER_PARTS:
-            this.book.note_seen(*read.values())
+            this.database.note_seen(*read.values())
             read.clear()
-    this.book.note_seen(*read.values())
+    this.database.note_seen(*read.values())
 
 
 def _compared(this: FilesRound) -> tuple[list[LocalFile], list[str]]:
-    """The files that have to be read, and the paths that are there no more. Both sides come in the order of their paths."""
+    """The files that have to be read, and the paths that are gone. Both sides are in the order of their paths."""
     changed: list[LocalFile] = []
     vanished: list[str] = []
-    known: Iterator[SeenFile] = this.book.seen()
+    known: Iterator[SeenFile] = this.database.seen()
     seen = next(known, None)
     for local in this.disk.scan():
         while seen is not None and seen.local.path < local.path:
@@ -226,13 +226,13 @@ def _compared(this: FilesRound) -> tuple[list[LocalFile], list[str]]:
 
 
 def _plan(this: FilesRound) -> Iterator[PlannedAction]:
-    """What is to be done, path by path. What is only noted down is done at once, when all were looked at."""
-    pending = {offer.path for offer in this.book.offers()}
+    """What is to be done, path by path. What only has to be noted is noted at the end."""
+    pending = {offer.path for offer in this.database.offers()}
     noted: list[tuple[FileAction, str, FileRow | None, FileContent | None]] = []
     agreed_now: list[AgreedFile] = []
     set_aside = 0
-    here = ((seen.local.path, seen.content) for seen in this.book.seen())
-    for path, local, agreed, remote in merged(here, this.book.agreed(), this.member.replica.files()):
+    here = ((seen.local.path, seen.content) for seen in this.database.seen())
+    for path, local, agreed, remote in merged(here, this.database.agreed(), this.member.replica.files()):
         if path in this.skipped:
             continue
         action = decide(local, remote, agreed, pending=path in pending)
@@ -253,18 +253,18 @@ def _plan(this: FilesRound) -> Iterator[PlannedAction]:
         if action is FileAction.ADOPT and row is not None and local is not None:
             agreed_now.append(AgreedFile(path, row.version, local))
         else:
-            this.book.drop_agreed(path)
+            this.database.drop_agreed(path)
     this.report.adopted += len(agreed_now) - set_aside
-    this.book.set_agreed(*agreed_now)
+    this.database.set_agreed(*agreed_now)
 
 
 def _within_the_fuse(this: FilesRound, plan: list[PlannedAction]) -> list[PlannedAction]:
-    confirmed = this.book.confirmed()
-    lately = this.book.deleted_lately(this.now_ms)
+    confirmed = this.database.confirmed()
+    lately = this.database.deleted_lately(this.now_ms)
     asked = {(one.path, FUSED[one.action]) for one in plan if one.action in FUSED}
     derived = {one for one in asked if this.disk.derived(one[0])}
-    held = fused(plan, this.book.agreed_count(), lately, confirmed | derived)
-    this.book.withhold(held, sorted(asked & confirmed))
+    held = fused(plan, this.database.agreed_count(), lately, confirmed | derived)
+    this.database.withhold(held, sorted(asked & confirmed))
     this.report.withheld = held
     withheld = set(held)
     return [

@@ -10,7 +10,7 @@ A fetch::
     look -> temporary file beside its place <- parts: from this disk where one is seen, else GetBlob
          -> durable, read back -> into its place, if what stands there is still what was looked at -> note the version
 
-Killed anywhere, a put is made again (the log takes equal content as done), and a fetch goes on behind the parts it has.
+After a kill a put is made again (the log takes equal content as done), and a fetch continues after the parts that it has.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,10 +52,17 @@ from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacki
 from crystal_mirror.snapshots.restore import restore_pending
 from crystal_mirror.types import Position
 
+SENDING = "sending files"
+FETCHING = "fetching files"
+_TOGETHER_FILES = 64
+"""Files whose offers are accepted in one transaction."""
+_TOGETHER_PARTS = 256
+_CANDIDATES = 64
+
 
 @dataclass
 class FilesReport:
-    """What a round did and what stands in its way. Paths are relative to the home."""
+    """What a round did and what prevented the rest. Paths are relative to the home."""
 
     halted: str = ""
     files: int = 0
@@ -72,10 +79,10 @@ class FilesReport:
     waiting: int = 0
     """Offers that the Core has not ordered yet."""
     conflicts: list[str] = field(default_factory=list[str])
-    """Paths at which a version of this device is kept that came second, found in this round."""
+    """Paths at which this round found a version of this device that came second."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
     lacking: dict[str, str] = field(default_factory=dict[str, str])
-    """Files that cannot be fetched now, since parts of them do not come or do not fit on the disk."""
+    """Files that cannot be fetched now: parts of them are missing on the relay, or do not fit on the disk."""
     busy: list[str] = field(default_factory=list[str])
     """Files that changed while they were looked at: the next round looks again."""
     withheld: list[tuple[str, DeletionDirection]] = field(default_factory=list[tuple[str, DeletionDirection]])
@@ -97,34 +104,34 @@ class FilesRound:
 
     member: Member
     disk: Disk
-    book: FileDatabase
+    database: FileDatabase
     now_ms: int
     report: FilesReport
     position: Position
     """Where the mirror was applied to when the round began."""
     skipped: set[str] = field(default_factory=set[str])
-    """Paths of which it is not known what stands there."""
+    """Paths whose state is not known."""
 
     def states(
         self, path: str, *, certain: bool = True
     ) -> tuple[FileAction, LocalFile | None, FileRow | None, AgreedFile | None]:
-        """What is to be done about a path as it stands now. Not ``certain``: what was only just written is taken as it was
-        read, which is enough for an offer, whose parts are checked one by one; but not for anything that takes the file away.
+        """What is to be done about a path now. Without ``certain``, what was only just written is taken as it was read.
+        That is enough for an offer, whose parts are checked one by one, but not for anything that takes the file away.
 
         Raises:
             FileTrouble; FileMoved if it is not as it was read.
         """
         self.check_rows()
         local = self.disk.look(path)
-        seen = self.book.seen_at(path)
+        seen = self.database.seen_at(path)
         if local is not None and not self.still_holds(seen, local, certain=certain):
             raise FileMoved("the file changed after it was read")
         content = seen.content if local is not None and seen is not None else None
-        row, agreed = self.member.replica.file(path), self.book.agreed_at(path)
+        row, agreed = self.member.replica.file(path), self.database.agreed_at(path)
         return decide(content, row, agreed), local, row, agreed
 
     def check_rows(self) -> None:
-        """A replica in the middle of a replay lacks rows, and shows old tombstones. Raises FileMoved."""
+        """Raises FileMoved in the middle of a replay, when the replica lacks rows and shows old tombstones."""
         if not self.rows_stand():
             raise FileMoved("the memory is being rebuilt")
 
@@ -132,7 +139,8 @@ class FilesRound:
         return rows_stand(self.member) and self.member.replica.position()[:2] >= self.position[:2]
 
     def still_holds(self, seen: SeenFile | None, local: LocalFile, *, certain: bool = True) -> bool:
-        """Whether a file holds what was read of it. To be certain, what had only just been written is read once more."""
+        """Whether a file still holds what was read of it. With ``certain``, a file that had just been written is read once
+        more."""
         if seen is None or (seen.local.stamp, seen.local.executable) != (local.stamp, local.executable):
             return False
         return not certain or seen.local.quiet or content_digest(self.disk.cut(local)) == seen.digest
@@ -143,18 +151,9 @@ def rows_stand(member: Member) -> bool:
     return not (rebuild_pending(member) or restore_pending(member))
 
 
-SENDING = "sending files"
-FETCHING = "fetching files"
-
-_TOGETHER_FILES = 64
-"""Files whose offers are accepted in one transaction."""
-_TOGETHER_PARTS = 256
-_CANDIDATES = 64
-
-
 def move_all(this: FilesRound, plan: Sequence[PlannedAction]) -> Flow[None]:
     """Does what is planned. Deletions come before puts, so that a file may change the case of its name; fetches before
-    removals, so that a renamed file is found on this disk; those that were in somebody's way once more at the end."""
+    removals, so that a renamed file is found on this disk; fetches that something blocked are repeated at the end."""
 
     def paths(action: FileAction) -> list[str]:
         return [planned.path for planned in plan if planned.action is action]
@@ -170,8 +169,8 @@ def move_all(this: FilesRound, plan: Sequence[PlannedAction]) -> Flow[None]:
 
 
 def went_to(replica: ReplicaView, offer: FileOffer) -> str | None:
-    """The conflict path at which a put of ours is kept; None if it is at none. A row stays once it was made, so that it is
-    recognised also when another version or a tombstone stands there by now."""
+    """The conflict path at which a put of ours is kept; None if there is none. A row stays once it was made, so that it is
+    recognised even if another version or a tombstone is there by now."""
     candidates = conflict_paths(offer.path, offer.origin)
     first = True
     for _ in range(_CANDIDATES):
@@ -183,25 +182,25 @@ def went_to(replica: ReplicaView, offer: FileOffer) -> str | None:
     return None
 
 
-def reput_parts(member: Member, disk: Disk, book: FileDatabase) -> Flow[int]:
-    """Puts back what the relay lost of the files that stand here as agreed. Returns how many parts."""
+def reput_parts(member: Member, disk: Disk, database: FileDatabase) -> Flow[int]:
+    """Puts back what the relay lost of the files that are here as agreed. Returns how many parts."""
     put = 0
     for row in list(member.replica.files()):
-        seen = None if row.gone else book.seen_at(row.path)
+        seen = None if row.gone else database.seen_at(row.path)
         if seen is None or seen.content != content_of(row):
             continue
         refs = [BlobRef(part.content, part.length, part.turn) for part in row.parts]
         for ref in (yield from lacking(member, refs)):
-            data = part_on_disk(disk, book, ref.content)
+            data = part_on_disk(disk, database, ref.content)
             if data is not None:
                 yield from put_blob(member, data, ref.turn, compress=True)
                 put += 1
     return put
 
 
-def part_on_disk(disk: Disk, book: FileDatabase, content: bytes) -> bytes | None:
-    """A part of that content, read and checked, from wherever on this disk it was seen."""
-    for place in book.places(content):
+def part_on_disk(disk: Disk, database: FileDatabase, content: bytes) -> bytes | None:
+    """A part of that content from wherever on this disk it was seen, read and checked."""
+    for place in database.places(content):
         try:
             data = disk.read(place)
         except FileTrouble:
@@ -212,7 +211,7 @@ def part_on_disk(disk: Disk, book: FileDatabase, content: bytes) -> bytes | None
 
 
 def _drop(this: FilesRound, paths: Iterable[str]) -> None:
-    member, book = this.member, this.book
+    member, database = this.member, this.database
     dropped: list[tuple[str, AgreedFile]] = []
     for path in paths:
         try:
@@ -226,21 +225,21 @@ def _drop(this: FilesRound, paths: Iterable[str]) -> None:
     for start in range(0, len(dropped), _TOGETHER_FILES):
         some = dropped[start : start + _TOGETHER_FILES]
         origins = member.accept_many([DropFile(path, agreed.version) for path, agreed in some])
-        book.add_offers(
+        database.add_offers(
             [FileOffer(path, origin, None) for (path, _), origin in zip(some, origins, strict=True)]
         )
         for path, _ in some:
             if not this.disk.derived(path):
-                book.note_deleted(path, FUSED[FileAction.DROP], this.now_ms)
+                database.note_deleted(path, FUSED[FileAction.DROP], this.now_ms)
         this.report.dropped += len(some)
 
 
 def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
-    """Offers files, some together: their parts are asked for and put first, and then all are accepted at once."""
+    """Offers files in groups: their parts are put first, then all are accepted at once."""
     group: list[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]] = []
     total = done = 0
     for path in paths:
-        seen = this.book.seen_at(path)
+        seen = this.database.seen_at(path)
         total += seen.local.stamp.size if seen is not None else 0
     for path in paths:
         try:
@@ -249,10 +248,10 @@ def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
             this.skipped.add(path)
             this.report.troubled(path, trouble)
             continue
-        seen = this.book.seen_at(path)
+        seen = this.database.seen_at(path)
         if action is not FileAction.PUT or seen is None:
             continue
-        group.append((path, seen, agreed, this.book.parts_of(path)))
+        group.append((path, seen, agreed, this.database.parts_of(path)))
         done += seen.local.stamp.size
         if len(group) >= _TOGETHER_FILES or sum(len(one[3]) for one in group) >= _TOGETHER_PARTS:
             yield from _put_group(this, group)
@@ -285,7 +284,7 @@ def _put_group(
     if not ready:
         return
     origins = member.accept_many([operation for operation, _ in ready])
-    this.book.add_offers(
+    this.database.add_offers(
         [
             FileOffer(operation.path, origin, content, _names(member, operation.parts))
             for (operation, content), origin in zip(ready, origins, strict=True)
@@ -315,7 +314,7 @@ def _names(member: Member, parts: Iterable[FilePart]) -> tuple[bytes, ...]:
 
 
 def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
-    """Fetches files. Returns those that something stands in the way of."""
+    """Fetches files. Returns those that something blocks."""
     blocked: list[str] = []
     rows = (this.member.replica.file(path) for path in paths)
     total = sum(row.size for row in rows if row is not None)
@@ -347,7 +346,7 @@ def _fetch(this: FilesRound, path: str, done: int, total: int) -> Flow[int]:
     if action is not FileAction.FETCH or row is None:
         return 0
     content = content_of(row)
-    seen = this.book.seen_at(path)
+    seen = this.database.seen_at(path)
     if local is not None and seen is not None and seen.digest == content.digest:
         new = this.disk.set_executable(local, row.executable)
     else:
@@ -356,8 +355,8 @@ def _fetch(this: FilesRound, path: str, done: int, total: int) -> Flow[int]:
             new = yield from _fetch_parts(this, incoming, row, local, done, total)
         finally:
             incoming.close()
-    this.book.note_seen((SeenFile(new, content.digest), row.parts))
-    this.book.set_agreed(AgreedFile(path, row.version, content))
+    this.database.note_seen((SeenFile(new, content.digest), row.parts))
+    this.database.set_agreed(AgreedFile(path, row.version, content))
     this.report.fetched += 1
     return row.size
 
@@ -368,7 +367,7 @@ def _fetch_parts(
     have = incoming.have()
     done += sum(part.length for part in row.parts[:have])
     for part in row.parts[have:]:
-        data = part_on_disk(this.disk, this.book, part.content)
+        data = part_on_disk(this.disk, this.database, part.content)
         if data is None:
             data = yield from get_blob(this.member, BlobRef(part.content, part.length, part.turn))
             this.report.parts_fetched += 1
@@ -376,7 +375,7 @@ def _fetch_parts(
         incoming.add(data)
         done += part.length
         yield Progress(FETCHING, done, max(total, done))
-    if local is not None and not this.still_holds(this.book.seen_at(row.path), local):
+    if local is not None and not this.still_holds(this.database.seen_at(row.path), local):
         raise FileMoved("the file changed while another version was fetched")
     return incoming.finish(local)
 
@@ -392,7 +391,7 @@ def _remove(this: FilesRound, path: str) -> None:
         this.report.troubled(path, trouble)
         return
     if not this.disk.derived(path):
-        this.book.note_deleted(path, FUSED[FileAction.REMOVE], this.now_ms)
-    this.book.forget_seen([path])
-    this.book.drop_agreed(path)
+        this.database.note_deleted(path, FUSED[FileAction.REMOVE], this.now_ms)
+    this.database.forget_seen([path])
+    this.database.drop_agreed(path)
     this.report.removed += 1

@@ -19,11 +19,11 @@ were last equal here. A file that was offered to the Core and not yet ordered wa
     absent     another version  living                       FETCH (an edit beats a deletion)
     absent     some version     a tombstone, or no row       FORGET
 
-Nothing is ever removed without a tombstone, and nothing is overwritten that was not agreed. Who of two wins is not decided
-here but by the order of the log: a PUT whose base is no longer the row's version is kept beside it (``conflict_path``).
+Nothing is removed without a tombstone, and nothing is overwritten that was not agreed. Which of two versions wins is decided
+by the order of the log, not here: a PUT whose base is no longer the row's version is kept beside it (``conflict_path``).
 
 The fuse: more than ``FUSE_FILES_MAX`` deletions at once in one direction, or more than ``FUSE_SHARE_MAX`` of all files, wait
-until a person has confirmed them. "At once" is within ``FUSE_WINDOW_MILLISECONDS``, so that many small bites are seen too.
+until a person has confirmed them. "At once" is within ``FUSE_WINDOW_MILLISECONDS``, so that many small deletions count too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ from crystal_mirror.types import Origin
 FUSE_FILES_MAX = 20
 FUSE_SHARE_MAX = 0.10
 FUSE_FREE_FILES = 3
-"""So few deletions never ask, however small the tree: who has five files may delete one of them."""
+"""So few deletions never need confirmation, however small the tree."""
 FUSE_WINDOW_MILLISECONDS = 10 * 60 * 1000
 
 _LENGTH_BYTES = 4
@@ -84,7 +84,7 @@ class PlannedAction:
 
 
 class DeletionDirection(StrEnum):
-    """Whose deletion it is that a fuse holds back."""
+    """Where the deletions that a fuse holds back would take effect."""
 
     HERE = "here"
     """Deleted by others; would be removed from this device."""
@@ -130,7 +130,7 @@ def decide(
 
 
 def fuse_limit(files: int) -> int:
-    """How many deletions at once a tree of that many files stands without asking."""
+    """How many deletions at once a tree of that many files allows without confirmation."""
     return min(FUSE_FILES_MAX, max(FUSE_FREE_FILES, int(files * FUSE_SHARE_MAX)))
 
 

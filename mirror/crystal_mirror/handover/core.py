@@ -1,26 +1,26 @@
-"""Moving the Core on purpose: a device asks for the lead, the Core sends out all it has, and lets go.
+"""A planned change of the Core, on the Core's side: a device asks for the lead, the Core publishes all it has, and lets go.
 
-All of it is courtesy: it spares both sides a branch to go over to. What counts is the device log and the seal, as for a claim
-by force (``claim.py``): the order of the log decides who leads, and the successor's seal where the epoch before ends. The seal
-is always the successor's. So any step may be lost, repeated, or come too late.
+All of it is courtesy: it spares both sides a branch to go over to. What counts is the device log and the seal, as for a
+claim by force (``replication/claim.py``): the order of the log decides which device is the Core, and the successor's seal
+where the epoch before ends. The seal is always the successor's. So any step may be lost, repeated, or come too late.
 
-Asking, on any device::
+Asking, on any device (``handover/successor.py``)::
 
     READER --it asks, its claim is kept and told in its cursor--> ASKED --the Core's cursor says "drained for it"--> DRAINED
     READER --the Core's cursor offers it the lead---------------> ASKED
     ASKED, DRAINED --"lead" in the log, by itself or by the Core--> CLAIMED --its seal--> SEALED --a round--> LEADING
-                   --withdrawn, or nobody pursues it, or the offer is gone, or another leads--> READER
+                   --withdrawn, or no process pursues it, or the offer is gone, or another leads--> READER
 
 Giving, on the Core::
 
     CORE --an ask it may heed--> drains --"drained for it" in its cursor--> HOLDING --the log names the asker--> NODE
     HOLDING --withdrawn, the right is gone, or the courtesy time is over--> CORE: that claim is never held for again
     CORE --it offers the lead--> OFFERING --the device asks--> drains, signs its lead--> NODE
-    OFFERING --called off, or nobody pursues it--> CORE. While it offers, it holds for nobody else
+    OFFERING --called off, or no process pursues it--> CORE. While it offers, it holds for no other device
 
 HOLDING accepts and stores what is recorded here, and publishes nothing. It ends by this device's own clock at the latest; a
-device that has no clock never holds. Who asks must be able to take the lead by itself: by its grant, by the root's signature
-under its claim (the *warrant*), or by the Core's offer. Nobody else is drained for, whatever its cursor says of itself.
+device without a clock never holds. An asker must be able to take the lead by itself: by its grant, by the root's signature
+under its claim (the *warrant*), or by the Core's offer. The Core drains for no other device, whatever its cursor says.
 """
 
 from collections.abc import Callable
@@ -56,11 +56,11 @@ from crystal_mirror.replication.claim import CLAIM_BYTES
 from crystal_mirror.requests import Flow
 
 HOLDING_ROUNDS_MAX = 10_000
-"""Rounds after which it holds no longer, whatever its clock says: one that stands still must not stop a vault."""
+"""Rounds after which it holds no longer, whatever its clock says: a stopped clock must not stop a vault."""
 
 
 class CoreStage(Enum):
-    """Where a Core stands on its way out."""
+    """How far a Core is in handing over."""
 
     CORE = "core"
     OFFERING = "offering"
@@ -68,8 +68,8 @@ class CoreStage(Enum):
     NODE = "node"
 
 
-def giving_of(member: Member) -> CoreStage:
-    """Where this Core stands. No network."""
+def core_stage(member: Member) -> CoreStage:
+    """How far this Core is in handing over. No network."""
     if not member.is_core:
         return CoreStage.NODE
     if holding_of(member) is not None:
@@ -78,11 +78,11 @@ def giving_of(member: Member) -> CoreStage:
 
 
 def offer(member: Member, device: bytes, about: About, *, ready: bool) -> Flow[None]:
-    """Offers a device the lead. To be repeated while somebody waits for it: else the next round withdraws the offer. The lead
-    is signed once the device asks for it and the offer is ``ready``.
+    """Offers a device the lead. Repeat it while somebody waits; else the next round withdraws the offer. The lead is signed
+    once the device asks for it and the offer is ``ready``.
 
     Raises:
-        NotAllowed: this device does not lead.
+        NotAllowed: this device is not the Core.
         NotAMember: the vault has no such other device.
     """
     if not member.is_core:
@@ -94,16 +94,16 @@ def offer(member: Member, device: bytes, about: About, *, ready: bool) -> Flow[N
 
 
 def call_off(member: Member, about: About) -> Flow[None]:
-    """Offers nothing any more, and says so."""
+    """Withdraws the offer, and tells so in the cursor."""
     set_offer(member, None)
     yield from put_cursor(member, about)
 
 
 def freeze(member: Member, now_ms: int) -> Flow[int]:
-    """Has nobody lead from here on, until a device takes the lead. Returns the epoch of nobody. To be run after a round.
+    """Freezes the vault: it has no Core until a device takes the lead. Returns the new epoch. Run it after a round.
 
     Raises:
-        NotAllowed: this device does not lead.
+        NotAllowed: this device is not the Core.
     """
     if not member.is_core:
         raise NotAllowed("only the Core can freeze its vault")
@@ -118,7 +118,7 @@ def freeze(member: Member, now_ms: int) -> Flow[int]:
 def holds(member: Member, now_ms: int) -> Flow[bool]:
     """Whether this Core publishes nothing in this round, because it has drained for a device that still asks.
 
-    Reads the cursors while it holds: a request that was withdrawn, or whose maker may not any more, ends it at once.
+    Reads the cursors while it holds: a request that was withdrawn, or whose maker may not lead any more, ends it at once.
     """
     holding = holding_of(member)
     if holding is None:
@@ -135,9 +135,9 @@ def holds(member: Member, now_ms: int) -> Flow[bool]:
 
 
 def heed(member: Member, about: About, drain: Callable[[], Flow[bool]]) -> Flow[None]:
-    """What the cursors that were just read ask of this device: a Core drains for who may lead and holds, or signs the lead that
-    it has offered; a Node asks for the lead that it is offered. ``drain`` collects and publishes all; False if it could not.
-    """
+    """Does what the cursors that were just read ask of this device: a Core drains for a device that may lead and holds, or
+    signs the lead that it has offered; a Node asks for the lead that it is offered. ``drain`` collects and publishes
+    everything; it returns False if it could not."""
     if not member.is_core:
         _answer(member, about.now_ms)
         return
@@ -177,14 +177,14 @@ def is_called(member: Member) -> bool:
 
 
 def look_for_calls(member: Member) -> Flow[bool]:
-    """Reads the cursors that may ask something of this device, and says whether one does. Cheaper than a round."""
+    """Reads the cursors that may ask something of this device, and returns whether one does. Cheaper than a round."""
     lead = member.log.lead
     yield from read_cursors(member, None if member.is_core or lead is None else lead.device)
     return is_called(member)
 
 
 def _answer(member: Member, now_ms: int) -> None:
-    """A Node takes up what the Core offers it, and lets go of it when the offer is gone."""
+    """A Node takes up what the Core offers it, and withdraws when the offer is gone."""
     lead, asking = member.log.lead, asking_of(member)
     core = told_by(member, lead.device) if lead is not None else None
     offers = core is not None and core.offers == member.device_id
@@ -195,7 +195,7 @@ def _answer(member: Member, now_ms: int) -> None:
 
 
 def _give_lead(member: Member, device: bytes, claimed: bytes, now_ms: int) -> Flow[None]:
-    """Signs the next lead, as the Core that leads at the log's head. Another one's that is there first stands."""
+    """Signs the next lead, as the Core at the log's head. Another ``lead`` that is there first stands."""
     before = member.log.lead
     assert before is not None, "a Core leads"
 
@@ -216,7 +216,7 @@ def _give_lead(member: Member, device: bytes, claimed: bytes, now_ms: int) -> Fl
 
 
 def _may_ask(member: Member, cursor: Cursor) -> bool:
-    """Whether the device could take the lead without being let: then it is better drained for."""
+    """Whether the device could take the lead without being let: then draining for it is better."""
     log, info = member.log, member.log.member(cursor.device)
     if info is None or info.revoked is not None or cursor.device == member.device_id:  # §17.1-4
         return False

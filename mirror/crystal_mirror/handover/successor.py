@@ -1,4 +1,4 @@
-"""Asking the Core for the lead, as the steps of one device: see ``moving/handover.py`` for both sides, drawn."""
+"""Asking the Core for the lead: the steps of the device that is to become the Core. ``handover/core.py`` draws both sides."""
 
 from enum import Enum
 
@@ -14,7 +14,7 @@ from crystal_mirror.requests import Flow
 
 
 class HandoverStage(Enum):
-    """Where a device stands on its way to the lead."""
+    """How far a device is on its way to the lead."""
 
     READER = "reader"
     ASKED = "asked"
@@ -25,7 +25,7 @@ class HandoverStage(Enum):
 
 
 def stage_of(member: Member) -> HandoverStage:
-    """Where this device stands, as far as it has read. No network."""
+    """How far this device is, as far as it has read. No network."""
     asking, lead = asking_of(member), member.log.lead
     if member.is_core and lead is not None:
         if member.replica.position().epoch < lead.epoch:
@@ -44,7 +44,7 @@ def stage_of(member: Member) -> HandoverStage:
 def ask(member: Member, root: Root | None, about: About) -> Flow[None]:
     """Asks the Core for the lead, in this device's cursor. ``root``: the root in force, if it is at hand.
 
-    An ask that the Core already holds for is gone on with; any other is made anew: a claim is held for once.
+    Continues an ask for which the Core already holds; otherwise draws a new claim, since a claim is held for once.
 
     Raises:
         Unready: the vault has no Core to ask, or this device may not lead.
@@ -61,7 +61,7 @@ def ask(member: Member, root: Root | None, about: About) -> Flow[None]:
 
 
 def follow_up(member: Member, about: About) -> Flow[HandoverStage]:
-    """Looks what became of the ask, and keeps it up. Raises Revoked, StoreFailure."""
+    """Reads what became of the ask, and renews it. Raises Revoked, StoreFailure."""
     yield from read_log(member.log, member.journal, member.keys, member.notices)
     member.check_active()
     adopt_claim(member)
@@ -72,7 +72,7 @@ def follow_up(member: Member, about: About) -> Flow[HandoverStage]:
 
 
 def take(member: Member, root: Root | None, about: About, *, accept_loss: bool = False) -> Flow[ClaimReport]:
-    """Takes the lead that was asked for: writes it to the log, applies all there is, seals the epoch before.
+    """Takes the lead that was asked for: writes it to the log, applies everything, seals the epoch before.
 
     Raises:
         Superseded: another device was first.
@@ -94,6 +94,7 @@ def take(member: Member, root: Root | None, about: About, *, accept_loss: bool =
 
 
 def withdraw(member: Member, about: About) -> Flow[None]:
-    """Asks no more, and says so. If a lead by this claim is in the log all the same, it is taken up when it is read."""
+    """Withdraws the ask, and tells so in the cursor. If a lead by this claim is in the log all the same, it is taken up
+    when it is read."""
     end_asking(member)
     yield from put_cursor(member, about)

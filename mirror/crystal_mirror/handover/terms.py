@@ -1,7 +1,7 @@
-"""What a device keeps of a planned change of the Core, and what its cursor tells of it. The steps are in ``handover.py``.
+"""What a device keeps of a planned change of the Core, and what its cursor says of it.
 
-All of it is in the journal, so that a process which dies anywhere finds it again. What ends by time does so by this device's
-own clock; a clock of 0 is none, and ends nothing.
+All of it is in the journal, so that the next process finds it after a crash. Time limits are by this device's own clock; a
+clock of 0 means none, and ends nothing.
 """
 
 import msgspec
@@ -26,11 +26,12 @@ META_SPENT = "handover.spent"
 COURTESY_MS = 60_000
 """How long the Core holds for one claim, by its own clock."""
 LEASE_MS = 30_000
-"""An ask or an offer that nobody pursues for this long is withdrawn by the next round of its device."""
+"""An ask or an offer that no process pursues for this long is withdrawn by the device's next round."""
 
 
 class LeadRequest(msgspec.Struct, frozen=True, array_like=True):
-    """This device asks for the lead of ``epoch``. ``at``: when somebody last waited for it here; ``offered``: the Core did."""
+    """This device asks for the lead of ``epoch``. ``at``: when somebody last waited for it here; ``offered``: the Core
+    offered it."""
 
     claim: bytes
     epoch: int
@@ -48,8 +49,8 @@ class LeadHold(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LeadOffer(msgspec.Struct, frozen=True, array_like=True):
-    """This Core offers the device the lead. ``at``: when somebody last waited for it here; ``ready``: the relay lets the device
-    write as a Core, so that the lead may be signed once it asks."""
+    """This Core offers the device the lead. ``at``: when somebody last waited for it here; ``ready``: the relay lets the
+    device write as a Core, so that the lead may be signed once it asks."""
 
     device: bytes
     at: int
@@ -100,14 +101,14 @@ def begin_asking(member: Member, root: Authority | None, now_ms: int, *, offered
 
 
 def renew_asking(member: Member, now_ms: int) -> None:
-    """Somebody waits for it still."""
+    """Records that somebody still waits for the ask."""
     asking = asking_of(member)
     if asking is not None and not _fresh(asking.at, now_ms, LEASE_MS // 6):
         _set(member, META_ASKING, _encoder.encode(msgspec.structs.replace(asking, at=now_ms)))
 
 
 def end_asking(member: Member) -> None:
-    """The claim stays: should a lead by it turn up in the log, it is this device's."""
+    """Ends the ask. The claim stays: if a lead with it turns up in the log, it is this device's."""
     with member.journal.transaction() as transaction:
         for name in (META_ASKING, META_ASKS, META_WARRANT):
             transaction.meta_set(name, None)
@@ -120,7 +121,7 @@ def begin_holding(member: Member, device: bytes, claim: bytes, now_ms: int) -> N
 
 
 def hold_on(member: Member, holding: LeadHold) -> None:
-    """One round more."""
+    """Counts one more round of holding."""
     _set(member, META_HOLDING, _encoder.encode(msgspec.structs.replace(holding, rounds=holding.rounds + 1)))
 
 
@@ -138,8 +139,8 @@ def set_offer(member: Member, offer: LeadOffer | None) -> None:
 
 
 def tidy(member: Member, now_ms: int) -> None:
-    """Ends what the log, or time, has put an end to: an ask that was granted, overtaken or left alone; an offer likewise; and
-    all that a Core said as one, when it is none any more. Every round does so."""
+    """Ends what the log, or time, has put an end to: an ask that was granted, overtaken or abandoned; such an offer; and
+    everything that a device told as Core, when it is not the Core any more. Every round does so."""
     asking, lead, offer = asking_of(member), member.log.lead, offer_of(member)
     if asking is not None and lead is not None:
         arrived = member.is_core and member.replica.position().epoch == lead.epoch
@@ -154,7 +155,7 @@ def tidy(member: Member, now_ms: int) -> None:
 
 
 def due_in_ms(member: Member, now_ms: int) -> int | None:
-    """When this device has to make a round for the sake of a handover at the latest; None if it need not. No network."""
+    """Milliseconds until this device has to make a round for a handover at the latest; None if it need not. No network."""
     asking, holding, offer = asking_of(member), holding_of(member), offer_of(member)
     ends = [
         *([asking.at + LEASE_MS] if asking is not None and not asking.offered else []),
@@ -170,7 +171,7 @@ def warranted(member: Member, device: bytes, claim: bytes, epoch: int) -> bytes:
 
 
 def told_by(member: Member, device: bytes) -> Cursor | None:
-    """What the device last said of itself, as far as this one has read."""
+    """What the device last told of itself, as far as this one has read."""
     return next((cursor for cursor in seen_cursors(member) if cursor.device == device), None)
 
 

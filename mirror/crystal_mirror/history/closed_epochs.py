@@ -1,8 +1,8 @@
-"""Reading an epoch whose Core was revoked: to its end first, and only then a slot of it is applied.
+"""Epochs of a revoked Core, which are read to their end before anything of them is applied.
 
-A revoked Core can still sign slots of its epoch, and a relay in league with it can show them to a device that has not read so
-far, behind what was its end. Every revocation of a Core was made after its epoch had been sealed, so there is an end to be
-shown: the seal of a device that is not revoked, to which all slots before it are chained by their hashes.
+A revoked Core can still sign slots of its epoch, and a relay in league with it can show them to a device that has not read
+so far. Every revocation of a Core was made after its epoch had been sealed, so there is an end: the seal of a device that
+is not revoked, to which all slots before it are chained by their hashes.
 
 ::
 
@@ -21,13 +21,13 @@ from crystal_mirror.types import Position
 
 READ_AT_ONCE = 16
 VOIDS_IN_A_ROW_MAX = 4096
-"""Void slots in a row after which no end is expected any more: a relay may show junk for ever. More than a Core that writes
-behind junk was ever made to step over."""
+"""Void slots in a row after which no end is expected, since a relay may show junk forever. An honest Core never had to step
+over as many."""
 
 
 @dataclass
 class ClosedEpochs:
-    """The slots up to the end, by the hashes of their bytes: what is applied must be what was chained to the seal."""
+    """The slots up to the end, by the hashes of their bytes: only what was chained to the seal is applied."""
 
     hashes: dict[tuple[int, int], bytes] = field(default_factory=dict[tuple[int, int], bytes])
 
@@ -35,12 +35,12 @@ class ClosedEpochs:
         return (position.epoch, position.sequence) in self.hashes
 
     def holds(self, position: Position, data: bytes) -> bool:
-        """Whether these bytes are those that stood there when the end was read."""
+        """Whether these bytes are those that were there when the end was read."""
         return self.hashes.get((position.epoch, position.sequence)) == sha256(data).digest()
 
 
 def needs_its_end(member: Member, epoch: int) -> bool:
-    """Whether nothing of this epoch may be applied before its end is known: its Core is out by now."""
+    """Whether the epoch's Core is revoked, so that nothing of it may be applied before its end is known."""
     lead = member.log.lead_of(epoch)
     return lead is not None and not member.log.is_active(lead.device)
 
@@ -60,7 +60,7 @@ def read_to_the_end(member: Member, position: Position) -> Flow[ClosedEpochs | N
             closed.hashes[position.epoch, position.sequence] = sha256(data).digest()
             slot = judge_slot(data, position, member.log)
             if slot.kind is SlotKind.DIVERGED:
-                slot = VOID  # for whoever stands here
+                slot = VOID  # for a reader at this position
             voids = voids + 1 if slot.kind is SlotKind.VOID else 0
             if voids > VOIDS_IN_A_ROW_MAX:  # §9.10-3
                 return None

@@ -1,8 +1,8 @@
-"""Decrees: entries of the mirror that carry no operation, only what the Core decides alone.
+"""Control entries: mirror entries without operations, which carry what only the Core decides.
 
-A snapshot that counts from here on, the floor below which the log is not kept, names of blobs that are not used again, vectors
-of another model. A decree is applied, sealed and kept in one transaction like any batch (``collect.py``), and is put by
-``publish``; nothing that it allows is done before the relay has it.
+They announce a snapshot, publish the floor below which the log is not kept, condemn names of blobs, or bring vectors of
+another model. A control entry is applied, sealed and kept in one transaction like any batch (``replication/collect.py``)
+and put by ``publish``; nothing that it allows is done before the relay has it.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ def write_control_entry(
     packs: tuple[Pack, ...] | None = None,
     expected: Position | None = None,
 ) -> None:
-    """Applies a decree and leaves it sealed for ``publish``. ``embedded``: content hashes with their new windows' vectors.
-    ``expected``: the position at which what it says was found out.
+    """Applies a control entry and leaves it sealed for ``publish``. ``embedded``: content hashes with the vectors of their
+    windows. ``expected``: the position at which its content was determined.
 
     Raises:
-        TransactionStale: something is not published yet, or this device does not lead; repeat it in a later round.
+        TransactionStale: something is not published yet, or this device is not the Core; repeat it in a later round.
         TooLarge: it does not fit an entry.
     """
     with member.replica.transaction() as transaction:
@@ -44,9 +44,9 @@ def write_control_entry(
             or lead is None
             or lead.epoch != position.epoch
         ):
-            raise TransactionStale("a decree waits for what is not published yet")
+            raise TransactionStale("a control entry waits for what is not published yet")
         if expected is not None and expected != position:
-            raise TransactionStale("the mirror went on while a decree was prepared")
+            raise TransactionStale("the mirror went on while a control entry was prepared")
         if drops_vectors:
             transaction.drop_vectors()
         for content, windows in embedded:
@@ -76,13 +76,13 @@ def _digest_with(transaction: ReplicaTransaction, condemned: Sequence[bytes]) ->
 
 
 def keep_batch(member: Member, transaction: ReplicaTransaction, batch: Batch, position: Position) -> None:
-    """Seals an applied batch for the slot at ``position`` and keeps it, unsent; what it decrees holds here from now on.
+    """Seals an applied batch for the slot at ``position`` and keeps it, unsent; its control entries count here from now on.
 
     Raises:
-        TransactionStale: another process of this home makes the rows anew.
+        TransactionStale: another process of this home rebuilds the rows.
     """
     if any(transaction.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):
-        raise TransactionStale("the rows are being made anew")
+        raise TransactionStale("the rows are being rebuilt")
     stream = member.journal.stream()
     sealed = seal_mirror(
         Kind.BATCH,

@@ -1,15 +1,16 @@
-"""Damage in the middle of the mirror: a slot that the relay does not show any more as it was verified.
+"""Damage in the middle of the mirror: the relay shows a slot with other bytes than were verified.
 
-Whoever has read past the slot does not see it: later slots are still as they were. Whoever reads from the start steps over
-it as void, finds that nothing behind it follows, and stands in another state or stands still. Two things give it away:
+A device that has read past the slot does not notice: later slots are as they were. One that reads from the start steps over
+it as void, finds that nothing after it follows, and ends in another state or stops. Two things reveal the damage:
 
 - an entry that does not follow our history names the last entry that its maker saw: what lies between has to be compared;
-- a peer's cursor: the Core looks where a peer stands still, behind another entry than the Core has there, or with another
+- a peer's cursor: the Core checks where a peer stands still, after another entry than the Core has there, or with another
   digest than was stated there.
 
-The Core then goes over to what the relay shows, offers again what the damage cut off (`rebuild.py`), and begins a new epoch:
-its seal makes everybody follow. It also begins one when the relay shows what the Core keeps and a peer has applied something
-else in this epoch: a batch that was damaged before the Core heard that it was stored, and that the Core has sealed anew since.
+The Core then goes over to what the relay shows, offers again what the damage cut off (``replication/rebuild.py``), and
+begins a new epoch, whose seal makes all devices follow. It also begins one when the relay shows what the Core keeps and a
+peer has applied something else in this epoch: a batch that was damaged before the Core heard that it was stored, and that
+the Core has sealed again since.
 """
 
 from collections.abc import Iterator
@@ -30,17 +31,18 @@ PAGE = 64
 @dataclass(frozen=True, slots=True)
 class Damage:
     """``fork``: the first slot that the relay changed; None if a peer has applied what the relay does not show any more.
-    ``below_base``: the change is below the snapshot that this state builds on. That cannot be gone back to, and need not be:
-    the peer reads the snapshot when that part of the log is let go of."""
+    ``below_base``: the change is below the snapshot that this state builds on, which cannot be undone and need not be: the
+    peer reads the snapshot once that part of the log is deleted."""
 
     fork: Fork | None
     below_base: bool = False
 
 
 def first_difference(member: Member, follows: bytes | None = None) -> Flow[Fork | None]:
-    """The first kept entry that the relay shows with other bytes, of those behind the entry with the hash ``follows``.
+    """The first kept entry that the relay shows with other bytes, among those after the entry with the hash ``follows``.
 
-    Without ``follows``, or if no kept entry has that hash, of all from the base on. What the relay lacks is no difference.
+    Without ``follows``, or if no kept entry has that hash, among all from the base on. A slot that the relay lacks is no
+    difference.
     """
     start = _place_of(member, follows) if follows else (0, -1)
     place = max((start[0], start[1] + 1), first_position(member.replica)[:2])
@@ -66,7 +68,7 @@ def _difference(member: Member, place: Place, end: Place) -> Flow[Fork | None]:
 
 
 def find_damage(member: Member) -> Flow[Damage | None]:
-    """Looks for damage where a peer's report gives reason to. For the Core; a peer that lies costs it a new epoch at most."""
+    """Looks for damage where a peer's cursor gives reason to. For the Core; a lying peer costs it at most a new epoch."""
     position = member.replica.position()
     for cursor in (yield from read_cursors(member)):
         if cursor.device == member.device_id or (cursor.epoch, cursor.sequence) > position[:2]:
@@ -85,7 +87,7 @@ def find_damage(member: Member) -> Flow[Damage | None]:
 
 
 def _has_parted(member: Member, cursor: Cursor) -> bool:
-    """Whether a peer stands behind another entry, or in another state, than we did at its place."""
+    """Whether a peer stands after another entry, or in another state, than this device did at that place."""
     base = read_base(member.replica)
     above = base is None or (cursor.epoch, cursor.sequence) >= (base.epoch, base.sequence)
     if above and cursor.behind and cursor.behind != previous_of(member, cursor.epoch, cursor.sequence):
@@ -110,7 +112,7 @@ def _stands_before_damage(member: Member, cursor: Cursor) -> Flow[bool]:
 
 
 def _stated_digest(member: Member, epoch: int, sequence: int) -> bytes | None:
-    """The digest that the last batch before this place states; None if there is none."""
+    """The digest that the last batch before this slot states; None if there is none."""
     for kept in _backwards(member, epoch, sequence):
         entry = parse(kept.data)
         key = member.key_for(entry.header.generation)
@@ -120,7 +122,7 @@ def _stated_digest(member: Member, epoch: int, sequence: int) -> bytes | None:
 
 
 def _place_of(member: Member, entry_hash: bytes) -> tuple[int, int]:
-    """Where the kept entry with this hash stands; before the first slot if there is none."""
+    """The slot of the kept entry with this hash; before the first slot if there is none."""
     position = member.replica.position()
     if entry_hash != ZERO_HASH:
         for kept in _backwards(member, position.epoch, position.sequence):
@@ -130,7 +132,7 @@ def _place_of(member: Member, entry_hash: bytes) -> tuple[int, int]:
 
 
 def _backwards(member: Member, epoch: int, sequence: int) -> Iterator[KeptEntry]:
-    """Kept entries that are not void, from before this place back to the start."""
+    """Kept entries that are not void, from before this slot back to the start."""
     while epoch > 0:
         while sequence > 0:
             first = max(0, sequence - PAGE)

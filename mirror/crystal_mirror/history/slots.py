@@ -1,4 +1,4 @@
-"""Judging mirror slots: what the bytes at one position are, from public data alone.
+"""The verdict on a mirror slot: what the bytes at one position are, from public data alone.
 
 ::
 
@@ -7,9 +7,10 @@
                            --as BATCH or SEAL, but follows another entry than ours --------------> DIVERGED
                            --anything else ------------------------------------------------------> VOID
 
-Only the log decides, so every member that has read the log as far comes to the same verdict. A verdict of VOID holds only
-against a log that was read *after* the slot: whoever wrote the slot honestly knew a prefix of it; it is passed again when the
-log has grown (``voids.py``). What becomes of DIVERGED, ``pull.py`` decides: void for everybody if all before it is agreed upon.
+Only the device log decides, so every member that has read it as far comes to the same verdict. VOID holds only against a
+log that was read *after* the slot, since an honest writer knew a prefix of it; the slot is judged again when the log has
+grown (``void_slots.py``). ``replication/pull.py`` handles DIVERGED: the slot is void for every reader if everything before
+it agrees.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from crystal_mirror.devicelog.log import DeviceLog
 from crystal_mirror.types import Position
 
 SEAL_PUBLIC_BYTES = 8
-"""The clear part of a seal: the epoch that goes on from it, big-endian."""
+"""The clear part of a seal: the epoch that it leads to, big-endian."""
 
 
 class SlotKind(Enum):
@@ -33,14 +34,14 @@ class SlotKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A judged slot. ``entry`` is None only for VOID. ``next_epoch`` is where a seal leads."""
+    """A judged slot. ``entry`` is None only for VOID. ``next_epoch`` is the epoch that a seal leads to."""
 
     kind: SlotKind
     entry: Entry | None
     next_epoch: int = 0
 
     def after(self, position: Position) -> Position:
-        """The position behind this slot, which stood at ``position``."""
+        """The position after this slot, which stands at ``position``."""
         if self.kind is SlotKind.VOID or self.entry is None:
             return position._replace(sequence=position.sequence + 1)
         if self.kind is SlotKind.SEAL:

@@ -1,15 +1,14 @@
-"""Doubting void slots: a verdict of *void* stands as long as the relay goes on showing the bytes that it was passed on, and
-the device log says no more than when it was passed.
+"""Void slots: a verdict of *void* stands only while the relay shows the same bytes and the device log has not grown.
 
-Everybody comes to the same verdict on the same bytes and the same log; but a relay may show one device junk where others find
-an entry, or hide a part of the log from it for a while. So void slots are looked at again: those behind the last entry
-whenever the mirror is followed, all of them when the log has grown, when something does not fit, and in every full check.
+All devices come to the same verdict on the same bytes and the same log; but a relay may show one device junk where others
+find an entry, or hide part of the log from it. So void slots are checked again: those after the last entry whenever the
+mirror is followed, all of them when the log has grown, when something does not fit, and in every full check.
 
 ::
 
-    VOID behind the last entry --other bytes, none, or an entry by the log of now--> stepped back over; read anew
+    VOID after the last entry  --other bytes, none, or an entry by the log of now--> stepped back over; read again
     VOID before an entry       --an entry by the log of now, there or kept --------> our history is not the believed one:
-                                                                                     a fork there (rebuild.py)
+                                                                                     a fork there (replication/rebuild.py)
                                --anything else -------------------------------------> stays
 
 Stepping back undoes nothing: a void slot changed no row.
@@ -27,7 +26,7 @@ from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.types import EntryState, KeptEntry, Position
 
 VOIDS_AT_ONCE = 64
-"""Void slots that are compared in one request."""
+"""Void slots compared in one request."""
 PAGE = 64
 
 
@@ -58,13 +57,13 @@ def previous_of(member: Member, epoch: int, sequence: int) -> bytes:
 
 
 def last_entry_end(member: Member, epoch: int, sequence: int) -> int:
-    """The slot behind the last entry of ``epoch`` before ``sequence`` that is not void."""
+    """The slot after the last entry of ``epoch`` before ``sequence`` that is not void."""
     voids = _voids_before(member, epoch, sequence)
     return voids[0].sequence if voids else sequence
 
 
 def retract_voids(member: Member) -> Flow[bool]:
-    """Steps back over the void slots behind the last entry, from the first that the relay shows otherwise now."""
+    """Steps back over the void slots after the last entry, from the first that the relay now shows with other bytes."""
     position = member.replica.position()
     voids = _voids_before(member, position.epoch, position.sequence)[:VOIDS_AT_ONCE]
     if not voids or member.replica.kept(EntryState.UNSENT):
@@ -110,7 +109,7 @@ def find_valid_void(member: Member) -> Flow[Fork | None]:
 
 
 def _stands_now(member: Member, kept: KeptEntry, data: bytes, previous: bytes) -> bool:
-    """Whether these bytes, in the place of a void slot, are an entry by the log as it is read now."""
+    """Whether these bytes, in the place of a void slot, are an entry by the log as read now."""
     slot = judge_slot(data, Position(kept.epoch, kept.sequence, previous), member.log)
     return slot.kind in (SlotKind.BATCH, SlotKind.SEAL)
 

@@ -1,16 +1,17 @@
-"""Administering a vault: adding, revoking, naming devices, new generations, another root. All of it is entries of the log.
+"""Administration of a vault: adding, revoking and naming devices, new generations, another root. Each is an entry of the
+log.
 
-Each flow decides at the log's head, and decides again when another entry was first: the right to sign, the devices that
-get keys, and whether there is anything left to do. So each may be repeated after a crash at any point.
+Each flow decides at the log's head, and decides again if another entry was first: the right to sign, the devices that get
+keys, and whether there is anything left to do. So each may be repeated after a crash at any point.
 
 Revoking::
 
     ACTIVE --what it had stored is taken--> its streams' ends known --"revoke" in the log--> REVOKED, new generation
       had the root: --"root" in the log--> the root it had is void  ─┘
-    The relay's tokens go afterwards, by whoever drives the flow: the log counts without them.
+    The relay's tokens go afterwards, removed by the flow's driver: the log counts without them.
 
-A new generation's key is drawn for one attempt, and is in use only once its entry stands in the verified log, from where every
-device opens it: there is no moment at which something is sealed under a key that a crash could lose.
+A new generation's key is drawn for one attempt, and is in use only once its entry is in the verified log, from which every
+device opens it. At no moment is anything sealed under a key that a crash could lose.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,14 +48,14 @@ GENERATION_DAYS_MAX = 30
 """The age, by the Core's clock, at which a generation is followed by another. Only hygiene: no clock decides what counts."""
 _DAY_MS = 24 * 3600 * 1000
 _UNKNOWN_KEY = bytes(KEY_BYTES)
-"""In the place of an older key that is not here; it opens nothing."""
+"""In place of an older key that is not here; it opens nothing."""
 _UNSEALED = bytes(BUNDLE_BYTES)
-"""In the place of a bundle for a device whose key nothing can be sealed to: it must not keep all others from new keys."""
+"""In place of a bundle for a device whose public key nothing can be sealed to: it must not keep others from new keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewDevice:
-    """A device that is to be added: its id and public keys, as it gave them."""
+    """A device to be added: its id and public keys, as it stated them."""
 
     device: bytes
     signing: VerifyKey
@@ -63,7 +64,7 @@ class NewDevice:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The newcomer's place in the log. ``fresh`` is False if it was there already."""
+    """The new device's place in the log. ``fresh`` is False if it was there already."""
 
     slot: int
     entry_hash: bytes
@@ -73,7 +74,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class RevokeReport:
-    """What a revocation came to. ``fresh`` is False if the device was revoked before. ``accepted`` counts the entries of its
+    """Result of a revocation. ``fresh`` is False if the device was revoked before. ``accepted`` counts the entries of its
     streams that still count."""
 
     device: bytes
@@ -86,13 +87,13 @@ class RevokeReport:
 def add_device(
     member: Member, newcomer: NewDevice, *, name: str, system: str, now_ms: int, grant: bool = False
 ) -> Flow[Added]:
-    """Takes a device in, by this device's authority, with the generation in force; older keys follow from it.
+    """Adds a device by this device's authority, with the generation in force; older keys follow from it.
 
     Raises:
         NotAllowed: this device cannot administer the vault.
-        Revoked: the newcomer's identity was revoked; it has to come with a new one.
-        Malformed: the newcomer's keys are none, or another device's.
-        TooLarge: the vault has as many devices as it may have.
+        Revoked: that device's identity was revoked; it has to come with a new one.
+        Malformed: its keys are not keys, or are another device's.
+        TooLarge: the vault has the maximum number of devices.
     """
     log = member.log
 
@@ -137,16 +138,16 @@ def add_device(
 def revoke(
     member: Member, device: bytes, *, now_ms: int, root: Root | None = None, leave_root: bool = False
 ) -> Flow[RevokeReport]:
-    """Puts a device out, with a new generation for everybody else in the same entry.
+    """Revokes a device, with a new generation for all others in the same entry.
 
-    To be run after a round of sync, so that what the device had stored is taken in first. ``root``: the root in force, if
-    this device does not keep it (from the recovery kit). ``leave_root``: also a device that may have the root, whose holder can
-    then take itself in again and read on: for when the root is nowhere else.
+    Run a round of sync before, so that what the device had stored is taken in first. ``root``: the root in force, if this
+    device does not keep it (from the recovery kit). ``leave_root``: revoke even a device that may have the root, whose
+    holder can then join again and read on: for when the root is nowhere else.
 
     Raises:
         NotAMember: no such device.
-        NotAllowed: this device cannot administer the vault, or it is to revoke itself.
-        Unready: the device leads; another one has to take the lead first.
+        NotAllowed: this device cannot administer the vault, or it would revoke itself.
+        Unready: the device is the Core; another one has to take the lead first.
         RootHeld: the device may have the root in force (``may_have_root``): ``rotate_root`` comes first.
     """
     yield from read_log(member.log, member.journal, member.keys, member.notices)
@@ -154,7 +155,7 @@ def revoke(
     if _may_take_over(member, device, root):
         yield from stream_ends(member, device, lambda entries: taken.append(take_over(member, entries)))
         member.mend()
-    # Only what the Core has taken in: what was stored beside it is in this device's outbox now.
+    # Only what the Core has taken in: other stored entries are in this device's outbox now.
     cutoffs = tuple(sorted(acked_ends(member, device).items()))[:CUTOFFS_MAX]  # §9.8-2
 
     def build(log: DeviceLog) -> bytes | None:
@@ -201,7 +202,7 @@ def revoke(
 
 
 def _may_take_over(member: Member, device: bytes, root: Root | None) -> bool:
-    """Whether this device will get as far as revoking the other; why not, ``revoke`` says in its turn."""
+    """Whether this device can get as far as revoking the other; ``revoke`` reports why not."""
     if device == member.device_id or not member.log.is_active(device):
         return False
     try:
@@ -212,9 +213,9 @@ def _may_take_over(member: Member, device: bytes, root: Root | None) -> bool:
 
 
 def may_have_root(member: Member, device: bytes) -> bool:
-    """Whether the device is out only once the root is another, as far as the log tells.
+    """Whether the log allows that the device has the root, so that revoking it takes another root first.
 
-    What this very device wrote of others, its journal has: to those that it took in with the root, it did not give it.
+    This device's own journal tells what this device wrote about others: devices that it added with the root did not get it.
     """
     if device == member.device_id:
         return member.log.held_root(device)
@@ -222,7 +223,7 @@ def may_have_root(member: Member, device: bytes) -> bool:
 
 
 def renew_generation(member: Member, *, now_ms: int, root: Root | None = None) -> Flow[int]:
-    """Begins a new generation with nobody revoked. Returns its number. Raises NotAllowed."""
+    """Begins a new generation without a revocation. Returns its number. Raises NotAllowed."""
     before = member.log.generation
 
     def build(log: DeviceLog) -> bytes | None:
@@ -240,7 +241,7 @@ def renew_generation(member: Member, *, now_ms: int, root: Root | None = None) -
 
 
 def generation_due(member: Member, now_ms: int) -> bool:
-    """Whether this device, as Core, should begin a new generation: the one in force is older than ``GENERATION_DAYS_MAX``."""
+    """Whether this device, as Core, should begin a new generation: that in force is older than ``GENERATION_DAYS_MAX``."""
     if not member.is_core:
         return False
     entry = member.log.generation_entry(member.log.generation)
@@ -252,9 +253,9 @@ def generation_due(member: Member, now_ms: int) -> bool:
 
 
 def rotate_root(member: Member, old: Root, new: Root, *, now_ms: int) -> Flow[bool]:
-    """Puts ``new`` in the place of the root in force, by whose signature alone that goes. Returns whether this call did it.
+    """Replaces the root in force by ``new``, which only the old root's signature can do. Returns whether this call did it.
 
-    ``new`` must be on disk before: once the entry stands, it is the vault's only root.
+    ``new`` must be on disk before: once the entry is in the log, it is the vault's only root.
 
     Raises:
         NotAllowed: ``old`` is not the root in force.
@@ -291,7 +292,7 @@ def rotate_root(member: Member, old: Root, new: Root, *, now_ms: int) -> Flow[bo
 
 
 def grant_lead(member: Member, device: bytes, *, now_ms: int) -> Flow[bool]:
-    """Lets a device take the lead by its own signature. Returns whether this call did. Raises NotAMember, NotAllowed."""
+    """Lets a device take the lead by its own signature. Returns whether this call did it. Raises NotAMember, NotAllowed."""
 
     def build(log: DeviceLog) -> bytes | None:
         info = _active(log, device)
@@ -302,7 +303,7 @@ def grant_lead(member: Member, device: bytes, *, now_ms: int) -> Flow[bool]:
 
 
 def rename(member: Member, device: bytes, name: str, *, now_ms: int) -> Flow[bool]:
-    """Gives a device another name. Returns whether this call did. Raises NotAMember, NotAllowed."""
+    """Gives a device another name. Returns whether this call did it. Raises NotAMember, NotAllowed."""
 
     def build(log: DeviceLog) -> bytes | None:
         info = _active(log, device)
@@ -341,7 +342,7 @@ def _begin_generation(
     besides: bytes = b"",
     root: Root | None = None,
 ) -> bytes:
-    """A sealed entry that begins the next generation, with its keys for every active device but one."""
+    """A sealed entry that begins the next generation, with its keys for every active device but ``besides``."""
     log = member.log
     by = authority(member, root)
     before = member.generation_key

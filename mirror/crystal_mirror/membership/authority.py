@@ -1,6 +1,6 @@
-"""Who signs an entry of the device log, and the sealing of one.
+"""Signers of the device log, and the sealing of its entries.
 
-Two can administer a vault: the Core that leads, and whoever holds the root in force. Everybody else is told who can.
+Two can administer a vault: the Core, and a device that has the root in force.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ class Authority:
 
 
 def authority(member: Member, root: Root | None = None) -> Authority:
-    """Who signs for this member now: itself if it leads, else the root in force (``root`` if given, or its own).
+    """The signer for this member now: itself if it is the Core, else the root in force (``root`` if given, or its own).
 
     Raises:
-        NotAllowed: it does not lead and has no root in force.
+        NotAllowed: it is not the Core and has no root in force.
     """
     log = member.log
     if member.is_core:
@@ -47,7 +47,7 @@ def authority(member: Member, root: Root | None = None) -> Authority:
 
 
 def in_force(log: DeviceLog, root: Root) -> bool:
-    """Whether this root is the one that the log believes now."""
+    """Whether this root is the one in force by the log."""
     return log.root is not None and log.root.admin == root.admin.public.to_bytes()
 
 
@@ -61,11 +61,10 @@ def seal_record(
     details: Details | None = None,
     older: Sequence[GenerationKey] = (),
 ) -> bytes:
-    """The sealed bytes of ``record`` for the log's next slot.
+    """Seals ``record`` for the log's next slot.
 
-    ``key`` is the generation in force after the record; ``older``, the keys before it, the newest first, go into the body of
-    one that begins a generation.
-    Pure: the log is not changed.
+    ``key`` is the generation in force after the record. ``older``, the keys before it, the newest first, go into the body
+    of a record that begins a generation. Pure: the log is not changed.
     """
     header = Header(
         kind=Kind.LOG,

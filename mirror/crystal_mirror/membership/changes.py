@@ -1,11 +1,11 @@
-"""News: that a device was added or revoked, leads or may lead, or that the root was replaced, and by which. Every device shows
-its person each one once.
+"""Changes of a vault that every device shows its person once: a device was added or revoked, became the Core, got a grant
+to lead, or the root was replaced; and by which device.
 
-They come from the verified log alone: a relay can hold news back, and make none up. What this very device did is no news to
-it, and that it was this device is known from its own journal: an entry's own word on where it was made is its signer's word,
-and whoever took a device in by stealth would name the one from which to hide it.
+They are read from the verified log only: a relay can delay them but not invent any. Changes made by this device are left
+out. That it was this device is known from its own journal, not from the entry: an entry's statement of where it was made is
+its signer's word, and an intruder would name the device from which to hide it.
 
-A device that joins starts after its own entry. How far it has shown is kept in its journal, and moves forward only.
+A device that joins starts after its own entry. How far it has shown them is kept in its journal and only moves forward.
 """
 
 from dataclasses import dataclass
@@ -29,19 +29,19 @@ class ChangeKind(StrEnum):
     REVOKED = "revoked"
     ROOT_REPLACED = "root-replaced"
     NEW_CORE = "new-core"
-    """A device began to lead, the one that led before as well: a copy of it may be who did."""
+    """A device became the Core; perhaps the one that was the Core before, since it may be a copy of it."""
     FROZEN = "frozen"
-    """Nobody leads from there on."""
+    """The vault has no Core from there on."""
     GRANTED = "granted"
     """A device may take the lead by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class VaultChange:
-    """One of them. ``device`` is whom it is about, None for the root and for a freeze.
+    """One change. ``device`` is the device that it concerns, None for the root and for a freeze.
 
-    ``by`` is the device that signed; for what the root signed (``by_root``), the one that the entry names, None if it names
-    none. ``at`` is its maker's clock, in milliseconds, 0 if this device cannot open it.
+    ``by`` is the device that signed; for what the root signed (``by_root``), the device that the entry names, None if it
+    names none. ``at`` is its maker's clock in milliseconds, 0 if this device cannot open it.
     """
 
     slot: int
@@ -55,7 +55,7 @@ class VaultChange:
 
 
 def vault_changes(member: Member, after: int | None = None) -> list[VaultChange]:
-    """What the person has not been shown yet, in order; with ``after``, what stands behind that slot."""
+    """The changes that the person has not been shown yet, in order; with ``after``, those after that slot."""
     shown = shown_slot(member) if after is None else after
     own = own_slots(member.journal)
     told = (
@@ -65,7 +65,7 @@ def vault_changes(member: Member, after: int | None = None) -> list[VaultChange]
 
 
 def shown_slot(member: Member) -> int:
-    """The slot up to which everything was shown; for a device that never showed any, its own place in the log."""
+    """The slot up to which everything was shown; initially the device's own place in the log."""
     kept = member.journal.meta_get(META_SHOWN)
     if kept is not None:
         return int.from_bytes(kept, "big")
@@ -74,7 +74,7 @@ def shown_slot(member: Member) -> int:
 
 
 def mark_shown(journal: Journal, slot: int) -> None:
-    """Everything up to ``slot`` was shown."""
+    """Records that everything up to ``slot`` was shown."""
     with journal.transaction() as transaction:
         kept = transaction.meta_get(META_SHOWN)
         if kept is None or int.from_bytes(kept, "big") < slot:

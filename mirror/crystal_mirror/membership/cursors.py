@@ -1,8 +1,8 @@
 """Cursors: what each device has applied, told to the others. Overwritten, signed, counted, one writer each.
 
-A cursor is a report, never an authority: nothing is deleted and no position moves because of one in this version. A device
-that lies about itself deceives only those who read about it. Yet its header names the head of the device log that its writer
-has verified: devices thereby show each other their heads, and a relay that shows two devices two logs is found out.
+A cursor is a report, not an authority: it never makes a device apply or delete anything, and a device that lies about
+itself misleads only readers of that report. Its header names the head of the device log that its writer has verified, so
+devices show each other their heads, and a relay that shows two devices two logs is found out.
 """
 
 from dataclasses import dataclass
@@ -29,18 +29,18 @@ META_ASKS = "handover.asks"
 META_DRAINED = "handover.drained"
 META_OFFERS = "handover.offers"
 META_WARRANT = "handover.warrant"
-"""In the journal: what the cursor says of a planned change of the Core (``moving/handover.py``)."""
+"""In the journal: what the cursor says of a planned change of the Core (``handover/core.py``)."""
 TOLD_AGAIN_MS = 6 * 3600 * 1000
-"""After this time, by the device's own clock, a position is told again though it did not move: that the device lives."""
+"""Interval, by the device's own clock, after which an unchanged position is reported again to show that the device lives."""
 VERSION_CHARS_MAX = 64
 COUNT_MAX = 2**53
-"""A higher count no device comes to by itself. Whoever has a copy of its keys must not use up all counts that there are."""
+"""No device reaches a higher count by itself. A thief of its keys must not use up all possible counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a device tells of itself beside its position. ``now_ms``: its clock, only ever shown; 0: not told. ``token``: the
-    hash of the one token that it uses at the relay, so that whoever puts a device out can have the relay shut out any other."""
+    """What a device reports of itself beside its position. ``now_ms``: its clock, only ever shown; 0: not told. ``token``:
+    the hash of the token that it uses at the relay, so that a revoking device can have the relay shut out any other."""
 
     now_ms: int = 0
     version: str = ""
@@ -49,7 +49,7 @@ class About:
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Id = Annotated[bytes, msgspec.Meta(max_length=DEVICE_ID_BYTES)]
-"""A claim or the id of a device, which are equally long; empty for none."""
+"""A claim or the id of a device, which have equal lengths; empty for none."""
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -75,12 +75,12 @@ class _Sent(msgspec.Struct, frozen=True, array_like=True):
     body: _Body
     log_head: bytes
     stored: bytes
-    """SHA-256 of the sealed cursor once it is on the relay, before that nothing."""
+    """SHA-256 of the sealed cursor once it is on the relay; empty before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A device's own word on where it is. ``count`` rises with every report of it."""
+    """A device's own report of where it is. ``count`` rises with every report."""
 
     device: bytes
     count: int
@@ -96,19 +96,19 @@ class Cursor:
     """The hash of its relay token; empty if it does not tell."""
     log_head_known: bool
     snapshot: tuple[int, int] | None = None
-    """The slot of the mirror entry that announces the newest snapshot that this device knows of."""
+    """The slot of the mirror entry that announces the newest snapshot known to this device."""
     asks: bytes = b""
     """The claim with which it asks the Core for the lead; empty if it does not."""
     drained_for: bytes = b""
-    """A Core's: the claim for which it has collected and published all, and holds; empty if it does not."""
+    """On a Core: the claim for which it has collected and published everything, and holds; empty if it does not."""
     offers: bytes = b""
-    """A Core's: the device that it wants to give the lead to; empty if none."""
+    """On a Core: the device that it offers the lead to; empty if none."""
     warrant: bytes = b""
-    """The root's signature under what it asks for; empty if it asks by its grant, or is offered the lead."""
+    """The root's signature for the claim that it asks with; empty if it asks by its grant, or was offered the lead."""
     packs: tuple[int, int] | None = None
     """The slot of the mirror entry that lists the packs, as far as this device knows (``snapshots/packs.py``)."""
     behind: bytes = b""
-    """The hash of the last entry that it applied; empty if it does not tell. Two logs can differ and lead to one state."""
+    """The hash of the last entry that it applied; empty if not told. Two different logs can lead to the same state."""
 
 
 class _Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -190,7 +190,7 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
 
 
 def terms_untold(member: Member) -> bool:
-    """Whether the relay was not told yet what this device asks for or offers now. No network."""
+    """Whether the relay has not been told yet what this device asks for or offers now. No network."""
     kept = member.journal.meta_get(META_CURSOR)
     body = _sent_decoder.decode(kept).body if kept else None
     told = (body.asks, body.drained_for, body.offers, body.warrant) if body else (b"", b"", b"", b"")
@@ -205,7 +205,7 @@ def _terms(member: Member) -> tuple[bytes, bytes, bytes, bytes]:
 
 
 def _own_count(member: Member, there: bytes) -> int:
-    """The count of this device's cursor on the relay: after a restore from a backup it is ahead of what is kept here."""
+    """The count of this device's cursor on the relay, which is ahead of the kept one after a restore from a backup."""
     try:
         entry = parse(there)
         entry.verify(member.identity.signing.public)
@@ -216,11 +216,11 @@ def _own_count(member: Member, there: bytes) -> int:
 
 
 def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
-    """What the active devices last said of themselves; what does not verify is left out, and what is older than seen before.
+    """Reads what the active devices last reported. Left out is what does not verify or is older than what was seen before.
 
-    Asks for all of them, or for that of one device only. Keeps what it read for ``seen_cursors``. A cursor whose writer has
-    verified a device log that is not shown here is named in the notices: the relay shows two devices two logs, or hides a part
-    of one.
+    Reads all of them, or that of one device only, and keeps the result for ``seen_cursors``. If a cursor's writer has
+    verified a device log that is not shown here, a notice says so: the relay shows two devices two logs, or hides part of
+    one.
     """
     members = member.log.active()  # §15-5, §9.8-5
     asked = [info for info in members if of is None or info.device == of]
@@ -264,8 +264,8 @@ def seen_cursors(member: Member) -> list[Cursor]:
 
 
 def says_root(member: Member, device: bytes) -> bool | None:
-    """Whether the device last said that it keeps the root in force: it may have got it after it was added. None if it has not
-    said anything since that root is in force."""
+    """Whether the device last reported that it keeps the root in force, which it may have got after it was added. None if
+    it has reported nothing since that root is in force."""
     return next(
         (
             seen.body.holds_root

@@ -1,11 +1,11 @@
-"""Where the streams of a device end: the last entry of each incarnation that was stored before the device is revoked.
+"""Cutoffs: where the streams of a device end when it is revoked, by incarnation.
 
-What the Core has taken in counts by its acks. What lies on the relay behind that counts as far as it goes on without a gap and
-is signed by the device, each entry following the one before: a relay that lists places which nobody signed moves no end.
+What the Core has taken in counts by its acks. Entries on the relay after that count as far as they follow each other
+without a gap and are signed by the device: places that a relay merely lists move no end.
 
-What counts, and was not taken in yet, the revoking device takes into its own outbox, under the names that it has. So the
-revocation needs to name nothing that is still to be read from the relay: an ex-device in league with it could sign other
-entries for these places.
+Entries that count and were not taken in yet, the revoking device takes into its own outbox, under their own names. So the
+revocation names nothing that is still to be read from the relay, where an ex-device in league with it could put other
+entries.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ from crystal_mirror.requests import Flow, GetMany, List, Listing
 from crystal_mirror.types import ZERO_HASH, Origin
 
 NEW_STREAMS_MAX = 256
-"""Incarnations of which nothing was ever taken in that are looked at, one request for each: who has stolen a device's token can
-make any number, and must not put off its revocation by that. What is not looked at is held."""
+"""Incarnations without any entry taken in that are looked at, one request for each. A thief of a device's token can make
+any number and must not delay its revocation. What is not looked at is held."""
 LIST_PAGE = 1000
 FETCH_AT_ONCE = 16
 
@@ -37,9 +37,9 @@ def acked_ends(member: Member, device: bytes) -> dict[bytes, int]:
 def stream_ends(
     member: Member, device: bytes, take: Callable[[Sequence[Entry]], None] | None = None
 ) -> Flow[dict[bytes, int]]:
-    """The last sequence that counts of each incarnation of a device; none for one of which nothing counts.
+    """The last sequence that counts of each incarnation of a device, without incarnations of which nothing counts.
 
-    ``take`` is given what counts and was not taken in by the Core, some entries at a time, in their order.
+    ``take`` is called with the entries that count and that the Core has not taken in, some at a time, in order.
     """
     info = member.log.member(device)
     ends = acked_ends(member, device)
@@ -85,7 +85,7 @@ def _verified_end(
     behind: list[int],
     take: Callable[[Sequence[Entry]], None] | None,
 ) -> Flow[int]:
-    """How far the stream goes on behind ``last``, entry by entry."""
+    """The last sequence up to which the stream goes on after ``last``, entry by entry."""
     previous: bytes | None = ZERO_HASH if last < 0 else None
     for start in range(0, len(behind), FETCH_AT_ONCE):
         some = behind[start : start + FETCH_AT_ONCE]

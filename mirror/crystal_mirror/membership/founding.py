@@ -1,8 +1,8 @@
 """Founding a vault and joining one by its root: the first entries of the device log.
 
-Founding writes three entries: ``root`` (the keys that the root stands for, and generation 1 sealed to the recovery key),
-``add`` for this device, ``lead`` for epoch 1. Joining with the root writes one ``add``, signed by the root. Both only look
-at what the log holds and add what is missing, so that they can be repeated after a crash at any point.
+Founding writes three entries: ``root`` (the keys that stand for the root, and generation 1 sealed to the recovery key),
+``add`` for this device, and ``lead`` for epoch 1. Joining by the root writes one ``add``, signed by the root. Both look at
+what the log holds and add what is missing, so they can be repeated after a crash at any point.
 """
 
 from crystal_crypto.bundle import seal_bundle
@@ -25,7 +25,7 @@ CLAIM_BYTES = 16
 def found(
     identity: DeviceIdentity, root: Root, journal: Journal, random: Random, details: Details
 ) -> Flow[None]:
-    """Makes the vault of ``root`` with this device as its first and its Core.
+    """Founds the vault of ``root``, with this device as its first one and its Core.
 
     Raises:
         LogForked: the relay shows another device log than this device has verified.
@@ -89,10 +89,10 @@ def join(
     details: Details,
     vault: bytes | None = None,
 ) -> Flow[None]:
-    """Adds this device to a vault by the signature of its root. ``vault`` None: the one that this root founded.
+    """Adds this device to a vault by the signature of its root. ``vault`` None: the vault that this root founded.
 
     Raises:
-        WrongVault: the relay has no device log for that vault, or the log has put another root in this one's place.
+        WrongVault: the relay has no device log for that vault, or the root was replaced.
     """
     vault = vault if vault is not None else root.vault
     log = load_log(journal, vault)

@@ -1,7 +1,7 @@
 """Member: one device's membership of one vault, and what it can do without a network.
 
-It binds the device's keys, its journal and its replica together. Flows (``round.py``, ``claim.py``) take a member and
-talk to the store; the member itself accepts operations at any time, offline too.
+It binds the device's keys, its journal and its replica together. Flows (``round.py``, ``replication/claim.py``) take a
+member and talk to the store; the member itself accepts operations at any time, offline too.
 
 Life of an operation on its maker::
 
@@ -13,6 +13,7 @@ Life of an operation on its maker::
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity
@@ -53,7 +54,7 @@ def load_keys(identity: DeviceIdentity, log: DeviceLog) -> tuple[GenerationKey, 
 
 @dataclass
 class Member:
-    """See the module. Make it with ``Member.open`` after founding or joining."""
+    """One device's membership. Make it with ``Member.open`` after founding or joining the vault."""
 
     identity: DeviceIdentity
     vault: bytes
@@ -63,12 +64,12 @@ class Member:
     log: DeviceLog
     ring: KeyRing
     root: Root | None = None
-    """The root that this device keeps. Whether it is still in force, the log says (``authority.py``)."""
+    """The root, if this device keeps it. The log tells whether it is still in force (``authority.py``)."""
     keys: StoreKeys = field(init=False)
     notices: NoticeBoard = field(init=False)
     rounds: int = field(init=False, default=0)
     names_compared: bool = field(init=False, default=False)
-    """Whether the names of what is pending were compared with what the relay holds, since this process began."""
+    """Whether this process has compared the names of pending operations with what the relay holds."""
     doubted_head: bytes = field(init=False, default=b"")
     """The log's head when all void slots were last judged."""
 
@@ -86,7 +87,7 @@ class Member:
         random: Random,
         root: Root | None = None,
     ) -> "Member":
-        """Opens a membership from what the device holds, and mends what a crash left between its two databases.
+        """Opens a membership from what the device holds, and repairs what a crash left between its two databases.
 
         Raises:
             NotAMember: the device never joined, or its journal is missing.
@@ -104,7 +105,7 @@ class Member:
 
     @property
     def is_core(self) -> bool:
-        """Whether this very installation leads: the log names the device, and the claim is this one's."""
+        """Whether this installation is the Core: the log names the device, and the claim is the one that it drew."""
         lead = self.log.lead
         return (
             lead is not None
@@ -122,11 +123,11 @@ class Member:
         return self.ring.current()
 
     def key_for(self, generation: int) -> GenerationKey | None:
-        """The key of a generation, or None if this device does not hold it (yet)."""
+        """The key of a generation, or None if this device does not have it (yet)."""
         return self.ring.key(generation)
 
     def check_active(self) -> None:
-        """Raises Revoked if the log, as read here, has this device out."""
+        """Raises Revoked if this device is revoked in the log as read here."""
         if not self.log.is_active(self.device_id):  # §9.8-5
             raise Revoked("this device was revoked: its vault takes nothing from it any more")
 
@@ -138,10 +139,10 @@ class Member:
         return self.accept_many([operation], extra)[0]
 
     def accept_many(self, operations: Sequence[Operation], extra: Extra | None = None) -> list[Origin]:
-        """Takes responsibility for operations: once this returns they are on disk, sealed, and never lost.
+        """Accepts operations: once this returns they are on disk, sealed, and never lost.
 
-        ``extra`` runs in the same transaction of the journal (capture offsets: what was read commits with how far).
-        Afterwards the operations are findable here, marked provisional; a crash in between is mended at the next open.
+        ``extra`` runs in the same transaction of the journal, such as for capture offsets. Afterwards the operations can be
+        found here, marked provisional; a crash in between is repaired when the member is opened next.
 
         Raises:
             TooLarge, Malformed: an operation is out of its limits; none of them was accepted.
@@ -158,9 +159,9 @@ class Member:
         return origins
 
     def seal_row(self, transaction: JournalTransaction, operation: bytes, origin: Origin | None) -> Origin:
-        """Seals an operation at the next place of this device's stream and adds it to the outbox.
+        """Seals an operation for the next place of this device's stream and adds it to the outbox.
 
-        ``origin`` None names it by that place. Returns its name.
+        With ``origin`` None the place is its name. Returns its name.
         """
         # §10.4-1, §10.4-2
         stream = transaction.stream() or Stream(self.random(INCARNATION_BYTES), 0, ZERO_HASH)
@@ -174,8 +175,6 @@ class Member:
         return name
 
     def _seal(self, operation: bytes, origin: Origin | None, stream: Stream) -> tuple[bytes, bytes]:
-        from crystal_crypto.entry import parse
-
         sealed = seal_offer(
             operation,
             origin=origin,
@@ -184,7 +183,7 @@ class Member:
             vault=self.vault,
             epoch=self.log.lead.epoch if self.log.lead else 0,
             log_head=self.log.head,
-            # If the newest keys were withheld, it is accepted all the same; ``push`` holds it until it can be sealed anew.
+            # If the newest keys are withheld it is accepted all the same; ``push`` holds it until it can be sealed again.
             key=self.ring.newest_held(),  # §9.7-4
             signer=self.identity.signing,
             salt=self.salt(),
@@ -192,23 +191,22 @@ class Member:
         return sealed, parse(sealed).hash
 
     def mend(self) -> None:
-        """Provisional rows follow the outbox: a crash may have come between the two databases' commits."""
+        """Makes the provisional rows follow the outbox: a crash may have come between the two databases' commits."""
         names = {name.origin: name for name in self.journal.names()}
         indexed = self.replica.provisional_origins()
         for origin in sorted(indexed - names.keys()):
-            if self.replica.done(
-                origin
-            ):  # else the journal was lost: what is findable here is all that is left of it
+            # If it is not done, the journal was lost, and these rows are all that is left of it.
+            if self.replica.done(origin):
                 self.replica.drop_provisional(origin)
         for origin, name in names.items():
             if origin in indexed or self.replica.done(origin):
                 continue
             row = self.journal.row(name.incarnation, name.sequence)
-            if row is not None:  # else another process of this device saw it become durable meanwhile
+            if row is not None:  # None: another process of this device saw it become durable meanwhile
                 self._index(row)
 
     def rename_provisional(self, before: Origin, after: Origin) -> None:
-        """An operation in the outbox has got another name: its provisional rows get it too."""
+        """Renames the provisional rows of an operation whose name in the outbox has changed."""
         self.replica.drop_provisional(before)
         for name in self.journal.names():
             if name.origin == after and (row := self.journal.row(name.incarnation, name.sequence)):

@@ -1,4 +1,4 @@
-"""What a device knows about itself and its vault, without asking anybody."""
+"""What a device knows about itself and its vault; no network."""
 
 from dataclasses import dataclass
 
@@ -25,11 +25,11 @@ _HELD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """A device's standing.
+    """A device's status.
 
-    ``epoch`` is the latest that the log names, ``position`` the mirror slot that this device reads or writes next.
-    ``pending`` operations wait here, ``stored`` ones are on the relay and not yet durable. ``quarantined`` counts what
-    could not be taken and is kept: void slots, and streams or slots that are held.
+    ``epoch`` is the latest in the log, ``position`` the mirror slot that this device reads or writes next. ``pending``
+    operations wait here; ``stored`` ones are on the relay and not yet durable. ``quarantined`` counts what could not be
+    taken and is kept: void slots, and streams or slots that are held.
     """
 
     vault: bytes
@@ -49,10 +49,10 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeviceEntry:
-    """One device as the log lists it, revoked ones too.
+    """One device of the log, revoked ones included.
 
-    ``details`` is its newest name and system, ``added`` what its ``add`` entry tells; None if this device cannot open that.
-    ``cursor`` is its own last word, None if none is known here. ``revoked_details`` tell when and where it was revoked.
+    ``details`` is its newest name and system, ``added`` the details of its ``add`` entry; None if this device cannot open
+    them. ``cursor`` is its own last report, None if unknown here. ``revoked_details`` tell when and where it was revoked.
     """
 
     info: MemberInfo
@@ -111,7 +111,7 @@ def details_of(member: Member, entry: Entry) -> Details | None:
 
 
 def device_name(member: Member, device: bytes) -> str | None:
-    """What a device is called, as far as this device can tell."""
+    """The name of a device, as far as this device can open it."""
     info = member.log.member(device)
     details = details_of(member, info.named) if info is not None else None
     return details.name if details is not None else None

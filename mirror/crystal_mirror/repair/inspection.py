@@ -1,10 +1,10 @@
-"""Inspecting the relay: whether it still has what this device counts on, to the last byte. Reads much, and changes nothing.
+"""Inspection of the relay: whether it still has what this device relies on, to the last byte. Reads much, changes nothing.
 
     the log       every kept slot, compared with what the relay shows
     the snapshot  every part of the newest one, fetched, opened and counted: together they must give the state that it states
     the files     every part of the tree, fetched and opened
 
-What the relay shows in place of something is named as differing; mending is ``repair/mending.py``'s.
+``repair/repairs.py`` repairs what this finds.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ LOG, SNAPSHOT, FILES = "comparing the log", "reading the snapshot", "reading the
 
 
 class Fault(StrEnum):
-    """What can be wrong. The names for programs."""
+    """What can be wrong. The names are for programs."""
 
     OWN_LOG = "own-log-damaged"
     LOG_LACKS = "relay-log-lacks"
@@ -46,7 +46,7 @@ class Problem:
 
 @dataclass
 class Inspection:
-    """What was looked at, and what is wrong. ``damage``: where this device's own copy of the log is damaged."""
+    """What was inspected, and what is wrong. ``damage``: where this device's own copy of the log is damaged."""
 
     slots: int = 0
     snapshot: Place | None = None
@@ -61,7 +61,7 @@ class Inspection:
 
 
 def inspect(member: Member, *, fetch: bool = True) -> Flow[Inspection]:
-    """Looks at everything. Without ``fetch``, of blobs only whether the relay has them.
+    """Inspects everything. Without ``fetch``, checks of blobs only whether the relay has them.
 
     Raises:
         StoreFailure: the store could not answer.

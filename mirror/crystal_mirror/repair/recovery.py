@@ -1,11 +1,11 @@
-"""Bringing a vault back to a relay that has lost it, from one device's copy of the two logs.
+"""Recovery of a relay that has lost the vault, from one device's copy of the device log and the mirror.
 
-The device log goes back first, byte for byte: only at its true head can a new device be added by the root. The mirror goes
-back when that device is a member. What the copy's last Core had sealed and not sent goes to its own slots, as that Core would
+The device log goes back first, byte for byte: only at its true head can the root add a new device. The mirror goes back
+once that device is a member. What the copy's last Core had sealed and not sent goes to its own slots, as that Core would
 have put it: another device may have seen it there. Where a slot is taken by something else, the operations are offered
 again under their names.
 
-All flows look at what is there and add what is missing: they may be repeated after a crash at any point.
+All flows look at what is there and add what is missing, so they may be repeated after a crash at any point.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from crystal_mirror.types import EntryState, Position
 
 @dataclass(frozen=True, slots=True)
 class MissingEntries:
-    """What a device had applied beyond what is here. ``device`` None: this very copy had, by its journal."""
+    """What a device had applied beyond what is here. ``device`` None: this copy itself had, by its journal."""
 
     device: bytes | None
     epoch: int
@@ -50,7 +50,7 @@ def log_complete(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[bool
 
 
 def first_damage(log: DeviceLog, replica: ReplicaView) -> Position | None:
-    """The first place where what is kept of the mirror is not what was verified once: a disk that rots, or somebody's hand.
+    """The first slot where the kept mirror is not what was verified once: the disk is failing, or somebody changed it.
 
     Call it once the log is read as far as it goes. None if every kept entry follows the one before, up to the position.
     """
@@ -68,7 +68,7 @@ def first_damage(log: DeviceLog, replica: ReplicaView) -> Position | None:
 
 
 def put_back_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
-    """Gives the relay every kept slot of the device log that it lacks. Returns how many.
+    """Puts every kept slot of the device log that the relay lacks. Returns how many.
 
     Raises:
         LogForked: it shows another device log, or does not keep what it is given.
@@ -80,7 +80,7 @@ def put_back_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]
 
 
 def adopt_outbox(member: Member) -> int:
-    """What another identity had accepted in this journal is offered by this one, under its old names. Returns how many."""
+    """Offers what another identity had accepted in this journal, under its old names. Returns how many."""
     with member.journal.transaction() as transaction:
         names = transaction.names()
         row = transaction.row(names[0].incarnation, names[0].sequence) if names else None
@@ -91,12 +91,12 @@ def adopt_outbox(member: Member) -> int:
 
 
 def put_back_mirror(member: Member) -> Flow[int]:
-    """Gives the relay every slot of the mirror kept here that it lacks. Returns how many. Needs the lead's right."""
+    """Puts every kept slot of the mirror that the relay lacks. Returns how many. Needs the Core's token scope."""
     if rebuild_pending(member):
         yield from finish_rebuild(member)
     pulled = yield from pull(member)
     restored = 0
-    if pulled.standing in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED):
+    if pulled.outcome in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED):
         fork = (yield from find_valid_void(member)) or (yield from find_fork(member, need_seal=True))
         if fork is not None:
             yield from begin_rebuild(member, fork)
@@ -108,7 +108,7 @@ def put_back_mirror(member: Member) -> Flow[int]:
 
 
 def missing(member: Member) -> list[MissingEntries]:
-    """Who had applied more than is here, as far as this copy ever heard."""
+    """The devices that had applied more than is here, as far as this copy knows."""
     position = member.replica.position()[:2]
     behind = [
         MissingEntries(cursor.device, cursor.epoch, cursor.sequence)

@@ -1,11 +1,11 @@
-"""Mending what an inspection found, as far as this device can: its own copy of the log, and parts of files on the relay.
+"""Repairing what an inspection found, as far as this device can: its own copy of the log, and parts of files on the relay.
 
 ::
 
-    own log damaged --drop it from there, make the state anew, read on from the relay--> whole
+    own log damaged --drop it from there, rebuild the state, read on from the relay--> whole
     part lacks, or differs --content from this disk, put under its name or the next turn's, read back--> offered, if that is new
 
-What the relay lost of the log, the Core puts back in its rounds; a snapshot that is not whole is replaced by the next one.
+The Core puts back in its rounds what the relay lost of the log; a snapshot that is not whole is replaced by the next one.
 """
 
 from collections.abc import Callable, Collection
@@ -23,12 +23,12 @@ from crystal_mirror.types import EntryState
 PAGE = 64
 
 PartOf = Callable[[bytes], bytes | None]
-"""A part of a file by its content's SHA-256, read and checked, from this device's disk; None if it is not here."""
+"""Returns a part of a file by the SHA-256 of its content, read from this device's disk and checked; None if it is not here."""
 
 
 @dataclass
 class FilesRepaired:
-    """Parts put back under their names, files that name parts anew, and files of which a part is not on this disk."""
+    """Parts put back under their names, files that name other parts now, and files of which a part is not on this disk."""
 
     parts: int = 0
     files: int = 0
@@ -36,8 +36,8 @@ class FilesRepaired:
 
 
 def drop_damaged_log(member: Member, place: Place) -> int:
-    """Lets go of the kept slots from that place on, which are on the relay, and marks the state to be made anew. Returns how
-    many. What this device has not sent yet stays: if that is damaged, nothing can mend it."""
+    """Drops the kept slots from that one on, which are on the relay, and marks the state for a rebuild. Returns how many.
+    What this device has not sent yet stays: if that is damaged, it cannot be repaired."""
     dropped = 0
     last = member.replica.position().epoch
     with member.replica.transaction() as transaction:
@@ -54,7 +54,7 @@ def drop_damaged_log(member: Member, place: Place) -> int:
 
 
 def repair_files(member: Member, paths: Collection[str], part_of: PartOf) -> Flow[FilesRepaired]:
-    """Puts back every part of these files that the relay lacks or shows otherwise, if its content is on this disk.
+    """Puts back every part of these files that the relay lacks or shows with other bytes, if its content is on this disk.
 
     The next rounds order the files that name other blobs than before.
 
@@ -68,7 +68,7 @@ def repair_files(member: Member, paths: Collection[str], part_of: PartOf) -> Flo
             continue
         for part in row.parts:
             if part not in turns:
-                turns[part] = yield from _mended(member, part, part_of, report)
+                turns[part] = yield from _repaired(member, part, part_of, report)
         if any(turns[part] is None for part in row.parts):
             report.left += 1
             continue
@@ -79,7 +79,7 @@ def repair_files(member: Member, paths: Collection[str], part_of: PartOf) -> Flo
     return report
 
 
-def _mended(member: Member, part: FilePart, part_of: PartOf, report: FilesRepaired) -> Flow[int | None]:
+def _repaired(member: Member, part: FilePart, part_of: PartOf, report: FilesRepaired) -> Flow[int | None]:
     """The turn under which the part is whole on the relay; None if it is not, and not here either."""
     try:
         yield from get_blob(member, BlobRef(part.content, part.length, part.turn))

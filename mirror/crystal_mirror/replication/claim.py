@@ -2,13 +2,13 @@
 
 ::
 
-    READER --claim kept--> CLAIMED --lead in the log--> LEADS, position in an older epoch
-       LEADS --free slot there--> seal put --> position (new epoch, 0): CORE
-             --slot taken: an entry of the old Core--> applied, next slot
-             --slot taken: another claimant's seal---> follow it; its epoch is sealed next, or supersedes ours
+    READER --claim kept--> CLAIMED --lead in the log--> CORE BY THE LOG, position in an older epoch
+       CORE BY THE LOG --free slot there--> seal put --> position (new epoch, 0): CORE
+                       --slot taken: an entry of the old Core--> applied, next slot
+                       --slot taken: another claimant's seal---> follow it; its epoch is sealed next, or supersedes ours
 
-Every step is found again from the log and the journal after a crash. No clock decides anything: the order of the log decides
-between claimants, create-only decides between a seal and the old Core's last write.
+After a crash every step is found again from the log and the journal. No clock decides anything: the order of the log
+decides between claimants, create-only between a seal and the old Core's last write.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ CLAIM_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class ClaimReport:
-    """``epoch`` is the one that this device leads now."""
+    """``epoch`` is the epoch that this device is now the Core of."""
 
     epoch: int
 
@@ -51,11 +51,12 @@ def claim(
     claimed: bytes = b"",
     now_ms: int = 0,
 ) -> Flow[ClaimReport]:
-    """Makes this device the Core. Needs the root, unless this device has a grant or leads at the log's head (a restored Core).
+    """Makes this device the Core. Needs the root, unless this device has a grant or is the Core at the log's head (a
+    restored Core).
 
-    ``abandon`` gives up what this device had verified and nobody holds any more: relay emptied, and disks put back. Only for
-    a person who was told so by BehindTheFloor. ``claimed``: the claim by which this device asked for the lead; a fresh one is
-    drawn without. ``now_ms``: its clock, for people to read.
+    ``abandon`` gives up what this device had verified and nobody holds any more (the relay was emptied, and disks were put
+    back); only for a person who was told so by BehindTheFloor. ``claimed``: the claim with which this device asked for the
+    lead; otherwise one is drawn. ``now_ms``: its clock, for people to read.
 
     Raises:
         Superseded: another device claimed first.
@@ -99,7 +100,8 @@ def claim(
 
 
 def claimant(member: Member, root: Root | None) -> Authority:
-    """Who signs for a claim of this device: itself, if it leads at the log's head or has a grant; else the root in force.
+    """The signer of a claim of this device: itself, if it is the Core at the log's head or has a grant; else the root in
+    force.
 
     Raises:
         Revoked, Unready: it may not.
@@ -122,7 +124,7 @@ def claimant(member: Member, root: Root | None) -> Authority:
 
 
 def adopt_claim(member: Member) -> None:
-    """Takes up a claim of ours that the log shows: also after a crash between the log and the journal."""
+    """Takes up a claim of ours that the log shows, also after a crash between the log and the journal."""
     lead = member.log.lead
     if lead is None or lead.device != member.device_id:
         return
@@ -133,7 +135,7 @@ def adopt_claim(member: Member) -> None:
 
 
 def finish_claim(member: Member) -> Flow[None]:
-    """Seals the epochs before ours at the first slot that is free. Does nothing once our epoch has begun.
+    """Seals the epochs before ours at the first free slot. Does nothing once our epoch has begun.
 
     Raises:
         BehindTheFloor: the relay shows less than this device has verified before.
@@ -178,8 +180,8 @@ def _follow(member: Member) -> Flow[None]:
     yield from start_from_snapshot(member)
     pulled = yield from pull(member)
     for _ in range(3):
-        # Where the next slot is free a seal may be due; or the log below a snapshot was let go of, and goes on behind it.
-        free = pulled.standing in (
+        # If the next slot is free a seal may be due; or the log was deleted below a snapshot, and goes on after it.
+        free = pulled.outcome in (
             PullOutcome.CAUGHT_UP,
             PullOutcome.GAP,
             PullOutcome.LOG_BEHIND,
@@ -190,32 +192,32 @@ def _follow(member: Member) -> Flow[None]:
             continue
         if free and (yield from is_passed(member)):
             raise BehindTheFloor(
-                "the log goes on behind what was let go of, and no snapshot is shown from which this device could follow"
+                "the log goes on after a part that was deleted, and no snapshot is shown from which this device could follow"
             )
-        if pulled.standing in (PullOutcome.CAUGHT_UP, PullOutcome.GAP):
+        if pulled.outcome in (PullOutcome.CAUGHT_UP, PullOutcome.GAP):
             return
-        if pulled.standing in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED):
+        if pulled.outcome in (PullOutcome.LOG_BEHIND, PullOutcome.DIVERGED):
             fork = (yield from find_valid_void(member)) or (
                 yield from find_fork(member, need_seal=not _led(member), ends=_is_damaged(member, pulled))
             )
             if fork is not None:
                 yield from begin_rebuild(member, fork)
-            elif pulled.standing is PullOutcome.LOG_BEHIND:
+            elif pulled.outcome is PullOutcome.LOG_BEHIND:
                 yield from restore_mirror(member)
             else:
                 break
             pulled = yield from pull(member)
-    raise ProtocolError(f"the mirror cannot be followed to its end: {pulled.standing.value}")
+    raise ProtocolError(f"the mirror cannot be followed to its end: {pulled.outcome.value}")
 
 
 def _is_damaged(member: Member, pulled: PullReport) -> bool:
-    """Whether this device leads by the log, and the relay shows other bytes where it has verified an entry: what is lost by
-    that, it and the others offer again."""
-    return member.is_core and pulled.standing is PullOutcome.DIVERGED  # §11.11-3
+    """Whether this device is the Core by the log and the relay shows other bytes where it has verified an entry: what is
+    lost by that, it and the others offer again."""
+    return member.is_core and pulled.outcome is PullOutcome.DIVERGED  # §11.11-3
 
 
 def _led(member: Member) -> bool:
-    """Whether this device's key leads the epoch in which it stands: a branch there is its own or a clone's."""
+    """Whether this device's key is the Core's in the epoch where it stands: a branch there is its own or a clone's."""
     lead = member.log.lead_of(member.replica.position().epoch)
     return lead is not None and lead.device == member.device_id
 
@@ -231,7 +233,11 @@ def _refuse_if_behind_others(member: Member) -> Flow[None]:
 
 
 def lost_by_claim(member: Member) -> Flow[list[Cursor]]:
-    """The devices that say that they have applied more than this one has and the relay shows. By the cursors last read."""
+    """The devices that, by the cursors last read, have applied more than this one has and the relay shows. It would be lost
+    if this device took the lead now.
+
+    What the old Core recorded and did not send is no loss: it comes when that Core is back.
+    """
     position = member.replica.position()[:2]
     ahead = [
         cursor

@@ -1,10 +1,10 @@
 """Collecting: the Core takes what the devices offer, in each stream's order, and makes one batch of it.
 
-Exactly once: an offer counts only at the next place of its stream, and an operation only if its name is not done; rows,
+Exactly once: an offer counts only at the next place of its stream, and an operation only if its name is not done. Rows,
 acks and the sealed batch commit in one transaction, which is abandoned if another process changed the replica meanwhile.
 
-An offer that cannot be taken (damaged, unsigned, unreadable, out of its chain) holds its stream there, by name in the
-notices; the maker, whose outbox still has it, notices as well and offers it again in a new incarnation.
+An offer that cannot be taken (damaged, unsigned, unreadable, out of its chain) holds its stream there and is named in the
+notices. Its maker, whose outbox still has it, notices as well and offers it again in a new incarnation.
 """
 
 from collections import Counter
@@ -35,14 +35,14 @@ VECTOR_BYTES_BATCH_MAX = 512 * 1024
 TEXTS_BATCH_MAX = 128
 """Texts to embed for one batch: a few seconds of work at most, so that fresh messages do not wait long."""
 NEW_STREAMS_MAX = 64
-"""Streams of one device of which nothing was ever taken, looked at in one look: who stole its token can make many."""
+"""Streams of one device, without any entry taken in, that one look reads: a thief of its token can make many."""
 LIST_PAGE = 1000
 FETCH_AT_ONCE = 16
 
 
 @dataclass
 class Inbox:
-    """What one look at the streams brought, in order, and the last hash of each stream it touched."""
+    """What one look at the streams found, in order, and the last hash of each stream read."""
 
     offers: list[Offer] = field(default_factory=list[Offer])
     tails: dict[tuple[bytes, bytes], tuple[int, bytes]] = field(
@@ -98,7 +98,7 @@ def _read_inbox(member: Member) -> Flow[Inbox]:
     held: set[tuple[bytes, bytes]] = set()
     new: Counter[bytes] = Counter()
     after = ""
-    # Junk in some streams must not keep what stands behind it in the listing from being looked at.
+    # Junk in some streams must not hide what comes after it in the listing.
     while inbox.more and not inbox.offers:
         places, inbox.more, after = yield from _list_inbox(member, held, new, after)
         yield from _fetch(member, places, inbox, held)
@@ -129,8 +129,8 @@ def _fetch(
 def _list_inbox(
     member: Member, held: Container[tuple[bytes, bytes]], new: Counter[bytes], after: str
 ) -> Flow[tuple[list[Origin], bool, str]]:
-    """The places that hold the next offers of each stream, contiguous per stream, behind the key ``after``, streams in ``held``
-    apart. Whether there is more, and the last key that was looked at. ``new`` counts each device's new streams."""
+    """The places of the next offers of each stream, contiguous per stream, after the key ``after``, without the streams in
+    ``held``; whether there is more; and the last key looked at. ``new`` counts each device's new streams."""
     prefix = member.keys.conversations_prefix
     places: list[Origin] = []
     following: dict[tuple[bytes, bytes], int] = {}
@@ -178,7 +178,7 @@ def _list_inbox(
                 places.append(Origin(device, incarnation, sequence))
                 following[device, incarnation] = sequence + 1
             if page.more and jump > keys[-1]:
-                # Within the page what is skipped costs nothing; a listing is the dearest request there is.
+                # Skipping within the page costs nothing; a listing is the most expensive request.
                 after = jump
                 break
         else:
@@ -237,7 +237,8 @@ def _tail_name(device: bytes, incarnation: bytes) -> str:
 
 
 def _follows(member: Member, place: Origin, entry: Entry, inbox: Inbox) -> bool:
-    """Whether the entry names the stream's previous one; unknown when that one's operation came another way."""
+    """Whether the entry names the stream's previous one; also True if that one's operation came another way, so its hash is
+    unknown."""
     tail = inbox.tails.get((place.device, place.incarnation))
     if tail is None:
         kept = member.replica.meta_get(_tail_name(place.device, place.incarnation))
@@ -279,7 +280,7 @@ def _before(also_done: list[Origin], fresh: list[Offer], inbox: Inbox) -> list[O
 
 
 def _same_model(member: Member, model: str) -> bool:
-    """Whether new vectors can stand beside the vault's. If not, new text is found by its words until all is embedded anew.
+    """Whether new vectors fit the vault's. If not, new text is found by its words until everything was embedded again.
 
     "" is the model of a Core that embeds nothing.
     """
@@ -295,7 +296,7 @@ def _same_model(member: Member, model: str) -> bool:
 
 
 def _thin(vectors: dict[str, Sequence[bytes]]) -> dict[str, Sequence[bytes]]:
-    """Every second window of the texts with most: one operation's vectors must fit an entry."""
+    """Drops every second window of the texts with the most, so that one operation's vectors fit an entry."""
     most = max(len(windows) for windows in vectors.values())
     return {
         text: windows[::2] if len(windows) * 2 > most > 1 else windows for text, windows in vectors.items()

@@ -1,16 +1,17 @@
-"""What a revoked device left on the relay behind the end of its streams: held until the owner accepts or drops it.
+"""Held entries: what a revoked device left on the relay beyond its cutoffs, until the owner accepts or drops it.
 
 ::
 
-    HELD --accept--> in this device's outbox, under its own name --durable--> gone from here
-         --drop----> done without effect, by an entry of the mirror --------> gone from here
+    HELD --accept--> in this device's outbox, under its own name --durable--> not held any more
+         --drop----> done without effect, by an entry of the mirror --------> not held any more
 
-Nothing of it is read by anybody before, and nothing is deleted: what was dropped stays on the relay, and counts as done. An
-operation may stand in another place than its name says (its maker had lost its place, and offered it again): when the Core
-accepts, such a place is done by an entry of the mirror, too; when another device does, it stays held until the Core drops it.
+No device reads a held entry before, and nothing is deleted: what was dropped stays on the relay and counts as done. An
+operation may stand in another place than its name says (its maker had lost its place, and offered it again). When the Core
+accepts, such a place is done by an entry of the mirror too; when another device does, it stays held until the Core drops
+it.
 
-Held as well, on this device only, are operations of an epoch that the device wrote on after it was out, and that a relay in
-league with it had shown this device (``orphans.py``).
+Also held, on this device only, are operations of an epoch that went on after its Core was revoked, and that a relay in
+league with it had shown this device (``streams/reoffers.py``).
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ class Accepted:
 
 
 def held_places(member: Member, device: bytes) -> Flow[list[Origin]]:
-    """The places of a revoked device's entries that count for nothing so far. Raises NotAMember."""
+    """The places of a revoked device's entries that do not count so far. Raises NotAMember."""
     info = _revoked(member, device)
     places = yield from listed_places(member, device)
     assert info.revoked is not None, "only revoked devices are looked at"
@@ -54,7 +55,7 @@ def held_places(member: Member, device: bytes) -> Flow[list[Origin]]:
 
 
 def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
-    """Takes what is held of a device into this device's outbox, under the names that it has.
+    """Takes what is held of a device into this device's outbox, under its own names.
 
     Raises:
         NotAMember, Revoked.
@@ -88,17 +89,17 @@ def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
 
 
 def drop_held(member: Member, device: bytes) -> Flow[int]:
-    """Has everything that is held of a device count as done, without effect. Returns how many entries of its streams.
+    """Makes everything held of a device count as done, without effect. Returns how many entries of its streams.
 
-    What is held on this device alone goes on any device; what is on the relay, only on the Core.
+    What is held on this device alone can be dropped on any device; what is on the relay, only on the Core.
 
     Raises:
         NotAMember, NotAllowed.
         TransactionStale: the mirror was changed meanwhile; repeat it after a round of sync.
     """
     places = yield from held_places(member, device)
-    with member.journal.transaction() as orphans:
-        drop_held_entries(orphans, device)
+    with member.journal.transaction() as transaction:
+        drop_held_entries(transaction, device)
     if places and not member.is_core:  # §9.9-3
         raise NotAllowed("only the Core drops what a revoked device left on the relay")
     yield from _call_done(member, places)
@@ -171,7 +172,7 @@ def _open(member: Member, info: MemberInfo, place: Origin, data: bytes | None) -
 
 
 def _call_done(member: Member, places: Sequence[Origin]) -> Flow[None]:
-    """Publishes that these places are done, without any operation."""
+    """Publishes that these places are done, without an operation."""
     for start in range(0, len(places), OPERATIONS_MAX):
         yield from _publish(member)
         _commit_done(member, places[start : start + OPERATIONS_MAX])

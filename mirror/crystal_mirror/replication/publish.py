@@ -3,13 +3,13 @@
 A batch is applied, sealed and kept in one transaction (UNSENT), then put create-only. When its slot is taken::
 
     UNSENT --created, or taken by these very bytes--> SENT
-           --taken by a void entry------------------> sealed anew for the next slot
-           --taken by a seal------------------------> SUPERSEDED: another device leads
+           --taken by a void entry------------------> sealed again for the next slot
+           --taken by a seal------------------------> SUPERSEDED: another device is the Core
            --taken by our own signature-------------> CLONED: another copy of this Core is alive, or we were restored
-           --free, and sealed under an older generation--> sealed anew under the one in force, at the same slot
+           --free, and sealed under an older generation--> sealed again under the one in force, at the same slot
 
-Who knows of a revocation publishes nothing that the device could read, be it an hour old. (Should the network still bring a
-copy of the older bytes, that is as if a clone had written: the Core begins a new epoch.)
+Nothing is published that a device known to be revoked could read, not even if it was sealed before. (Should the network
+still bring a copy of the older bytes, that looks as if a clone had written: the Core begins a new epoch.)
 """
 
 from enum import Enum
@@ -31,7 +31,7 @@ class Published(Enum):
 
 
 def publish(member: Member) -> Flow[Published]:
-    """Puts every unsent batch, then looks whether anybody else wrote behind them."""
+    """Puts every unsent batch, then checks that nothing was written after them."""
     retries = RetryBudget("a mirror slot")
     while True:
         unsent = member.replica.kept(EntryState.UNSENT)
@@ -42,7 +42,7 @@ def publish(member: Member) -> Flow[Published]:
         outdated = parse(entry.data).header.generation < member.log.generation
         if outdated and (yield Get(key)) is None:  # §9.7-5
             retries.spend()
-            _seal_anew(member, entry)
+            _seal_again(member, entry)
             continue
         created = yield PutNew(key, entry.data)  # §11.8-1
         there = entry.data if created else (yield Get(key))
@@ -56,7 +56,7 @@ def publish(member: Member) -> Flow[Published]:
         position = Position(entry.epoch, entry.sequence, parse(entry.data).header.previous)
         slot = yield from judge_current(member, there, position)
         if slot.kind is SlotKind.VOID:
-            _seal_anew(member, entry, junk=there)  # §11.8-2
+            _seal_again(member, entry, junk=there)  # §11.8-2
             continue
         return _taken(slot.kind)
 
@@ -68,7 +68,7 @@ def _taken(kind: SlotKind) -> Published:
 
 
 def _peek(member: Member) -> Flow[Published]:
-    """Looks at the slot behind our last: it must be free, or void."""
+    """Checks the slot after our last one: it must be free, or void."""
     retries = RetryBudget("the end of the mirror")
     while True:
         retries.spend()
@@ -80,15 +80,13 @@ def _peek(member: Member) -> Flow[Published]:
         if slot.kind is not SlotKind.VOID:
             return _taken(slot.kind)
         taken = take_slot(member, slot, data, position)
-        if taken.standing is not PullOutcome.CAUGHT_UP:
-            return (
-                Published.DONE
-            )  # another process of this home makes the rows anew: nothing is written on them
+        if taken.outcome is not PullOutcome.CAUGHT_UP:
+            return Published.DONE  # another process of this home rebuilds the rows
 
 
-def _seal_anew(member: Member, first: KeptEntry, *, junk: bytes | None = None) -> None:
-    """Seals all unsent batches, of which ``first`` is the first, under the generation in force. With ``junk``, the void bytes
-    in that slot, which are kept, for the slots behind it."""
+def _seal_again(member: Member, first: KeptEntry, *, junk: bytes | None = None) -> None:
+    """Seals all unsent batches, starting with ``first``, under the generation in force. With ``junk``, the void bytes in
+    that slot, the junk is kept and the batches are sealed for the slots after it."""
     with member.replica.transaction() as transaction:
         unsent = transaction.kept(EntryState.UNSENT)
         if not unsent or unsent[0].data != first.data:
@@ -123,7 +121,7 @@ def _seal_anew(member: Member, first: KeptEntry, *, junk: bytes | None = None) -
 
 
 def restore_mirror(member: Member) -> Flow[int]:
-    """Puts back, byte for byte, every kept slot that the relay lacks. Returns how many. Needs the lead's right."""
+    """Puts back, byte for byte, every kept slot that the relay lacks. Returns how many. Needs the Core's token scope."""
     restored = 0
     oldest = member.replica.oldest_kept()
     if oldest is None:

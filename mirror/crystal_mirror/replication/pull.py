@@ -1,16 +1,16 @@
-"""Following the mirror: reading slots in order, applying each in one transaction with the position it leads to.
+"""Following the mirror: slots are read in order, and each is applied in one transaction with the position that follows.
 
 ::
 
     AT POSITION --BATCH, digest agrees--> applied, next slot
                 --BATCH, digest differs-> rolled back, QUARANTINE (rebuild.py replays the log once; if it differs again, hold)
-                --SEAL------------------> slot 0 of the epoch that goes on
+                --SEAL------------------> slot 0 of the epoch that it leads to
                 --VOID------------------> kept, next slot
-                --DIVERGED--------------> named. All before it on the relay is as kept here: void as well, for everybody.
+                --DIVERGED--------------> named. All before it on the relay is as kept here: void as well, for every reader.
                                           Else this device was shown something else before: hold, rebuild.py goes over
-                --its epoch's Core is revoked, and its end is not shown--> hold; named (closed.py)
+                --its epoch's Core is revoked, and its end is not shown--> hold; named (history/closed_epochs.py)
                 --names an unknown log--> hold: the relay hides a part of the device log; named
-                --nothing, later slots--> hold: a gap; named. Who leads writes there, and what is behind it is void
+                --nothing, later slots--> hold: a gap; named. The Core writes there, and what is after it is void
                 --nothing---------------> caught up
 """
 
@@ -46,13 +46,15 @@ from crystal_mirror.types import EntryState, KeptEntry, Origin, Position
 
 READ_AHEAD_MAX = 16
 VOIDS_AT_ONCE_MAX = 256
-"""Void slots in a row after which a pull ends: a relay that shows junk for ever must not fill the disk in one go."""
+"""Void slots in a row after which a pull ends, so that a relay that shows junk forever does not fill the disk in one go."""
+SLOTS_BEYOND_MAX = 16
+"""Slots after the free one that are looked at. Junk beyond an end stops nobody."""
 META_FLOOR = "floor"
 META_QUARANTINE = "quarantine"
 
 
 class PullOutcome(Enum):
-    """How a reader stands to the relay's mirror after a pull."""
+    """What a pull came to."""
 
     CAUGHT_UP = "caught up"
     LOG_BEHIND = "the relay lost what we have"
@@ -66,13 +68,13 @@ class PullOutcome(Enum):
 class SlotResult:
     """What became of one slot, and how many operations it applied."""
 
-    standing: PullOutcome
+    outcome: PullOutcome
     operations: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PullReport:
-    standing: PullOutcome
+    outcome: PullOutcome
     entries: int
     operations: int
     bytes: int
@@ -97,7 +99,7 @@ def tail_agrees(member: Member) -> Flow[PullOutcome]:
     if ahead is not None and judge_slot(ahead, position, member.log).kind in (SlotKind.BATCH, SlotKind.SEAL):
         return (
             PullOutcome.CAUGHT_UP
-        )  # what was let go of ends right before our place, and the log goes on from there
+        )  # what was deleted ends right before our place, and the log goes on from there
     return PullOutcome.LOG_BEHIND
 
 
@@ -124,11 +126,11 @@ def pull(member: Member) -> Flow[PullReport]:
     replay_kept(member)
     yield from _confirm_unsent(member)
     yield from retract_voids(member)
-    standing = yield from tail_agrees(member)
-    if standing is not PullOutcome.CAUGHT_UP:
-        name = Notice.MIRROR_ROLLED_BACK if standing is PullOutcome.LOG_BEHIND else Notice.MIRROR_FORKED
-        member.notices.put(name, f"{standing.value}, at {_place(member.replica.position())}")
-        return PullReport(standing, 0, 0, 0)
+    outcome = yield from tail_agrees(member)
+    if outcome is not PullOutcome.CAUGHT_UP:
+        name = Notice.MIRROR_ROLLED_BACK if outcome is PullOutcome.LOG_BEHIND else Notice.MIRROR_FORKED
+        member.notices.put(name, f"{outcome.value}, at {_place(member.replica.position())}")
+        return PullReport(outcome, 0, 0, 0)
     entries = operations = size = voids = 0
     ahead = 2
     closed = ClosedEpochs()
@@ -174,8 +176,8 @@ def pull(member: Member) -> Flow[PullReport]:
             if slot.kind is SlotKind.DIVERGED and (yield from _is_void_for_all(member, slot, position)):
                 slot = VOID
             taken = take_slot(member, slot, data, position)
-            if taken.standing is not PullOutcome.CAUGHT_UP:
-                return PullReport(taken.standing, entries, operations, size)
+            if taken.outcome is not PullOutcome.CAUGHT_UP:
+                return PullReport(taken.outcome, entries, operations, size)
             packs.slots_read += 1
             entries += slot.kind is not SlotKind.VOID
             voids = voids + 1 if slot.kind is SlotKind.VOID else 0
@@ -192,7 +194,7 @@ def pull(member: Member) -> Flow[PullReport]:
 
 
 def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]:
-    """Judges a slot; before it is called void, the device log is read again, so that the verdict is everybody's."""
+    """Judges a slot. Before it is called void the device log is read again, so that the verdict is the same on all devices."""
     slot = judge_slot(data, position, member.log)
     if slot.kind is SlotKind.VOID:
         yield from read_log(member.log, member.journal, member.keys, member.notices)
@@ -201,7 +203,7 @@ def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]
 
 
 def _log_explains(member: Member, slot: Slot) -> Flow[bool]:
-    """Whether we have read the device log as far as the entry's writer had: else the relay hides a part of it from us."""
+    """Whether we have read the device log as far as the entry's writer had; if not, the relay hides part of it from us."""
     if slot.entry is None or member.log.knows_head(slot.entry.header.log_head):
         return True
     yield from read_log(member.log, member.journal, member.keys, member.notices)
@@ -209,7 +211,7 @@ def _log_explains(member: Member, slot: Slot) -> Flow[bool]:
 
 
 def _confirm_unsent(member: Member) -> Flow[None]:
-    """A device that led may have put batches without hearing of it: what the relay holds of them is sent."""
+    """A former Core may have put batches without getting the reply: those that the relay holds are marked as sent."""
     for kept in member.replica.kept(EntryState.UNSENT):
         if (yield Get(member.keys.mirror(kept.epoch, kept.sequence))) != kept.data:
             return
@@ -217,14 +219,14 @@ def _confirm_unsent(member: Member) -> Flow[None]:
 
 
 def note_sent(member: Member, entry: KeptEntry) -> None:
-    """Notes that the relay holds an unsent entry, unless another process of this device has sealed it anew meanwhile."""
+    """Notes that the relay holds an unsent entry, unless another process of this device has sealed it again meanwhile."""
     with member.replica.transaction() as transaction:
         if any(kept == entry for kept in transaction.kept(EntryState.UNSENT)):
             transaction.set_entry_state(entry.epoch, entry.sequence, EntryState.SENT)
 
 
 def _is_void_for_all(member: Member, slot: Slot, position: Position) -> Flow[bool]:
-    """Whether whoever reads the relay's mirror from the start stands, like us, before an entry that does not follow."""
+    """Whether every reader of the relay's mirror stands, like us, before an entry that does not follow."""
     member.notices.put(
         Notice.MIRROR_FORKED, f"an entry at {_place(position)} follows another history than ours"
     )
@@ -249,7 +251,7 @@ def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Sl
         key = member.key_for(slot.entry.header.generation)
         try:
             if key is None:
-                raise CryptoErrorNoKey(f"no key of generation {slot.entry.header.generation}")
+                raise MissingKey(f"no key of generation {slot.entry.header.generation}")
             batch = opened_batch(slot.entry, key)
             operations = batch.decoded()
         except CryptoError as error:  # §1.2-3
@@ -279,7 +281,7 @@ def take_slot(member: Member, slot: Slot, data: bytes, position: Position) -> Sl
     return SlotResult(PullOutcome.CAUGHT_UP, len(operations))
 
 
-class CryptoErrorNoKey(CryptoError):
+class MissingKey(CryptoError):
     """The generation's key has not reached this device."""
 
     exit_code = 7
@@ -331,14 +333,14 @@ def replay_kept(member: Member) -> None:
         if not kept or kept[0].sequence != position.sequence or kept[0].state is EntryState.UNSENT:
             return
         slot = judge_slot(kept[0].data, position, member.log)
-        if take_slot(member, slot, kept[0].data, position).standing is not PullOutcome.CAUGHT_UP:
+        if take_slot(member, slot, kept[0].data, position).outcome is not PullOutcome.CAUGHT_UP:
             return
 
 
 def raise_floor(member: Member) -> None:
-    """Keeps, apart from the replica, how far this device has verified: the bound below which it never writes.
+    """Records, apart from the replica, how far this device has verified: it never writes below that.
 
-    Void slots behind the last entry don't count: they may be stepped back over.
+    Void slots after the last entry do not count, since they may be stepped back over.
     """
     unsent = member.replica.kept(EntryState.UNSENT)
     position = member.replica.position()
@@ -350,7 +352,8 @@ def raise_floor(member: Member) -> None:
 
 
 def lower_floor(member: Member, fork: tuple[int, int]) -> None:
-    """Going over to another history gives up what was verified from the fork on; so may a person, by `claim`."""
+    """Lowers it when going over to another history gives up what was verified from the fork on, or a person does by
+    `claim`."""
     if read_floor(member) > fork:
         with member.journal.transaction() as transaction:
             transaction.meta_set(META_FLOOR, b"%d %d" % fork)
@@ -368,15 +371,13 @@ def _place(position: Position) -> str:
     return f"epoch {position.epoch}, slot {position.sequence}"
 
 
-LOOKED_AT = 16
-"""Slots behind the free one that are looked at. Junk behind an end is nobody's, and stops nobody."""
-
-
 def is_passed(member: Member) -> Flow[bool]:
-    """Whether our next slot is free, and an entry by who led there stands in a later one.
+    """Whether our next slot is free because the log there was deleted: an entry by that epoch's Core is in a later slot.
 
-    Not so if the relay still has the slot before: then the free one is a gap, or the end of a history that another one
-    replaced. What is let go of goes from the start.
+    A device that was restored from an old copy, or that knows little yet, may be at a place where the log was deleted long
+    ago. The relay shows a free slot there as it does at the true end, but nothing is beyond the true end. The answer is
+    False if the relay still has the slot before: then the free one is a gap, or the end of a history that another one
+    replaced; the log is deleted from its start.
     """
     position = member.replica.position()
     if last_kept(member, position) is not None and (yield from tail_agrees(member)) is PullOutcome.CAUGHT_UP:
@@ -385,8 +386,8 @@ def is_passed(member: Member) -> Flow[bool]:
     there = yield Has((key,))
     if there[0]:
         return False
-    page: Listing = yield List(member.keys.mirror_prefix, key, LOOKED_AT)
-    keys = page.after(key)[:LOOKED_AT]
+    page: Listing = yield List(member.keys.mirror_prefix, key, SLOTS_BEYOND_MAX)
+    keys = page.after(key)[:SLOTS_BEYOND_MAX]
     if not keys:
         return False
     found: list[bytes | None] = yield GetMany(tuple(keys))

@@ -1,12 +1,12 @@
-"""Embedding everything anew after a change of model: explicit, resumable, and followed by every Node.
+"""Re-embedding after a change of model: explicit, resumable, and followed by every Node.
 
 ::
 
-    vectors of another model --begin: one decree drops them all and names the new model--> some chunks without vectors
-    some without             --step: the texts that wait are embedded, one decree a step-> none without: done
+    vectors of another model --begin: a control entry drops them all and names the new model--> some chunks without vectors
+    some without --step: waiting texts are embedded, one control entry a step-> none without: done
 
-What is left to do is what has no vectors: a kill loses one step at most. Until a chunk has its vectors again it is found by its
-words. New text gets vectors of the new model as it comes.
+What is left to do is what has no vectors, so a kill loses at most one step. Until a chunk has vectors again it is found by
+its words. New text gets vectors of the new model as it comes.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,8 @@ TEXTS_AT_ONCE = 128
 
 
 def begin_reembedding(member: Member, model: str, *, anew: bool = False) -> Flow[bool]:
-    """Drops the vectors of another model, everywhere. False if the vault's vectors are of this model already, unless ``anew``.
+    """Drops the vectors of another model, everywhere. False if the vault's vectors are of this model already, unless
+    ``anew``.
 
     Raises:
         Unready: this device is not the Core.
@@ -40,7 +41,7 @@ def begin_reembedding(member: Member, model: str, *, anew: bool = False) -> Flow
 
 
 def reembed(member: Member, model: str) -> Flow[int]:
-    """Embeds what has no vectors until nothing is left. Returns how many chunks got theirs.
+    """Embeds what has no vectors until nothing is left. Returns the number of chunks embedded.
 
     Raises:
         Unready, TransactionStale: as ``begin_reembedding``.
@@ -54,14 +55,14 @@ def reembed(member: Member, model: str) -> Flow[int]:
 
 @dataclass(frozen=True, slots=True)
 class ReembedStep:
-    """What one step embedded; ``bytes`` are of text."""
+    """What one step embedded; ``bytes`` are bytes of text."""
 
     texts: int
     bytes: int
 
 
 def embed_some(member: Member, model: str) -> Flow[ReembedStep | None]:
-    """One step: some of what has no vectors, in one entry. None if nothing is left.
+    """One step: embeds some of what has no vectors, in one entry. None if nothing is left.
 
     Raises:
         Unready, TransactionStale: as ``begin_reembedding``.
@@ -79,7 +80,7 @@ def embed_some(member: Member, model: str) -> Flow[ReembedStep | None]:
             if at_once > 1:
                 at_once = max(1, at_once // 2)
                 continue
-            # The windows of one text do not fit an entry: it is found by its beginning.
+            # The windows of one text do not fit an entry: only its first windows are kept.
             content, some = embedded[0]
             write_control_entry(member, model=model, embedded=[(content, some[: max(1, len(some) // 2)])])
         if (yield from publish(member)) is not Published.DONE:

@@ -1,12 +1,12 @@
-"""Forgets whose text may still be in reach: since when this device knows of each, whoever leads.
+"""Forgets whose text may still be in reach, and since when this device knows of each, whichever device is the Core.
 
 ::
 
-    applied, or text of a forgotten kind came in the log --> pending, since now --everything of it is gone--> covered
-    another within three days ----------------------------> the same one: one snapshot is made for all of them
+    applied, or a forgotten text came in the log --> pending, since now --all of it is gone--> covered
+    another within three days ---------------------> the same one: one snapshot is made for all of them
 
-Every device keeps this, by its own clock: who takes the lead goes on where the Core before it stood, and does not begin to
-count anew. A device that has never looked takes all that was before it for forgotten now: it cannot know.
+Every device keeps this by its own clock, so that a new Core continues where the one before it stood. A device that looks
+for the first time assumes that everything before it is forgotten now: it cannot know.
 """
 
 import msgspec
@@ -17,15 +17,15 @@ from crystal_mirror.membership.member import Member
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 FORGOTTEN_SNAPSHOT_MS = 3 * DAY_MS
-"""After a forget, when a snapshot without it is made for its sake alone."""
+"""Time after a forget at which a snapshot without the text is made for its sake alone."""
 FORGOTTEN_MS = 7 * DAY_MS
-"""After a forget, when its text is gone from everything that can be reached."""
+"""Time after a forget at which its text is gone from everything that can be reached."""
 META = "forgets"
 
 
 class PendingForget(msgspec.Struct, frozen=True, array_like=True):
-    """The forgets up to ``place`` that are not covered yet, and when this device first knew of one. ``assumed``: that there
-    was one is not known."""
+    """The forgets up to ``place`` that are not covered yet, and since when this device knows of one. ``assumed``: it is not
+    known that there was one."""
 
     epoch: int
     sequence: int
@@ -53,7 +53,7 @@ def pending_forgets(member: Member) -> tuple[PendingForget, ...]:
 
 
 def note_forgets(member: Member, now_ms: int) -> tuple[PendingForget, ...]:
-    """Looks what was forgotten since the last look, and lets go of what the Core has seen to. No network."""
+    """Notes what was forgotten since the last call, and drops what the Core has covered. No network."""
     if now_ms == 0:
         return pending_forgets(member)
     kept = _read(member)
@@ -62,7 +62,7 @@ def note_forgets(member: Member, now_ms: int) -> tuple[PendingForget, ...]:
         before = _before(position.epoch, position.sequence) if at is None else None
         after = _Kept((0, 0), (PendingForget(*before, now_ms, assumed=True),) if before else ())
     else:
-        # A clock that was set back must not make a forget wait for ever.
+        # A clock that was set back must not make a forget wait forever.
         pending = tuple(msgspec.structs.replace(each, since=min(each.since, now_ms)) for each in kept.pending)
         after = _Kept(kept.covered, pending)
         if not member.is_core:
@@ -76,7 +76,7 @@ def note_forgets(member: Member, now_ms: int) -> tuple[PendingForget, ...]:
 
 
 def cover(member: Member, place: Place) -> None:
-    """For the Core: nothing is left of what was forgotten up to that place."""
+    """For the Core: nothing is left of what was forgotten up to that slot."""
     kept = _read(member)
     if kept is not None:
         covered = max(kept.covered, place)
@@ -91,7 +91,7 @@ def _with(pending: tuple[PendingForget, ...], at: Place, now_ms: int) -> tuple[P
 
 
 def _without_covered(member: Member, kept: _Kept) -> _Kept:
-    """A device that does not lead sees only what the Core publishes: what it deletes last is the log."""
+    """A device that is not the Core sees only what the Core publishes; the log is what it deletes last."""
     newest = newest_snapshot(member.replica)
     if newest is None:
         return kept

@@ -1,16 +1,18 @@
-"""Retention: what the Core lets the relay delete, and when. First it is published, then it is deleted, never the other way.
+"""Garbage collection: what the Core lets the relay delete, and when. It is published first and deleted afterwards, never
+before.
 
-    mirror slots     below the floor: under the newest snapshots that are kept, and before the last slot that each active reader
-                     has told of. Who has told of nothing new for 30 days has no vote; nor has anybody 6 days after a forget
-    conversations    what was acknowledged, and durable, at least 24 hours ago
-    snapshot parts   of snapshots before the newest: condemned 24 hours after it was announced, at once if they still hold what
-                     was forgotten
+    mirror slots     below the floor: under the newest snapshots that are kept, and before the last slot that each active
+                     reader has reported. A reader that reports nothing new for 30 days has no vote; nor has any reader
+                     6 days after a forget
+    conversations    acknowledged, and durable, at least 24 hours ago
+    snapshot parts   of older snapshots: condemned 24 hours after the newest was announced, at once if they still hold
+                     what was forgotten
     packs            below the floor, at once
-    other blobs      that nothing refers to, seen so for 30 days; for 5, if something was forgotten
+    other blobs      without any reference, seen so for 30 days; for 5, if something was forgotten
 
-A time here is the Core's own clock, and a wrong one only makes a slow reader take a snapshot, or keeps things too long. A floor
-and a condemned name stand in the mirror (``decrees.py``) before the relay is asked; asking is idempotent and noted only when
-it was answered. Nobody puts anything back below a floor: what the relay deletes late is never something that came back.
+Times are by the Core's own clock. A wrong clock only makes a slow reader take a snapshot, or keeps things too long. A floor
+and a condemned name are in the mirror before the relay is asked to delete; asking is idempotent, and recorded only when it
+was answered. Nothing is put back below a floor: what the relay deletes late never comes back.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,20 +51,29 @@ from crystal_mirror.snapshots.creation import is_ready, is_whole, read_manifest
 from crystal_mirror.snapshots.packs import dead_packs, make_packs, pack_name
 from crystal_mirror.types import EntryState
 
-
-def referenced(view: ReplicaView, secret: VaultSecret) -> Iterator[bytes]:
-    """The names of all parts of the files that are not gone; one that several files share comes several times."""
-    for row in view.files():
-        if not row.gone:  # §14-7
-            for part in row.parts:
-                yield secret.blob_name(part.content, part.turn)
-
-
 META = "retention"
+LOOK_MS = HOUR_MS
+"""Interval of garbage collection, by the Core's clock."""
+READER_AWAY_MS = 30 * DAY_MS
+APPLIED_MS = DAY_MS
+SUPERSEDED_MS = DAY_MS
+UNREFERENCED_MS = 30 * DAY_MS
+FORGOTTEN_FLOOR_MS = 6 * DAY_MS
+"""Time after a forget at which the floor rises over slow readers."""
+FORGOTTEN_BLOBS_MS = 5 * DAY_MS
+"""Time after a forget for which a blob may be without any reference: it may be part of another Core's snapshot."""
+FLOOR_STEP = 64
+"""Slots by which a floor has to rise to be worth an entry, except after a forget."""
+SNAPSHOT_LOG_BYTES_MIN = 8 * 1024 * 1024
+SNAPSHOT_LOG_SHARE = 3
+"""A snapshot is due when the log since the last one is larger than this fraction of it, and than the minimum."""
+CONDEMNED_AT_ONCE = 500
+LIST_PAGE = 1000
+_LAST_SLOT = 10**16 - 1
 
 
 class AckedStream(msgspec.Struct, array_like=True):
-    """An ack, and when it was first seen here; and an older one, which is what may go when its time has come."""
+    """An ack and when it was first seen; and an older one, which may be deleted when its time has come."""
 
     older: int
     older_at: int
@@ -72,7 +83,7 @@ class AckedStream(msgspec.Struct, array_like=True):
 
 
 class ReaderPosition(msgspec.Struct, array_like=True):
-    """Where a reader last told that it is, and since when it tells the same."""
+    """Where a reader last reported to be, and since when it has reported the same."""
 
     epoch: int
     sequence: int
@@ -89,7 +100,8 @@ class KeptSnapshot(msgspec.Struct, array_like=True):
 
 
 class RetentionState(msgspec.Struct, array_like=True):
-    """Lists begin with what is oldest."""
+    """What garbage collection remembers between passes, in the journal. If it is lost, deletions only wait longer. Lists
+    begin with what is oldest; times are by the Core's own clock, in milliseconds."""
 
     looked_at: int = 0
     readers: dict[str, ReaderPosition] = {}
@@ -97,20 +109,20 @@ class RetentionState(msgspec.Struct, array_like=True):
     snapshots: list[KeptSnapshot] = []
     floor_asked: tuple[int, int] = (0, 0)
     condemned: list[bytes] = []
-    """To be asked for, once they are published."""
+    """Names that the relay is still to be asked to delete, once they are published."""
     unreferenced: dict[bytes, int] = {}
-    """Blobs that nothing refers to, and since when they were seen so."""
+    """Blobs without any reference, and since when they were seen so."""
     swept_at: int = 0
     lost: bool = False
     """The relay does not have the newest snapshot."""
     checked_at: int = 0
-    """When that was last looked at."""
+    """When ``lost`` was last checked."""
     size: int = 0
     """Bytes of the newest snapshot."""
     checked: bytes = b""
-    """Of which snapshot that is said: the hash of its manifest."""
+    """The snapshot for which it was checked: the hash of its manifest."""
     hurried: set[bytes] = set()
-    """Those of the unreferenced that were so while a forget was pending: they may hold what was forgotten."""
+    """Unreferenced blobs that were so while a forget was pending: they may hold what was forgotten."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -118,7 +130,7 @@ _decoder = msgspec.msgpack.Decoder(RetentionState)
 
 
 def read_state(member: Member) -> RetentionState:
-    """A fresh value each time; what is changed in it counts when it is written."""
+    """A fresh value each time; changes count once written by ``write_state``."""
     kept = member.journal.meta_get(META)
     try:
         return _decoder.decode(kept) if kept else RetentionState()
@@ -131,29 +143,10 @@ def write_state(member: Member, state: RetentionState) -> None:
         transaction.meta_set(META, _encoder.encode(state))
 
 
-LOOK_MS = HOUR_MS
-"""How often retention looks, by the Core's clock."""
-READER_AWAY_MS = 30 * DAY_MS
-APPLIED_MS = DAY_MS
-SUPERSEDED_MS = DAY_MS
-UNREFERENCED_MS = 30 * DAY_MS
-FORGOTTEN_FLOOR_MS = 6 * DAY_MS
-"""After a forget, when the floor rises over slow readers."""
-FORGOTTEN_BLOBS_MS = 5 * DAY_MS
-"""After a forget, how long a blob may be without anything that refers to it: it may be part of a snapshot of another Core."""
-FLOOR_STEP = 64
-"""Slots by which a floor has to rise to be worth an entry, a forget apart."""
-SNAPSHOT_LOG_BYTES_MIN = 8 * 1024 * 1024
-SNAPSHOT_LOG_SHARE = 3
-"""A new snapshot is due when the log since the last one is larger than this fraction of it, and than the minimum."""
-CONDEMNED_AT_ONCE = 500
-LIST_PAGE = 1000
-_LAST_SLOT = 10**16 - 1
-
-
 def retain(member: Member, now_ms: int, *, force: bool = False) -> Flow[bool]:
-    """One look; at most one an hour, unless ``force``, which also lets no waiting time count. Leaves at most one decree, for
-    ``publish``, and asks the relay for what was published before. Returns whether it looked.
+    """One pass of garbage collection; at most one an hour, unless ``force``, which also ignores all waiting times. Leaves
+    at most one control entry for ``publish``, and asks the relay to delete what was published before. Returns whether it
+    ran.
 
     Only for a Core whose log is published.
     """
@@ -162,9 +155,8 @@ def retain(member: Member, now_ms: int, *, force: bool = False) -> Flow[bool]:
         return False
     if now_ms == 0 or member.replica.kept(EntryState.UNSENT):
         return False
-    position = (
-        member.replica.position()
-    )  # what another process orders or announces from here on makes the decree stale
+    # What another process orders or announces from here on makes the control entry stale.
+    position = member.replica.position()
     yield from _note_snapshot(member, state, now_ms)
     _note_readers(member, state, now_ms)
     forgets = _forgets_left(member, state, note_forgets(member, now_ms))
@@ -174,8 +166,8 @@ def retain(member: Member, now_ms: int, *, force: bool = False) -> Flow[bool]:
     except StoreFailure as failure:
         if failure.exit_code != StoreFailure.exit_code:
             raise
-        # As many deletions as may be are under way there: the next look asks for the rest, and the round goes on. If the relay
-        # is away, what follows says so.
+        # The relay has as many deletions under way as it takes: the next pass asks for the rest, and the round goes on. If
+        # the relay is away, the following requests fail.
     condemned = _superseded(member, state, forgets, now_ms, force)
     if not condemned:
         condemned = yield from _sweep(member, state, forgets, now_ms, force)
@@ -214,15 +206,15 @@ def snapshot_due(member: Member, now_ms: int) -> str | None:
 
 
 def doubt_relay(member: Member) -> None:
-    """The relay has lost something: looks at the next opportunity whether it still has the newest snapshot."""
+    """The relay has lost something: the next pass checks whether it still has the newest snapshot."""
     state = read_state(member)
     state.looked_at = state.checked_at = 0
     write_state(member, state)
 
 
 def drop_below_base(member: Member) -> None:
-    """The log below the base is spoiled on the relay: the floor rises over it, whoever still reads there, and the next look
-    asks for it. What is not published yet comes first; then the next full check does this."""
+    """The log below the base is spoiled on the relay: raises the floor over it, whatever reader is still there, and the
+    next pass asks for its deletion. What is not published yet comes first; then the next full check does this."""
     floor = first_position(member.replica)[:2]
     if floor > published_floor(member.replica):
         with suppress(TransactionStale):
@@ -231,7 +223,7 @@ def drop_below_base(member: Member) -> None:
 
 
 def forget_in_reach(member: Member) -> Place | None:
-    """Where the newest forget stands whose text may still be on the relay; None if there is none, as far as the Core knows."""
+    """The slot of the newest forget whose text may still be on the relay; None if there is none, as far as the Core knows."""
     return max((each.place for each in pending_forgets(member)), default=None)
 
 
@@ -257,7 +249,7 @@ def _note_snapshot(member: Member, state: RetentionState, now_ms: int) -> Flow[N
 
 
 def _note_readers(member: Member, state: RetentionState, now_ms: int) -> None:
-    """Since when each reader has told of the place that it tells of."""
+    """Notes since when each reader has reported its position."""
     readers: dict[str, ReaderPosition] = {}
     for cursor in seen_cursors(member):
         if cursor.device == member.device_id or not member.log.is_active(cursor.device):
@@ -267,7 +259,7 @@ def _note_readers(member: Member, state: RetentionState, now_ms: int) -> None:
         same = known is not None and (known.epoch, known.sequence) == (cursor.epoch, cursor.sequence)
         at_the_end = (cursor.epoch, cursor.sequence) >= member.replica.position()[:2]
         since = known.since if known is not None and same and not at_the_end else now_ms
-        # A clock that was set back must not keep a reader's vote for ever.
+        # A clock that was set back must not keep a reader's vote forever.
         readers[name] = ReaderPosition(cursor.epoch, cursor.sequence, min(since, now_ms))
     state.readers = readers
 
@@ -275,7 +267,7 @@ def _note_readers(member: Member, state: RetentionState, now_ms: int) -> None:
 def _forgets_left(
     member: Member, state: RetentionState, forgets: tuple[PendingForget, ...]
 ) -> tuple[PendingForget, ...]:
-    """Those of which something is still in reach; lets go of the others."""
+    """The forgets of which something is still in reach; covers the others."""
     oldest = min((kept.announced.position[:2] for kept in state.snapshots), default=(0, 0))
     if not state.snapshots or state.condemned:
         return forgets
@@ -294,7 +286,7 @@ def _forgets_left(
 def next_floor(
     member: Member, state: RetentionState, forgets: tuple[PendingForget, ...], now_ms: int, *, force: bool
 ) -> Place | None:
-    """The floor to publish now, if it is worth it."""
+    """The floor to publish now, if it is worth an entry."""
     newest = newest_snapshot(member.replica)
     if newest is None or state.lost or not state.snapshots or state.snapshots[-1].announced != newest:
         return None
@@ -317,9 +309,10 @@ def next_floor(
 
 
 def last_slot_before(member: Member, place: Place) -> Place:
-    """The slot of the last entry that who stands at this place has applied: it looks there when it comes back.
+    """The slot of the last entry that a reader at this place has applied, which it checks when it comes back.
 
-    Who tells of a place that was never written has applied no more than there is."""
+    A reader that reports a place that was never written has applied no more than there is.
+    """
     epoch, sequence = min(place, member.replica.position()[:2])  # §15-4
     if sequence > 0:
         return epoch, sequence - 1
@@ -342,7 +335,7 @@ def _ask(member: Member, state: RetentionState) -> Flow[None]:
         state.floor_asked = floor
         write_state(member, state)
     # §12.3-1
-    # A crash may have come before the decree: what the mirror does not say is not asked for.
+    # After a crash before the control entry the mirror does not condemn these names: they are not asked for.
     state.condemned = [name for name in state.condemned if member.replica.is_condemned(name)]  # §11.14-6
     while state.condemned:
         some = state.condemned[:CONDEMNED_AT_ONCE]
@@ -374,7 +367,7 @@ def _expire_conversations(member: Member, state: RetentionState, now_ms: int, fo
 def _superseded(
     member: Member, state: RetentionState, forgets: tuple[PendingForget, ...], now_ms: int, force: bool
 ) -> list[bytes]:
-    """The parts of older snapshots that no kept one shares, when their time has come. They are kept in mind until then."""
+    """The parts of older snapshots that no kept snapshot shares, when their time has come. Until then they are remembered."""
     if len(state.snapshots) < 2 or state.lost:
         return []
     newest, oldest = state.snapshots[-1], state.snapshots[0]
@@ -393,11 +386,12 @@ def _superseded(
 def _sweep(
     member: Member, state: RetentionState, forgets: tuple[PendingForget, ...], now_ms: int, force: bool
 ) -> Flow[list[bytes]]:
-    """Blobs that nothing refers to, once they have been seen so for their time.
+    """Blobs without any reference, once they have been seen so long enough.
 
-    What stands there when a Core first looks was left by the Core before it: it may hold all that was forgotten since. What the
-    relay still lists though it is condemned is asked for again: who condemned it may have died before it asked. What was lone
-    while a forget was pending goes soon, also when that forget is covered by then: it may be part of a file that held the text.
+    Blobs there when a Core first looks were left by the Core before it: they may hold all that was forgotten since.
+    Condemned names that the relay still lists are asked for again: the device that condemned them may have died before it
+    asked. What was unreferenced while a forget was pending goes soon, even if that forget is covered by then: it may be
+    part of a file that held the text.
     """
     if now_ms - state.swept_at < DAY_MS and not force:
         return []
@@ -427,7 +421,7 @@ def _sweep(
 
 
 def _packs(member: Member, room: int) -> Flow[tuple[tuple[Pack, ...] | None, list[bytes]]]:
-    """The list of packs to decree, None if it stays as it is, and the names of those that are of no use any more."""
+    """The new list of packs for a control entry, None if unchanged, and the names of packs that are of no use any more."""
     dead = dead_packs(member)[:room]
     packs = yield from make_packs(member)
     if dead:
@@ -436,9 +430,17 @@ def _packs(member: Member, room: int) -> Flow[tuple[tuple[Pack, ...] | None, lis
 
 
 def blobs_in_use(member: Member) -> set[bytes]:
-    """The names of the blobs that files and packs are made of."""
+    """The names of the blobs of files and packs."""
     packs = {pack_name(member, pack) for pack in packs_of(member.replica)}
     return packs | set(referenced(member.replica, member.secret))
+
+
+def referenced(view: ReplicaView, secret: VaultSecret) -> Iterator[bytes]:
+    """The names of the blobs of all living files; one that several files share comes several times."""
+    for row in view.files():
+        if not row.gone:  # §14-7
+            for part in row.parts:
+                yield secret.blob_name(part.content, part.turn)
 
 
 def listed_blobs(member: Member) -> Flow[Iterable[bytes]]:

@@ -1,12 +1,12 @@
-"""Pruning at once, and sealing anew what the relay holds: what retention does in its own time, done now, for who leads.
+"""Pruning at once, and sealing again what the relay holds: what garbage collection does in time, done now, for the Core.
 
 ::
 
-    prune      look, publish, ask; again until nothing is left to publish
+    prune      collect garbage, publish, ask; repeat until nothing is left to publish
     rewrite    blobs of files --those of an older generation: same content, next turn, read back--> the tree names the new ones
                --> ordered like any change --> a snapshot of none but the generation in force --> prune
 
-Both can be stopped anywhere and begun again: what is sealed in the generation in force already is left as it is.
+Both can be stopped anywhere and run again: what is sealed in the generation in force already is left as it is.
 """
 
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_with_genera
 from crystal_mirror.snapshots.creation import read_manifest
 
 LOOKS_MAX = 1000
-SEALING = "sealing files anew"
+SEALING = "sealing files again"
 
 
 @dataclass
 class Rewritten:
-    """Files whose parts were sealed anew, and those of which a part cannot be had: they stay as they are, by path."""
+    """Files whose parts were sealed again, and the paths of those of which a part cannot be had, which stay as they are."""
 
     files: int = 0
     parts: int = 0
@@ -39,13 +39,14 @@ class Rewritten:
 
 
 def snapshot_wanted(member: Member) -> bool:
-    """Whether the newest snapshot is not of the state that stands now."""
+    """Whether the newest snapshot is not of the current state."""
     newest = newest_snapshot(member.replica)
     return newest is None or newest.digest != member.replica.digest().to_bytes()
 
 
 def prune_now(member: Member, now_ms: int) -> Flow[Place]:
-    """Lets no waiting time count. For a Core whose log is published, with a snapshot that is announced. Returns the floor.
+    """Collects garbage without any waiting time. For a Core whose log is published, with an announced snapshot. Returns the
+    floor.
 
     Raises:
         TransactionStale: another process of this home writes to the log; repeat it.
@@ -62,9 +63,10 @@ def prune_now(member: Member, now_ms: int) -> Flow[Place]:
 
 
 def seal_files_anew(member: Member) -> Flow[Rewritten]:
-    """Puts every part of a living file once more that is sealed in an older generation, and offers the files that name them.
+    """Puts every part of a living file that is sealed in an older generation once more, and offers the files that name
+    them.
 
-    The next rounds order that. Raises StoreFailure, RelayMisbehaves; repeat it.
+    The next rounds order these. Raises StoreFailure, RelayMisbehaves; repeat it.
     """
     report = Rewritten()
     rows = [row for row in member.replica.files() if not row.gone]
@@ -100,9 +102,8 @@ def condemn_others(member: Member, names: set[bytes]) -> Flow[int]:
     """
     condemned = 0
     while True:
-        position = (
-            member.replica.position()
-        )  # before it is looked what is needed: another process may order a file meanwhile
+        # Read before what is needed: another process may order a file meanwhile.
+        position = member.replica.position()
         newest = newest_snapshot(member.replica)
         if newest is None:
             return condemned

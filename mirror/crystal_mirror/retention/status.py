@@ -18,8 +18,8 @@ from crystal_mirror.retention.gc import (
 
 @dataclass(frozen=True, slots=True)
 class ReaderStatus:
-    """A device that reads the log. ``since``: when it first told of the place where it is. ``has_vote``: the log is kept for
-    it. ``passed``: the floor is above it, it will read a snapshot. ``holds``: it keeps the floor from rising now."""
+    """A device that reads the log. ``since``: when it first reported its current place. ``has_vote``: the log is kept for
+    it. ``passed``: the floor is above it, so it will read a snapshot. ``holds``: it keeps the floor from rising now."""
 
     device: bytes
     place: Place
@@ -44,11 +44,12 @@ class SnapshotStatus:
 class RetentionStatus:
     """See the fields.
 
-    ``floor``: the lowest slot that stays; ``floor_next``: the one that would be published now, None if none. ``kept_bytes``: of
-    the log from the floor on. ``condemning``: names that are to be asked for. ``lone``: blobs that nothing refers to, and
-    ``lone_since`` when the first of them was seen so. ``acked``: conversations of which something was acknowledged;
-    ``expired``: those of which all of that was let go of. ``due``: why a snapshot is due, None if none is. ``announced``: the
-    newest snapshot in the log, when retention has not looked at it yet; ``snapshots`` does not have that one.
+    ``floor``: the lowest slot that stays; ``floor_next``: the one that would be published now, None if none.
+    ``kept_bytes``: of the log from the floor on. ``condemning``: names that the relay is still to be asked to delete.
+    ``lone``: blobs without any reference, and ``lone_since`` when the first of them was seen so. ``acked``: streams of
+    which something was acknowledged; ``expired``: those of which all of that was deleted. ``due``: why a snapshot is due,
+    None if none is. ``announced``: the newest snapshot in the log if garbage collection has not seen it yet; ``snapshots``
+    does not have that one.
     """
 
     position: Place
@@ -71,7 +72,7 @@ class RetentionStatus:
 
 
 def retention_status(member: Member, now_ms: int, *, force: bool = False) -> RetentionStatus:
-    """For a Core; another device has no say in it and knows only the floor and the newest snapshot."""
+    """For a Core; another device knows only the floor and the newest snapshot."""
     state = read_state(member)
     forgets = pending_forgets(member)
     floor = published_floor(member.replica)
@@ -108,9 +109,9 @@ def retention_status(member: Member, now_ms: int, *, force: bool = False) -> Ret
 
 @dataclass(frozen=True, slots=True)
 class RetentionSummary:
-    """The same in few words, for any device, at the price of a few small reads. ``snapshot``: the newest that the log
-    announces; ``since``: when the Core first saw it, and ``size``: its bytes, 0 if this is not the Core; ``waits_for``: the
-    readers that hold the floor down."""
+    """A summary for any device, at the price of a few small reads. ``snapshot``: the newest that the log announces;
+    ``since``: when the Core first saw it, and ``size``: its bytes, 0 if this is not the Core; ``waits_for``: the readers
+    that hold the floor down."""
 
     base: Place | None
     snapshot: Place | None

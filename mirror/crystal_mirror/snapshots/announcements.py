@@ -1,4 +1,4 @@
-"""Finding a snapshot: what the devices' cursors tell of, or else what the end of the log announces; judged like any slot."""
+"""Announcements of snapshots: found through the devices' cursors or at the end of the log, and judged like any slot."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,7 +20,7 @@ from crystal_mirror.types import Position
 
 LIST_PAGE = 1000
 LOOK_BACK_MAX = 4096
-"""Entries, from the newest on, that are looked through for an announcement when no device's cursor names one."""
+"""Entries, from the newest on, that are searched for an announcement if no device's cursor names one."""
 FETCH_AT_ONCE = 16
 META_BAD = "snapshots.bad"
 _encoder = msgspec.msgpack.Encoder()
@@ -29,7 +29,7 @@ _bad_decoder = msgspec.msgpack.Decoder(list[bytes])
 
 @dataclass(frozen=True, slots=True)
 class FoundSnapshot:
-    """A snapshot that a valid entry announces: where that entry stands, and SHA-256 of its bytes."""
+    """A snapshot that a valid entry announces: the entry's slot, and SHA-256 of its bytes."""
 
     announced: Announced
     slot: Place
@@ -37,8 +37,8 @@ class FoundSnapshot:
 
 
 def find_snapshot(member: Member, *, beyond: Place | None) -> Flow[FoundSnapshot | None]:
-    """The newest snapshot that counts, by what the devices' cursors tell. If they tell of none, the log's own end is looked
-    through, as far back as the place ``beyond``; None: it is not."""
+    """The newest snapshot that counts, according to the devices' cursors. If they name none, the end of the log is
+    searched, back to the slot ``beyond``; not at all if that is None."""
     # §12.1-6
     told = {cursor.snapshot for cursor in (yield from read_cursors(member)) if cursor.snapshot is not None}
     for slot in sorted(told, reverse=True):
@@ -58,7 +58,7 @@ def find_snapshot(member: Member, *, beyond: Place | None) -> Flow[FoundSnapshot
 
 
 def bad_snapshots(view: ReplicaView) -> list[bytes]:
-    """The manifests of snapshots that turned out wrong."""
+    """The manifests of snapshots that turned out to be wrong."""
     kept = view.meta_get(META_BAD)
     return _bad_decoder.decode(kept) if kept else []
 
@@ -69,7 +69,7 @@ def _announced_at(member: Member, slot: Place) -> Flow[FoundSnapshot | None]:
 
 
 def _judged(member: Member, slot: Place, data: bytes) -> Flow[FoundSnapshot | None]:
-    """What the entry in these bytes announces, if it is one of the epoch's Core and stands before the epoch's end."""
+    """What these bytes announce, if they are an entry of the epoch's Core before the epoch's end."""
     announced = _announcement(member, member.log, slot, data)
     if announced is None or announced.manifest in bad_snapshots(member.replica):  # §12.2-2
         return None
@@ -104,7 +104,7 @@ def _announcement(member: Member, log: DeviceLog, slot: Place, data: bytes) -> A
 
 
 def _newest_slots(member: Member, beyond: Place) -> Flow[list[list[Place]]]:
-    """The slots behind that place that the relay lists, newest first, in groups."""
+    """The slots after that one that the relay lists, newest first, in groups."""
     lead = member.log.lead
     slots: list[Place] = []
     for epoch in range(lead.epoch if lead else 0, beyond[0] - 1, -1):

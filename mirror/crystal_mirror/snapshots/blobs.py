@@ -1,10 +1,10 @@
-"""Blobs on the relay: parts of snapshots and of files, sealed under the generation in force and named by their content.
+"""Blobs on the relay: parts of snapshots and files, sealed in the generation in force and named by their content.
 
-A blob is put create-only and read back by whoever counts on it. Its name is a keyed hash, so equal content is stored once; a
-name that was condemned, or under which the relay holds something else, is given up for the next turn's.
+A blob is put create-only, and read back before anything relies on it. Its name is a keyed hash, so equal content is stored
+once. A name that was condemned, or under which the relay holds something else, is given up for the next turn's.
 
-Parts of files are compressed here. Parts of snapshots hold many conversations, each text compressed by itself: in one frame
-their size would tell whether one conversation repeats another. Packs are ciphertext.
+Parts of files are compressed here. Parts of snapshots hold many conversations, each text compressed by itself: compressed
+together, their size would reveal whether one conversation repeats another. Packs are ciphertext.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class BlobDamaged(ProtocolError):
 
 @dataclass(frozen=True, slots=True)
 class BlobRef:
-    """What is needed to fetch a blob and to know that it is the right one."""
+    """What is needed to fetch a blob and to verify its content."""
 
     content: bytes
     """SHA-256 of the content."""
@@ -56,8 +56,8 @@ def put_blob(member: Member, content: bytes, first_turn: int = 0, *, compress: b
 def put_verified(
     member: Member, content: bytes, *, generation: int = 0, first: int = 0, compress: bool = False
 ) -> Flow[tuple[BlobRef, bytes]]:
-    """Stores the content and reads it back; goes on to another turn where the relay holds something else, or the same sealed
-    under an older ``generation``. ``first``: the turn to begin with. Returns what came back with its reference.
+    """Stores the content and reads it back. Goes on to another turn if the relay holds something else, or the same content
+    sealed in an older ``generation``. ``first``: the turn to begin with. Returns the reference and what was read back.
 
     Raises:
         RelayMisbehaves: nothing comes back as it was put.
@@ -71,7 +71,7 @@ def put_verified(
             if sealed_in >= generation:
                 return ref, back
         except BlobDamaged:
-            # What stands there is nobody's: the next turn's name is free.
+            # The relay holds something else under this name; the next turn's name may be free.
             retries.spend()
         turn = ref.turn + 1
 
@@ -97,7 +97,7 @@ def get_with_generation(member: Member, ref: BlobRef) -> Flow[tuple[bytes, int]]
 
 
 def opened(member: Member, ref: BlobRef, data: bytes) -> bytes:
-    """The content of these bytes. Raises as ``get_blob`` does."""
+    """Opens the sealed bytes of a blob. Raises as ``get_blob`` does."""
     try:
         generation = parse_blob_header(data).generation
     except CryptoError as error:
@@ -118,7 +118,7 @@ def opened(member: Member, ref: BlobRef, data: bytes) -> bytes:
 
 
 def lacking(member: Member, refs: Sequence[BlobRef]) -> Flow[list[BlobRef]]:
-    """Those of which the relay has no blob. Moves no content."""
+    """The blobs that the relay does not have. Moves no content."""
     missing: list[BlobRef] = []
     for start in range(0, len(refs), HAS_AT_ONCE):
         some = refs[start : start + HAS_AT_ONCE]
@@ -128,7 +128,7 @@ def lacking(member: Member, refs: Sequence[BlobRef]) -> Flow[list[BlobRef]]:
 
 
 def usable_turn(member: Member, content: bytes, first: int = 0) -> int:
-    """The first turn from ``first`` on whose name was not condemned."""
+    """The first turn from ``first`` on whose name is not condemned."""
     for turn in range(first, BLOB_TURN_MAX + 1):
         if not member.replica.is_condemned(member.secret.blob_name(content, turn)):  # §11.14-3, §14-1
             return turn

@@ -1,14 +1,14 @@
-"""Making a snapshot: the Core's state of one moment, as blobs that are read back whole before the mirror announces them.
+"""Creating a snapshot: the Core's state of one moment, as blobs that are read back whole before the mirror announces them.
 
 ::
 
     (nothing) --export, put and read back each part, digests agree, the same for the manifest--> READY --announce--> announced
-              --killed, or the relay fails--> (nothing): made anew; parts that are there already are not sent again
-    READY     --the log below it was sealed anew, another Core leads, or a part was condemned--> dropped
+              --killed, or the relay fails--> (nothing): started over; parts that are there already are not sent again
+    READY     --the log below it was sealed again, another Core leads, or a part was condemned--> dropped
 
-``make_snapshot`` runs beside the rounds of sync, for as long as it takes: the state is read in a transaction of its own, and
-nothing that the Core does meanwhile is in it. READY is a value in the journal, which the next round of the Core announces. Only
-what an entry announces counts, and a Core announces only what it has fetched, opened and found equal by the digest.
+``make_snapshot`` runs beside the rounds of sync for as long as it takes: the state is read in a transaction of its own,
+unaffected by what the Core does meanwhile. READY is a value in the journal, which the next round of the Core announces.
+Only what an entry announces counts, and a Core announces only what it has fetched, opened and found equal by the digest.
 """
 
 import msgspec
@@ -31,7 +31,7 @@ WHAT = "making a snapshot"
 class _Ready(msgspec.Struct, frozen=True, array_like=True):
     announced: Announced
     names: tuple[bytes, ...]
-    """Of the blobs that it is made of."""
+    """Names of the blobs that it consists of."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -39,13 +39,13 @@ _decoder = msgspec.msgpack.Decoder(_Ready)
 
 
 def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | None]:
-    """Makes a snapshot of what is committed now, leaves it READY, and returns it.
+    """Makes a snapshot of the committed state, leaves it READY, and returns it.
 
-    ``anew`` takes no part that is sealed in an older generation: it is stored again under another name (after which the former
-    one can be condemned). Returns None if this device does not lead, or something of its log is not on the relay yet.
+    ``anew`` uses no part that is sealed in an older generation: it is stored again under another name, after which the
+    former one can be condemned. Returns None if this device is not the Core, or part of its log is not on the relay yet.
 
     Raises:
-        BlobDamaged: what was stored does not come back, or not as the same state. Nothing counts on it.
+        BlobDamaged: what was stored does not come back, or not as the same state. Nothing depends on it.
         StoreFailure: repeat it later; what was stored is not stored again.
     """
     if not member.is_core or member.replica.kept(EntryState.UNSENT):
@@ -86,9 +86,9 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
 
 
 def announce(member: Member) -> bool:
-    """Leaves an entry for ``publish`` that announces the snapshot that is READY. Returns whether there was one that counts.
+    """Leaves an entry for ``publish`` that announces the READY snapshot. Returns whether there was one that counts.
 
-    A part that it shares with an older one may have been condemned with that one meanwhile: then it does not.
+    It does not count if a part that it shares with an older snapshot was condemned together with that one meanwhile.
 
     Raises:
         TransactionStale: the mirror went on meanwhile; repeat it in a later round.
@@ -127,7 +127,7 @@ def read_manifest(member: Member, announced: Announced) -> Flow[Manifest]:
 
 
 def is_whole(member: Member, announced: Announced) -> Flow[bool]:
-    """Whether the relay has everything of a snapshot, as far as can be seen without reading it all."""
+    """Whether the relay has everything of a snapshot, as far as can be seen without reading all of it."""
     try:
         manifest = yield from read_manifest(member, announced)
     except BlobDamaged as error:
@@ -142,7 +142,7 @@ def is_whole(member: Member, announced: Announced) -> Flow[bool]:
 
 
 def _stands(member: Member, epoch: int, sequence: int, previous: bytes) -> bool:
-    """Whether the log below that place is on the relay as it was when the snapshot was made."""
+    """Whether the log below that slot is on the relay as it was when the snapshot was made."""
     if any(
         (kept.epoch, kept.sequence) < (epoch, sequence) for kept in member.replica.kept(EntryState.UNSENT)
     ):

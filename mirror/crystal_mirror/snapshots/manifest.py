@@ -1,9 +1,9 @@
 """The manifest of a snapshot: the list of its parts, as the content of one blob.
 
-MessagePack array: version, the position that the snapshot is of (epoch, slot, hash before it), the digest of the whole state,
-the model that made the vectors (empty if there are none), per part its SHA-256, its length and its turn, and each epoch that
-was left by a seal with the seal's slot: who stood elsewhere sees where the two histories part. It is named by an ``Announced``
-in the mirror, and is checked against it field by field.
+MessagePack array: version, the position of the snapshot (epoch, slot, hash before it), the digest of the whole state, the
+model that made the vectors (empty if there are none), for each part its SHA-256, length and turn, and each epoch that a
+seal ended with the seal's slot, from which a device with another history sees where the two part. An ``Announced`` in the
+mirror names it, and it is checked against that field by field.
 """
 
 from typing import Annotated
@@ -28,7 +28,7 @@ _Part = tuple[
 
 
 class UnreadableSnapshot(Malformed):
-    """The newest snapshot's manifest is not one that this program reads."""
+    """This program cannot read the newest snapshot's manifest."""
 
     hint = "Update the devices to one version of Crystal, then run `crystal snapshot` on the Core: it makes another one"
 
@@ -79,10 +79,10 @@ def encode_manifest(
 
 
 def decode_manifest(data: bytes, announced: Announced) -> Manifest:
-    """Parses a manifest and holds it against its announcement.
+    """Parses a manifest and compares it with its announcement.
 
     Raises:
-        UnreadableSnapshot: not a manifest of this version, or another one's.
+        UnreadableSnapshot: not a manifest of this version, or another snapshot's.
     """
     try:
         parsed = _decoder.decode(data)  # §12.1-2

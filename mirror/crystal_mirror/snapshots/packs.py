@@ -1,9 +1,9 @@
-"""Packs: runs of the mirror's slots in one blob each, so that who was away for a week reads a few large objects and not
-thousands of small ones.
+"""Packs: runs of the mirror's slots in one blob each, so that a device that was away for a week reads a few large objects
+instead of thousands of small ones.
 
-A pack holds the sealed bytes of its slots as they are, void ones included: whoever reads them judges, chains and applies each
-as if it had fetched the slot, and what a pack lacks is fetched slot by slot. So a pack needs no trust. The Core makes them of
-what it has published and lists all that are still of use in a decree; its cursor tells where the newest list stands.
+A pack holds the sealed bytes of its slots as they are, void ones included. A reader judges, chains and applies each as if
+it had fetched the slot, and fetches what a pack lacks slot by slot, so a pack needs no trust. The Core makes packs of what
+it has published and lists all that are still in use in a control entry; its cursor tells where the newest list is.
 
 Content of the blob: a MessagePack array of the slots' bytes, in order.
 """
@@ -28,9 +28,9 @@ PACK_SLOTS_MIN = 64
 """Fewer slots than this are not worth a pack: such entries are large by themselves."""
 PACK_SLOTS_MAX = 512
 PACK_BYTES = 3 * 1024 * 1024
-"""Entries in one pack, about; who reads it holds it in memory."""
+"""Approximate bytes of entries in one pack; a reader holds it in memory."""
 PACKS_AT_ONCE = 8
-"""Packs made in one look."""
+"""Packs made in one pass."""
 META_LOOKED = "packs.looked"
 READ_FROM = 48
 """Slots in a row that a reader fetches one by one before it looks for packs."""
@@ -42,7 +42,7 @@ _place_decoder = msgspec.msgpack.Decoder(tuple[int, int])
 
 
 def make_packs(member: Member) -> Flow[tuple[Pack, ...] | None]:
-    """Packs what is published and not packed yet. The new list, to be decreed; None if nothing came to it."""
+    """Packs what is published and not packed yet. Returns the new list for a control entry; None if there is nothing new."""
     packs = list(packs_of(member.replica))
     made = 0
     epoch, sequence = _first_unpacked(member, packs)
@@ -72,7 +72,7 @@ def unpacked(content: bytes) -> list[bytes]:
 
 
 def dead_packs(member: Member) -> list[Pack]:
-    """Those of which every slot is below the floor."""
+    """The packs whose slots are all below the floor."""
     floor = published_floor(member.replica)
     # §12.3-4
     return [pack for pack in packs_of(member.replica) if (pack.epoch, pack.first + pack.count) <= floor]
@@ -84,7 +84,7 @@ def pack_name(member: Member, pack: Pack) -> bytes:
 
 @dataclass
 class PackReader:
-    """Gives a reader slots out of packs, once it turns out that there are many to read."""
+    """Gives a reader slots from packs once there turn out to be many to read."""
 
     slots_read: int = 0
     _looked: bool = False
@@ -92,7 +92,7 @@ class PackReader:
     _held: dict[Place, bytes] = field(default_factory=dict[Place, bytes])
 
     def slots(self, member: Member, position: Position) -> Flow[list[bytes]]:
-        """The bytes of slots from ``position`` on, as far as packs have them; none is no sign of anything."""
+        """The bytes of slots from ``position`` on, as far as packs have them. An empty list means nothing."""
         if self.slots_read < READ_FROM:
             return []
         if not self._looked:
@@ -109,7 +109,7 @@ class PackReader:
         return found
 
     def give_up(self) -> None:
-        """Reads slots one by one from here on."""
+        """Makes the reader fetch slots one by one from here on."""
         self._packs = ()
         self._held.clear()
 
@@ -127,7 +127,7 @@ class PackReader:
 
 
 def _find_packs(member: Member, position: Position) -> Flow[Sequence[Pack]]:
-    """The newest list of packs that a device tells of, if an entry by its epoch's Core states it."""
+    """The newest list of packs named by a device's cursor, if an entry by its epoch's Core states it."""
     told = {cursor.packs for cursor in (yield from read_cursors(member)) if cursor.packs is not None}
     for place in sorted(told, reverse=True):
         if place <= (position.epoch, position.sequence):

@@ -1,14 +1,14 @@
-"""Restoring from a snapshot: a new device, one that was away for too long, and one whose state has to be made again.
+"""Restoring from a snapshot: for a new device, one that was away for too long, and one whose state must be rebuilt.
 
 ::
 
     (none) --the relay has everything--> LOADING 0 --part n, in one transaction with n + 1--> LOADING n + 1
-           --it does not---------------> (none); named; nothing was touched
+           --it does not---------------> (none); named; nothing was changed
     LOADING all --digest agrees--> position set --what our own log had beyond is offered again--> (none); the log is followed
                 --digest differs-> (none), empty; the snapshot is named and not taken again
 
-How far it is stands in the replica and commits with the rows: whoever is killed reads at most one part again. One part at a
-time is in memory. While rows are missing nothing is called durable and nothing is let go of.
+Progress is kept in the replica and commits with the rows, so a killed process reads at most one part again. One part at a
+time is in memory. While rows are missing nothing counts as durable and nothing leaves the outbox.
 """
 
 from collections.abc import Iterator
@@ -48,9 +48,9 @@ WHAT = "restoring from a snapshot"
 
 @dataclass(frozen=True, slots=True)
 class RestoreSource:
-    """What to restore from. ``slot`` and ``entry`` are None where the announcement was followed already and counts.
+    """What to restore from. ``slot`` and ``entry`` are None if the announcement was followed already and counts.
 
-    ``orphans``: whether what is kept of the log belongs to a history that is given up.
+    ``orphans``: whether the kept log belongs to a history that is given up.
     """
 
     announced: Announced
@@ -77,7 +77,7 @@ def restore_pending(member: Member) -> bool:
 
 
 def start_from_snapshot(member: Member) -> Flow[bool]:
-    """For a device that has applied nothing yet: takes the newest snapshot instead of the whole log, if there is one."""
+    """For a device that has applied nothing yet: takes the newest snapshot, if there is one, instead of the whole log."""
     if restore_pending(member):
         return (yield from resume_restore(member))
     if member.replica.position() != START or member.replica.oldest_kept() is not None:  # §12.2-1
@@ -88,10 +88,10 @@ def start_from_snapshot(member: Member) -> Flow[bool]:
 
 
 def catch_up_by_snapshot(member: Member) -> Flow[bool]:
-    """For a device whose next slot the relay does not have: if a snapshot of a later state is announced, takes that.
+    """For a device whose next slot the relay does not have: takes a snapshot of a later state, if one is announced.
 
-    The slots between were let go of; this device was away for too long. What its own log has that the state lacks, it offers
-    again. Returns whether it went over.
+    The slots between were deleted because this device was away for too long. What its own log has and the state lacks, it
+    offers again. Returns whether it took one.
     """
     if restore_pending(member):
         return (yield from resume_restore(member))
@@ -99,7 +99,7 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
     there: bytes | None = yield Get(member.keys.mirror(position.epoch, position.sequence))
     # §12.2-1
     if there is not None and judge_slot(there, position, member.log).kind in (SlotKind.BATCH, SlotKind.SEAL):
-        return False  # junk where the log was let go of is nobody's
+        return False  # junk where the log was deleted does not count
     found = yield from find_snapshot(member, beyond=position[:2])
     if found is None or found.announced.position[:2] <= position[:2]:
         return False
@@ -113,9 +113,11 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
 def restore(
     member: Member, found: FoundSnapshot, *, at: Position, orphans: bool, instead: bytes | None = None
 ) -> Flow[bool]:
-    """Replaces the replicated rows by a snapshot's. False, and nothing was touched, if the relay does not have all of it, or
-    another process of this home has led the rows on from the position ``at`` at which that was decided. If one has begun to
-    read a snapshot, that is gone on with; but not with the one that is to be given up, ``instead``.
+    """Replaces the replicated rows by a snapshot's.
+
+    Returns False without any change if the relay does not have all of it, or if another process of this home has moved on
+    from the position ``at`` at which that was decided. A restore that another process has begun is continued, unless it is
+    the one to be given up, ``instead``.
 
     Raises:
         StoreFailure, BlobDamaged: on the way; ``resume_restore`` goes on where it stopped.
@@ -133,8 +135,8 @@ def restore(
 
 
 def parts_below(member: Member, announced: Announced) -> Flow[bool]:
-    """Whether the history of a snapshot leaves ours at a place below all that is kept here: what we applied there is in our
-    rows alone, and could not be offered again. Then they are not given up; it is named."""
+    """Whether the history of a snapshot leaves ours at a place below everything that is kept here. What we applied there is
+    in our rows alone and could not be offered again, so the rows are not given up; a notice says so."""
     manifest = yield from read_manifest(member, announced)
     theirs = dict(manifest.ends)
     position = member.replica.position()
@@ -158,7 +160,7 @@ def parts_below(member: Member, announced: Announced) -> Flow[bool]:
 
 
 def start_restore(transaction: ReplicaTransaction, source: RestoreSource) -> None:
-    """Gives the rows up for the snapshot's. What is kept of the log stays until all is there."""
+    """Gives up the rows for the snapshot's. The kept log stays until all is loaded."""
     transaction.wipe()
     transaction.meta_set(META_MODEL, None)
     state = _Restore(source.announced, source.slot, source.entry, 0, source.orphans, loaded=False)
@@ -166,10 +168,10 @@ def start_restore(transaction: ReplicaTransaction, source: RestoreSource) -> Non
 
 
 def resume_restore(member: Member) -> Flow[bool]:
-    """Goes on with a restore that is under way, to its end. True if the state is the snapshot's now; also if none was."""
+    """Takes a restore that is under way to its end. True if the state is the snapshot's now; also if there was none."""
     while (state := _state(member)) is not None:
         if state.loaded:
-            _take_leave(member)
+            _finish_reoffer(member)
             return True
         try:
             if not (yield from _load(member, state)):
@@ -177,19 +179,19 @@ def resume_restore(member: Member) -> Flow[bool]:
         except BlobDamaged:
             now = _state(member)
             if now is not None and (now.announced, now.loaded) != (state.announced, False):
-                continue  # another process of this home has gone over to another one, or is through
+                continue  # another process of this home has gone over to another snapshot, or has finished
             found = yield from find_snapshot(member, beyond=state.announced.position[:2])
             if found is None or found.announced == state.announced:  # §12.2-8
                 raise
-            # The Core has made another one since, and let go of this one or lost it.
+            # The Core has made another one since; this one was deleted or lost.
             instead = member.replica.meta_get(META_RESTORE)
             return (yield from restore(member, found, at=START, orphans=True, instead=instead))
     return True
 
 
 def announcement_holds(member: Member) -> bool | None:
-    """Whether the entry that announced the snapshot under this state stands in the log that was followed since
-    (``base.note_announcement``, as it is taken).
+    """Whether the entry that announced the snapshot under this state is in the log that was followed since
+    (``control_state.note_announcement``).
 
     None while the log has not been followed so far.
     """
@@ -200,8 +202,8 @@ def announcement_holds(member: Member) -> bool | None:
 
 
 def forget_unannounced(member: Member) -> None:
-    """For who leads: if the log that it followed, and has sealed, does not announce the snapshot under its state, that is none
-    to tell others of. The state stays, for it is of that log; another snapshot is due."""
+    """For a Core: if the log that it followed, and has sealed, does not announce the snapshot under its state, the snapshot
+    is forgotten. The state stays, since it is of that log; another snapshot is due."""
     if announcement_holds(member) is False:
         with member.replica.transaction() as transaction:
             forget_snapshot(transaction)
@@ -209,7 +211,8 @@ def forget_unannounced(member: Member) -> None:
 
 
 def give_snapshot_up(member: Member) -> None:
-    """The snapshot under this state was not announced by the believed log: it is named and not taken again; nothing is left."""
+    """The believed log does not announce the snapshot under this state: it is named, not taken again, and everything is
+    dropped."""
     base = read_base(member.replica)
     member.notices.put(
         Notice.SNAPSHOT_DAMAGED, "the snapshot that was restored is not one that the log announces"
@@ -229,8 +232,8 @@ def give_snapshot_up(member: Member) -> None:
 
 
 def _load(member: Member, state: _Restore) -> Flow[bool]:
-    """Loads what is missing. False if the snapshot turned out wrong; True if another process of this home went on as well, and
-    one has to look again how far it is."""
+    """Loads what is missing. False if the snapshot turned out wrong; True if another process of this home went on as well,
+    and the state has to be read again."""
     manifest = yield from read_manifest(member, state.announced)
     done = sum(part.length for part in manifest.parts[: state.next_part])
     for number in range(state.next_part, len(manifest.parts)):
@@ -278,8 +281,8 @@ def _finish(member: Member, state: _Restore, manifest: Manifest) -> bool:
     return True
 
 
-def _take_leave(member: Member) -> None:
-    """Offers again what the history had that is given up, then drops it."""
+def _finish_reoffer(member: Member) -> None:
+    """Offers again what the given-up history had, then drops it."""
     kept = member.replica.meta_get(META_RESTORE)
     if kept is None:
         return
@@ -289,7 +292,7 @@ def _take_leave(member: Member) -> None:
         reoffer(member, orphans, unless_done=True)  # §12.2-6
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_RESTORE) != kept:
-            return  # another process of this home was faster, and keeps by now what it has read since
+            return  # another process of this home was faster, and keeps what it has read since
         for entry in orphans:
             transaction.drop_entry(entry.epoch, entry.sequence)
         transaction.drop_entries_before(state.announced.epoch, state.announced.sequence)

@@ -1,13 +1,13 @@
-"""The outbox: bringing this device's operations to the relay, and letting go of them when they are durable.
+"""The outbox: puts this device's operations on the relay, and removes them when they are durable.
 
 An operation leaves the outbox only when the mirror log that others read carries it (or says that its origin was done), and
-what the log carries under that name is what this device made. Until then its sealed bytes are resent identically, put
-back if the relay lost them, and sealed anew in a new incarnation if the relay holds something else in their place.
+what the log carries under that name is what this device made. Until then its sealed bytes are resent identically, put back
+if the relay lost them, and sealed again in a new incarnation if the relay holds something else in their place.
 
 When a stream cannot go on (its next place is taken by other bytes, or the Core has seen more of it than this device
-remembers) the device starts a new incarnation. Operations keep their names, except those whose name somebody with this
-device's key has given to something else: a clone, or this device before it was restored from a backup. These get new
-names, which all copies of the device derive alike.
+remembers), the device starts a new incarnation. Operations keep their names, except those whose name was given to something
+else with this device's key: by a clone, or by this device before it was restored from a backup. These get new names, which
+all copies of the device derive in the same way.
 """
 
 from collections.abc import Container
@@ -35,46 +35,12 @@ from crystal_mirror.ports import (
 from crystal_mirror.requests import Flow, Get, GetMany, PutNew, RetryBudget
 from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origin
 
-SUPPRESSED_TABLE = "suppressed"
-"""The forgotten texts' name in the state's digest."""
-
-
-class _TriedOut(Exception):
-    """Takes a trial back."""
-
-
-def has_effect(member: Member, row: OutboxRow) -> bool:
-    """Whether nothing has to be done any more for this operation, whose name is done. False without a snapshot under the state:
-    then the log is kept from its beginning, and carries what was done."""
-    if read_base(member.replica) is None:
-        return False
-    operation = decode_operation(row.operation)
-    if isinstance(operation, Forget):
-        return False
-    if isinstance(operation, PutFile | DropFile):
-        return True
-    before = after = dict[str, int]()
-    try:
-        with member.replica.transaction() as transaction:
-            before = _counts(transaction)
-            transaction.apply(row.origin, operation, lambda _text: ())
-            after = _counts(transaction)
-            raise _TriedOut
-    except _TriedOut:
-        pass
-    if after.get(SUPPRESSED_TABLE, 0) < before.get(SUPPRESSED_TABLE, 0):
-        return True
-    return not any(count > before.get(name, 0) for name, count in after.items())
-
-
-def _counts(view: ReplicaView) -> dict[str, int]:
-    return {table.name: table.count for table in view.digest().tables}
-
-
 META_OWN = "own.durable"
+SUPPRESSED_TABLE = "suppressed"
+"""The table of forgotten texts in the state digest."""
 FULL_CHECK_ROUNDS = 64
-"""Every how many rounds, from a process's first on, a device looks at everything again: at all void slots (besides: whenever
-the log has grown), at its own streams, and the Core at the whole mirror's listing."""
+"""Interval of full checks in rounds, from a process's first round on. A full check covers all void slots (also checked
+whenever the log has grown), the device's own streams, and on the Core the whole listing of the mirror."""
 _PAGE = 64
 _ANOTHER_COPY = "another copy of this device has written to the relay"
 
@@ -86,12 +52,12 @@ _own_encoder = msgspec.msgpack.Encoder()
 def push(member: Member) -> Flow[int]:
     """Puts pending operations on the relay, in order. Returns how many bytes were stored.
 
-    May begin a new incarnation on the way; what is pending is then sealed anew and put by the same call.
+    May begin a new incarnation; what is pending is then sealed again and put by the same call.
     """
     pushed = 0
     retries = RetryBudget("an entry of this device")
     if member.rounds % FULL_CHECK_ROUNDS == 0 or not member.names_compared:
-        # The first of all rounds may have ended before it came here: the relay was away.
+        # The first round may have ended before this point: the relay was away.
         yield from _give_names_up(member)
         member.names_compared = True
     yield from _check_first_stored(member)
@@ -101,10 +67,10 @@ def push(member: Member) -> Flow[int]:
             return pushed
         sealed = parse(row.sealed).header
         if sealed.generation < member.log.generation or sealed.sender != member.device_id:  # §9.7-3
-            # Who knows of a revocation sends nothing that the device could read. In each turn anew: another process of this
-            # device, which has not read the log since, may still add to the outbox. Or it was sealed by a device that this
-            # home was before, and a crash came before it was taken over. The old places are put no more, so this is the last
-            # moment at which what another copy wrote there is met.
+            # Nothing is sent that a device known to be revoked could read. Checked for each row, since another process of
+            # this device that has not read the log yet may still add to the outbox. The row may also have been sealed by
+            # the device that this home was before. The old places are not put again, so this is the last chance to find
+            # what another copy wrote there.
             used_up = yield from _used_up(member, row)
             if used_up:
                 member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
@@ -128,7 +94,7 @@ def push(member: Member) -> Flow[int]:
 
 
 def _keys_are_here(member: Member) -> bool:
-    """Whether what this device records can be sealed in the generation in force; names it if not."""
+    """Whether this device can seal in the generation in force; raises a notice if not."""
     if member.key_for(member.log.generation) is not None:
         return True
     member.notices.put(
@@ -139,7 +105,7 @@ def _keys_are_here(member: Member) -> bool:
 
 
 def _check_first_stored(member: Member) -> Flow[None]:
-    """Whether the relay still holds the first operation that the Core has yet to order; else it is put back."""
+    """Checks that the relay still holds the first stored operation that the Core has yet to order; else it is put back."""
     row = member.journal.first_row(OutboxState.STORED)
     if row is None:
         return
@@ -157,9 +123,9 @@ def _check_first_stored(member: Member) -> Flow[None]:
 
 
 def _give_way(member: Member, row: OutboxRow, there: bytes) -> Flow[None]:
-    """The place of ``row`` holds other bytes: goes on in a new incarnation.
+    """Starts a new incarnation because the place of ``row`` holds other bytes.
 
-    If this device's own key signed them, another copy of it wrote on from here. The names that it has given are used up:
+    If this device's own key signed them, another copy of it wrote on from here, and the names that it gave are used up:
     those of operations whose own place holds other such bytes.
     """
     used_up: set[Origin] = set()
@@ -202,10 +168,10 @@ def _used_up(member: Member, row: OutboxRow) -> Flow[set[Origin]]:
 
 
 def _give_names_up(member: Member) -> Flow[None]:
-    """Whether this device, before it was restored from a backup, had given its names to other operations, sealed them anew in
-    another stream, and left the places that the names tell of empty. Those names are used up.
+    """Finds names that are used up: before it was restored from a backup, this device had given them to other operations,
+    sealed these again in another stream, and left the places that the names tell of empty.
 
-    What the Core has taken in of that stream, ``settle`` finds; here is what only the relay has.
+    ``settle`` finds what the Core has taken in of that stream; this finds what only the relay has.
     """
     stream = member.journal.stream()
     waiting = {
@@ -283,9 +249,8 @@ def _signed_by_me(member: Member, incarnation: bytes, sequence: int, data: bytes
 def restart_stream(
     member: Member, transaction: JournalTransaction, rename: Container[Origin] = ()
 ) -> dict[Origin, Origin]:
-    """Begins a new incarnation and seals everything in the outbox anew in it. Returns the operations in ``rename``, by
-    their old names, with the new ones that they were given; all others keep theirs.
-    """
+    """Begins a new incarnation and seals everything in the outbox again in it. Returns the old names of the operations in
+    ``rename`` with their new names; all others keep theirs."""
     names = transaction.names()
     transaction.set_stream(Stream(member.random(INCARNATION_BYTES), 0, ZERO_HASH))  # §10.4-2
     renamed: dict[Origin, Origin] = {}
@@ -301,9 +266,9 @@ def restart_stream(
 
 
 def other_name(origin: Origin, digest: bytes) -> Origin:
-    """The name of an operation (by the hash of its bytes) whose own name was used up by another.
+    """The new name of an operation (by the hash of its bytes) whose own name was used up.
 
-    Derived, not drawn: copies of a device that find out apart from each other give it the same one.
+    Derived, not drawn: copies of a device that find out independently give it the same one.
     """
     named = origin.device + origin.incarnation + origin.sequence.to_bytes(8, "big") + digest
     incarnation = sha256(b"crystal/v2/renamed" + named).digest()[:INCARNATION_BYTES]  # §10.4-4
@@ -311,9 +276,8 @@ def other_name(origin: Origin, digest: bytes) -> Origin:
 
 
 def note_own(member: Member, transaction: ReplicaTransaction, batch: Batch) -> None:
-    """Remembers, with the rows of a batch, which of this device's operations it carries, so that ``settle`` need not
-    search the log for them.
-    """
+    """Records, with the rows of a batch, which of this device's operations it carries, so that ``settle`` need not search
+    the log."""
     mine = [(tuple(o), sha256(data).digest()) for o, data in batch.operations if o.device == member.device_id]
     if not mine:
         return
@@ -323,11 +287,11 @@ def note_own(member: Member, transaction: ReplicaTransaction, batch: Batch) -> N
 
 
 def settle(member: Member) -> int:
-    """Lets go of the operations that are durable. Returns how many.
+    """Removes durable operations from the outbox. Returns how many.
 
     A row stays while its place in the stream is open, even if its operation came into the log another way: without the
-    entry the stream would have a gap that nobody could ever close. If the log carries other bytes under an operation's
-    name, the operation is offered again under another one.
+    entry the stream would have a gap that could never be closed. If the log carries other bytes under an operation's name,
+    the operation is offered again under another name.
 
     Must be called only when everything in the replica is on the relay: it does nothing while mirror entries are unsent.
     """
@@ -369,7 +333,7 @@ def settle(member: Member) -> int:
 
 
 def _shown(member: Member, origins: Container[Origin]) -> set[Origin]:
-    """Those of which the state shows the effect."""
+    """Those whose effect the state shows."""
     names = [name for name in member.journal.names() if name.origin in origins]
     rows = [member.journal.row(name.incarnation, name.sequence) for name in names]
     return {row.origin for row in rows if row is not None and has_effect(member, row)}
@@ -378,8 +342,8 @@ def _shown(member: Member, origins: Container[Origin]) -> set[Origin]:
 def _goes_on(member: Member, transaction: JournalTransaction, stream: Stream | None) -> bool:
     """Whether the stream fits what the log says is done of it.
 
-    It does not if more is done than was ever made here (somebody else wrote it), or if places are open that have left
-    the outbox (the log was done with them, and was replaced by one that is not): that gap nobody could ever close.
+    It does not if more is done than was ever made here (another copy wrote it), or if places are open that have left the
+    outbox (the log was done with them, and was replaced by one that is not): that gap could never be closed.
     """
     if stream is None:
         return True
@@ -389,7 +353,7 @@ def _goes_on(member: Member, transaction: JournalTransaction, stream: Stream | N
 
 
 def _carried(member: Member, origins: Container[Origin]) -> dict[Origin, bytes]:
-    """What the kept log carries under these names, as hashes. Opens the whole log: for what ``note_own`` did not see."""
+    """What the kept log carries under these names, as hashes. Opens the whole log, for what ``note_own`` did not see."""
     found: dict[Origin, bytes] = {}
     for epoch in range(1, member.replica.position().epoch + 1):
         first = 0
@@ -404,3 +368,41 @@ def _carried(member: Member, origins: Container[Origin]) -> dict[Origin, bytes]:
                     if origin in origins:
                         found[origin] = sha256(data).digest()
     return found
+
+
+def has_effect(member: Member, row: OutboxRow) -> bool:
+    """Whether the state already shows what an operation, whose name is done, would do.
+
+    Needed where the log was read from a snapshot on and does not hold the entry that carried the operation; without a
+    snapshot under the state the result is False, since the log is kept from its beginning. The operation is applied and
+    rolled back: if that adds nothing, it has its effect. If it would bring back a forgotten text it counts as done, because
+    tombstones win. A file's operation always counts as done: files are compared with the tree in every round. A forget
+    never does: that it adds nothing does not show that it was done.
+    """
+    if read_base(member.replica) is None:
+        return False
+    operation = decode_operation(row.operation)
+    if isinstance(operation, Forget):
+        return False
+    if isinstance(operation, PutFile | DropFile):
+        return True
+    before = after = dict[str, int]()
+    try:
+        with member.replica.transaction() as transaction:
+            before = _counts(transaction)
+            transaction.apply(row.origin, operation, lambda _text: ())
+            after = _counts(transaction)
+            raise _TriedOut
+    except _TriedOut:
+        pass
+    if after.get(SUPPRESSED_TABLE, 0) < before.get(SUPPRESSED_TABLE, 0):
+        return True
+    return not any(count > before.get(name, 0) for name, count in after.items())
+
+
+def _counts(view: ReplicaView) -> dict[str, int]:
+    return {table.name: table.count for table in view.digest().tables}
+
+
+class _TriedOut(Exception):
+    """Rolls a trial back."""

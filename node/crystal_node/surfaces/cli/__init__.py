@@ -1,10 +1,8 @@
-"""The ``crystal`` command: parses arguments, runs one verb, and turns every error into one sentence, a hint
-and an exit code.
+"""The ``crystal`` command: parse the arguments, run one command, and turn an error into a sentence, a hint and an exit code.
 
-One file per verb. Nothing heavy is imported before a verb needs it: hooks start this program all day long.
-``--version`` and ``nudge`` do not even load the argument parser, nor does a ``search --json`` that the agent answers. No core
-is ever dumped. With ``--json`` a result is one JSON document on standard output and an error is one on standard error, with
-``error``, ``hint`` and ``exit_code``.
+Hooks start this program often, so that imports in this module stand in functions: ``--version``, ``nudge``, ``recall
+--hook`` and a plain ``search --json`` load no argument parser. With ``--json`` a result is one JSON document on standard
+output, and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``. The process dumps no core.
 """
 
 import os
@@ -17,7 +15,7 @@ _HOOK_SECONDS_MAX = 0.24
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns the exit code (``crystal_node.base.errors.ExitCode``)."""
+    """Run the command line and return the exit code (``crystal_node.base.errors.ExitCode``)."""
     _forbid_core_dumps()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments:
@@ -45,10 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _decided(*, whole_process: bool) -> None:
-    """Ctrl-C while the interpreter shuts down must not replace the exit code by a signal's.
+    """Ignore Ctrl-C from now on, so that it cannot replace the exit code while the interpreter shuts down.
 
-    Only where the process is this command's: another program that calls `main` goes on, and so do its own children,
-    who inherit what it ignores.
+    Only if the process is this command's own: a program that calls `main` goes on, and its children inherit ignored
+    signals.
     """
     import signal
 
@@ -57,14 +55,14 @@ def _decided(*, whole_process: bool) -> None:
 
 
 def _forbid_core_dumps() -> None:
-    """A process that crashes leaves no file with the keys that it had in memory, nor do its children. For good: hard, too."""
+    """Set the hard limit of core files to 0, for this process and its children: a core would hold keys."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _searched(arguments: list[str]) -> bool:
-    """Whether it was a plain search for a program, and its result is printed."""
+    """Print the result of a plain ``search --json``; False if the argument parser is needed."""
     from crystal_node.surfaces.cli.console.output import emit
     from crystal_node.surfaces.cli.search_json import searched
 
@@ -102,16 +100,16 @@ def _version() -> int:
 
 
 def _nudge(arguments: list[str]) -> int:
-    """Has a running agent look at all transcripts. For hooks: never fails, never waits, reads nothing, never speaks.
+    """Have a running background service read all transcripts. For hooks: never fails, waits, reads or prints.
 
-    Words that this version does not know are passed over: a hook of a later one must not stand in a session's way.
+    Unknown words are ignored, since a hook of a later version may pass some.
     """
     _wake(_home(arguments))
     return 0
 
 
 def _home(arguments: list[str]) -> str:
-    """The home that a hook names, else this process's own."""
+    """The home given by ``--home``, else that of this process."""
     home = os.environ.get("CRYSTAL_HOME") or "~/.ldm"
     for index, word in enumerate(arguments):
         if word.startswith("--home="):
@@ -122,7 +120,7 @@ def _home(arguments: list[str]) -> str:
 
 
 def _wake(home: str) -> None:
-    """Nobody is there to wake where there is no home, or no agent ever ran."""
+    """Touch the file that a background service watches. It is missing if there is no home, or none ever ran."""
     from contextlib import suppress
 
     with suppress(OSError, ValueError):
@@ -130,7 +128,7 @@ def _wake(home: str) -> None:
 
 
 def _recall(arguments: list[str]) -> int:
-    """Wakes the agent as `nudge` does, and has it say what is remembered; without one, this process looks. Never fails."""
+    """Wake the background service, and have it answer the hook; without one, this process does. Never fails."""
     from crystal_node.base.local_api import REQUEST_BYTES_MAX, ask
 
     home = _home(arguments)

@@ -1,4 +1,4 @@
-"""``crystal agent``: the one process of a home that records, syncs and does its duties in the background."""
+"""``crystal agent``: the background service, which records, syncs and runs the jobs of one home."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""``crystal backfill``: records what stands in transcripts and is not in the memory yet."""
+"""``crystal backfill``: record old conversations that are not in the memory yet."""
 
 import asyncio
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``crystal backup``: makes backups of this device's home, shows and checks them, brings one back (``backuprestore.py``)."""
+"""``crystal backup``: make, list and check backups of this device's home."""
 
 from pathlib import Path
 from typing import Annotated
@@ -210,7 +210,7 @@ def _configured(settings: Settings) -> Path:
 
 
 def _secret(settings: Settings, log: DeviceLog) -> VaultSecret | None:
-    """The vault's secret, if this machine's device is in that log and its keys are at hand."""
+    """The vault's secret, if this device is in that log and its keys can be opened."""
     if settings.vault != log.vault:
         return None
     try:

@@ -1,4 +1,4 @@
-"""``crystal backup restore``: a backup brought back, as the device that it is of or, with the recovery kit, as a new one."""
+"""``crystal backup restore``: bring a backup back, as the same device or, with the recovery kit, as a new one."""
 
 import asyncio
 from pathlib import Path

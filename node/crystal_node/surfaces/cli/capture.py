@@ -1,4 +1,4 @@
-"""``crystal capture``: records transcripts, one pass; or turns recording on and off, and says how it stands."""
+"""``crystal capture``: record transcripts once, turn recording on or off, and show its status."""
 
 import asyncio
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
 
 
 def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
-    """Turns recording on or off, as a whole or of these tools, and wakes the agent."""
+    """Turn recording on or off, of everything or of these tools, and wake the background service."""
     before = resolve()
     switch(before, TOOLS, names, on=on)
     settings = resolve()
@@ -126,7 +126,7 @@ def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
 
 
 def show_tools(names: Sequence[str], *, as_json: bool) -> None:
-    """Each tool: found or not, on or not, how much there is, and how much of it waits."""
+    """Show each tool: whether it is found and on, how much it has, and how much waits."""
     settings = resolve()
     check_names(TOOLS, names)
     private, states = read_states(settings)

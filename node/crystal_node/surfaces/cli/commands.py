@@ -1,4 +1,4 @@
-"""``crystal commands``: what was asked of other devices and by them, taking back, and who may ask for what here."""
+"""``crystal commands``: requests between devices, and which device may ask for what here."""
 
 import asyncio
 from contextlib import AbstractContextManager
@@ -185,7 +185,7 @@ def _say_rules(rules: tuple[str, ...], still: tuple[str, ...], *, as_json: bool)
 
 
 def _digits(device: Device, given: str) -> str:
-    """A device's id as a rule holds it. Raises NoSuchEntry, Usage."""
+    """The id of a device as a rule holds it. Raises NoSuchEntry, UsageError."""
     if given.strip() == "*":
         return "*"
     return find_device(devices(device.member), given).info.device.hex()

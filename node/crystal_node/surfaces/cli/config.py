@@ -1,4 +1,4 @@
-"""``crystal config``: every setting, its value, and where the value comes from; changing those that are options."""
+"""``crystal config``: every setting, its value and origin; setting and unsetting options."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``crystal demote``: the Core gives the lead to another machine, or to none."""
+"""``crystal demote``: hand the Core's role to another machine, or to none."""
 
 import asyncio
 from typing import Annotated

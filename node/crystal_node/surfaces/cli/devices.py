@@ -1,4 +1,4 @@
-"""``crystal devices``: who is in the vault, and changes of that."""
+"""``crystal devices``: list the vault's devices, and rename, grant or renew keys."""
 
 import asyncio
 from typing import Annotated, Any
@@ -211,7 +211,7 @@ def _opened() -> Any:
 
 
 def _find(device: Device, given: str, *, revoked: bool = False) -> tuple[bytes, str]:
-    """The device that is meant, one that joined a moment ago as well: the relay is asked first, if it answers."""
+    """The device that is meant. The relay is asked first, if it answers, so that a new device is found."""
     asyncio.run(refresh(device))
     entries = [entry for entry in devices(device.member) if (entry.info.revoked is not None) == revoked]
     found = find_device(entries, given, what="revoked device" if revoked else "device")

@@ -1,4 +1,4 @@
-"""``crystal devices revoke``: says what it means, has it confirmed, and reports what came of it."""
+"""``crystal devices revoke``: explain, confirm and carry out a revocation."""
 
 import asyncio
 from typing import Annotated
@@ -117,7 +117,7 @@ def _ask(
     leave_root: bool,
     as_json: bool,
 ) -> bool:
-    """Has the person confirm, who is told what it means. Returns whether the lead is to be claimed first."""
+    """Explain and confirm the revocation. Returns whether to become the Core first."""
     target = entry.info.device
     takes_lead = leads(device, target) and (claim or is_terminal())
     check_revocable(device, target, root, claim=takes_lead, leave_root=leave_root)

@@ -1,4 +1,4 @@
-"""``crystal doctor``: what is wrong with this machine's Crystal, and what mends it."""
+"""``crystal doctor``: check this device, and fix what is safe to fix."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``crystal down``: undoes what `crystal up` put into this system, and keeps everything else."""
+"""``crystal down``: undo what ``crystal up`` installed, and keep everything else."""
 
 from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Json

@@ -1,4 +1,4 @@
-"""``crystal dream-weave``: what an agent lived through becomes journals, pages and memories. On the Core, or asked of it."""
+"""``crystal dream-weave``: weave an agent's conversations, on the Core or by asking it."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ WAIT_SECONDS = 24 * 3600.0
 
 
 class Provider(StrEnum):
-    """Whose model writes."""
+    """The provider of the language model."""
 
     AUTO = "auto"
     NONE = "none"

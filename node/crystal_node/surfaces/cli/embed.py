@@ -1,4 +1,4 @@
-"""``crystal embed``: what turns texts into vectors, and from one model to another."""
+"""``crystal embed``: the model of the vault's vectors, and the change to another."""
 
 import asyncio
 from contextlib import closing

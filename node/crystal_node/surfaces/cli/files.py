@@ -1,4 +1,4 @@
-"""``crystal files``: which files of the home are shared, how they stand, and what needs a person."""
+"""``crystal files``: which files of the home are synced, their status, and what needs a decision."""
 
 from typing import Annotated
 
@@ -123,7 +123,7 @@ def confirm_deletions(keep: Keep = False, yes: Yes = False, as_json: Json = Fals
 
 
 def _asked(waiting: list[tuple[str, DeletionDirection]]) -> str:
-    """What would be deleted where, for who is to say yes."""
+    """What would be deleted where, for the question."""
     lines: list[str] = []
     for direction, what in (
         (DeletionDirection.HERE, "deleted on other devices; here they would go to the trash for 30 days:"),

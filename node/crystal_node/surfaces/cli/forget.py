@@ -1,4 +1,4 @@
-"""``crystal forget``: removes texts from every device, for good, and says what still holds them."""
+"""``crystal forget``: remove messages from every device, and report what still holds them."""
 
 from typing import Annotated
 

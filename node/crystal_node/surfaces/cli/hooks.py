@@ -1,4 +1,4 @@
-"""``crystal hooks``: the hooks in Claude Code that wake the agent."""
+"""``crystal hooks``: the hooks in Claude Code that wake the background service."""
 
 import typer
 

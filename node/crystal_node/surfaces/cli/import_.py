@@ -1,4 +1,4 @@
-"""``crystal import``: an export comes into this vault."""
+"""``crystal import``: bring an export into this vault."""
 
 from pathlib import Path
 from typing import Annotated

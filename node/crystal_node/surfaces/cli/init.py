@@ -1,4 +1,4 @@
-"""``crystal init``: makes this machine the Core of a new vault, or readies it to join one."""
+"""``crystal init``: make this machine the Core of a new vault, or prepare it to join one."""
 
 import asyncio
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``crystal jobs``: what the agent does by itself, when it last did, and how that went."""
+"""``crystal jobs``: the background service's jobs, their last runs and results."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``crystal keys``: where this device keeps its keys, and how to change that."""
+"""``crystal keys``: where this device stores its keys, their passphrase, and moving them."""
 
 from pathlib import Path
 from typing import Annotated

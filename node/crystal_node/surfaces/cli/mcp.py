@@ -1,4 +1,4 @@
-"""``crystal mcp``: the memory as an MCP server, and its entry among the servers of the clients on this machine."""
+"""``crystal mcp``: the memory as an MCP server, and its entry in the MCP clients on this machine."""
 
 import logging
 import os
@@ -171,7 +171,7 @@ def _clients() -> McpClients:
 
 
 def _each(agents: McpClients, names: list[str], do: Callable[[McpClient], str], *, as_json: bool) -> int:
-    """Does it for each client; one that cannot be changed keeps no other from it. Returns the first failure's exit code."""
+    """Call ``do`` for each client, also after a failure. Returns the exit code of the first failure."""
     code: int = ExitCode.OK
     rows: list[dict[str, object]] = []
     for client in agents.named(names):

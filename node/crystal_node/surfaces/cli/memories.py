@@ -1,4 +1,4 @@
-"""``crystal memories``: what is remembered, how it came about, and changing it."""
+"""``crystal memories``: list, show and change memories."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``crystal nudge`` as the help shows it; ``crystal_node.surfaces.cli`` itself runs it, before any of this is loaded."""
+"""``crystal nudge``, for the help only: ``crystal_node.surfaces.cli`` runs it without loading this module."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``crystal open``: the conversation around a search hit, on any device, offline."""
+"""``crystal open``: the conversation around a message, on any device, offline."""
 
 from typing import Annotated
 

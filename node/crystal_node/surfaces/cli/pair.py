@@ -1,4 +1,4 @@
-"""``crystal pair``: brings another machine in by an invite, joins by a code, or shows the vault's offline code."""
+"""``crystal pair``: invite another machine, join by a code, or show the vault's offline code."""
 
 import asyncio
 import signal
@@ -132,7 +132,7 @@ def join(
     yes: bool = False,
     new_keys: bool = False,
 ) -> None:
-    """Joins with a code of either kind, or with one that is read when it is "-"."""
+    """Join with a code of either kind; ``-`` reads it."""
     if code == _ASK:
         code = read_secret("The code (MC2:… or mc1:…): ", what="code")
     if is_invite(code):
@@ -145,11 +145,12 @@ def join(
 
 
 def check_argument(code: str | None) -> None:
-    """Refuses an offline code that stood on the command line: every user of the machine sees that while the program runs, and
-    the shell keeps it. An invite may stand there, which adds nobody without the digits.
+    """Refuse an offline code on the command line, which all users of the machine can see and the shell keeps.
+
+    An invite is allowed, since it adds nobody without the digits.
 
     Raises:
-        Usage: it did.
+        UsageError: it was an offline code.
     """
     if code is not None and not is_invite(code):
         raise UsageError(
@@ -160,12 +161,12 @@ def check_argument(code: str | None) -> None:
 
 
 def is_invite(code: str) -> bool:
-    """Whether it is to be read as an invite; what is neither gets the invite's explanation, the one that people meet."""
+    """Whether to read the code as an invite. What is neither kind is, so that its error explains invites."""
     return not code.strip().lower().startswith("mc1")
 
 
 def someone_must_confirm(*, yes: bool) -> None:
-    """Said before the invite is used up."""
+    """Refuse, before the invite is used up, if nobody can confirm. Raises UsageError."""
     if not yes and not is_terminal():
         raise UsageError(
             "nobody can confirm the inviting machine here; the invite was not used",
@@ -194,13 +195,13 @@ Show it to nobody, photograph it nowhere, and clear the screen afterwards.
 
 
 def key_check(root: Root) -> str:
-    """Four groups that are the same wherever the same root is: "3f2a 9c01 77be 10d4". They tell nothing of it."""
+    """Four groups that are the same for the same root: "3f2a 9c01 77be 10d4". They reveal nothing of it."""
     text = root.check_value.hex()
     return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
 def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: bool) -> None:
-    """Shows the code after a typed confirmation."""
+    """Show the offline code, the vault's root itself, after a typed confirmation."""
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     if qr is not None:
@@ -230,7 +231,7 @@ def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: boo
 
 
 def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool) -> None:
-    """Joins by the root that the code is."""
+    """Join by an offline code."""
     offline = decode(code)
     note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
     enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault, new_keys=new_keys))
@@ -270,7 +271,7 @@ T = TypeVar("T")
 
 
 def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -> None:
-    """Invites one machine, and stays until it is in or the invite is over."""
+    """Invite one machine, and wait until it has joined or the invite has ended."""
     if qr is not None:
         check_file(qr)
     lines = InputLines()
@@ -305,7 +306,7 @@ def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -
 
 
 def enter(settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new_keys: bool) -> Joined:
-    """Joins by an invite, with whoever sits here."""
+    """Join by an invite, with the person or program at this machine."""
     before, wanted = settings.config.relay_url, settings.at_relay(code.url).relay_url
     if settings.vault is not None and before and before != wanted:
         # Whoever knows the vault's id can make such an invite: what the person is asked then is about more than a machine.
@@ -328,7 +329,7 @@ def enter(settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new
 def join_with_invite(
     settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new_keys: bool
 ) -> None:
-    """Joins by an invite, and syncs for the first time."""
+    """Join by an invite, and sync for the first time."""
     joined = enter(settings, code, as_json=as_json, yes=yes, new_keys=new_keys)
     synced = first_sync(joined.enrolled.settings)
     if as_json:
@@ -352,7 +353,7 @@ def join_with_invite(
 
 
 def say_anew(enrolled: EnrolmentResult, *, new_keys: bool) -> None:
-    """A home that was set up is another device now: so it says, and which one is left behind."""
+    """Say that this home is a new device now, and which one it was."""
     vault = enrolled.vault.hex()[:8]
     say(
         f"This machine ({enrolled.settings.name.value}) is back in vault {vault}, as another device than before."
@@ -373,7 +374,7 @@ def say_anew(enrolled: EnrolmentResult, *, new_keys: bool) -> None:
 
 
 def _listed(enrolled: EnrolmentResult) -> bool | None:
-    """Whether the device that this home was is a member still; None if it is not known which one that was."""
+    """Whether the device that this home was is still a member; None if it is not known which that was."""
     if not enrolled.replaced:
         return None
     with opened(enrolled.settings) as device:
@@ -381,7 +382,7 @@ def _listed(enrolled: EnrolmentResult) -> bool | None:
 
 
 def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
-    """Runs it; SIGTERM and a closed terminal stop it as Ctrl-C does, so that no invite stays open behind."""
+    """Run it; SIGTERM and SIGHUP stop it as Ctrl-C does, so that no invite stays open."""
 
     async def main() -> T:
         task = asyncio.current_task()
@@ -409,7 +410,7 @@ async def _invite(settings: Settings, person: InviterPerson, *, grant: bool) -> 
 
 
 def first_sync(settings: Settings) -> bool:
-    """Best effort: the machine is set up whether it comes through or not."""
+    """Sync if possible. Returns whether it worked; the machine is set up in any case."""
     try:
         with opened(settings) as device:
             asyncio.run(sync_now(device))

@@ -1,7 +1,9 @@
-"""The people at both ends of a pairing, at a terminal or behind a pipe: sentences, and answers typed on standard input.
+"""The dialogue of a pairing: sentences for people, events for programs.
 
-The code and the digits are the result and go to standard output; everything else is talk. A terminal that takes control
-sequences gets one line that counts down, every other one a line at the beginning and near the end.
+For people the code and the digits go to standard output, everything else to standard error; a terminal that takes control
+sequences gets one line that counts down, any other a line at the beginning and near the end. For programs each event is one
+line of JSON, with its name under ``event``; answers are read from standard input, one line each. The last event is
+``paired`` on the inviting side and ``joined`` on the other.
 """
 
 import asyncio
@@ -26,25 +28,25 @@ _BACK = "The relay is back."
 
 
 def shown(machine: Machine) -> str:
-    """A machine as it describes itself: foreign text, made printable."""
+    """A machine as it describes itself, made printable."""
     system = one_line(machine.system, _NAME_CHARS_MAX)
     return one_line(machine.name, _NAME_CHARS_MAX) + (f" ({system})" if system else "")
 
 
 def minutes(seconds: float) -> str:
-    """What is left: "9 min 58 s"."""
+    """The time left: "9 min 58 s"."""
     whole = int(seconds)
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
 
 
 def fitting(text: str, left: str) -> str:
-    """Both in one line of this terminal: one that wraps cannot be drawn anew in its place."""
+    """Both in one line of this terminal, since a wrapped line cannot be redrawn in place."""
     room = screen().columns - len(left) - 2
     return f"{text if len(text) <= room else text[: max(room - 3, 0)] + '...'} {left}"
 
 
 class _Countdown:
-    """The line that counts down."""
+    """A line that counts down."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -74,7 +76,7 @@ class _Countdown:
 
 
 class TerminalInviter:
-    """Who invites."""
+    """The inviting side, for a person."""
 
     def __init__(self, lines: InputLines, qr: Path | None) -> None:
         self._lines = lines
@@ -174,7 +176,7 @@ class TerminalInviter:
 
 
 class TerminalNewcomer:
-    """Who joins. ``yes``: nobody is asked."""
+    """The joining side, for a person. ``yes``: ask nothing."""
 
     def __init__(self, lines: InputLines, *, yes: bool) -> None:
         self._lines = lines
@@ -232,12 +234,12 @@ class TerminalNewcomer:
 
 
 def described(machine: Machine) -> dict[str, object]:
-    """A machine as every event names it."""
+    """A machine as events describe it."""
     return {"device": machine.device.hex() or None, "name": machine.name, "system": machine.system}
 
 
 class JsonInviter:
-    """Who invites."""
+    """The inviting side, for a program."""
 
     def __init__(self, lines: InputLines, qr: Path | None) -> None:
         self._lines = lines
@@ -298,8 +300,11 @@ class JsonInviter:
 
 
 class JsonNewcomer:
-    """Who joins. ``yes``: nobody is asked. ``relay``: the address that this machine would use from then on, ``relay_now``: the
-    one that it uses now, "" for none; where they differ, the invite moves it."""
+    """The joining side, for a program. ``yes``: ask nothing.
+
+    ``relay`` is the address that this machine would use, ``relay_now`` the one that it uses now, "" for none. If they
+    differ, the invite moves it.
+    """
 
     def __init__(self, lines: InputLines, *, yes: bool, relay: str, relay_now: str) -> None:
         self._lines = lines

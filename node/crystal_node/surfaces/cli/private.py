@@ -1,4 +1,4 @@
-"""``crystal private``: records nothing for a while, not even later."""
+"""``crystal private``: record nothing for a while, not even later."""
 
 import asyncio
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""``crystal promote``: this machine becomes the vault's Core."""
+"""``crystal promote``: make this machine the vault's Core."""
 
 import asyncio
 from typing import Annotated
@@ -90,7 +90,7 @@ def promote_here(
     yes: bool,
     as_json: bool,
 ) -> Promoted:
-    """Confirmed, and with the kit read, if there is one to read."""
+    """Confirm, read the kit if one is given, and promote."""
     if force and not yes and not device.member.is_core:
         about = _FORCED + asyncio.run(_would_lose(device))
         if kit is None:

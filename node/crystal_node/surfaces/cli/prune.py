@@ -1,4 +1,4 @@
-"""``crystal prune``: what the relay need not keep any more, and letting go of it."""
+"""``crystal prune``: show or delete what the relay no longer needs to keep."""
 
 import asyncio
 from typing import Annotated

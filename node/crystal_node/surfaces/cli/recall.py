@@ -1,4 +1,4 @@
-"""``crystal recall`` for people; ``crystal_node.surfaces.cli`` itself runs it for hooks, before any of this is loaded."""
+"""``crystal recall`` for people; for hooks ``crystal_node.surfaces.cli`` runs it without loading this module."""
 
 from pathlib import Path
 from typing import Annotated

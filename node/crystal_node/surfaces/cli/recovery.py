@@ -1,5 +1,4 @@
-"""``crystal recovery``: shows the recovery kit, checks it by having it typed back, and brings a vault back with it
-(``restore.py``)."""
+"""``crystal recovery``: show the recovery kit, check it, and replace the root."""
 
 import asyncio
 import hmac
@@ -181,7 +180,7 @@ def replace(kit: KitFile = None, yes: Yes = False, as_json: Json = False) -> Non
 
 
 def offer_kit(settings: Settings) -> None:
-    """At the end of ``crystal init``: how to get the kit, and at a terminal the kit itself."""
+    """At the end of ``crystal init``: say how to get the kit, and offer it at a terminal."""
     say("If you lose all of your devices and the vault's recovery kit, the vault is lost. Make the kit now:")
     say("  crystal recovery show      six lines, to be printed or written down")
     say("  crystal recovery verify    type them back, and know that they work")
@@ -223,7 +222,7 @@ def _root_and_log(settings: Settings) -> tuple[Root | None, DeviceLog]:
 
 
 def _comparing(root: Root | None, log: DeviceLog) -> Compare | None:
-    """Compares each line as it is typed, where the root is here; else the whole is compared with the log."""
+    """A comparison of single lines, if the root is here; else None: the whole kit is compared with the log."""
     if root is None or not in_force(log, root):
         return None
     lines = [decode_line(number, line) for number, line in enumerate(encode_kit(root, log.vault), start=1)]
@@ -231,7 +230,7 @@ def _comparing(root: Root | None, log: DeviceLog) -> Compare | None:
 
 
 def _removed(settings: Settings, *, asks: bool, remove: bool) -> bool:
-    """Removes the root if that is wanted. Returns whether it is gone."""
+    """Remove the root if that is wanted. Returns whether it is gone."""
     if not remove and asks and is_terminal():
         note(_COST)
         remove = ask("Remove it from this machine? [yes/no] ")
@@ -242,7 +241,7 @@ def _removed(settings: Settings, *, asks: bool, remove: bool) -> bool:
 
 
 def _document(page: KitPage, out: Path | None, qr: Path | None) -> dict[str, object]:
-    """For programs: the secret itself only where no file was asked for."""
+    """The JSON document. It has the secret only if no file was asked for."""
     document: dict[str, object] = {"vault": page.vault.hex(), "relay": page.relay, "made": page.made}
     if out is None and qr is None:
         return document | {"lines": list(page.lines), "code": page.code, "text": page.text()}
@@ -250,7 +249,7 @@ def _document(page: KitPage, out: Path | None, qr: Path | None) -> dict[str, obj
 
 
 def _draw(code: str) -> None:
-    """The QR below the page, where a terminal can show it."""
+    """Draw the QR below the page, if the terminal can show it."""
     if not is_terminal(output=True):
         return
     drawing = draw(code, screen())

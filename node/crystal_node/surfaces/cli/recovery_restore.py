@@ -1,4 +1,4 @@
-"""``crystal recovery restore``: brings a vault back with its recovery kit. What it does is in ``recovery/restoring.py``."""
+"""``crystal recovery restore``: bring a vault back with its recovery kit."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``crystal reembed``: ``crystal embed migrate`` with the model that is configured, as it was called before."""
+"""``crystal reembed``: the former name of ``crystal embed migrate`` without a provider."""
 
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.embed import migrate

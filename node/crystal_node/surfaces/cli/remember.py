@@ -1,4 +1,4 @@
-"""``crystal remember``: keeps a sentence as a memory, on every device."""
+"""``crystal remember``: keep a sentence as a memory, on every device."""
 
 import sys
 from collections.abc import Sequence
@@ -115,7 +115,7 @@ def _merge(_alike: Sequence[AlikeDocument]) -> WhenAlike:
 
 
 def _asked(alike: Sequence[AlikeDocument]) -> WhenAlike:
-    """At a terminal."""
+    """Ask at a terminal whether to merge."""
     for each in alike:
         note(f"Almost the same is remembered: {_shown(each)}")
     merged = ask("Shall there be one memory, in the new words? [y/N] ")

@@ -1,4 +1,4 @@
-"""``crystal repair``: mends what ``crystal verify --deep`` finds."""
+"""``crystal repair``: repair what ``crystal verify --deep`` finds."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""``crystal restore``: this machine's memory made anew. What it does is in ``replication/restoring.py``."""
+"""``crystal restore``: rebuild this machine's memory from the relay or a copy."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``crystal role``: who the Core is, since when and by whose word, how far each machine is, and what a promotion would lose."""
+"""``crystal role``: which machine is the Core and since when, how far each is, and what a forced promotion would lose."""
 
 import asyncio
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""``crystal run``: has another device of the vault do something, and shows how it went."""
+"""``crystal run``: ask another device to do something, and show the result."""
 
 import asyncio
 import json
@@ -101,7 +101,7 @@ def run(
 
 
 def tell(outcome: CommandResult, called: str) -> None:
-    """For people; `crystal commands show` too."""
+    """Show an outcome to people; `crystal commands show` uses it too."""
     progress = f" ({outcome.done:,} of {outcome.total:,})" if outcome.total and not outcome.ended else ""
     said = f": {one_line(outcome.text, 400)}" if outcome.text else ""
     say(f"{outcome.id[:8]}  {outcome.action} on {called}: {outcome.state.value}{progress}{said}")
@@ -112,7 +112,7 @@ def tell(outcome: CommandResult, called: str) -> None:
 
 
 def _target(device: Device, on: str) -> bytes | None:
-    """None for the Core: it is resolved with the log as the relay shows it. Raises NoSuchEntry, Usage."""
+    """The device, or None for the Core, which is resolved with the log on the relay. Raises NoSuchEntry, UsageError."""
     if on.strip().lower() == "core":
         return None
 

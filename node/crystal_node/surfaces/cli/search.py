@@ -1,4 +1,4 @@
-"""``crystal search``: finds texts by words and by meaning, offline."""
+"""``crystal search``: find messages, memories and documents by words and by meaning, offline."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -169,7 +169,7 @@ def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
 
 
 def _moment(given: str | None) -> str:
-    """Raises Usage for one that is given and empty: that would be no filter."""
+    """The time as given. Raises UsageError if it is given and empty, since that would be no filter."""
     if given is not None and not given.strip():
         parse_since(given, 0)
     return given or ""
@@ -200,7 +200,7 @@ def _print(found: SearchDocument, request: SearchRequest) -> None:
 
 
 def _next(request: SearchRequest) -> str:
-    """What shows it: a page where these were one."""
+    """The option that shows the next results: a page if these were one."""
     behind = request.offset + request.limit
     return f"--offset {behind}" if behind % request.limit else f"--page {behind // request.limit + 1}"
 

@@ -1,4 +1,4 @@
-"""``crystal serve``: the memory over HTTP for this machine alone, and a web page to look at it."""
+"""``crystal serve``: the memory over HTTP for this machine alone, and a web page."""
 
 import logging
 import os
@@ -89,7 +89,7 @@ def _serve(settings: Settings, port: int | None, *, open_page: bool, as_json: bo
 
 
 def _environment() -> dict[str, str]:
-    """For the commands that the gateway starts: as this process has it, without the token."""
+    """The environment for commands that the gateway starts: without the token."""
     return {name: value for name, value in os.environ.items() if name != SERVE_VARIABLE}
 
 
@@ -109,7 +109,7 @@ def _link(settings: Settings, *, open_page: bool, as_json: bool) -> None:
 
 
 def _running(settings: Settings) -> str | None:
-    """The address of the gateway that runs on this home, as it noted it; None if none does."""
+    """The address of the gateway that runs on this home; None if none does."""
     if not is_held(settings.home.gateway_lock):
         return None
     try:
@@ -120,7 +120,7 @@ def _running(settings: Settings) -> str | None:
 
 
 def _open(page: str) -> None:
-    """In the person's browser. The link is good once: whoever reads the browser's arguments comes too late."""
+    """Open the page in the browser. The link works once, so that reading the browser's arguments gains nothing."""
     import webbrowser
 
     if not webbrowser.open(page):

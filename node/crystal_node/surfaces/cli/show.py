@@ -1,4 +1,4 @@
-"""``crystal show``: a text whole, with what was said around it, offline."""
+"""``crystal show``: a message whole, with what was said around it, offline."""
 
 from datetime import datetime
 from typing import Annotated

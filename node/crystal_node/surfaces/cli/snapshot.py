@@ -1,4 +1,4 @@
-"""``crystal snapshot``: makes a snapshot of the memory on the relay now."""
+"""``crystal snapshot``: make a snapshot of the memory on the relay now."""
 
 import asyncio
 

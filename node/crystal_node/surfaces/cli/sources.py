@@ -1,4 +1,4 @@
-"""``crystal sources``: folders that are read into the memory and kept up to date."""
+"""``crystal sources``: folders of documents and code that are kept in the memory."""
 
 import asyncio
 import shlex
@@ -160,7 +160,7 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False) -> None:
 
 
 def _progress() -> Callable[[str, int, int], None]:
-    """Tells of a long sync now and then."""
+    """Progress of a long sync, every few seconds."""
     told = time.monotonic()
 
     def progress(name: str, done: int, total: int) -> None:
@@ -245,7 +245,7 @@ def _print_source(each: SourceStatus) -> None:
 
 
 def _moment(text: str | None) -> str:
-    """As this machine's clock shows it."""
+    """The time on this machine's clock."""
     return clock_time(int(datetime.fromisoformat(text).timestamp() * 1000)) if text else "not yet"
 
 

@@ -1,4 +1,4 @@
-"""``crystal staging list|run|reject``: agents that are new to the Core, and what becomes of their past."""
+"""``crystal staging``: agents that are new to the Core, and what is made of their past."""
 
 import asyncio
 import shlex
@@ -195,4 +195,4 @@ def _quoted(one: Staged) -> str:
 
 
 def _say_nothing(_: str) -> None:
-    """Documents are not talked into."""
+    """No progress, for programs."""

@@ -1,4 +1,9 @@
-"""``crystal status``: how this device stands, without asking anybody."""
+"""``crystal status``: this device's status, without asking anybody.
+
+``--watch`` shows it until Ctrl-C. On a terminal that can move its cursor it is redrawn in place; elsewhere it is printed
+once, then a line for each change; with ``--json`` a document a line for each change. The databases are asked once a second
+whether anything was committed; everything is gathered only then, and every ten seconds for what time alone changes.
+"""
 
 import time
 from collections.abc import Generator, Iterator
@@ -68,7 +73,7 @@ def run(watch: Watching = False, as_json: Json = False) -> None:
 
 @contextmanager
 def _opened(settings: Settings) -> Generator[Device]:
-    """The device; where its disk keeps it from being opened, the error says so."""
+    """The device. If its disk prevents that, the error says so."""
     try:
         device = Device.open(settings)
     except Exception as error:
@@ -93,7 +98,7 @@ _DEVICES_MAX = 8
 
 
 def status_lines(device: Device, found: DeviceStatus) -> list[str]:
-    """All of it, news apart."""
+    """All lines but the news."""
     return [*_status_lines(device, found), *_needs(found)]
 
 
@@ -260,7 +265,7 @@ _OVER = ("over", "over")
 
 
 def follow(device: Device, *, as_json: bool) -> None:
-    """Returns when the person has enough."""
+    """Show the status as it changes, until Ctrl-C."""
     try:
         if as_json:
             _documents(device)
@@ -309,7 +314,7 @@ def _told(device: Device) -> None:
 
 
 def _facts(found: DeviceStatus) -> dict[str, tuple[object, str]]:
-    """By name: what is compared, and what is said of it, which may hold an age."""
+    """By name: the value to compare, and the words, which may contain an age."""
     facts: dict[str, tuple[object, str]] = {name: (said, said) for name, said in _plain(found).items()}
     for each in found.stuck:
         facts[f"stuck ({each.name})"] = (each.fix, each.sentence)
@@ -339,7 +344,7 @@ def _plain(found: DeviceStatus) -> dict[str, str]:
 
 
 def _standings(device: Device) -> Iterator[DeviceStatus]:
-    """The standing, whenever it may be another one. Other processes of this home write; this one only reads."""
+    """The status, each time that it may have changed. Other processes of this home write; this one only reads."""
     while True:
         seen, until = _marks(device), time.monotonic() + AGAIN_SECONDS
         catch_up(device.member.log, device.journal)
@@ -349,7 +354,7 @@ def _standings(device: Device) -> Iterator[DeviceStatus]:
 
 
 def _marks(device: Device) -> tuple[object, ...]:
-    """Differs when something was committed, or somebody came or went."""
+    """A value that differs when something was committed, or a process came or went."""
     home = device.settings.home
     state = device.journal.connection.execute("PRAGMA data_version").fetchone()
     files = [_stamp(path) for path in (home.jobs_database, home.commands_database, home.files_database)]
@@ -357,7 +362,7 @@ def _marks(device: Device) -> tuple[object, ...]:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Of the write-ahead log, where commits go first."""
+    """Time and size of the write-ahead log, where commits go first."""
     try:
         about = path.with_name(f"{path.name}-wal").stat()
     except OSError:

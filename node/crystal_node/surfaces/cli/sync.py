@@ -1,4 +1,4 @@
-"""``crystal sync``: one full round both ways, or continuously."""
+"""``crystal sync``: one full round in both directions, or continuously."""
 
 import asyncio
 from typing import Annotated

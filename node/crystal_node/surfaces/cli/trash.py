@@ -1,4 +1,4 @@
-"""``crystal trash``: what sync removed from this device, for 30 days."""
+"""``crystal trash``: files that sync removed from this device, kept for 30 days."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``crystal uninstall``: leaves nothing of Crystal in this system or in other programs; the home only goes when asked."""
+"""``crystal uninstall``: remove Crystal from this system and other programs; the home only with --purge."""
 
 from typing import Annotated
 
@@ -83,7 +83,7 @@ def run(
 
 
 def _check(settings: Settings, *, lose: bool, yes: bool, as_json: bool) -> None:
-    """Says what goes, and has it confirmed, before anything is done."""
+    """Say what would be lost and confirm it, before anything is done."""
     if not settings.home.root.exists():
         if not mark_of(left_over(settings.home)).exists():
             note(f"There is no home {settings.home.root}.")
@@ -124,7 +124,7 @@ def _about(loss: HomeLoss) -> str:
 
 
 def _purge(settings: Settings, *, lose: bool) -> HomeLoss:
-    """Looks once more when nobody else is at work in the home, and removes it."""
+    """Check once more while no other process works in the home, and remove it."""
     if not settings.home.root.exists():
         purge(settings)
         return HomeLoss(settings.home.root)

@@ -1,4 +1,4 @@
-"""``crystal up``: one command after installing that sets everything up, and says of each thing how it stands."""
+"""``crystal up``: set everything up after installing, and report each step."""
 
 import asyncio
 from typing import Annotated
@@ -113,7 +113,7 @@ def run(
 def _check_flags(
     settings: Settings, role: MachineRole | None, relay: str | None, code: str | None, token: str | None
 ) -> None:
-    """Refuses what contradicts itself, or what this machine is already."""
+    """Refuse options that contradict each other, or what this machine is already. Raises UsageError."""
     if role is MachineRole.CORE and code is not None:
         raise UsageError(
             "a Core makes a new vault, it does not join one", hint="Use --role node with --code."
@@ -170,7 +170,7 @@ def _wish(
     *,
     asks: bool,
 ) -> SetupWish:
-    """What the flags say, else the person, else what is usual."""
+    """What the options say, else the person, else the defaults."""
     known = [tool.name for tool in tools]
     decided_by = {settings.options[name].source for name in ("capture", "capture_without")}
     if capture is None and decided_by == {SettingSource.DEFAULT}:
@@ -202,7 +202,7 @@ _READ = "-"
 
 
 class Enrolment:
-    """What is needed for it, taken from flags or asked for when it is needed. ``founded``: a vault was made."""
+    """Founds or joins the vault, with a token or code from options or asked for. ``founded``: a vault was made."""
 
     def __init__(self, role: str, token: str | None, code: str | None, *, yes: bool, as_json: bool) -> None:
         self._role, self._token, self._code = role, token, code
@@ -210,7 +210,7 @@ class Enrolment:
         self.founded = False
 
     def enrol(self, settings: Settings) -> str:
-        """Founds or joins. Returns how it is now. Raises what ``enrol`` and ``pairing`` raise."""
+        """Found or join the vault. Returns a sentence about it. Raises what ``enrolment`` and ``pairing`` raise."""
         return self._found(settings) if self._role == "core" else self._join(settings)
 
     def _found(self, settings: Settings) -> str:

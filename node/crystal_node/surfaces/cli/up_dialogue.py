@@ -1,4 +1,4 @@
-"""What `crystal up` and its counterparts ask and say: sentences for people, a document a line for programs."""
+"""What ``crystal up``, ``down`` and ``uninstall`` ask and say: sentences for people, a JSON document a line for programs."""
 
 import sys
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ WORTH_A_WORD_BYTES = 64 * 1024 * 1024
 
 
 def tell_tools(tools: Sequence[AiTool], *, as_json: bool) -> None:
-    """What was found on this machine."""
+    """Say which tools were found on this machine."""
     if as_json:
         emit_line({"event": "found", "tools": [document(tool) for tool in tools]})
         return
@@ -50,7 +50,7 @@ def document(tool: AiTool) -> dict[str, object]:
 
 
 def ask_role() -> str:
-    """core or node."""
+    """Ask for core or node."""
     say(
         "A vault is one memory on all of your machines. Its first machine is the Core; the others join it as Nodes."
     )
@@ -63,7 +63,7 @@ def ask_role() -> str:
 
 
 def ask_relay() -> str:
-    """The relay's address, which is checked when it is used."""
+    """Ask for the relay's address, which is checked when it is used."""
     while True:
         typed = _typed("The relay's address, such as https://relay.example.org: ", as_typed=True)
         if typed:
@@ -71,7 +71,7 @@ def ask_relay() -> str:
 
 
 def ask_tools(known: Sequence[str]) -> str:
-    """Which tools are to be recorded; what is no tool's name is asked again."""
+    """Ask which tools to record, until all names are known."""
     while True:
         typed = (
             _typed(f"Record the conversations of which tools? [{ALL}/{NONE}/names with commas] ({ALL}) ")
@@ -84,13 +84,13 @@ def ask_tools(known: Sequence[str]) -> str:
 
 
 def ask_history(tools: Sequence[AiTool]) -> bool:
-    """Whether what was said before is recorded."""
+    """Ask whether to record old conversations."""
     count, total = sum(tool.transcripts for tool in tools), sum(tool.size for tool in tools)
     return ask(f"Record what was said before now, too ({counted(count, 'transcript')}, {size(total)})?")
 
 
 def ask(question: str) -> bool:
-    """A question that return answers with yes."""
+    """Ask a question whose default is yes."""
     while True:
         typed = _typed(f"{question} [yes/no] (yes) ")
         if typed in ("", "y", "yes"):
@@ -100,7 +100,7 @@ def ask(question: str) -> bool:
 
 
 def ask_mcp(settings: Settings) -> bool | None:
-    """Whether agents are to have the memory as an MCP server; None where there is none to ask about."""
+    """Ask whether to install the MCP server; None if there is no client to install it in."""
     agents = McpClients(settings)
     try:
         states = [agents.look(client).state for client in agents.named(())]
@@ -112,10 +112,10 @@ def ask_mcp(settings: Settings) -> bool | None:
 
 
 def names_in(text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """The tools that "all", "none" or a list of names means. Unknown names stay, for whoever checks them.
+    """The tools meant by "all", "none" or a list of names. Unknown names are kept, to be checked by the caller.
 
     Raises:
-        Usage: there is no name.
+        UsageError: there is no name.
     """
     if not text.replace(",", "").strip():
         raise UsageError("no tool is named", hint="Say all, none, or names with commas.")
@@ -127,12 +127,12 @@ def names_in(text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def has_work(plan: Sequence[SetupStep]) -> bool:
-    """Whether something is left to be done. What cannot be looked at yet is."""
+    """Whether a step is left to do. A step that cannot be checked yet counts."""
     return any(not step.why_not and not _is_so(step) for step in plan)
 
 
 def confirm_plan(plan: Sequence[SetupStep]) -> None:
-    """Shows what is to be done, and has it confirmed. Raises Usage."""
+    """Show the plan and confirm it. Raises UsageError."""
     say()
     say("This is going to be done:")
     for step in plan:
@@ -142,7 +142,7 @@ def confirm_plan(plan: Sequence[SetupStep]) -> None:
 
 
 def tell_size(tools: Sequence[AiTool]) -> None:
-    """That recording what there is takes its time, where it does."""
+    """Warn if recording will take a while."""
     waiting = sum(tool.waiting for tool in tools if tool.wanted)
     if waiting > WORTH_A_WORD_BYTES:
         note(
@@ -151,7 +151,7 @@ def tell_size(tools: Sequence[AiTool]) -> None:
 
 
 def tell_outcome(outcome: StepOutcome, *, as_json: bool) -> None:
-    """How a step went."""
+    """Print the outcome of a step."""
     if as_json:
         emit_line({"event": "step", **step_document(outcome)})
         return
@@ -174,7 +174,7 @@ def step_document(outcome: StepOutcome) -> dict[str, object]:
 
 
 def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core: bool, as_json: bool) -> None:
-    """How this machine stands at the end, and what comes next."""
+    """Print the status of this machine at the end, and what comes next."""
     running = is_held(settings.home.watch_lock)
     role = _role(settings)
     if as_json:

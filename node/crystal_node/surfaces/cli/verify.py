@@ -1,4 +1,4 @@
-"""``crystal verify``: compares the memory with what its log says, row by row, and with --deep everything on the relay."""
+"""``crystal verify``: compare the memory with its digest, row by row, and with --deep everything on the relay."""
 
 import asyncio
 from typing import Annotated
@@ -56,7 +56,7 @@ def run(deep: Deep = False, as_json: Json = False) -> None:
 
 
 def deep_document(found: DeepVerification) -> dict[str, object]:
-    """For programs; for `crystal repair` too."""
+    """The JSON document of a deep verification, also for `crystal repair`."""
     relay = found.relay
     return _document(found.memory) | {
         "ok": found.ok,
@@ -76,7 +76,7 @@ def deep_document(found: DeepVerification) -> dict[str, object]:
 
 
 def say_deep(found: DeepVerification) -> None:
-    """For people; for `crystal repair` too."""
+    """Print a deep verification, also for `crystal repair`."""
     relay = found.relay
     _say(found.memory)
     snapshot = (
@@ -97,7 +97,7 @@ def say_deep(found: DeepVerification) -> None:
 
 
 def fail_if_left(found: DeepVerification) -> None:
-    """Raises VaultDamaged, MemoryDiffers or RelayLacks for what is wrong, what is nearest first."""
+    """Raise VaultDamaged, MemoryDiffers or RelayLacks for what is wrong, the nearest first."""
     repair = "`crystal repair` repairs what can be repaired."
     if found.faults:
         raise VaultDamaged(f"the database is damaged: {found.faults[0]}", hint=repair)

@@ -1,1 +1,1 @@
-"""`crystal demo`: everything at work on this machine, with real processes, in throw-away homes."""
+"""``crystal demo``: everything at work on this machine, with real processes, in throw-away homes."""

@@ -1,4 +1,7 @@
-"""The demo's machines: homes with the real ``crystal`` command, and a real relay, each a process of its own."""
+"""The demo's machines: homes, a relay, pairings and background services, all as real processes.
+
+The background services read no tool of this machine, only the drop folder of their home.
+"""
 
 import json
 import secrets
@@ -26,23 +29,23 @@ _LOOK_BYTES = 1024 * 1024
 
 
 class DemoCommandFailed(CrystalError):
-    """A command of the demo ended by an error: its own exit code and hint are passed on."""
+    """A command of the demo failed. The message and the hint are its own."""
 
     exit_code = ExitCode.UNEXPECTED
     hint = "Run `crystal demo --keep` and try that command in its home."
 
 
 class DemoDevice:
-    """One device: a home, and the commands that are run in it."""
+    """One device: a home, and the commands that run in it."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
 
     def run(self, *arguments: str, typed: str = "", token: str = "") -> dict[str, Any]:
-        """Runs one ``crystal`` command with ``--json`` and returns its result. ``typed`` goes to standard input.
+        """Run one ``crystal`` command with ``--json`` and return its result. ``typed`` goes to standard input.
 
         Raises:
-            CommandFailed: it did not end well, or not in time.
+            DemoCommandFailed: it failed, or took too long.
         """
         verb = arguments[0]
         try:
@@ -65,7 +68,7 @@ class DemoDevice:
         return document
 
     def environment(self, token: str = "") -> dict[str, str]:
-        """What a command of this home runs with."""
+        """The environment of commands in this home."""
         variables = {
             "CRYSTAL_HOME": str(self.home),
             "CRYSTAL_KEY_STORE": "file",
@@ -78,13 +81,13 @@ class DemoDevice:
 
 
 def command_of(*arguments: str) -> list[str]:
-    """The real ``crystal`` command with ``--json`` behind its verbs."""
+    """The real ``crystal`` command, with ``--json`` after its verbs."""
     words = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
     return [sys.executable, "-m", "crystal_node", *arguments[:words], "--json", *arguments[words:]]
 
 
 class DemoRelay:
-    """A relay process on a free port of the loopback, over a folder of its own. Used up once stopped."""
+    """A relay process on a free loopback port, with a folder of its own. Not reusable once stopped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -93,10 +96,10 @@ class DemoRelay:
         self.token = secrets.token_urlsafe(32)
 
     def start(self) -> None:
-        """Starts it and waits until it accepts connections.
+        """Start it and wait until it accepts connections.
 
         Raises:
-            CommandFailed: it does not start; most often the `relay` extra is not installed.
+            DemoCommandFailed: it does not start; most often the `relay` extra is not installed.
         """
         self._folder.mkdir(mode=0o700)
         ready = self._folder.with_suffix(".ready")
@@ -123,7 +126,7 @@ class DemoRelay:
         self.url = str(json.loads(ready.read_text())["url"])
 
     def stop(self) -> None:
-        """Ends it, by force if it does not listen. Idempotent."""
+        """End it, by force if necessary. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -142,11 +145,11 @@ class DemoRelay:
         return self._process.pid
 
     def stored_bytes(self) -> int:
-        """What its folder holds by now."""
+        """The size of its folder now."""
         return sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
 
     def look_for(self, words: Sequence[str]) -> tuple[int, list[str]]:
-        """Reads everything that the relay has stored. Returns how many bytes, and which of the words stand in it."""
+        """Search everything that the relay has stored for words. Returns the bytes read and the words found."""
         needles = [word.encode() for word in words]
         longest = max(map(len, needles), default=0)
         found: set[bytes] = set()
@@ -164,7 +167,7 @@ class DemoRelay:
 
 
 def failure(verb: str, said: str) -> DemoCommandFailed:
-    """The error of a command that ended by one, from what it said."""
+    """The error of a command, from its standard error."""
     try:
         document: dict[str, Any] = json.loads(said[said.index("{") :])
         return DemoCommandFailed(f"`crystal {verb}`: {document['error']}", hint=str(document["hint"]))
@@ -176,7 +179,7 @@ PAIR_SECONDS_MAX = 60.0
 
 
 class _PairProcess:
-    """A process whose standard output is a line of JSON for each event."""
+    """A ``crystal pair`` process, whose standard output has a line of JSON for each event."""
 
     def __init__(self, device: DemoDevice, *arguments: str) -> None:
         self._process = subprocess.Popen(
@@ -197,7 +200,7 @@ class _PairProcess:
         self._process.stdin.flush()
 
     def until(self, event: str) -> dict[str, Any]:
-        """The next event of that name. Raises CommandFailed if the process ends before."""
+        """The next event of that name. Raises DemoCommandFailed if the process ends first."""
         assert self._process.stdout is not None, "it was opened with a pipe"
         for line in self._process.stdout:
             said: dict[str, Any] = json.loads(line)
@@ -217,17 +220,17 @@ class _PairProcess:
         self._process.communicate()
 
     def finish(self) -> None:
-        """Waits for its end. Raises CommandFailed unless that was a good one."""
+        """Wait for its end. Raises DemoCommandFailed if it failed."""
         _, complaint = self._process.communicate()
         if self._process.returncode:
             raise failure("pair", complaint)
 
 
 def pair(inviter: DemoDevice, newcomer: DemoDevice, name: str) -> str:
-    """Brings the newcomer in by an invite. Returns the digits that were typed.
+    """Pair two devices by an invite. Returns the digits that were typed.
 
     Raises:
-        CommandFailed: one of the two ended by an error, or not in time.
+        DemoCommandFailed: a command failed, or took too long.
     """
     with _talk(inviter, "pair") as here:
         code = str(here.until("invite")["code"])
@@ -261,7 +264,7 @@ _BUSY_MS = 10_000
 
 @contextmanager
 def agents(*devices: DemoDevice) -> Generator[None]:
-    """While they run. Raises CommandFailed when one does not start, or does not end well."""
+    """Run background services meanwhile. Raises DemoCommandFailed if one does not start or end well."""
     with ExitStack() as running:
         for device in devices:
             running.enter_context(_agent(device))
@@ -295,7 +298,7 @@ def _agent(device: DemoDevice) -> Generator[None]:
 
 
 def say(device: DemoDevice, agent: str, text: str) -> None:
-    """A message of another program's conversation, put where the device's agent looks."""
+    """Write a message of another program's conversation into the drop folder."""
     folder = device.home / DROP_FOLDER_NAME / agent
     folder.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"role": "user", "text": text})
@@ -305,7 +308,7 @@ def say(device: DemoDevice, agent: str, text: str) -> None:
 
 
 def until_found(device: DemoDevice, text: str) -> float:
-    """Seconds until the text stands in the memory of that device. Raises CommandFailed."""
+    """Wait until the memory of that device has the message. Returns the seconds. Raises DemoCommandFailed."""
     began = time.monotonic()
     while not _holds(device.home / "memory" / "crystal.db", text):
         if time.monotonic() - began > FOUND_SECONDS_MAX:

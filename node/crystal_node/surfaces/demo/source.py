@@ -1,4 +1,4 @@
-"""What the demo captures and asks for: the shipped sample conversation, or this machine's own newest ones."""
+"""What the demo captures and searches for: the bundled sample conversation, or this machine's newest ones."""
 
 from dataclasses import dataclass
 from heapq import nlargest
@@ -20,10 +20,10 @@ _PHRASE_CHARS_MIN = 24
 
 @dataclass(frozen=True, slots=True)
 class DemoSource:
-    """Transcripts, and a question whose answer stands in them.
+    """Transcripts, and a query whose answer they contain.
 
-    ``expected`` is part of the text that must be found for ``query``; ``phrases`` are words of the conversations that must
-    not be found at the relay; ``afterwards`` is remembered once a device was revoked.
+    ``expected`` is part of the message that ``query`` must find; ``phrases`` must not be found at the relay; ``afterwards``
+    is remembered after a device was revoked.
     """
 
     what: str
@@ -39,7 +39,7 @@ class DemoSource:
 
 
 def sample() -> DemoSource:
-    """The conversation that is shipped with the program."""
+    """The bundled conversation."""
     path = Path(str(files("crystal_node.surfaces.demo").joinpath("samples", "tidewatch.jsonl")))
     return DemoSource(
         what="a made-up conversation about a tide gauge",
@@ -51,10 +51,10 @@ def sample() -> DemoSource:
 
 
 def mine(settings: Settings) -> DemoSource:
-    """This machine's own newest transcripts, read and nothing else.
+    """This machine's newest transcripts, which are only read.
 
     Raises:
-        NoSuchEntry: there are none, or nothing was said in them.
+        NoSuchEntry: there are none, or they contain no messages.
     """
     adapter = ClaudeCode(settings.claude_folder, settings.person_home)
     found = [

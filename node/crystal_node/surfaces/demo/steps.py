@@ -1,8 +1,8 @@
-"""``crystal demo``: everything at work on this machine, with real processes, in throw-away homes.
+"""The steps of ``crystal demo``.
 
 A relay, a Core ("desktop") and Nodes ("laptop", "tablet", later "phone"). Each step runs the real ``crystal`` command in
-its own process, as a person would on three machines, and is told in one line with its time and bytes. Nothing
-outside the demo's folder is written; this machine's own transcripts are only read, and only when asked for.
+its own process, and is reported in one line with its time and bytes. Nothing outside the demo's folder is written; this
+machine's own transcripts are only read, and only when asked for.
 """
 
 import shutil
@@ -36,7 +36,7 @@ SAID = "The lock keeper asks for the tide tables of next week, on paper."
 
 
 class DemoFailed(CrystalError):
-    """A step did not do what it must. The message names it."""
+    """A step did not show what it must. The message names it."""
 
     exit_code = ExitCode.UNEXPECTED
     hint = "Run `crystal demo --keep` and look at what the homes hold."
@@ -44,7 +44,7 @@ class DemoFailed(CrystalError):
 
 @dataclass(frozen=True, slots=True)
 class DemoStep:
-    """One step that was done: what happened, how long it took in seconds, and the bytes that it moved or looked at."""
+    """One finished step: what happened, its seconds, and the bytes that it moved or read."""
 
     text: str
     seconds: float
@@ -62,7 +62,7 @@ class Demo:
     steps: list[DemoStep] = field(default_factory=list[DemoStep])
 
     def run(self) -> None:
-        """Runs all steps.
+        """Run all steps.
 
         Raises:
             DemoFailed: a step failed, or did not show what it must.
@@ -260,7 +260,7 @@ NAMES = (DESKTOP, LAPTOP, TABLET, FILE)
 
 
 def make_folder() -> Path:
-    """A new folder for a demo, readable by its owner only."""
+    """Make a new folder for a demo, readable by its owner only."""
     return Path(tempfile.mkdtemp(prefix="crystal-demo-"))
 
 
@@ -269,7 +269,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def describe_step(step: DemoStep) -> str:
-    """The line that is shown for a step."""
+    """The line shown for a step."""
     moved = f", {size(step.bytes)}" if step.bytes else ""
     return f"{step.text} ({step.seconds:.2f} s{moved})"
 

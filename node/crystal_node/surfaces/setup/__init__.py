@@ -1,12 +1,10 @@
-"""Setting this machine up and undoing it: what is found here, the steps, and how each of them went.
+"""Setting this machine up, and undoing it.
 
 | module | holds |
 |---|---|
-| `steps` | what a step is; carrying a plan out |
-| `tools` | the AI tools on this machine and what of them is recorded |
-| `choosing` | which tools are recorded, in ``config.json`` |
-| `history` | what was said before Crystal came: recorded, or stepped over |
-| `raising` | the steps of `crystal up` |
-| `lowering` | the steps of `crystal down` and `crystal uninstall` |
-| `purging` | removing the home, and what would be lost with it |
+| `steps` | what a step is; carrying out a plan |
+| `tools` | the AI tools on this machine, and which of them are recorded |
+| `up` | the steps of `crystal up` |
+| `down` | the steps of `crystal down` and `crystal uninstall` |
+| `removal` | removing the home, and what would be lost with it |
 """

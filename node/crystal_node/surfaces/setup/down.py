@@ -1,6 +1,6 @@
-"""The steps of `crystal down` and `crystal uninstall`: what was put into this system and into other programs goes again.
+"""The steps of `crystal down` and `crystal uninstall`: remove what was installed in this system and in other programs.
 
-Nothing of the home is touched: what was recorded stays, and what was decided is there for the next `crystal up`.
+The home is not touched: what was recorded stays, and settings are there for the next `crystal up`.
 """
 
 from crystal_node.agent.hooks.claude_code import ClaudeHooks
@@ -13,7 +13,7 @@ from crystal_node.surfaces.setup.steps import SetupStep
 
 
 def down_plan(settings: Settings) -> list[SetupStep]:
-    """The plan of `crystal down`. An agent that was started by hand ends, too."""
+    """The plan of `crystal down`. It also stops a background service that was started by hand."""
     hooks = ClaudeHooks(settings)
 
     def take_hooks() -> str:
@@ -45,7 +45,7 @@ def down_plan(settings: Settings) -> list[SetupStep]:
 
 
 def uninstall_plan(settings: Settings) -> list[SetupStep]:
-    """The plan of `crystal uninstall`, without what removes the home."""
+    """The plan of `crystal uninstall`, without removing the home."""
     agents = McpClients(settings)
 
     def take_entries() -> str:

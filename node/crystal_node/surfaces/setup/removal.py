@@ -1,12 +1,12 @@
-"""Removing the home: first what would be lost with it, then everything, as one step that can be gone on with.
+"""Removing the home: say what would be lost, then remove everything. It can be interrupted and repeated.
 
 ::
 
-    home --mark made, named otherwise--> HOME.purging --keys out of the keyring--> --its files go, then the mark--> nothing
+    home --mark made, renamed--> HOME.purging --keys deleted from the keyring--> --files deleted, then the mark--> nothing
 
-The new name is the step that counts: from then on no command finds the home. Killed after it, the next call goes on. A folder
-of that name without the mark beside it is somebody else's, and stays. What lies
-outside of the home stays, but for the database that CRYSTAL_DATA_DIR has put elsewhere.
+After the renaming no command finds the home, and the next call continues. A folder of that name without the mark beside it
+is not Crystal's, and stays. Nothing outside the home is removed, except the database that CRYSTAL_DATA_DIR has put
+elsewhere.
 """
 
 import os
@@ -33,10 +33,11 @@ _DATABASE_PARTS = ("", "-wal", "-shm", "-journal")
 
 @dataclass(frozen=True, slots=True)
 class HomeLoss:
-    """What goes with a home. ``why_unknown``: it cannot be looked into, and why; "" if it could.
+    """What would be lost with a home. ``why_unknown``: why it cannot be read; "" if it could.
 
-    ``operations``: recorded here, and not durable yet; ``entries``: of the Core's log, not on the relay yet; ``files``: of the
-    home, changed here and not shared; ``only_root``: as far as is known nobody else has the root, and no kit was typed back.
+    ``operations``: recorded here and not durable yet; ``entries``: of the Core's log, not on the relay yet; ``files``: of
+    the home, changed here and not shared; ``only_root``: as far as is known nobody else has the root, and no kit was
+    verified.
     """
 
     root: Path
@@ -53,7 +54,7 @@ class HomeLoss:
 
     @property
     def for_good(self) -> list[str]:
-        """What nobody else has, in words."""
+        """What no other device has, in words."""
         from crystal_node.base.wording import counted
 
         found = [
@@ -70,18 +71,18 @@ class HomeLoss:
 
 
 def left_over(home: Home) -> Path:
-    """What an interrupted removal leaves; it need not be there."""
+    """Where an interrupted removal leaves the home; it need not exist."""
     real = home.root.resolve()
     return real.with_name(real.name + _SUFFIX)
 
 
 def mark_of(aside: Path) -> Path:
-    """The file that says that a folder of that name is what an interrupted removal leaves."""
+    """The file that marks such a folder as left by an interrupted removal."""
     return aside.with_name(aside.name + "-mark")
 
 
 def loss_of(settings: Settings) -> HomeLoss:
-    """What would be lost. Never raises for what is wrong with the home."""
+    """What would be lost. Never raises for a damaged home."""
     try:
         with opened(settings) as device:
             return _loss(device)
@@ -92,7 +93,7 @@ def loss_of(settings: Settings) -> HomeLoss:
 
 
 def check_is_home(settings: Settings) -> None:
-    """Refuses to remove what is not a Crystal home, or is more than one. Raises Usage."""
+    """Refuse to remove what is not a Crystal home, or holds more than one. Raises UsageError."""
     root, person = settings.home.root.resolve(), settings.person_home.resolve()
     if root in (person, *person.parents):
         raise UsageError(f"{root} holds more than Crystal's", hint="Remove by hand what is to go.")
@@ -104,7 +105,7 @@ def check_is_home(settings: Settings) -> None:
 
 @contextmanager
 def alone(settings: Settings) -> Generator[None]:
-    """Nobody else works in the home meanwhile. Raises HomeBusy."""
+    """Hold all locks of the home, so that no other process works in it. Raises HomeBusy."""
     home = settings.home
     with ExitStack() as held:
         for path in (home.setup_lock, home.watch_lock, home.sync_lock, home.files_lock):
@@ -113,10 +114,10 @@ def alone(settings: Settings) -> Generator[None]:
 
 
 def purge(settings: Settings) -> None:
-    """Removes the home and this device's keys, or goes on with that. Idempotent.
+    """Remove the home and this device's keys, or continue with that. Idempotent.
 
     Raises:
-        LocalStorage: something cannot be removed; what is left lies in ``left_over``.
+        LocalStorage: something cannot be removed; what is left is in ``left_over``.
         KeyStoreError: the keyring cannot be reached; the files are still there.
     """
     home, aside = settings.home, left_over(settings.home)
@@ -181,7 +182,7 @@ def _loss(device: Device) -> HomeLoss:
 
 
 def _unshared(device: Device) -> int:
-    """Files of the home that are not, as they are now, in the vault."""
+    """The number of files whose present version is not in the vault."""
     book = open_file_database(device)
     try:
         disk = open_disk(device, book)

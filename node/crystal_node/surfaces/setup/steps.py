@@ -1,4 +1,4 @@
-"""A plan is a row of steps; each can be looked at before it is carried out, and carried out again at any time.
+"""A plan is a list of steps. Each can be checked before it is carried out, and repeated.
 
 ::
 
@@ -7,9 +7,8 @@
        |                                  |
        +-- nobody asked for it: LEFT OUT  +-- known failure: COULD NOT, with why and what to do
 
-A step that could not be done does not keep the next ones from their work, unless they stand on it. There is no record of
-how far a plan has come: each step finds out by itself whether its work is done, so a plan that was killed anywhere is carried
-out by starting it again.
+A step that fails does not stop the next ones, unless they depend on it. No progress is stored: each step finds out by
+itself whether it is done, so an interrupted plan is carried out by starting it again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,9 +29,9 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SetupStep:
-    """``what`` is what it does, for people: "put hooks into Claude Code". ``do`` returns a sentence of how it is now, or "".
+    """``what`` is what it does, for people: "install hooks in Claude Code". ``do`` returns a sentence about the result, or "".
 
-    ``ground``: all later steps stand on it. ``why_not``: nobody asked for it, and why it is named all the same.
+    ``ground``: all later steps depend on it. ``why_not``: why it is left out; "" if it is not.
     """
 
     name: str
@@ -45,7 +44,7 @@ class SetupStep:
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """How one step went. ``text`` is the sentence, ``hint`` what to do."""
+    """How one step ended. ``text`` is the sentence, ``hint`` what to do."""
 
     name: str
     what: str
@@ -56,10 +55,10 @@ class StepOutcome:
 
 
 def carry_out(plan: Sequence[SetupStep]) -> Iterator[StepOutcome]:
-    """Carries the steps out, one after the other, and tells of each when it has ended.
+    """Carry out the steps in order, and yield the outcome of each.
 
     Raises:
-        whatever is a mistake in Crystal, and what stops a person's command.
+        An error that `describe` does not know, and KeyboardInterrupt.
     """
     broken = ""
     for step in plan:
@@ -90,5 +89,5 @@ def _carried_out(step: SetupStep) -> StepOutcome:
 
 
 def exit_code(outcomes: Sequence[StepOutcome]) -> int:
-    """That of the first step that could not be done; 0 if there is none."""
+    """The exit code of the first step that failed; 0 if none did."""
     return next((each.exit_code for each in outcomes if each.state is StepState.COULD_NOT), ExitCode.OK)

@@ -1,6 +1,8 @@
-"""The AI tools on this machine: where their conversations are, how many, how big, and how much of them is recorded.
+"""The AI tools on this machine: where their conversations are, how much there is, how much is recorded, and which are chosen.
 
-Only names and sizes are read, never a conversation.
+Only names and sizes are read, never a conversation. The choice is the options ``capture`` and ``capture_without``.
+Conversations of a tool that is off stay in its transcripts, and are recorded when it is on again; private mode leaves them
+out for good.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +26,10 @@ from crystal_node.device.privacy import read_privacy
 
 @dataclass(frozen=True, slots=True)
 class AiTool:
-    """One tool. ``there``: it has a folder here. ``wanted``: its conversations are to be recorded, when capture is on at all.
+    """One tool. ``there``: it has a folder here. ``wanted``: it is to be recorded, when capture is on at all.
 
-    ``waiting``: bytes that were not read yet. ``recorded_at``: when the newest transcript that was read was last written, in
-    milliseconds; 0 if none was read. ``problems``: transcripts or folders that cannot be looked at.
+    ``waiting``: bytes not read yet. ``recorded_at``: modification time of the newest transcript read, in milliseconds; 0 if
+    none was. ``problems``: transcripts or folders that cannot be read.
     """
 
     name: str
@@ -43,7 +45,7 @@ class AiTool:
 
 
 def find_tools(settings: Settings, states: Mapping[str, bytes]) -> list[AiTool]:
-    """Looks at every tool that is known. ``states``: what capture remembers of each transcript, by its path."""
+    """All known tools. ``states``: the capture state of each transcript, by its path."""
     capture = settings.capture
     own = {
         ClaudeCode.name: settings.claude_folder,
@@ -59,7 +61,7 @@ def find_tools(settings: Settings, states: Mapping[str, bytes]) -> list[AiTool]:
 
 
 def read_states(settings: Settings) -> tuple[bool, dict[str, bytes]]:
-    """Whether private mode is on, and what capture remembers of each transcript. Opens no keys; nothing if there is no journal.
+    """Whether private mode is on, and the capture state of each transcript. Opens no keys; nothing if there is no journal.
 
     Raises JournalDamaged.
     """
@@ -109,10 +111,10 @@ def _look(adapter: Adapter, there: bool, wanted: bool, states: Mapping[str, byte
 
 
 def switch(settings: Settings, known: Sequence[str], names: Sequence[str], *, on: bool) -> Settings:
-    """Turns recording on or off, of these tools or (without names) as a whole. Idempotent; returns the settings as written.
+    """Turn recording on or off, of these tools or (without names) of all. Idempotent; returns the settings as written.
 
     Raises:
-        Usage: a name that is no tool's, or a variable says otherwise.
+        UsageError: an unknown tool, or an environment variable overrides it.
         NotSetUp: there is no home.
     """
     check_names(known, names)
@@ -124,7 +126,7 @@ def switch(settings: Settings, known: Sequence[str], names: Sequence[str], *, on
 
 
 def choose(settings: Settings, known: Sequence[str], wanted: Sequence[str]) -> Settings:
-    """Records exactly these tools; of none, capture is off as a whole. Raises as ``switch``."""
+    """Record exactly these tools; with none, turn capture off. Raises as ``switch``."""
     check_names(known, wanted)
     if not wanted:
         return _write(settings, capture=False)
@@ -132,7 +134,7 @@ def choose(settings: Settings, known: Sequence[str], wanted: Sequence[str]) -> S
 
 
 def is_chosen(settings: Settings, known: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether ``choose`` would change nothing, and somebody has chosen before."""
+    """Whether ``choose`` would change nothing, and a choice was made before."""
     if not wanted:
         return not settings.capture.on
     decided = (
@@ -142,7 +144,7 @@ def is_chosen(settings: Settings, known: Sequence[str], wanted: Sequence[str]) -
 
 
 def check_names(known: Sequence[str], names: Sequence[str]) -> None:
-    """Raises Usage for a name that is no tool's."""
+    """Raise UsageError for an unknown tool."""
     for name in names:
         if name not in known:
             raise UsageError(f"there is no tool {name[:60]!r}", hint=f"There are: {', '.join(known)}.")

@@ -1,10 +1,10 @@
-"""The steps of `crystal up`: from nothing, or from whatever is there, to a machine that records and syncs by itself.
+"""The steps of `crystal up`: from any state to a machine that records and syncs automatically.
 
 ::
 
     home ==> vault ==> capture ==> history ==> hooks, mcp, service     ==> nothing behind it is done without it
 
-What is recorded is decided before the agent starts: had that failed, it would record what it was not to.
+What to record is decided before the background service starts, so that it never records what is not wanted.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _VAULT = {"core": "make a vault, with this machine as its Core", "node": "join a
 
 @dataclass(frozen=True, slots=True)
 class SetupWish:
-    """What a person wants. ``role`` "" leaves a machine what it is; ``tools`` None leaves what is recorded as it is."""
+    """What a person wants. ``role`` "" and ``tools`` None leave these as they are."""
 
     role: str
     tools: tuple[str, ...] | None
@@ -44,7 +44,7 @@ class SetupWish:
 def up_plan(
     wish: SetupWish, latest: Callable[[], Settings], enrol: Callable[[Settings], str]
 ) -> list[SetupStep]:
-    """The plan. ``latest`` reads the settings as they are then; ``enrol`` founds or joins the vault and says so."""
+    """The plan. ``latest`` reads the current settings; ``enrol`` founds or joins the vault and returns a sentence."""
     return [
         _home(latest),
         SetupStep(

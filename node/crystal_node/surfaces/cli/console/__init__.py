@@ -1,1 +1,1 @@
-"""What the commands share: options, prompts, output, and what a terminal can show."""
+"""What the commands share: options, prompts, output, errors, and what a terminal can show."""

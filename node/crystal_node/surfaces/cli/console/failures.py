@@ -1,6 +1,6 @@
 """How an error reaches the person or the program that ran the command.
 
-Messages may quote what a relay or another device said: what a terminal would take for a command is taken out of them.
+Messages may quote a relay or another device, so that control characters are removed from them.
 """
 
 import sys
@@ -15,7 +15,7 @@ from crystal_node.surfaces.cli.console.output import json_line
 
 
 def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
-    """Writes an error to standard error and returns its exit code."""
+    """Write an error to standard error and return its exit code."""
     failure = _usage(error) or describe(error)
     if debug or debug_wanted():
         for line in "".join(traceback.format_exception(error)).splitlines():
@@ -31,12 +31,12 @@ def report(error: BaseException, *, as_json: bool, debug: bool) -> int:
 
 
 def _lines(text: str) -> str:
-    """Printable, with the line breaks that it has."""
+    """The text made printable, with its line breaks."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _usage(error: BaseException) -> Failure | None:
-    """What the argument parser says, with the hint that every command has."""
+    """The error of the argument parser, with a hint; None for any other error."""
     if isinstance(error, typer.Abort):
         return Failure("stopped, nothing was done", "", ExitCode.INTERRUPTED)
     if isinstance(error, typer.TyperException):

@@ -1,4 +1,4 @@
-"""The recovery kit as an option of commands that need the vault's root: typed, piped or from a file, never as an argument."""
+"""The recovery kit as an option: typed, piped or from a file, never as an argument."""
 
 import sys
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def root_from_kit(kit: str, vault: bytes) -> Root:
     Raises:
         BadCode: the lines are no kit.
         WrongCode: it is another vault's.
-        Usage: there is nothing to read.
+        UsageError: there is nothing to read.
     """
     found = read_kit(kit)
     if found.vault != vault:
@@ -50,9 +50,9 @@ def root_from_kit(kit: str, vault: bytes) -> Root:
 
 
 def read_kit(kit: str, compare: Compare | None = None) -> Kit:
-    """What a kit brings back: from the file of that name, or from standard input for ``-``, line by line on a terminal.
+    """Read a kit from a file, or for ``-`` from standard input, line by line on a terminal.
 
-    ``compare`` is asked whether a well-typed line is the expected one, and says so at once to who types.
+    ``compare`` says whether a well-typed line is the expected one; it is asked as each line is typed.
     """
     return decode_kit(_typed(compare) if kit == _STANDARD_INPUT else _from_file(Path(kit)))
 
@@ -69,7 +69,7 @@ def _from_file(path: Path) -> str:
 
 
 def _typed(compare: Compare | None) -> str:
-    """On a terminal each line is asked for, without echo, until it is right; else all of standard input is the kit."""
+    """On a terminal ask for each line, without echo, until it is right; else read all of standard input."""
     if not is_terminal():
         text = sys.stdin.read(KIT_BYTES_MAX) if sys.stdin is not None else ""
         if not text.strip():

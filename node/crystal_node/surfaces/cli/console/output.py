@@ -1,6 +1,6 @@
-"""What commands print: JSON documents for programs, plain sentences and tables for people.
+"""What commands print: JSON documents for programs, plain sentences for people.
 
-JSON goes out as UTF-8 whatever the locale says; sentences as well as the terminal can show them.
+JSON is UTF-8 in every locale; sentences are encoded for the terminal, with replacements.
 """
 
 import json
@@ -13,26 +13,26 @@ _COMMANDS = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def json_line(document: Mapping[str, object]) -> str:
-    """One JSON document on lines of its own, stable in its order, with every character readable."""
+    """One JSON document over several lines, in a stable order, with every character readable."""
     return _json(document, indent=2)
 
 
 class ReaderGone(Exception):
-    """Whoever read standard output has closed it (`crystal search … | head`): there is nobody left to talk to."""
+    """Standard output was closed by its reader (`crystal search … | head`)."""
 
 
 def emit(document: Mapping[str, object]) -> None:
-    """Prints a result for programs. Raises ReaderGone."""
+    """Print a result for programs. Raises ReaderGone."""
     _write(json_line(document).encode("utf-8", "backslashreplace"))
 
 
 def emit_line(document: Mapping[str, object]) -> None:
-    """Prints an event for programs that follow along: one document on one line. Raises ReaderGone."""
+    """Print an event for programs that follow: one document on one line. Raises ReaderGone."""
     _write(_json(document).encode("utf-8", "backslashreplace"))
 
 
 def say(text: str = "") -> None:
-    """Prints one line for people. Raises ReaderGone."""
+    """Print one line for people. Raises ReaderGone."""
     _write((text + "\n").encode(sys.stdout.encoding or "utf-8", "replace"))
 
 
@@ -51,7 +51,7 @@ def _write(data: bytes) -> None:
 
 
 def note(text: str) -> None:
-    """Prints a line about the work (not its result) to standard error. Names in it may be anybody's: of files, of devices."""
+    """Print progress or a remark to standard error. Names in it may come from anywhere, so that it is made printable."""
     from crystal_node.base.wording import printable
 
     sys.stderr.write("\n".join(printable(line) for line in text.split("\n")) + "\n")

@@ -1,4 +1,4 @@
-"""What a person types: secrets, answers, confirmations, and lines that an event loop can give up on."""
+"""What a person types: secrets, answers, confirmations, and lines that an event loop can wait for."""
 
 import asyncio
 import io
@@ -16,10 +16,10 @@ SECRET_CHARS_MAX = 4096
 
 
 def read_secret(prompt: str, *, what: str) -> str:
-    """A secret from standard input: asked for without echo on a terminal, else its first line.
+    """Read a secret: asked for without echo on a terminal, else the first line of standard input.
 
     Raises:
-        Usage: standard input is at its end.
+        UsageError: standard input is at its end.
     """
     if is_terminal():
         try:
@@ -38,9 +38,9 @@ def read_secret(prompt: str, *, what: str) -> str:
 
 @contextmanager
 def unseen() -> Generator[Callable[[str], str | None]]:
-    """Asks for lines at a terminal that are not shown; several may be pasted at once. None when there are no more.
+    """Ask for lines on a terminal without echo; None when there are no more. Several lines may be pasted at once.
 
-    What was pasted beyond the last line that was asked for is dropped: no shell shall get it.
+    Pasted lines beyond the last one asked for are dropped, so that no shell gets them.
     """
     import termios
 
@@ -63,10 +63,10 @@ def unseen() -> Generator[Callable[[str], str | None]]:
 
 
 def confirm(question: str, *, expect: str, about: str = "", as_json: bool = False) -> None:
-    """Has the person type ``expect``, who is told ``about`` before. A program that wants JSON is told nothing but the error.
+    """Show ``about`` and have the person type ``expect``. With ``as_json`` and no terminal only the error is printed.
 
     Raises:
-        Usage: something else was typed, or nobody can type here.
+        UsageError: something else was typed, or nobody can type here.
     """
     spoken = is_terminal() or not as_json
     if spoken:
@@ -80,7 +80,7 @@ def confirm(question: str, *, expect: str, about: str = "", as_json: bool = Fals
 
 
 def ask(question: str) -> bool:
-    """A question that a person at a terminal may say yes to; anything else is no."""
+    """Ask a yes-or-no question at a terminal; anything but yes is no."""
     sys.stderr.write(question)
     sys.stderr.flush()
     answer = sys.stdin.readline(SECRET_CHARS_MAX) if sys.stdin is not None else ""
@@ -88,7 +88,11 @@ def ask(question: str) -> bool:
 
 
 class InputLines:
-    """Standard input, one line after the other. Nobody else may read it meanwhile."""
+    """Standard input line by line, for an event loop that can stop waiting. Nothing else may read it meanwhile.
+
+    A thread that reads cannot be stopped, and must not outlive an invite that expires. So the loop itself reads terminals
+    and pipes. A file or ``/dev/null`` is read directly, since it never blocks.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -99,7 +103,7 @@ class InputLines:
             self._descriptor = None
 
     def at_end(self) -> bool:
-        """Whether nothing will ever be typed here, as far as can be known without waiting: closed, or ``/dev/null``."""
+        """Whether no line will ever come, as far as is known without waiting: closed, or ``/dev/null``."""
         if self._descriptor is None:
             return sys.stdin is None
         if not self._buffer and select.select([self._descriptor], [], [], 0)[0]:
@@ -109,7 +113,7 @@ class InputLines:
         return self._ended and not self._buffer
 
     async def line(self) -> str | None:
-        """The next line without its end; None when there is none any more. May be cancelled."""
+        """The next line without its end; None at the end. May be cancelled."""
         if self._descriptor is None:
             text = "" if sys.stdin is None else sys.stdin.readline(SECRET_CHARS_MAX)
             return text.rstrip("\r\n") if text else None

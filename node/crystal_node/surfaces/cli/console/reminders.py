@@ -1,7 +1,7 @@
-"""What everyday commands say beside their result, on standard error: news of the vault, and that this device is out of it.
+"""What everyday commands add on standard error: news of the vault, and that this device was revoked or shut out.
 
-Read from what the last round of sync left, so that a command which needs no key opens none for this. News is shown once, and
-only where a person looks; that this device is out is said each time.
+It is read from what the last sync left, so that a command that needs no key opens none. News is shown once, and only on a
+terminal; that this device is out is shown each time.
 """
 
 import sys
@@ -15,7 +15,7 @@ _EVERY_DAY = frozenset({"capture", "sync", "search", "remember", "forget", "priv
 
 
 def tell(arguments: Sequence[str]) -> None:
-    """Called after a command that went well. What cannot be read or kept is left for the next time."""
+    """Called after a command that succeeded. What cannot be read or written is left for the next time."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if not _EVERY_DAY.intersection(options[:1]) or "--json" in options:
         return

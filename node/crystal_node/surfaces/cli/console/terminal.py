@@ -1,4 +1,4 @@
-"""What this terminal can show, and a code's QR on it: drawn, or said why not and what to do instead."""
+"""What this terminal can show: tables, and a code's QR."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ _TALK_LINES = 3
 
 
 def is_terminal(*, output: bool = False) -> bool:
-    """Whether a person sits at standard input (and, with ``output``, looks at standard output)."""
+    """Whether standard input is a terminal (with ``output``: standard output)."""
     return _is_tty(sys.stdout) if output else _is_tty(sys.stdin)
 
 
@@ -26,7 +26,7 @@ def _is_tty(stream: TextIO | None) -> bool:
 
 
 def screen() -> Screen:
-    """The terminal on standard output."""
+    """The size and abilities of the terminal on standard output."""
     columns, lines = _COLUMNS, _LINES
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
@@ -45,9 +45,9 @@ def can_move() -> bool:
 
 
 def show_code(text: str, file: Path | None) -> None:
-    """A code on standard output, with its QR: in a file if one was named, else drawn if this is a terminal that can.
+    """Print a code with its QR: in a file if one was named, else drawn if the terminal can.
 
-    The whole QR has to be in view at once. It stands above the text where both fit, else below it.
+    The whole QR has to be visible at once. It stands above the text if both fit, else below it.
     """
     if file is not None:
         write(text, file)
@@ -80,7 +80,7 @@ def _number(name: str) -> int:
 
 
 def console() -> "Console":
-    """A console on standard output. Loading it takes a moment, so only what prints a table does."""
+    """A console for tables that interprets no markup or emoji codes. rich is loaded only for this."""
     from rich.console import Console
 
     return Console(markup=False, emoji=False, highlight=False, soft_wrap=False)

@@ -1,7 +1,8 @@
-"""The last line of every file that is made from the memory: a hash of all that stands before it.
+"""Files that the Core makes from the memory: their places below the home, and the seal by which they are recognised.
 
-It tells, on whichever machine and whatever else was lost, whether a file is as Crystal made it or a person has changed it
-since. It protects from nobody: who wants a file to look untouched can write the hash as well.
+The seal is the last line of every such file: a hash of all that stands before it. It tells on any machine whether a file is
+as Crystal made it or was changed by a person. It is no protection: anybody who edits a file can write the hash as well. Names
+come from ``base.agent_names`` alone.
 """
 
 import os
@@ -16,7 +17,7 @@ from crystal_node.base.agent_names import folder_name, session_name
 
 BLOCK_BYTES = 256 * 1024
 SEAL_BYTES_MAX = 200
-"""A seal with its line end is shorter."""
+"""Longer than any seal with its line end."""
 
 
 class ArtefactForm(StrEnum):
@@ -35,17 +36,17 @@ class ArtefactPlace:
 
 
 class ArtefactState(StrEnum):
-    """What is found in a file's place."""
+    """What stands in an artefact's place."""
 
     ABSENT = "absent"
     OURS = "ours"
     CHANGED = "changed"
-    """Not as it was made, or never made here."""
+    """Not as it was made, or not made by Crystal."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArtefactLook:
-    """``digest``: of what a file that is ours holds, in hex."""
+    """``digest``: SHA-256 of the content of a file that is ours, in hex."""
 
     standing: ArtefactState
     digest: str = ""
@@ -67,7 +68,7 @@ def seal_line(form: ArtefactForm, digest: str) -> bytes:
 
 
 def sealed(content: Iterable[bytes], form: ArtefactForm) -> Iterator[bytes]:
-    """The content, which ends with a line end, and its seal."""
+    """Yields the content, which ends with a line end, and its seal."""
     digest = sha256()
     for block in content:
         digest.update(block)
@@ -76,7 +77,7 @@ def sealed(content: Iterable[bytes], form: ArtefactForm) -> Iterator[bytes]:
 
 
 def look_at(descriptor: int) -> ArtefactLook:
-    """Whether the open file is as it was made. Raises OSError."""
+    """Checks the seal of an open file. Raises OSError."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, SEAL_BYTES_MAX, max(size - SEAL_BYTES_MAX, 0))
     start = tail.rfind(b"\n", 0, len(tail) - 1) + 1
@@ -96,7 +97,7 @@ def look_at(descriptor: int) -> ArtefactLook:
 
 
 def is_as_made(path: Path) -> bool:
-    """Whether a file is one of ours that nobody has touched. False for what cannot be read, and for links."""
+    """Whether a file has an intact seal. False for links and for what cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -145,7 +146,7 @@ def staging_folder(agent: str) -> str:
 
 
 def is_made_here(path: str) -> bool:
-    """Whether a file of the home has the name of one that the Core makes: it is made anew when a text in it is forgotten."""
+    """Whether a path of the home is one that the Core makes; such a file is made again when a text in it is forgotten."""
     return _MADE.fullmatch(path) is not None
 
 

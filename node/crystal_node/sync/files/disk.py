@@ -1,7 +1,7 @@
-"""The memory home as the port `crystal_mirror.files.ports.Disk`.
+"""The memory home as the port ``crystal_mirror.files.ports.Disk``.
 
-Never through a link, never outside of the home, never onto what is Crystal's own. On a disk for which case does not count, a
-path names a file only in the spelling in which it stands there: else renaming ``A`` to ``a`` would look like two files.
+Never follows a link, leaves the home, or touches Crystal's own files. On a disk that ignores case, a path names a file only in
+the spelling in which it stands there; otherwise renaming ``A`` to ``a`` would look like two files.
 """
 
 import os
@@ -27,7 +27,7 @@ from crystal_node.sync.files.scan import Scan, look, look_in
 from crystal_node.sync.files.trash import STEP_MILLISECONDS_MAX, Trash
 
 TEMPORARY_MILLISECONDS = 24 * 60 * 60 * 1000
-"""A temporary file that nothing was added to for so long belongs to a try that nobody goes on with."""
+"""A temporary file that did not grow for this long belongs to an abandoned transfer."""
 
 _META_CLOCK = "trash.clock"
 
@@ -37,7 +37,7 @@ class HomeDisk:
     """One home's files."""
 
     root: Path
-    book: FileDatabase
+    database: FileDatabase
     marker: Marker
     tree: TreeRules
     seed: int
@@ -51,14 +51,14 @@ class HomeDisk:
 
     def halted(self) -> str:
         found = read_marker(self.root)
-        reason = verdict(found, self.marker, known=bool(self.book.agreed_count()))
+        reason = verdict(found, self.marker, known=bool(self.database.agreed_count()))
         if not reason and found is None:
             write_marker(self.root, self.marker)
         return reason
 
     def adopt(self) -> None:
-        """Makes this home this device's, whatever it was before: see ``marker``."""
-        self.book.forget_everything()
+        """Marks this home as this device's and forgets what is known of its files; see ``marker``."""
+        self.database.forget_everything()
         write_marker(self.root, self.marker)
 
     def fault(self, path: str) -> str | None:
@@ -144,13 +144,13 @@ class HomeDisk:
         self._check(local.path)
         item = self.trash.take(local, now_ms=self.now(), clock=self._trash_clock())
         if is_made_here(local.path) and is_as_made(self.trash.folder / item / local.path.rpartition("/")[2]):
-            # Made from the memory and touched by nobody: the memory is its copy, or what it held was forgotten.
+            # Made from the memory and unchanged: the memory holds its content, or it was forgotten.
             self.trash.drop(item)
 
     def tidy(self) -> None:
         self.trash.expire(self._trash_clock())
         for path in self._last.temporaries:
-            with suppress(FileTrouble):  # a link, a pipe or a folder of such a name is none of ours
+            with suppress(FileTrouble):  # a link, a pipe or a folder of that name is not ours
                 self._tidy(path)
         self._last.temporaries.clear()
 
@@ -169,15 +169,15 @@ class HomeDisk:
             raise FileTrouble(fault)
 
     def _trash_clock(self) -> int:
-        """Goes on with this machine's clock, never back, and never far at once."""
+        """Follows this machine's clock forwards, by ``STEP_MILLISECONDS_MAX`` at a time."""
         now = self.now()
-        kept = self.book.meta_get(_META_CLOCK)
+        kept = self.database.meta_get(_META_CLOCK)
         if kept is None:
             clock = max((item.record.clock for item in self.trash.items()), default=0)
         else:
             last, clock = map(int, kept.split())
             clock += min(max(now - last, 0), STEP_MILLISECONDS_MAX)
-        self.book.meta_set(_META_CLOCK, b"%d %d" % (now, clock))
+        self.database.meta_set(_META_CLOCK, b"%d %d" % (now, clock))
         return clock
 
     @cached_property

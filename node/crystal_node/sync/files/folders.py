@@ -1,8 +1,8 @@
 """Folders of the home, opened component by component and never through a link.
 
-Whoever swaps a folder for a link, at whatever moment, gets an error out of us and no write: each component is opened relative
-to the one above it, with ``O_NOFOLLOW``, and what is done to a file is done relative to its folder's descriptor. Errors of the
-operating system that concern one file come out as ``FileTrouble``.
+Each component is opened relative to the one above it with ``O_NOFOLLOW``, and a file is handled relative to its folder's
+descriptor. Swapping a folder for a link at any moment makes the operation fail and writes nothing. Errors of the operating
+system that concern one file become ``FileTrouble``.
 """
 
 import errno
@@ -34,7 +34,7 @@ _TEXTS = {
 
 @contextmanager
 def troubles() -> Generator[None]:
-    """Turns the operating system's errors into ours."""
+    """Turns ``OSError`` into ``FileTrouble``."""
     try:
         yield
     except OSError as error:
@@ -48,15 +48,15 @@ def trouble(error: OSError) -> FileTrouble:
 
 
 def open_root(root: Path) -> int:
-    """The home itself: if it is a link, that is its owner's wish."""
+    """Opens the home itself, which its owner may have made a link."""
     return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 @contextmanager
 def folder_of(root: Path, path: str, *, create: bool = False) -> Generator[tuple[int, str] | None]:
-    """The descriptor of the folder that a path lies in, and its last component; None where there is no such folder.
+    """Opens the folder of a path. Yields its descriptor and the last component; None where there is no such folder.
 
-    A file in the place of a folder means that there is none; a link there is an error.
+    A file in the place of a folder counts as no folder; a link is an error.
 
     Raises:
         FileTrouble: a link or, with ``create``, a file stands where a folder should be; or it cannot be opened.
@@ -98,7 +98,7 @@ def _entered(folder: int, component: str, *, create: bool) -> int | None:
 
 
 def prune(root: Path, path: str) -> None:
-    """Removes the folders above a path that are empty, from the bottom up. The home stays."""
+    """Removes the empty folders above a path, from the bottom up. The home stays."""
     above = path.split("/")[:-1]
     while above:
         with folder_of(root, "/".join(above)) as found:
@@ -106,6 +106,6 @@ def prune(root: Path, path: str) -> None:
                 return
             try:
                 os.rmdir(found[1], dir_fd=found[0])
-            except OSError:  # not empty, or not ours to remove: then it stays
+            except OSError:  # not empty, or not removable: it stays
                 return
         above.pop()

@@ -1,13 +1,13 @@
-"""A file put together beside its place, and then put in it: whole and durable, or not at all.
+"""A fetched file, assembled beside its place and then put there: whole and durable, or not at all.
 
 ::
 
     .crystal-tmp-<mark> in the same folder --parts, one by one--> all there --fsync--> read back, part by part
-        --is what stands in its place still what was looked at?--> link or rename --> fsync of the folder
+        --the file in its place is still what was looked at?--> link or rename --> fsync of the folder
 
-The mark names path and content: who is killed in the middle finds the parts that are there at the next try, checks them and
-goes on behind them. Where nothing stood, the file is linked, which fails if something stands there by now; where a file stood,
-it is looked at immediately before the rename. Its mode is 0600, or 0700 if it is executable: the home is its owner's alone.
+The mark names path and content: after a crash, the next attempt finds the parts that are there, checks them and goes on behind
+them. Where no file stood, the new one is linked, which fails if something stands there by now; where one stood, it is checked
+immediately before the rename. Its mode is 0600, or 0700 if it is executable.
 """
 
 import errno
@@ -24,8 +24,8 @@ from crystal_node.base.file_rules import TEMPORARY_PREFIX
 from crystal_node.sync.files.folders import folder_of, troubles
 from crystal_node.sync.files.scan import look_in
 
-ROOM_BYTES_MIN = 64 * 1024 * 1024
-"""What a fetched file leaves free, for the memory: or a twentieth of the disk, if that is less."""
+DISK_SPACE_BYTES_MIN = 64 * 1024 * 1024
+"""Disk space that a fetched file leaves free for the memory; a twentieth of the disk, if that is less."""
 
 _MARK_DIGITS = 24
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
@@ -38,7 +38,7 @@ def temporary_name(row: FileRow) -> str:
 
 
 class IncomingFile:
-    """See the module. Holds its folder open, so that nobody can swap it for another one."""
+    """The file while it is assembled. Holds its folder open, so that nobody can swap the folder."""
 
     def __init__(self, root: Path, row: FileRow) -> None:
         """Raises FileTrouble."""
@@ -54,7 +54,7 @@ class IncomingFile:
             with troubles():
                 self._file = self._opened()
                 self._have = self._checked()
-                self._check_room()
+                self._check_disk_space()
         except BaseException:
             self._stack.close()
             raise
@@ -69,7 +69,7 @@ class IncomingFile:
                 while view:
                     view = view[os.write(self._file, view) :]
         except DiskFull:
-            self._abandon()  # what is there takes room, and is of no use before there is more
+            self._abandon()  # a partial file only takes disk space until there is more
             raise
 
     def finish(self, expected: LocalFile | None) -> LocalFile:
@@ -97,14 +97,14 @@ class IncomingFile:
         self._stack.callback(os.close, descriptor)
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
-            # Left by a crash between link and unlink, or laid there by somebody: begin with one of our own.
+            # Left by a crash between link and unlink, or planted: begin with a file of our own.
             os.unlink(self._name, dir_fd=self._folder)
             descriptor = os.open(self._name, flags | os.O_EXCL, 0o600, dir_fd=self._folder)
             self._stack.callback(os.close, descriptor)
         return descriptor
 
     def _checked(self) -> int:
-        """How many of the parts stand in the file, hashed. What is behind them is cut off, and writing goes on there."""
+        """Counts the intact parts from the beginning, truncates the file behind them, and seeks there."""
         offset = have = 0
         for part in self._row.parts:
             data = bytearray()
@@ -121,29 +121,25 @@ class IncomingFile:
         os.lseek(self._file, offset, os.SEEK_SET)
         return have
 
-    def _check_room(self) -> None:
-        """A file may state any size, and its parts may be one and the same: no device has to hand over what fills this disk."""
+    def _check_disk_space(self) -> None:
+        """Raises TooLargeHere. A file row may state any size: a device need not send the bytes that fill this disk."""
         found = os.fstatvfs(self._folder)
         free, whole = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
         missing = self._row.size - os.fstat(self._file).st_size
-        if missing > 0 and free - missing < min(ROOM_BYTES_MIN, whole // 20):
+        if missing > 0 and free - missing < min(DISK_SPACE_BYTES_MIN, whole // 20):
             self._abandon()
             raise TooLargeHere("the disk has no room for it")
 
     def _complete(self) -> None:
         os.fchmod(self._file, 0o700 if self._row.executable else 0o600)
         moment = self._row.modified_at * 1_000_000
-        with suppress(
-            OverflowError, OSError
-        ):  # a moment that this file system cannot hold: it is only a moment
+        with suppress(OverflowError, OSError):  # a time that this file system cannot store
             os.utime(self._file, ns=(moment, moment))
         os.fsync(self._file)
 
     def _place(self, expected: LocalFile | None) -> None:
         if expected is None:
-            with suppress(
-                OSError
-            ):  # an empty folder is nothing that was synced; one that holds anything stays
+            with suppress(OSError):  # an empty folder was not synced; one that holds anything stays
                 os.rmdir(self._target, dir_fd=self._folder)
             try:
                 self._link()
@@ -157,7 +153,7 @@ class IncomingFile:
         os.rename(self._name, self._target, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def _link(self) -> None:
-        """Fails if anything stands in the place."""
+        """Raises FileExistsError if anything stands in the place."""
         folder = self._folder
         os.link(self._name, self._target, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         os.unlink(self._name, dir_fd=folder)

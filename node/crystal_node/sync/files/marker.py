@@ -1,16 +1,16 @@
-"""How a home is recognised before a file of it is touched: by a marker that names vault and device.
+"""The marker of a home: names vault and device, and is checked before any file is touched.
 
 ::
 
     marker     files known here   verdict
     ---------  -----------------  ------------------------------------------------------------------
     ours       any                sync
-    none       none               the first time: the marker is made
+    none       none               the first time: the marker is written
     none       some               halt: another folder, or an empty one, stands where the home was
     another's  any                halt: the home of another vault or device (a copy, a restored backup)
 
-A home that halts deletes nothing anywhere. ``crystal files adopt`` makes it this device's after a person has looked: what is
-known of its files is forgotten, so that whatever differs is kept on both sides.
+A halted home deletes nothing anywhere. ``crystal files adopt`` makes it this device's after a person has looked: what is known
+of its files is forgotten, so that files that differ are kept on both sides.
 """
 
 import os
@@ -32,7 +32,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 def read_marker(root: Path) -> Marker | None:
-    """None if there is none; one of nobody if it cannot be read as one."""
+    """None if there is no marker; an empty one if it cannot be read."""
     try:
         descriptor = os.open(root / MARKER_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Files as parts, cut by their content, so that a change moves the parts around it and no others.
+"""Files as parts, cut by content, so that a change moves only the parts around it.
 
-The cutting is FastCDC's (pyfastcdc), of 1 MiB on average, 256 KiB to 4 MiB. Where it cuts depends on the vault's secret, so
-that a relay cannot simply look a known file up by the sizes of its parts. Devices need not cut alike: a file is its parts as
-its maker cut it.
+FastCDC (pyfastcdc): 256 KiB to 4 MiB, 1 MiB on average. The cut points depend on the vault's secret, so that a relay cannot
+recognise a known file by the sizes of its parts. Devices need not cut the same way: a file consists of the parts that its
+author cut.
 """
 
 import hmac
@@ -29,7 +29,7 @@ _GONE = "the file is gone"
 
 
 def cut_seed(secret: VaultSecret) -> int:
-    """The key of the cutting: the same on all devices of a vault. 63 bits are what the library takes."""
+    """The seed of the cut points, the same on all devices of a vault; 63 bits, as the library takes."""
     return int.from_bytes(hmac.digest(secret.blob_name_key, _SEED_LABEL, "sha256")[:_SEED_BYTES], "big") >> 1
 
 
@@ -37,7 +37,7 @@ class Cutter:
     """Cuts files of one home."""
 
     def __init__(self, root: Path, seed: int) -> None:
-        from pyfastcdc import FastCDC  # loads in milliseconds, but not every command cuts
+        from pyfastcdc import FastCDC  # lazy: most commands cut no file
 
         self._root = root
         self._chunker = FastCDC(
@@ -45,7 +45,7 @@ class Cutter:
         )
 
     def cut(self, local: LocalFile) -> Iterator[FilePart]:
-        """The parts of a file as it was looked at, hashed. Raises FileMoved when it is not, or not to the end."""
+        """Yields the hashed parts of a file. Raises FileMoved if it is not, or does not stay, as it was looked at."""
         with folder_of(self._root, local.path) as found:
             if found is None:
                 raise FileMoved(_GONE)
@@ -54,7 +54,7 @@ class Cutter:
         with os.fdopen(descriptor, "rb", buffering=0) as file, troubles():
             if _stamped(descriptor, local.path) != local.stamp:
                 raise FileMoved("the file changed before it was read")
-            if local.stamp.size <= PART_BYTES_MIN:  # the cutter would say the same, and be slower about it
+            if local.stamp.size <= PART_BYTES_MIN:  # the cutter would return one part, more slowly
                 whole = file.read(PART_BYTES_MIN + 1)
                 if whole:
                     yield FilePart(sha256(whole).digest(), len(whole))
@@ -66,7 +66,7 @@ class Cutter:
 
 
 def read_place(root: Path, place: PartPlace) -> bytes:
-    """The bytes of that place as they are now; fewer if the file ends before."""
+    """The bytes at that place now; fewer if the file ends before."""
     with folder_of(root, place.path) as found:
         if found is None:
             raise FileMoved(_GONE)

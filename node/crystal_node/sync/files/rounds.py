@@ -1,6 +1,6 @@
-"""Rounds of file sync on a real device, beside the memory's, and what they leave for ``crystal files status``.
+"""Rounds of file sync on a real device, and what they leave for ``crystal files status``.
 
-One process of a home at a time syncs files, under a lock of its own: a large file on its way keeps nobody's memory waiting.
+One process of a home at a time syncs files, under a lock of its own: a large file on its way does not delay the memory.
 """
 
 from collections.abc import Container
@@ -34,76 +34,76 @@ def open_file_database(device: Device) -> FileDatabase:
     return FileDatabase.open(device.settings.home.files_database)
 
 
-def open_disk(device: Device, book: FileDatabase) -> HomeDisk:
+def open_disk(device: Device, database: FileDatabase) -> HomeDisk:
     home, member = device.settings.home, device.member
     marker = Marker(member.vault.hex(), member.device_id.hex())
-    return HomeDisk(home.root, book, marker, rules_of(device), cut_seed(member.secret))
+    return HomeDisk(home.root, database, marker, rules_of(device), cut_seed(member.secret))
 
 
 def rules_of(device: Device) -> TreeRules:
-    """As they stand in ``config.json`` now: a command may have changed them while a watcher runs."""
+    """The rules of ``config.json`` as it is now: a command may change them while a watcher runs."""
     home = device.settings.home
     databases, secrets = own_places(home)
     return TreeRules(read_config(home.config_file).files_rules, databases, secrets)
 
 
 def own_places(home: Home) -> tuple[frozenset[str], frozenset[str]]:
-    """The folders of the home that hold databases, and its files that hold secrets, by whatever path they were named."""
+    """The folders of the home that hold databases, and its files that hold secrets, by every path that leads to them."""
     databases = {"memory"} | _inside(home.root, home.database.parent)
     secrets = _inside(home.root, home.passphrase_file) if home.passphrase_file is not None else set[str]()
     return frozenset(databases), frozenset(secrets)
 
 
 class FileRounds:
-    """Runs rounds for one device. The book is opened when the first one begins."""
+    """Runs rounds for one device. The database is opened by the first one."""
 
     def __init__(self, device: Device, purpose: str) -> None:
         self._device = device
         self._purpose = purpose
-        self._book: FileDatabase | None = None
+        self._database: FileDatabase | None = None
         self._disk: HomeDisk | None = None
 
     async def run(self, runner: Runner, *, scan: bool = True, relay_lost: bool = False) -> FilesReport:
         """One round. ``relay_lost``: the relay forgot things; what it lacks of the files here is put back.
 
         Raises:
-            HomeBusy: another process of this home was at it all that time.
-            whatever the round raises, and what the disk does that concerns no single file.
+            HomeBusy: another process of this home was syncing files all that time.
+            OSError, FileTrouble: the disk fails for more than a single file.
         """
         lock = FileLock(
             self._device.settings.home.files_lock, purpose=self._purpose, wait_seconds=LOCK_WAIT_SECONDS
         )
         await lock.acquire_async()
         try:
-            disk, book = self._opened()
+            disk, database = self._opened()
             disk.tree = rules_of(self._device)
             if relay_lost:
-                put_parts_back(book)
+                put_parts_back(database)
             member = self._device.member
-            report = await runner.run(files_round(member, disk, book, now_ms=now_ms(), scan=scan))
-            if book.meta_get(_META_REPUT) is not None and not report.halted:
-                report.parts_put += await runner.run(reput_parts(member, disk, book))
-                book.meta_set(_META_REPUT, None)
-            _keep(book, report, scanned=scan)
+            report = await runner.run(files_round(member, disk, database, now_ms=now_ms(), scan=scan))
+            if database.meta_get(_META_REPUT) is not None and not report.halted:
+                report.parts_put += await runner.run(reput_parts(member, disk, database))
+                database.meta_set(_META_REPUT, None)
+            _keep(database, report, scanned=scan)
             return report
         finally:
             lock.release()
 
     def close(self) -> None:
-        if self._book is not None:
-            self._book.close()
-            self._book = self._disk = None
+        if self._database is not None:
+            self._database.close()
+            self._database = self._disk = None
 
     def _opened(self) -> tuple[HomeDisk, FileDatabase]:
-        if self._book is None or self._disk is None:
-            self._book = open_file_database(self._device)
-            self._disk = open_disk(self._device, self._book)
-        return self._disk, self._book
+        if self._database is None or self._disk is None:
+            self._database = open_file_database(self._device)
+            self._disk = open_disk(self._device, self._database)
+        return self._disk, self._database
 
 
-def put_parts_back(book: FileDatabase) -> None:
-    """Has the next round put back what the relay lacks of the files that are here."""
-    book.meta_set(_META_REPUT, b"1")
+def put_parts_back(database: FileDatabase) -> None:
+    """Has the next round upload again what the relay lacks of the files that are here."""
+    database.meta_set(_META_REPUT, b"1")
 
 
 def words(report: FilesReport) -> str:
@@ -125,10 +125,10 @@ def words(report: FilesReport) -> str:
     return ", ".join(parts)
 
 
-def _keep(book: FileDatabase, report: FilesReport, *, scanned: bool) -> None:
+def _keep(database: FileDatabase, report: FilesReport, *, scanned: bool) -> None:
     refused = dict(report.refused)
     if not scanned:
-        refused = dict(stored_report(book).refused) | refused
+        refused = dict(stored_report(database).refused) | refused
     shown = dict(sorted(refused.items())[:LISTED_MAX])
     kept = StoredReport(
         now_ms(),
@@ -139,11 +139,11 @@ def _keep(book: FileDatabase, report: FilesReport, *, scanned: bool) -> None:
         shown,
         len(refused),
     )
-    book.meta_set(META_REPORT, msgspec.msgpack.encode(kept))
+    database.meta_set(META_REPORT, msgspec.msgpack.encode(kept))
 
 
 def _inside(root: Path, path: Path) -> set[str]:
-    """The path within the home as it is written, and where it leads to through links; "" is the home itself."""
+    """The path within the home as it is written, and as it is with links resolved; "" is the home itself."""
     from crystal_mirror.file_paths import folded
 
     found: set[str] = set()
@@ -154,19 +154,19 @@ def _inside(root: Path, path: Path) -> set[str]:
 
 
 def adopt_files(device: Device, there: Container[str], *, relay_lost: bool = False) -> None:
-    """Makes the files that came back this device's, and gives up what is known of files that did not. ``there``: the paths of
-    those that did; ``relay_lost``: the relay has no file of the vault, and gets those that are here.
+    """Makes restored files this device's, and forgets what is known of files that were not restored.
 
-    What did not come back was in nobody's way to be deleted: it comes again from the vault, and is not taken for deleted here.
+    ``there``: the paths of the restored files. ``relay_lost``: the relay has no file of the vault, and gets those here.
+    A file that was not restored was not deleted by anybody: it is fetched from the vault again.
     """
     home, member = device.settings.home, device.member
-    book = FileDatabase.open(home.files_database)
+    database = FileDatabase.open(home.files_database)
     try:
-        book.forget_seen([seen.local.path for seen in book.seen()])
-        for agreed in [each for each in book.agreed() if not each.aside and each.path not in there]:
-            book.drop_agreed(agreed.path)
+        database.forget_seen([seen.local.path for seen in database.seen()])
+        for agreed in [each for each in database.agreed() if not each.aside and each.path not in there]:
+            database.drop_agreed(agreed.path)
         if relay_lost:
-            put_parts_back(book)
+            put_parts_back(database)
     finally:
-        book.close()
+        database.close()
     write_marker(home.root, Marker(member.vault.hex(), member.device_id.hex()))

@@ -1,7 +1,7 @@
-"""Everything that stands in the tree, in the order of full paths, from one pass over its folders.
+"""All files of the tree, in the order of full paths, from one pass over its folders.
 
-Nothing is opened but folders. A file is known again by size, times and inode; who changed so shortly before the look that a
-later change could leave them equal is not ``quiet``, and is read again by the next round.
+Only folders are opened. A file is recognised by size, times and inode. One that changed so shortly before the scan that another
+change might not alter them is not ``quiet``, and is read again by the next round.
 """
 
 import os
@@ -18,8 +18,8 @@ from crystal_node.base.file_rules import TEMPORARY_PREFIX, TreeRules
 from crystal_node.sync.files.folders import FOLDER, folder_of, open_root, trouble, troubles
 
 QUIET_NS = 2_000_000_000
-"""A file that was changed within this time of the look may change again without another stamp: some file systems count in
-steps of two seconds."""
+"""A file changed within this time of the scan may change again with the same stamp: some file systems count in steps of two
+seconds."""
 
 _LINK = "it is a link, which is never followed and never synced"
 _SPECIAL = "it is no regular file"
@@ -27,7 +27,7 @@ _EXECUTABLE = 0o100
 _PLAIN = re.compile(
     r"(?!con|prn|aux|nul|com|lpt|clock)[a-z0-9_-](?:[a-z0-9_. -]{0,100}[a-z0-9_-])?", re.ASCII | re.IGNORECASE
 )
-"""Names, most of all, of which it can be said at a glance that they may travel. The others are judged by ``filenames``."""
+"""Names that are valid everywhere, which most are. Others are checked by ``crystal_mirror.file_paths``."""
 _PLAIN_PATH_MAX = 1000
 
 
@@ -49,7 +49,7 @@ class Scan:
         yield from self._folder(descriptor, "", 1)
 
     def _folder(self, descriptor: int, prefix: str, depth: int) -> Iterator[LocalFile]:
-        """The files of an open folder, which is closed at the end, and of those in it."""
+        """Yields the files of an open folder and of those below it. Closes the descriptor."""
         try:
             entries: list[tuple[str, os.stat_result]] = []
             with os.scandir(descriptor) as listing:
@@ -68,7 +68,7 @@ class Scan:
             os.close(descriptor)
 
     def _is_plain(self, prefix: str, length: int) -> bool:
-        """Whether a plain name in this folder is nobody's but the person's, however it is spelled."""
+        """Whether no plain name in this folder can be one of Crystal's own files, in any spelling."""
         if prefix != self._judged:
             self._judged = prefix
             folder = folded(prefix[:-1])
@@ -114,9 +114,9 @@ class Scan:
 
 
 def look(root: Path, path: str, clock_ns: Callable[[], int] = time.time_ns) -> LocalFile | None:
-    """One file as it stands. None if there is none: a folder in its place, or a file in that of a folder above, says so too.
+    """One file as it is now; None if there is none, or a folder stands in its place.
 
-    Raises FileTrouble for a link or anything else that is no regular file, and where a link stands on the way.
+    Raises FileTrouble for a link or another file that is not regular, and for a link on the way.
     """
     with folder_of(root, path) as found:
         if found is None:
@@ -127,7 +127,7 @@ def look(root: Path, path: str, clock_ns: Callable[[], int] = time.time_ns) -> L
 def look_in(
     folder: int, name: str, path: str, clock_ns: Callable[[], int] = time.time_ns
 ) -> LocalFile | None:
-    """The same, in an open folder."""
+    """``look`` in an open folder."""
     with troubles():
         try:
             info = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -147,5 +147,5 @@ def local_of(path: str, info: os.stat_result, now_ns: int) -> LocalFile:
 
 
 def shown(path: str) -> str:
-    """A path that may not be Unicode, as text."""
+    """A path, possibly not valid Unicode, as text."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""How the files of a home stand, from this device's own databases: for ``crystal files status`` and ``crystal status``."""
+"""The state of a home's files, from this device's own databases: for ``crystal files status`` and ``crystal status``."""
 
 import re
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ _CONFLICT = re.compile(r" \(conflict [0-9a-f]{8}-[0-9]+\)")
 
 @dataclass(frozen=True, slots=True)
 class FilesStatus:
-    """``tree``: living files of the vault; ``synced``: how many of them are here as they are there; ``offered``: changes of
-    this device that the Core has not ordered yet."""
+    """``tree``: files of the vault; ``synced``: those that are equal here; ``offered``: changes of this device that the Core
+    has not ordered yet; ``aside``: files excluded here."""
 
     tree: int
     synced: int
@@ -34,7 +34,7 @@ class FilesStatus:
 
 
 def files_status(device: Device) -> FilesStatus:
-    """Gathers it."""
+    """Collects it; no network."""
     database = device.replica.database
     conflicts = [
         path
@@ -43,28 +43,28 @@ def files_status(device: Device) -> FilesStatus:
         )
         if _CONFLICT.search(path)
     ]
-    book = FileDatabase.open(device.settings.home.files_database)
+    files = FileDatabase.open(device.settings.home.files_database)
     try:
-        waiting = tuple(book.waiting())  # agreed once, and not here or not there any more
+        waiting = tuple(files.waiting())  # agreed once, and now missing on one side
         trashed = [item.record.size for item in Trash(device.settings.home.root).items()]
         return FilesStatus(
             tree=int(database.value("SELECT count(*) FROM files WHERE gone = 0")),
-            synced=book.agreed_count() - book.aside_count() - len(waiting),
-            aside=book.aside_count(),
-            offered=len(book.offers()),
+            synced=files.agreed_count() - files.aside_count() - len(waiting),
+            aside=files.aside_count(),
+            offered=len(files.offers()),
             conflicts=tuple(conflicts),
             withheld=waiting,
             rules=device.settings.config.files_rules,
             trash_files=len(trashed),
             trash_bytes=sum(trashed),
-            last=stored_report(book),
+            last=stored_report(files),
         )
     finally:
-        book.close()
+        files.close()
 
 
 def files_document(found: FilesStatus) -> dict[str, object]:
-    """As JSON."""
+    """For ``--json``."""
     last = found.last
     return {
         "halted": last.halted or None,

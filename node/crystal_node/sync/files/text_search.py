@@ -1,6 +1,6 @@
-"""Files of the home that hold a text literally, found by streaming: for what a forget cannot reach.
+"""Files of the home that contain a text literally, found by streaming: for what a forget cannot reach.
 
-A file is a person's own, and Crystal edits none. The trash is looked through as well; what is no regular file is not.
+Crystal edits no file of a person. The trash is searched as well; only regular files are.
 """
 
 import os
@@ -19,9 +19,9 @@ BLOCK_BYTES = 1024 * 1024
 
 
 def files_with(device: Device, texts: Sequence[str]) -> list[str]:
-    """The paths, relative to the home and in order, of the files that hold one of the texts, as UTF-8.
+    """The paths, relative to the home and in order, of files that contain one of the texts in UTF-8.
 
-    What is excluded from sync on this device is not looked into. What cannot be read is passed over.
+    Files excluded from sync on this device are not searched; those that cannot be read are skipped.
     """
     root = device.settings.home.root
     wanted = sorted({text.encode() for text in texts if text}, key=len)
@@ -46,7 +46,7 @@ def _holds(root: Path, path: str, wanted: Sequence[bytes]) -> bool:
 
 
 def _found_in(blocks: Iterable[bytes], wanted: Sequence[bytes]) -> bool:
-    """Whether one of them is in the stream; ``wanted`` from the shortest to the longest."""
+    """Whether the stream contains one of ``wanted``, which are ordered by length."""
     kept = len(wanted[-1]) - 1
     tail = b""
     for block in blocks:

@@ -1,13 +1,13 @@
-"""The trash: what sync removed from this device stays for 30 days, and can be brought back.
+"""The trash: files that sync removed from this device are kept for 30 days and can be restored.
 
 Layout, readable by its owner only::
 
     .trash/<id>.json        what it was: path, when, size
     .trash/<id>/<name>      the file itself
 
-The record is durable before the file is moved, and a record without a file is none: killed in between, nothing is lost. A file
-is moved within its file system, never copied over another one's. The days are counted by a clock of the trash's own that never
-jumps: whoever sets this machine's clock a year ahead empties nothing.
+The record is durable before the file is moved; a record without a file counts as none, so a crash in between loses nothing. A
+file is moved within its file system and never overwrites another. The days are counted by a clock of the trash's own that never
+jumps: setting this machine's clock a year ahead deletes nothing.
 """
 
 import errno
@@ -30,13 +30,13 @@ from crystal_node.sync.files.scan import look_in
 
 KEPT_MILLISECONDS = 30 * 24 * 60 * 60 * 1000  # §14-6
 STEP_MILLISECONDS_MAX = 24 * 60 * 60 * 1000
-"""The trash's clock goes on by as much as this machine's, but by no more than this from one look at it to the next."""
+"""The trash's clock follows this machine's, by no more than this between two readings."""
 
 _COPY_BYTES = 1024 * 1024
 
 
 class TrashRecord(msgspec.Struct, frozen=True):
-    """``at``: by this machine's clock; ``clock``: by the trash's own, in milliseconds."""
+    """``at``: this machine's clock, ``clock``: the trash's own, in milliseconds."""
 
     path: str
     at: int
@@ -46,7 +46,7 @@ class TrashRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Trashed:
-    """Something in the trash."""
+    """A file in the trash."""
 
     id: str
     record: TrashRecord
@@ -61,7 +61,7 @@ class Trash:
         self.folder = root / TRASH_NAME
 
     def items(self) -> Iterator[Trashed]:
-        """Everything in it, oldest first."""
+        """Yields its files, oldest first."""
         if self.folder.is_symlink() or not self.folder.is_dir():
             return
         for path in sorted(self.folder.glob("*.json")):
@@ -74,7 +74,7 @@ class Trash:
                 yield Trashed(path.stem, record, files[0])
 
     def take(self, local: LocalFile, *, now_ms: int, clock: int) -> str:
-        """Moves a file in, if it is still what was looked at. Returns its id. Raises FileTrouble."""
+        """Moves a file in if it is still as it was looked at. Returns its id. Raises FileTrouble."""
         moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%S")
         name = f"{moment}-{secrets.token_hex(4)}"
         with troubles():
@@ -102,7 +102,7 @@ class Trash:
         return name
 
     def restore(self, item: Trashed) -> str:
-        """Puts a file back where it was, or beside it if something stands there. Returns the path. Raises FileTrouble."""
+        """Puts a file back in its place, or beside it if the place is taken. Returns the path. Raises FileTrouble."""
         fault = TreeRules().fault(item.record.path)
         if fault is not None:
             raise FileTrouble(fault)
@@ -122,16 +122,16 @@ class Trash:
         raise FileTrouble("a hundred files of that name stand there")
 
     def delete(self, item: Trashed) -> None:
-        """For good."""
+        """Deletes a file permanently."""
         self.drop(item.id)
 
     def drop(self, item: str) -> None:
-        """The same, by id."""
+        """``delete`` by id."""
         shutil.rmtree(self.folder / item, ignore_errors=True)
         (self.folder / f"{item}.json").unlink(missing_ok=True)
 
     def expire(self, clock: int) -> int:
-        """Deletes what has been here long enough. Returns how many."""
+        """Deletes files older than ``KEPT_MILLISECONDS``. Returns how many."""
         due = [item for item in self.items() if clock - item.record.clock > KEPT_MILLISECONDS]
         for item in due:
             self.delete(item)
@@ -151,7 +151,7 @@ def _move(found: tuple[int, str], target: Path) -> None:
 
 
 def _copy(folder: int, name: str, target: Path) -> None:
-    """Over the border of a file system. Durable when it returns."""
+    """Copies to another file system. Durable when it returns."""
     source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         with target.open("xb") as out:

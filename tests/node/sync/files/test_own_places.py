@@ -124,7 +124,7 @@ def test_a_file_for_which_there_is_no_room_is_not_begun_and_the_others_come(
     def nearly_full(descriptor: int) -> os.statvfs_result:
         fields = list(real(descriptor))
         fields[0], fields[1] = 4096, 4096
-        fields[4] = (incoming_module.ROOM_BYTES_MIN + 1_000_000) // 4096
+        fields[4] = (incoming_module.DISK_SPACE_BYTES_MIN + 1_000_000) // 4096
         fields[2] = fields[4] * 100
         return os.statvfs_result(fields)
 

@@ -1,7 +1,7 @@
-"""Asking a client's person before what cannot be undone, in both ways that the protocol has.
+"""Consent of a client's person to what cannot be undone, in both ways that the protocol has.
 
 Up to the version of 2025 the server asks while the call waits; from 2026 on it answers the call with the question, and the
-client makes the call again with what its person said.
+client repeats the call with what its person said.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ async def agreed(
     call: Call,
     question: Callable[[], Awaitable[Question]],
 ) -> types.InputRequiredResult | None:
-    """Has the person asked, if this client can: then ``call.asked`` is true afterwards. What is returned goes to the client.
+    """Ask the person, if this client can; ``call.asked`` is true afterwards. The result goes to the client.
 
     Raises:
         NotAgreed: the person did not say yes.

@@ -1,8 +1,8 @@
 """Answers as text that a model reads, with recorded text fenced off as the data that it is.
 
-A fence bears a number that is drawn anew for each answer: a recorded text cannot know it, so it cannot end its fence and speak
-in Crystal's name. What stands outside the fences is Crystal's own words; names in it (projects, paths, titles) come from
-anywhere, too, and are shown on one line, quoted.
+A fence bears a random number, another one in each answer: a recorded text cannot know it, so it cannot end its fence and speak
+in Crystal's name. Outside the fences are Crystal's own words; names in them (projects, paths, titles) come from anywhere, too,
+and are quoted on one line.
 """
 
 import secrets
@@ -29,7 +29,7 @@ class Fence:
 
     @property
     def explanation(self) -> str:
-        """What stands before the first fence."""
+        """The sentence before the first fence."""
         return f"{NOTICE} Each text stands between two lines with the number {self._number}."
 
     def around(self, text: str) -> str:
@@ -38,7 +38,7 @@ class Fence:
 
 
 def visible(text: str) -> str:
-    """Text without what nobody sees: control characters, escapes and direction overrides. Line breaks and tabs stay."""
+    """Text without invisible characters: controls, escapes and direction overrides. Line breaks and tabs stay."""
     return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
@@ -48,7 +48,7 @@ def name(text: str) -> str:
 
 
 def search_text(answer: SearchAnswer) -> str:
-    """A search's answer."""
+    """The answer of a search."""
     if not answer.results:
         note = f" Note: {answer.note}." if answer.note else ""
         return f"Nothing was found.{note} Other words may help; a filter may be too narrow."
@@ -66,7 +66,7 @@ def search_text(answer: SearchAnswer) -> str:
 
 
 def show_text(answer: ShowAnswer) -> str:
-    """A text's, with its surroundings."""
+    """A text with its surroundings."""
     fence = Fence()
     whence = [
         answer.kind.value if answer.memory is None else f"memory ({name(answer.memory)})",
@@ -83,7 +83,7 @@ def show_text(answer: ShowAnswer) -> str:
 
 
 def status_text(answer: StatusAnswer) -> str:
-    """How the memory stands."""
+    """The status of the memory."""
     lead = "the Core" if answer.role == "core" else "a Node"
     texts, memories = counted(answer.texts, "text"), counted(answer.memories, "memory", "memories")
     said = f"Conversations are {'' if answer.recording else 'not '}recorded."

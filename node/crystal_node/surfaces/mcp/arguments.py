@@ -1,4 +1,4 @@
-"""What tools are given. Each field's description is what a model reads of it; limits are part of the schema."""
+"""Arguments of the tools. A model reads the descriptions; the limits are part of the schema."""
 
 from typing import Annotated
 
@@ -21,19 +21,19 @@ HITS = 8
 CHARS_MIN = 100
 CHARS_MAX = 20_000
 CHARS = 1500
-"""Characters of each text in an answer, unless another number is asked for: eight of them fit any client's limit."""
+"""Characters of each text in an answer by default: eight texts fit any client's limit."""
 SHOWN_CHARS_MAX = 65_536
 ANSWER_CHARS_MAX = 200_000
-"""Characters of all texts of one answer together: texts are cut shorter for that."""
+"""Characters of all texts in one answer; texts are cut to fit."""
 FORGET_DIGITS_MIN = 12
-"""What is forgotten is named by more digits than what is shown: a slip of one must not hit another text."""
+"""A forget needs more digits than a show: one wrong digit must not name another text."""
 FORGET_MAX = 20
 """Texts that one call forgets at most."""
 PATTERNS_MAX = 64
 PATTERN_CHARS_MAX = 1000
 PATH_CHARS_MAX = 4096
 SYNC_SECONDS = 50
-"""Clients give up on a call after a minute, many of them."""
+"""Many clients give up on a call after a minute."""
 SYNC_SECONDS_MAX = 3600
 _AGENT = r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$(?!\n)"
 
@@ -128,7 +128,7 @@ class ForgetArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class NoArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of tools that are given nothing."""
+    """Of tools without arguments."""
 
 
 class MemoriesArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

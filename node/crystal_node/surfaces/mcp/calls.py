@@ -1,9 +1,9 @@
-"""What a tool's function is given beside its arguments: the memory, a way to tell how far it is, and whether a person agreed.
+"""One call of a tool: the memory, a report of progress, and whether a person agreed.
 
-What cannot be undone needs an agreement. Where the client can ask its person, the person is asked, and nothing else counts.
-Where it cannot, the first call changes nothing: it says what would happen and gives a word, good once, for this process, for
-these texts and for ten minutes; only a second call with that word does it. So no single call does it, no text in the memory
-can hold the word, and a client that shows calls to its person shows two, the second with what it is about.
+What cannot be undone needs consent. Where the client can ask its person, the person is asked, and nothing else counts.
+Where it cannot, the first call changes nothing: it says what would happen and gives a word that is valid once, in this process,
+for these texts and for ten minutes; only a second call with that word does it. So no single call does it, no text in the memory
+can hold the word, and a client that shows calls to its person shows two, the second with its subject.
 
 ::
 
@@ -31,13 +31,13 @@ class NotAgreed(UsageError):
 
 
 class CallCancelled(UsageError):
-    """The client does not want the answer any more."""
+    """The client cancelled the call."""
 
-    hint = "Call it again: what was done already is not done twice."
+    hint = "Call it again: what is done is not done twice."
 
 
 class Pledges:
-    """The words that were given and not used yet."""
+    """The words that were given and are not used yet."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,7 +45,7 @@ class Pledges:
         self._kept: dict[str, tuple[str, float]] = {}
 
     def give(self, about: str) -> str:
-        """A word for what ``about`` names."""
+        """A word for the thing that ``about`` names."""
         word = secrets.token_hex(8)
         with self._lock:
             now = self._clock()
@@ -55,7 +55,7 @@ class Pledges:
         return word
 
     def redeem(self, word: str, about: str) -> bool:
-        """Whether it is a word for this. It is used up by that, if it is one at all."""
+        """Whether it is a word for this. The word is used up."""
         with self._lock:
             kept, until = self._kept.pop(word, ("", 0.0))
             return kept == about and until > self._clock()
@@ -63,7 +63,7 @@ class Pledges:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person is asked. ``about`` names the thing without its words; ``yes`` is the line to agree to."""
+    """A question to a person. ``about`` names the thing without its words; ``yes`` is the line to agree to."""
 
     text: str
     yes: str
@@ -85,6 +85,6 @@ class Call:
     over: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Between two steps of something long. Raises Stopped if nobody wants it any more."""
+        """Call between the steps of long work. Raises CallCancelled if the client cancelled the call."""
         if self.over.is_set():
             raise CallCancelled("the call was cancelled")

@@ -1,4 +1,4 @@
-"""What the server says of itself: instructions, tools, resources and prompts in the protocol's own form."""
+"""The server's description of itself: instructions, tools, resources and prompts in the protocol's form."""
 
 import mcp_types as types
 

@@ -1,7 +1,7 @@
 """Several clients over streamable HTTP, on this machine alone, behind the gateway's own guard.
 
 It listens on 127.0.0.1 and nowhere else. A request needs the gateway's token, a Host that names this machine and this port, and
-an Origin of ours or none: a page in a browser has neither. Sessions that nobody uses for half an hour end.
+an Origin of ours or none: a page in a browser has neither. Sessions end after half an hour without use.
 """
 
 import logging
@@ -27,7 +27,7 @@ _NAMES = (HOST, "localhost", "[::1]")
 def serve_http(
     server: CrystalServer, access: GatewayAccess, listener: socket.socket, ready: Callable[[], None]
 ) -> None:
-    """Serves until SIGTERM or SIGINT. ``ready`` is called once connections are accepted."""
+    """Serve until SIGTERM or SIGINT. ``ready`` is called once connections are accepted."""
     # The SDK names addresses that were asked for; they come from anywhere.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
     serve(_Guarded(server, access, port_of(listener)), listener, ready)

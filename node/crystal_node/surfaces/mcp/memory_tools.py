@@ -1,4 +1,4 @@
-"""The tools that change what is remembered. They do what ``crystal remember`` and ``crystal forget`` do."""
+"""The tools that remember and forget, as ``crystal remember`` and ``crystal forget`` do."""
 
 from crystal_mirror.operations import Forget
 from crystal_node.base.errors import UsageError
@@ -15,7 +15,7 @@ _EXCERPT_CHARS = 300
 
 
 def remember(call: Call, given: RememberArguments) -> tuple[RememberAnswer, str]:
-    """``crystal_remember``. Memories that say almost the same stay, and are named: the agent asks its person."""
+    """``crystal_remember``. Memories that say almost the same stay and are named: the agent asks its person."""
     with opened(call.keeper.settings()) as device:
         kept = remember_text(device, given, agent=given.agent.strip())
     answer = RememberAnswer(
@@ -48,7 +48,7 @@ def _remembered(answer: RememberAnswer) -> str:
 
 
 def forget(call: Call, given: ForgetArguments) -> tuple[ForgetAnswer, str]:
-    """``crystal_forget``. Without an agreement it changes nothing and says what would go."""
+    """``crystal_forget``. Without consent it changes nothing and says what would go."""
     from crystal_node.agent.forget_report import note_files
     from crystal_node.sync.files.text_search import files_with
 
@@ -82,7 +82,7 @@ def forget(call: Call, given: ForgetArguments) -> tuple[ForgetAnswer, str]:
 
 
 def forget_question(call: Call, given: ForgetArguments) -> Question:
-    """What the person is asked before a forget."""
+    """The question to the person before a forget."""
     with opened(call.keeper.settings()) as device:
         found = _texts(device, given.ids)
     lines = [f"“{one_line(text.words, _EXCERPT_CHARS)}”" for text in found]

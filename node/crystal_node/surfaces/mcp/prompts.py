@@ -1,4 +1,4 @@
-"""Prompts: what a person picks in a client to have the memory used well."""
+"""Prompts that a person picks in a client to have the memory used well."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ _ARGUMENT_CHARS_MAX = 2000
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """One prompt with one argument. ``text`` has a place for it."""
+    """A prompt with one argument. ``text`` has a placeholder for it."""
 
     name: str
     title: str

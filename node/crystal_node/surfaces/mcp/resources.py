@@ -1,13 +1,12 @@
-"""Resources: the memory as things that a client can list, attach and read.
+"""Resources: parts of the memory that a client can list, attach and read.
 
     memory://recent            the newest texts
     memory://memories          what was remembered on purpose, newest first
     memory://chunk/{id}        one text, whole
     memory://session/{id}      the conversation that a text belongs to, by the text's id
 
-There is no memory://entity/{name}: this memory keeps no entities, and a search for the name finds more than a list of them
-would. Listed are the two fixed ones and then the newest texts, a page at a time; the cursor is a place in that order, so what
-comes meanwhile moves nothing that was listed.
+There is no memory://entity/{name}: this memory keeps no entities, and a search for the name finds more. The list has the two
+fixed ones and then the newest texts, a page at a time; the cursor is a position in that order, so new texts move nothing.
 """
 
 import re
@@ -28,7 +27,7 @@ CHUNK = "memory://chunk/"
 SESSION = "memory://session/"
 PAGE = 50
 LISTED_MAX = 1000
-"""So many of the newest texts are listed; a search finds the others."""
+"""Newest texts in the list; a search finds the others."""
 RECENT_MAX = 50
 TEXT_CHARS = 2000
 _TITLE_CHARS = 80
@@ -55,7 +54,7 @@ class ResourceLink:
 
 
 class UnknownResource(NoSuchEntry):
-    """There is nothing of that address."""
+    """There is no resource of that address."""
 
     hint = "What there is: resources/list and resources/templates/list."
 

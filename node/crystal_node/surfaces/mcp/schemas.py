@@ -1,4 +1,4 @@
-"""JSON schemas of the tools' types, and strict reading of what a model sent by them."""
+"""JSON schemas of the tools' types, and strict reading of a model's arguments."""
 
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ def schema_of(kind: type) -> dict[str, object]:
 
 
 def read_as(kind: type[_T], given: object) -> _T:
-    """What a model sent, as the type it must have.
+    """A model's arguments as the type that they must have.
 
     Raises:
         Usage: it has another form. The message names the field and never repeats its value.

@@ -1,4 +1,4 @@
-"""The tools that read: search, a text with its surroundings, how the memory stands. They change nothing."""
+"""The tools that only read: search, show, status, memories."""
 
 from crystal_node.search.finding.documents import ResultDocument, SearchRequest, ShowRequest
 from crystal_node.surfaces.mcp.answer_text import memories_text, search_text, show_text, status_text

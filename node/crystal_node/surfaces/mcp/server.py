@@ -1,8 +1,8 @@
-"""The protocol's requests, answered by way of the SDK's low-level server.
+"""Answers the protocol's requests through the SDK's low-level server.
 
 The tools' schemas come from the types that the answers are made of, so the SDK's own way of making tools from functions is not
-used. Every error becomes a result that says what went wrong and what to do: a model can act on that, and a trace would only
-show it our insides. Tools run in threads: a search must not keep a ping waiting.
+used. Every error becomes a result that says what went wrong and what to do; a model can act on that. Tools run in threads, so
+that a search does not delay a ping.
 """
 
 import logging
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def error_sentence(what: str, error: Exception) -> str:
-    """What a client is told. Of what is a bug, only its kind: the text of such an error may hold anything."""
+    """An error as a sentence for models. Of a bug only its kind: its text may hold anything."""
     failure = describe(error)
     if failure.exit_code == ExitCode.UNEXPECTED:
         _log.error("%s failed by a bug: %s", what, type(error).__name__)
@@ -52,16 +52,16 @@ def error_sentence(what: str, error: Exception) -> str:
 
 
 THREADS = 4
-"""So many tools run at once; more wait."""
+"""Tools that run at once; more wait."""
 REST_SECONDS = 30.0
-"""How often is looked whether the memory may be let go."""
+"""How often an idle memory is looked for, to close it."""
 
 Context = ServerRequestContext[Any, Any]
 _T = TypeVar("_T")
 
 
 class CrystalServer:
-    """The server of one process, whatever its transport. ``tools`` are those that it offers."""
+    """The server of one process, on any transport. ``tools`` are those that it offers."""
 
     def __init__(self, keeper: Keeper, tools: tuple[McpTool, ...] = TOOLS) -> None:
         self._keeper = keeper
@@ -86,7 +86,7 @@ class CrystalServer:
 
     @asynccontextmanager
     async def resting(self) -> AsyncGenerator[None]:
-        """While it serves: lets go of the memory when nobody asks, and in the end."""
+        """While it serves: close the memory when it is idle, and at the end."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._rest)
             try:
@@ -184,14 +184,14 @@ class CrystalServer:
         return Call(self._keeper, self._pledges, progress=progress)
 
     async def _asked(self, call: Call, work: Callable[[], _T]) -> _T:
-        """What is no tool fails by the protocol's own errors."""
+        """Run what is no tool; it fails by the protocol's own errors."""
         try:
             return await self._run(call, work)
         except Exception as error:  # noqa: BLE001  where every error becomes an answer
             raise MCPError(types.INVALID_PARAMS, error_sentence("this", error)) from None
 
     async def _run(self, call: Call, work: Callable[[], _T]) -> _T:
-        """Does it in a thread. When the client does not want it any more the thread is told, and not waited for."""
+        """Run it in a thread. When the client cancels the call, the thread is told and not waited for."""
         over: threading.Event = call.over
         try:
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)

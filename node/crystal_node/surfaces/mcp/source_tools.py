@@ -1,4 +1,4 @@
-"""The tools for sources. They do what ``crystal sources`` does, but for one thing: no model confirms that many documents go."""
+"""The tools for sources. They do what ``crystal sources`` does, except that no model confirms the removal of many documents."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _LINE_CHARS = 300
 
 
 def add(call: Call, given: SourcesAddArguments) -> tuple[SourceAddAnswer, str]:
-    """``crystal_sources_add``. Without an agreement it reads nothing and says what would be read."""
+    """``crystal_sources_add``. Without consent it reads nothing and says what would be read."""
     root = _root(call, given)
     if not call.asked:
         if not given.confirm:
@@ -46,7 +46,7 @@ def add(call: Call, given: SourcesAddArguments) -> tuple[SourceAddAnswer, str]:
 
 
 def add_question(call: Call, given: SourcesAddArguments) -> Question:
-    """What the person is asked before a folder of theirs is read."""
+    """The question to the person before a folder of theirs is read."""
     root = _root(call, given)
     path = one_line(str(root), _LINE_CHARS)
     return Question(
@@ -57,7 +57,7 @@ def add_question(call: Call, given: SourcesAddArguments) -> Question:
 
 
 def _root(call: Call, given: SourcesAddArguments) -> Path:
-    """What is really read, whatever links lead there: that is what a person has to be asked about."""
+    """The folder that is read, with links resolved: a person is asked about that one."""
     with opened(call.keeper.settings()) as device:
         return root_of(device, Path(given.path))
 

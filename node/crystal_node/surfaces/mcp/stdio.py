@@ -1,7 +1,7 @@
 """One client over standard input and output, until it closes its end.
 
-Standard output is the protocol's alone: the SDK puts whatever else would be printed to standard error. When standard input ends
-the process ends at once, whatever is under way: databases are changed in transactions, and no child is left, for there is none.
+Standard output is the protocol's alone: the SDK redirects other output to standard error. When standard input ends, the process
+ends at once: databases are changed in transactions, and there are no child processes.
 """
 
 import os
@@ -16,7 +16,7 @@ from crystal_node.surfaces.mcp.tools import McpTool
 
 
 def serve(keeper: Keeper, tools: tuple[McpTool, ...]) -> None:
-    """Serves until the client is gone; then ends this process."""
+    """Serve until the client is gone; then end this process."""
     # A thread reads standard input and cannot be woken: a signal ends the process by itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -27,7 +27,7 @@ def serve(keeper: Keeper, tools: tuple[McpTool, ...]) -> None:
         if others is not None:
             raise
         assert gone is not None
-    # Threads of tools that nobody waits for any more must not keep it alive.
+    # Threads of cancelled tools must not keep it alive.
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""The tools: what models read of each, the hints that clients go by, and the function that does it.
+"""The tools: descriptions for models, hints for clients, and the function of each.
 
-A tool's function is plain and blocking; the server runs it in a thread. It is given its arguments checked, and returns its
-answer with the text for it, or raises what the commands raise.
+A tool's function blocks; the server runs it in a thread. It is given checked arguments, and returns its answer with the text
+for it, or raises what the commands raise.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from crystal_node.surfaces.mcp.calls import Call, Question
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """One tool. ``call`` may raise any error; the server makes a sentence of it. ``question``: what a person is asked before,
+    """One tool. ``call`` may raise any error; the server makes a sentence of it. ``question``: the question to a person,
     where the client can ask. The hints are what a client may tell its user; no tool reaches beyond this vault."""
 
     name: str
@@ -52,7 +52,7 @@ class McpTool:
 
 
 def _later(module: str, function: str) -> Callable[[Call, Any], Any]:
-    """A function of this package that is imported at its first call: agents wait for the start of a server."""
+    """A function of this package, imported at its first call: agents wait for the start of a server."""
 
     def run(call: Call, given: Any) -> Any:
         return getattr(import_module(f"crystal_node.surfaces.mcp.{module}"), function)(call, given)
@@ -168,4 +168,4 @@ TOOLS = (
 )
 
 READING_TOOLS = tuple(tool for tool in TOOLS if tool.reads_only)
-"""Those that a server for reading alone offers."""
+"""The tools of a read-only server."""

@@ -1,4 +1,4 @@
-"""What an entry of ours is. Only one that is named ``crystal`` and runs our program's ``mcp`` with this home is ours."""
+"""Entries of ours: named ``crystal``, running our program's ``mcp`` with this home. No other entry is ours."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ _HOME = "CRYSTAL_HOME"
 
 @dataclass(frozen=True, slots=True)
 class EntryOwner:
-    """Whose entries are meant: those of one home."""
+    """The owner of entries: one home."""
 
     home: Path
     person: Path
@@ -32,7 +32,7 @@ class EntryOwner:
         return entry
 
     def owns(self, entry: object) -> bool:
-        """Whether an entry is this home's, whatever the program's place was when it was written."""
+        """Whether an entry is this home's, wherever the program was when it was written."""
         found = members(entry)
         command = found.get("command")
         if not isinstance(command, str):

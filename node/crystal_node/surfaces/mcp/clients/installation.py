@@ -1,5 +1,5 @@
-"""The entries of one home in all clients. Installing twice changes nothing; an entry of an earlier place is replaced; one of
-that name that is not ours is left alone.
+"""The entries of one home in all clients. Installing twice changes nothing; an entry of an earlier installation is replaced;
+one of that name that is not ours is left alone.
 
 Before the first change a file is copied to ``….before-crystal``; when the entry goes and the file is again what it was, so does
 the copy.
@@ -22,9 +22,9 @@ from crystal_node.surfaces.mcp.clients.places import FileForm, McpClient, client
 
 
 class ClientState(StrEnum):
-    """How one client stands.
+    """The status of one client.
 
-    ABSENT: there is no such program. OTHER: it has a server of our name that is not ours. OUTDATED: of an earlier place.
+    ABSENT: there is no such program. OTHER: it has a server of our name that is not ours. OUTDATED: of an earlier installation.
     """
 
     ABSENT = "absent"
@@ -42,7 +42,7 @@ class NotOurs(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class ClientLook:
-    """One client and how it stands."""
+    """One client and its status."""
 
     client: McpClient
     state: ClientState
@@ -72,7 +72,7 @@ class McpClients:
         return [client for client in self._clients if client.there]
 
     def look(self, client: McpClient) -> ClientLook:
-        """How it stands. Raises DamagedDocument."""
+        """Its status. Raises DamagedDocument."""
         if not client.there:
             return ClientLook(client, ClientState.ABSENT)
         with _named(client.file):
@@ -86,7 +86,7 @@ class McpClients:
         return ClientLook(client, ClientState.INSTALLED if current else ClientState.OUTDATED)
 
     def install(self, client: McpClient) -> bool:
-        """Puts the entry in. Returns whether anything was changed.
+        """Install the entry. Returns whether anything was changed.
 
         Raises:
             NoSuchEntry: there is no such program here.
@@ -108,7 +108,7 @@ class McpClients:
             )
 
     def uninstall(self, client: McpClient) -> list[Path]:
-        """Takes the entry out, wherever this program may have it. Returns the files that had one. Raises as ``install``."""
+        """Remove the entry from every file that this program reads. Returns the files that had one. Raises as ``install``."""
         changed = [file for file in self.holding(client) if self._take_out(client, file)]
         self._tidy(client, changed=client.file in changed)
         return changed
@@ -140,7 +140,7 @@ class McpClients:
             return jsonfile.change(file, taken)
 
     def _tidy(self, client: McpClient, *, changed: bool) -> None:
-        """Leaves nothing of ours behind: a copy of what the file is again, or a file that only we had something in."""
+        """Remove what is left of ours: a copy that equals the file, or a file that held nothing else."""
         text, kept = jsonfile.read_text(client.file), jsonfile.read_text(client.backup)
         if kept is not None and kept == text:
             with suppress(FileNotFoundError):
@@ -174,7 +174,7 @@ def _empty(client: McpClient, text: str) -> bool:
 
 @contextmanager
 def _named(file: Path) -> Generator[None]:
-    """Puts the file's name before what is wrong in it."""
+    """Put the file's name before the error."""
     try:
         yield
     except DamagedDocument as error:

@@ -53,37 +53,37 @@ class Workbench:
     def shop(self) -> ArtefactBuilder:
         """Opened as a process opens it; close it."""
         settings = self.settings
-        works, writer = Catalog.open(settings.home.works_database), ArtefactWriter(settings.home)
+        catalog, writer = Catalog.open(settings.home.works_database), ArtefactWriter(settings.home)
         writer.open()
         database = self.replica.database
-        index = CatalogIndex(works, database, self.own, lambda agent: is_known(settings, agent))
+        index = CatalogIndex(catalog, database, self.own, lambda agent: is_known(settings, agent))
         maker = ConversationFiles(
-            works,
+            catalog,
             database,
             writer,
             zone=ZoneInfo(self.zone),
             names={DEVICE: "laptop", self.own: "core"},
             tell=self.told.append,
         )
-        return ArtefactBuilder(settings, works, database, writer, index, maker, self.told.append)
+        return ArtefactBuilder(settings, catalog, database, writer, index, maker, self.told.append)
 
     def run(self) -> tuple[IndexChanges, Made]:
         """One run of the duty."""
         shop = self.shop()
         try:
-            looked = shop.index.look(self.now)
-            shop.maker.prepare(self.now)
+            changes = shop.index.update(self.now)
+            shop.files.prepare(self.now)
             total = Made()
             after = 0
-            while due := shop.maker.due(self.now, after=after):
+            while due := shop.files.due(self.now, after=after):
                 for one in due:
-                    _add(total, shop.maker.make(one.conversation, now_ms=self.now))
+                    _add(total, shop.files.make(one.conversation, now_ms=self.now))
                 after = due[-1].conversation
-            _add(total, shop.maker.make_days())
-            total.removed += remove_orphans(shop.works, shop.writer, self.root, self.now)
-            return looked, total
+            _add(total, shop.files.make_days())
+            total.removed += remove_orphans(shop.catalog, shop.writer, self.root, self.now)
+            return changes, total
         finally:
-            shop.works.close()
+            shop.catalog.close()
 
     def files(self, *folders: str) -> dict[str, str]:
         """All files below ``agents/`` and ``staging/`` (or those folders) by their paths."""
@@ -127,8 +127,8 @@ def step_at_commits(step: Callable[[Callable[..., Any]], Callable[..., Any]]) ->
     run = Catalog.run
     alone = step(run)
 
-    def stepped(works: Catalog, *arguments: Any) -> int:
-        return run(works, *arguments) if works.in_transaction else alone(works, *arguments)
+    def stepped(catalog: Catalog, *arguments: Any) -> int:
+        return run(catalog, *arguments) if catalog.in_transaction else alone(catalog, *arguments)
 
     Catalog.run = stepped  # type: ignore[method-assign, assignment]
     Catalog.commit = step(Catalog.commit)  # type: ignore[method-assign]

@@ -1,15 +1,16 @@
-"""All that making files takes, put together from a device, and one run of it.
+"""Builder of the files made from the memory: opens what is needed, updates the index, and makes all files that are due.
 
-One process at a time works here (``state/works.lock``). The databases are opened by the run and used by one thread at a time.
+One process at a time (``state/works.lock``). The databases belong to one run and are used by one thread at a time.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from crystal_core.database import Database
+from crystal_core.llm.errors import LlmError
+from crystal_core.llm.port import Llm
 from crystal_mirror.membership.cursors import seen_cursors
 from crystal_mirror.membership.status import device_name
 from crystal_mirror.replication.rebuild import rebuild_pending
@@ -26,9 +27,7 @@ from crystal_node.derive.artefacts.writer import ArtefactWriter
 from crystal_node.derive.catalog.database import Catalog
 from crystal_node.derive.catalog.index import CatalogIndex, IndexChanges
 from crystal_node.device.device import Device
-
-if TYPE_CHECKING:
-    from crystal_core.llm.port import Llm
+from crystal_node.models.llm.discovery import find_llm
 
 LOCK_NAME = "works.lock"
 
@@ -36,73 +35,70 @@ Tell = Callable[[str], None]
 
 
 def unheard(_text: str) -> None:
-    """Nobody listens."""
+    """Discards the text."""
 
 
 @dataclass
 class ArtefactBuilder:
-    """Open databases and what works on them. Made by ``artefact_builder``."""
+    """Open databases, the index and the files made of them. Made by ``artefact_builder``."""
 
     settings: Settings
-    works: Catalog
+    catalog: Catalog
     database: Database
     writer: ArtefactWriter
     index: CatalogIndex
-    maker: ConversationFiles
+    files: ConversationFiles
     tell: Tell
     complete: bool = True
-    """The memory is not being made anew: what is not in it is gone."""
+    """The memory is not being rebuilt: what is not in it is gone."""
 
-    async def look(self, now_ms: int) -> IndexChanges:
-        looked = await asyncio.to_thread(self.index.look, now_ms)
-        for agent in looked.agents:
+    async def update(self, now_ms: int) -> IndexChanges:
+        changes = await asyncio.to_thread(self.index.update, now_ms)
+        for agent in changes.agents:
             self.tell(f"{agent[:60]!r} is new here: it waits in staging (`crystal staging list`)")
-        return looked
+        return changes
 
     async def make(self, now_ms: int, progress: Tell = unheard) -> Made:
-        """Makes all that is due. Raises NoRoom, and what the databases raise."""
+        """Makes all files that are due. Raises NoRoom, and what the databases raise."""
         total = Made()
-        await asyncio.to_thread(self.maker.prepare, now_ms)
-        async with self._digests() as digests:
+        await asyncio.to_thread(self.files.prepare, now_ms)
+        async with self._model_summaries() as summaries:
             after = 0
-            while due := await asyncio.to_thread(self.maker.due, now_ms, after=after):
+            while due := await asyncio.to_thread(self.files.due, now_ms, after=after):
                 for one in due:
-                    digest = None
+                    summary = None
                     if (
-                        digests is not None
-                        and (pieces := self.maker.conversation(one.conversation)) is not None
+                        summaries is not None
+                        and (pieces := self.files.conversation(one.conversation)) is not None
                     ):
-                        digest = await digests.digest_of(one.conversation, pieces, quiet=one.quiet)
+                        summary = await summaries.summary_of(one.conversation, pieces, quiet=one.quiet)
                     made = await asyncio.to_thread(
-                        self.maker.make, one.conversation, now_ms=now_ms, digest=digest
+                        self.files.make, one.conversation, now_ms=now_ms, digest=summary
                     )
                     _add(total, made)
                 after = due[-1].conversation
                 progress(f"files of {counted(total.conversations, 'conversation')} made")
-        _add(total, await asyncio.to_thread(self.maker.make_days))
+        _add(total, await asyncio.to_thread(self.files.make_days))
         if self.complete:
             root = self.settings.home.root
-            total.removed += await asyncio.to_thread(remove_orphans, self.works, self.writer, root, now_ms)
+            total.removed += await asyncio.to_thread(remove_orphans, self.catalog, self.writer, root, now_ms)
         if total.removed:
-            self.works.scrub()
+            self.catalog.scrub()
         return total
 
     @asynccontextmanager
-    async def _digests(self) -> AsyncGenerator[ModelSummaries | None]:
+    async def _model_summaries(self) -> AsyncGenerator[ModelSummaries | None]:
         if self.settings.dreams.summary_mode != "llm":
             yield None
             return
-        from crystal_core.llm.errors import LlmError
-        from crystal_node.derive.weaving import llm_of
-
         llm: Llm | None = None
         absent = "there is none here"
         try:
-            llm = await asyncio.to_thread(llm_of, self.settings)
+            llm = await asyncio.to_thread(find_llm, self.settings)
         except LlmError as error:
             absent = str(error)
         try:
-            yield ModelSummaries(self.works, self.database, llm, absent)
+            yield ModelSummaries(self.catalog, self.database, llm, absent)
         finally:
             if llm is not None:
                 await llm.aclose()
@@ -112,24 +108,24 @@ class ArtefactBuilder:
 async def artefact_builder(
     device: Device, settings: Settings, *, tell: Tell = unheard, wait_seconds: float = 0.0
 ) -> AsyncGenerator[ArtefactBuilder]:
-    """Opens what is needed and closes it. Raises HomeBusy while another process works here."""
+    """A builder, closed on exit. Raises HomeBusy while another process makes files."""
     home = settings.home
     lock = catalog_lock(home, wait_seconds)
     await lock.acquire_async()
     try:
         writer = ArtefactWriter(home)
         writer.open()
-        with Catalog.open(home.works_database) as works, Database.open(home.database) as database:
+        with Catalog.open(home.works_database) as catalog, Database.open(home.database) as database:
             yield ArtefactBuilder(
                 settings,
-                works,
+                catalog,
                 database,
                 writer,
                 CatalogIndex(
-                    works, database, device.member.device_id, lambda agent: is_known(settings, agent)
+                    catalog, database, device.member.device_id, lambda agent: is_known(settings, agent)
                 ),
                 ConversationFiles(
-                    works,
+                    catalog,
                     database,
                     writer,
                     zone=settings.capture.zone(),
@@ -144,7 +140,7 @@ async def artefact_builder(
 
 
 def catalog_lock(home: Home, wait_seconds: float = 0.0) -> FileLock:
-    """Whoever holds it may write works.db and the files that are made."""
+    """Its holder may write works.db and the made files."""
     return FileLock(home.state / LOCK_NAME, purpose="making files of the memory", wait_seconds=wait_seconds)
 
 
@@ -154,7 +150,7 @@ def is_known(settings: Settings, agent: str) -> bool:
 
 
 def _is_complete(device: Device) -> bool:
-    """Whether no device tells of more of the log than has been applied here."""
+    """Whether no device reports a later log position than the one applied here."""
     member = device.member
     at = member.replica.position()
     told = max(((each.epoch, each.sequence) for each in seen_cursors(member)), default=(0, 0))

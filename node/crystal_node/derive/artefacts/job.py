@@ -33,8 +33,8 @@ async def _run(work: "JobContext") -> str:
 
     try:
         async with artefact_builder(work.device, work.settings, tell=tell) as shop:
-            looked = await shop.look(work.now_ms())
-            if looked.behind:
+            changes = await shop.update(work.now_ms())
+            if changes.behind:
                 return "the memory is being made anew: its files wait"
             made = await shop.make(work.now_ms(), lambda text: work.report(WatchEvent.PROGRESS, text))
     except HomeBusy:  # staging, or a command, makes files itself

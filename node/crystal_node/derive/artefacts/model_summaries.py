@@ -33,7 +33,9 @@ class ModelSummaries:
         self._works, self._database, self._llm = works, database, llm
         self._failure = absent if llm is None else ""
 
-    async def digest_of(self, conversation: int, pieces: Conversation, *, quiet: bool) -> ModelSummary | None:
+    async def summary_of(
+        self, conversation: int, pieces: Conversation, *, quiet: bool
+    ) -> ModelSummary | None:
         """What is known of it, asking if it is quiet and not known yet."""
         marks, excerpt = await asyncio.to_thread(self._excerpt, pieces)
         known = self._works.rows(

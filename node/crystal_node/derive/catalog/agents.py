@@ -1,4 +1,4 @@
-"""The states of an agent at the Core, and which files it has in each of them.
+"""Agents in the Core's catalog: their staging states, and which files they have in each.
 
     gathering --its conversations are written---> ready
     ready     --begin---------------------------> backfill
@@ -13,8 +13,8 @@
     any of them --recorded here-----------------> live        the Core itself captures it
     rejected  --run-----------------------------> gathering
 
-A failure is no state of its own: the agent stays where it is, with the reason, and moves no further until somebody runs it.
-``staging/<agent>/`` goes away behind ``live`` and ``rejected``, never before. Agents that are known are live from the start.
+A failure is not a state: the agent stays where it is, with the reason, until somebody runs it again. ``staging/<agent>/`` is
+removed after ``live`` or ``rejected``, never before. Agents that are known are live from the start.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from crystal_node.derive.catalog.database import Catalog
 
 
 class StagingState(StrEnum):
-    """Where an agent is."""
+    """Where an agent is in staging."""
 
     GATHERING = "gathering"
     READY = "ready"
@@ -66,7 +66,7 @@ class Weave(StrEnum):
 
 
 class CannotStage(CrystalError):
-    """An agent is not where it could do that."""
+    """The agent's state does not allow that."""
 
     exit_code = ExitCode.USAGE
     hint = "`crystal staging list` shows where every new agent is."
@@ -81,7 +81,7 @@ WAITING = frozenset(
         StagingState.WEAVING,
     }
 )
-"""In these an agent is staged."""
+"""States in which an agent is staged."""
 _MOVES = {
     (StagingState.GATHERING, StagingEvent.WRITTEN): StagingState.READY,
     (StagingState.READY, StagingEvent.BEGIN): StagingState.BACKFILL,
@@ -99,7 +99,7 @@ _MOVES = {
 
 
 def next_state(state: StagingState, event: StagingEvent) -> StagingState:
-    """The state behind an event. Raises CannotStage where it has no meaning."""
+    """The state after an event. Raises CannotStage if the event is not possible in ``state``."""
     after = _MOVES.get((state, event))
     if after is None:
         raise CannotStage(f"an agent that is {state} cannot take this step: {event}")
@@ -107,12 +107,12 @@ def next_state(state: StagingState, event: StagingEvent) -> StagingState:
 
 
 def has_staged_files(state: StagingState) -> bool:
-    """Whether its transcripts stand in ``staging/``."""
+    """Whether its transcripts are in ``staging/``."""
     return state in WAITING
 
 
 def has_files(state: StagingState) -> bool:
-    """Whether its files stand in ``agents/``."""
+    """Whether its files are in ``agents/``."""
     return state in (StagingState.BACKFILL, StagingState.ASKING, StagingState.WEAVING, StagingState.LIVE)
 
 
@@ -125,8 +125,8 @@ FROM agent a LEFT JOIN conversation c ON c.agent = a.agent GROUP BY a.agent ORDE
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """One agent. ``failure``: why it moves no further, "" if nothing keeps it. ``open``: conversations with changes that no
-    file shows yet; ``staged_agents`` and ``made``: those with a transcript in staging, and with files of their own."""
+    """An agent of the catalog. ``failure``: why it moves no further, "" if none. ``open``: conversations with changes that no
+    file shows yet; ``staged`` and ``made``: those with a transcript in staging, and with files of their own."""
 
     agent: str
     state: StagingState
@@ -135,7 +135,7 @@ class Staged:
     failure: str
     conversations: int
     open: int
-    staged_agents: int
+    staged: int
     made: int
 
     @property
@@ -148,7 +148,7 @@ class Staged:
 
     @property
     def words(self) -> str:
-        """How it stands, for people."""
+        """The state, for people."""
         if self.failure:
             return f"failed while {self.state}: {one_line(self.failure, 200)}"
         match self.state:
@@ -169,23 +169,23 @@ class Staged:
 
 
 def staged_agents(home: Home) -> list[Staged]:
-    """All agents that the Core of this home knows, oldest first; none on other devices. Raises WorksDamaged."""
-    works = Catalog.look_into(home.works_database)
-    if works is None:
+    """All agents that the Core of this home knows, oldest first; empty on other devices. Raises CatalogDamaged."""
+    catalog = Catalog.open_readonly(home.works_database)
+    if catalog is None:
         return []
-    with works:
-        return agents_in(works)
+    with catalog:
+        return agents_in(catalog)
 
 
-def agents_in(works: Catalog) -> list[Staged]:
+def agents_in(catalog: Catalog) -> list[Staged]:
     return [
         Staged(agent, StagingState(state), since, weave, failure, *counts)
-        for agent, state, since, weave, failure, *counts in works.rows(_AGENTS)
+        for agent, state, since, weave, failure, *counts in catalog.rows(_AGENTS)
     ]
 
 
 def find_staged(agents: list[Staged], given: str) -> Staged:
-    """The agent that is called, or whose folder is called, so. Raises NoSuchEntry."""
+    """The agent of that name, or else with a folder of that name. Raises NoSuchEntry."""
     exact = [one for one in agents if one.agent == given]
     found = exact or [one for one in agents if one.folder == given]
     if not found:

@@ -1,13 +1,13 @@
-"""Which rows of the memory are of which conversation, followed as the memory grows, loses and is made anew.
+"""The catalog's index of conversations, kept up to date as the memory grows, forgets and is rebuilt.
 
-    look  --nothing changed (sum, removals, pending forgets)-->  done, without reading a row
+    update  --nothing changed (sum, removals, pending forgets)-->  done, without reading a row
           --rows behind the last one-->                          taken over in batches, each with how far
           --fewer rows than there should be, something removed, or not the memory of before-->
                                                                  all rows are compared with what is kept here
           --a memory that is behind where it was-->              nothing, until it has caught up again
 
-The last matters most: while `crystal.db` is rebuilt, what is not there yet must not count as forgotten. What a look changes is
-kept with how far it came, so one that is killed is gone on with.
+The last case matters most: while `crystal.db` is rebuilt, what is not there yet must not count as forgotten. Each batch is
+committed with how far it came, so that an update that was killed goes on.
 """
 
 import os
@@ -17,7 +17,6 @@ from typing import Any
 
 from crystal_core import mirrorlog
 from crystal_core.database import Database
-from crystal_node.derive.artefacts.orphans import ask_for_sweep
 from crystal_node.derive.catalog.agents import WAITING, StagingEvent, StagingState, next_state
 from crystal_node.derive.catalog.database import Catalog
 
@@ -38,7 +37,8 @@ AND m.number = (SELECT max(number) FROM provisional_marks WHERE forget_hash = m.
 
 @dataclass
 class IndexChanges:
-    """What a look found. ``agents``: those that are new here and wait in staging. ``behind``: nothing was looked at."""
+    """What an update found. ``agents``: new ones, which wait in staging. ``behind``: the memory is being rebuilt; nothing was
+    read."""
 
     pieces: int = 0
     lost: int = 0
@@ -57,61 +57,61 @@ class _Head:
 
 
 class CatalogIndex:
-    """Keeps ``conversation``, ``piece`` and ``agent`` of works.db true to the rows."""
+    """Keeps ``conversation``, ``piece`` and ``agent`` of works.db in step with the memory's rows."""
 
     def __init__(
-        self, works: Catalog, database: Database, own: bytes, is_known: Callable[[str], bool]
+        self, catalog: Catalog, database: Database, own: bytes, is_known: Callable[[str], bool]
     ) -> None:
-        """``own``: the id of this device. ``is_known``: whether an agent had files here before it was first seen."""
-        self._works = works
+        """``own``: this device's id. ``is_known``: whether an agent had files here before it was first seen."""
+        self._catalog = catalog
         self._database = database
         self._own = own
         self._is_known = is_known
         self._ids: dict[tuple[str, str], int] = {}
         self._states: dict[str, StagingState] = {}
 
-    def look(self, now_ms: int) -> IndexChanges:
-        """Takes over what changed. Raises what the databases raise."""
-        works, database = self._works, self._database
+    def update(self, now_ms: int) -> IndexChanges:
+        """Applies what changed in the memory. Raises what the databases raise."""
+        catalog, database = self._catalog, self._database
         self._ids.clear()
         self._states = {
-            agent: StagingState(state) for agent, state in works.rows("SELECT agent, state FROM agent")
+            agent: StagingState(state) for agent, state in catalog.rows("SELECT agent, state FROM agent")
         }
-        looked = IndexChanges()
+        changes = IndexChanges()
         _give_token(database)
         with database.snapshot():
             head = _head(database)
-            if head.position < (works.meta("position") or b""):
-                looked.behind = True
-                return looked
-            self._hide(now_ms, looked)
-            if head.sum == works.meta("sum") and self._goes_on(head):
-                return looked
-            if works.meta("token") is None:
-                with works.transaction():
-                    works.set_meta("token", head.token)
-                    works.set_meta("removals", b"%d" % head.removals)
+            if head.position < (catalog.meta("position") or b""):
+                changes.behind = True
+                return changes
+            self._hide(now_ms, changes)
+            if head.sum == catalog.meta("sum") and self._goes_on(head):
+                return changes
+            if catalog.meta("token") is None:
+                with catalog.transaction():
+                    catalog.set_meta("token", head.token)
+                    catalog.set_meta("removals", b"%d" % head.removals)
             if self._goes_on(head):
-                self._follow(now_ms, looked)
-            if not self._goes_on(head) or works.value("SELECT count(*) FROM piece") != head.count:
-                self._compare(now_ms, looked)
-            with works.transaction():
+                self._follow(now_ms, changes)
+            if not self._goes_on(head) or catalog.value("SELECT count(*) FROM piece") != head.count:
+                self._compare(now_ms, changes)
+            with catalog.transaction():
                 for name in ("token", "position", "sum"):
-                    works.set_meta(name, getattr(head, name))
-                works.set_meta("removals", b"%d" % head.removals)
-        if looked.lost:
-            works.scrub()
-        return looked
+                    catalog.set_meta(name, getattr(head, name))
+                catalog.set_meta("removals", b"%d" % head.removals)
+        if changes.lost:
+            catalog.scrub()
+        return changes
 
     def _goes_on(self, head: _Head) -> bool:
-        """Whether this is the memory that was looked at before, with what stood there still in its place."""
-        works = self._works
-        before = works.meta("token")
+        """Whether this is the memory of the last update, with its last row unchanged."""
+        catalog = self._catalog
+        before = catalog.meta("token")
         if before is None:
             return True
-        if before != head.token or works.meta("removals") != b"%d" % head.removals:
+        if before != head.token or catalog.meta("removals") != b"%d" % head.removals:
             return False
-        last = works.rows(
+        last = catalog.rows(
             "SELECT p.occurrence, p.mark, c.agent, c.session FROM piece p JOIN conversation c ON c.id = p.conversation"
             " ORDER BY p.occurrence DESC LIMIT 1"
         )
@@ -124,108 +124,108 @@ class CatalogIndex:
         )
         return found == last[0]
 
-    def _follow(self, now_ms: int, looked: IndexChanges) -> None:
-        last = self._works.value("SELECT max(occurrence) FROM piece") or 0
+    def _follow(self, now_ms: int, changes: IndexChanges) -> None:
+        last = self._catalog.value("SELECT max(occurrence) FROM piece") or 0
         while rows := self._database.rows(_ROWS, (last, BATCH_ROWS)):
-            with self._works.transaction():
+            with self._catalog.transaction():
                 touched: dict[int, int] = {}
                 pieces: list[tuple[int, int, bytes]] = []
                 for rowid, agent, session, created_at, device, mark in rows:
-                    conversation = self._conversation(agent, session, device, now_ms, looked)
+                    conversation = self._conversation(agent, session, device, now_ms, changes)
                     touched[conversation] = max(created_at, touched.get(conversation, 0))
                     pieces.append((rowid, conversation, mark))
-                self._works.run_many(
+                self._catalog.run_many(
                     "INSERT INTO piece (occurrence, conversation, mark) VALUES (?, ?, ?)", pieces
                 )
-                self._dirty(touched, now_ms)
-            looked.pieces += len(rows)
+                self._touch(touched, now_ms)
+            changes.pieces += len(rows)
             last = rows[-1][0]
 
-    def _compare(self, now_ms: int, looked: IndexChanges) -> None:
-        """Compares everything, and takes over what differs, in one go."""
-        works = self._works
-        looked.checked_all = True
-        with works.transaction():
-            works.run("DROP TABLE IF EXISTS temp.fresh")
-            works.run(
+    def _compare(self, now_ms: int, changes: IndexChanges) -> None:
+        """Compares all rows and applies the differences in one transaction."""
+        catalog = self._catalog
+        changes.checked_all = True
+        with catalog.transaction():
+            catalog.run("DROP TABLE IF EXISTS temp.fresh")
+            catalog.run(
                 "CREATE TEMP TABLE fresh (occurrence INTEGER PRIMARY KEY, conversation INTEGER, mark BLOB,"
                 " created_at INTEGER)"
             )
             last = 0
             while rows := self._database.rows(_ROWS, (last, BATCH_ROWS)):
-                works.run_many(
+                catalog.run_many(
                     "INSERT INTO fresh VALUES (?, ?, ?, ?)",
                     [
-                        (rowid, self._conversation(agent, session, device, now_ms, looked), mark, created_at)
+                        (rowid, self._conversation(agent, session, device, now_ms, changes), mark, created_at)
                         for rowid, agent, session, created_at, device, mark in rows
                     ],
                 )
                 last = rows[-1][0]
-            lost = works.rows(
+            lost = catalog.rows(
                 "SELECT DISTINCT conversation FROM"
                 " (SELECT conversation, mark FROM piece EXCEPT SELECT conversation, mark FROM fresh)"
             )
-            changed = works.rows(
+            changed = catalog.rows(
                 "SELECT f.conversation, max(f.created_at) FROM fresh f LEFT JOIN piece p ON p.occurrence = f.occurrence"
                 " AND p.conversation = f.conversation AND p.mark = f.mark WHERE p.occurrence IS NULL GROUP BY 1"
             )
-            self._dirty({**{row[0]: 0 for row in lost}, **dict(changed)}, now_ms)
-            works.run_many("UPDATE conversation SET lost = 1 WHERE id = ?", lost)
-            works.run_many("DELETE FROM digest WHERE conversation = ?", lost)
-            works.run("DELETE FROM piece")
-            works.run("INSERT INTO piece SELECT occurrence, conversation, mark FROM fresh")
-            works.run("DROP TABLE temp.fresh")
-            ask_for_sweep(works)
-        looked.lost += len(lost)
+            self._touch({**{row[0]: 0 for row in lost}, **dict(changed)}, now_ms)
+            catalog.run_many("UPDATE conversation SET lost = 1 WHERE id = ?", lost)
+            catalog.run_many("DELETE FROM digest WHERE conversation = ?", lost)
+            catalog.run("DELETE FROM piece")
+            catalog.run("INSERT INTO piece SELECT occurrence, conversation, mark FROM fresh")
+            catalog.run("DROP TABLE temp.fresh")
+            catalog.request_orphan_check()
+        changes.lost += len(lost)
 
-    def _hide(self, now_ms: int, looked: IndexChanges) -> None:
-        """Conversations with a text that a pending forget hides, or hid until now, have changed."""
-        works = self._works
+    def _hide(self, now_ms: int, changes: IndexChanges) -> None:
+        """Marks conversations with a message that a pending forget hides, or hid until now, as changed."""
+        catalog = self._catalog
         hidden = {bytes(mark) for (mark,) in self._database.rows(_HIDDEN)}
-        before = {bytes(mark) for (mark,) in works.rows("SELECT mark FROM hidden")}
+        before = {bytes(mark) for (mark,) in catalog.rows("SELECT mark FROM hidden")}
         if hidden == before:
             return
-        with works.transaction():
+        with catalog.transaction():
             for mark in hidden ^ before:
-                rows = works.rows("SELECT DISTINCT conversation FROM piece WHERE mark = ?", (mark,))
-                self._dirty({row[0]: 0 for row in rows}, now_ms)
+                rows = catalog.rows("SELECT DISTINCT conversation FROM piece WHERE mark = ?", (mark,))
+                self._touch({row[0]: 0 for row in rows}, now_ms)
                 if mark in hidden:
-                    works.run_many("UPDATE conversation SET lost = 1 WHERE id = ?", rows)
-                    works.run_many("DELETE FROM digest WHERE conversation = ?", rows)
-                    looked.lost += len(rows)
-            works.run("DELETE FROM hidden")
-            works.run_many("INSERT INTO hidden (mark) VALUES (?)", [(mark,) for mark in hidden])
+                    catalog.run_many("UPDATE conversation SET lost = 1 WHERE id = ?", rows)
+                    catalog.run_many("DELETE FROM digest WHERE conversation = ?", rows)
+                    changes.lost += len(rows)
+            catalog.run("DELETE FROM hidden")
+            catalog.run_many("INSERT INTO hidden (mark) VALUES (?)", [(mark,) for mark in hidden])
 
     def _conversation(
-        self, agent: str, session: str, device: bytes, now_ms: int, looked: IndexChanges
+        self, agent: str, session: str, device: bytes, now_ms: int, changes: IndexChanges
     ) -> int:
-        self._agent(agent, device, now_ms, looked)
+        self._agent(agent, device, now_ms, changes)
         found = self._ids.get((agent, session))
         if found is None:
-            works, key = self._works, (agent, session)
-            works.run(
+            catalog, key = self._catalog, (agent, session)
+            catalog.run(
                 "INSERT INTO conversation (agent, session, last_at, changed_at, dirty_since, lost, staged, made, problem)"
                 " VALUES (?, ?, 0, 0, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING",
                 key,
             )
-            found = int(works.value("SELECT id FROM conversation WHERE agent = ? AND session = ?", key))
+            found = int(catalog.value("SELECT id FROM conversation WHERE agent = ? AND session = ?", key))
             self._ids[key] = found
         return found
 
-    def _agent(self, agent: str, device: bytes, now_ms: int, looked: IndexChanges) -> None:
+    def _agent(self, agent: str, device: bytes, now_ms: int, changes: IndexChanges) -> None:
         state, own = self._states.get(agent), device == self._own
         if state is None:
             state = StagingState.LIVE if own or self._is_known(agent) else StagingState.GATHERING
             if state is StagingState.GATHERING:
-                looked.agents.append(agent)
-            self._works.run("INSERT INTO agent VALUES (?, ?, ?, '', '')", (agent, state, now_ms))
+                changes.agents.append(agent)
+            self._catalog.run("INSERT INTO agent VALUES (?, ?, ?, '', '')", (agent, state, now_ms))
         elif own and state in WAITING:
             state = next_state(state, StagingEvent.RECORDED_HERE)
-            set_state(self._works, agent, state, now_ms, remake=True)
+            set_state(self._catalog, agent, state, now_ms, remake=True)
         self._states[agent] = state
 
-    def _dirty(self, touched: dict[int, int], now_ms: int) -> None:
-        self._works.run_many(
+    def _touch(self, touched: dict[int, int], now_ms: int) -> None:
+        self._catalog.run_many(
             "UPDATE conversation SET last_at = max(last_at, ?2), changed_at = ?3,"
             " dirty_since = CASE dirty_since WHEN 0 THEN ?3 ELSE dirty_since END, problem = '' WHERE id = ?1",
             [(conversation, last, now_ms) for conversation, last in touched.items()],
@@ -233,16 +233,16 @@ class CatalogIndex:
 
 
 def set_state(
-    works: Catalog, agent: str, state: StagingState, now_ms: int, *, remake: bool, weave: str | None = None
+    catalog: Catalog, agent: str, state: StagingState, now_ms: int, *, remake: bool, weave: str | None = None
 ) -> None:
-    """An agent's new state, without a failure. ``remake``: it has other files now, so all its conversations are made anew."""
-    with works.transaction():
-        works.run(
+    """Sets an agent's state and clears its failure. ``remake``: make the files of all its conversations again."""
+    with catalog.transaction():
+        catalog.run(
             "UPDATE agent SET state = ?, since = ?, failure = '', weave = coalesce(?, weave) WHERE agent = ?",
             (state, now_ms, weave, agent),
         )
         if remake:
-            works.run(
+            catalog.run(
                 "UPDATE conversation SET dirty_since = CASE dirty_since WHEN 0 THEN ?2 ELSE dirty_since END,"
                 " changed_at = 0, problem = '' WHERE agent = ?1",
                 (agent, now_ms),

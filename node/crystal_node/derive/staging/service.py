@@ -1,13 +1,14 @@
-"""Moving staged agents on, a step at a time (``states``). Each step can be repeated; a state is kept before its files go.
+"""Staging of new agents, one step at a time (``catalog.agents``). Each step can be repeated; a state is stored before files go.
 
-gathering   ``Maker`` writes transcripts to staging/<agent>/transcripts/ until all are there and nothing is open
-ready       the marker staging/<agent>/READY stands
-backfill    ``Maker`` makes transcripts, summaries and logs below agents/<agent>/; staging keeps its copies
-asking      nothing, until somebody says how
-weaving     the Dream Weaver reads all there is; nobody else is kept waiting meanwhile
+gathering   ``ConversationFiles`` writes transcripts to staging/<agent>/transcripts/ until all are complete
+ready       the marker staging/<agent>/READY exists
+backfill    ``ConversationFiles`` makes transcripts, summaries and logs below agents/<agent>/; staging keeps its copies
+asking      nothing, until a person says how to weave
+weaving     the Dream Weaver reads everything; other agents go on meanwhile
 live        staging/<agent>/ is removed
 """
 
+import asyncio
 import logging
 import os
 import shutil
@@ -36,42 +37,49 @@ from crystal_node.derive.catalog.agents import (
     next_state,
 )
 from crystal_node.derive.catalog.index import set_state
+from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveState, weave
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow
+from crystal_node.models.llm.discovery import find_llm
 from crystal_node.sync.files.artefacts import staging_folder
 from crystal_node.sync.files.folders import folder_of, troubles
 
+NOTING_SECONDS = 60.0
+"""How long to wait for another process that makes files."""
 GATHERING_MS = 3600 * 1000
-"""An agent that never falls silent is ready after this long."""
+"""An agent that is never silent is ready after this long."""
 MARKER_NAME = "READY"
 _MARKER = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without waiting for who would read a pipe of that name."""
+"""Does not wait for a reader if a pipe has that name."""
 Weaver = Callable[[str, Weave], Awaitable[str]]
-"""Weaves an agent's past. Returns why it did not come to its end, "" if it did."""
+"""Weaves an agent's past. Returns why it did not finish, "" if it did."""
+
+
+_log = logging.getLogger("crystal_node.derive.staging")
 
 
 @dataclass
 class Moves:
-    """What happened. ``weaving``: agents whose past is to be woven now, with how."""
+    """``lines``: what happened, for people. ``weaving``: agents whose past is to be woven now, and how."""
 
     lines: list[str] = field(default_factory=list[str])
     weaving: list[tuple[str, Weave]] = field(default_factory=list[tuple[str, Weave]])
 
 
 class StagingService:
-    """Staging in one workshop, behind a look and a making of files."""
+    """Staging in one builder, after its update and a run of making files."""
 
-    def __init__(self, shop: ArtefactBuilder) -> None:
-        self._shop = shop
-        self._works = shop.works
+    def __init__(self, builder: ArtefactBuilder) -> None:
+        self._builder = builder
+        self._catalog = builder.catalog
 
     def named(self, given: str) -> Staged:
-        return find_staged(agents_in(self._works), given)
+        return find_staged(agents_in(self._catalog), given)
 
     async def move_on(self, now_ms: int, only: str | None = None) -> Moves:
-        """Moves every staged agent (or one) as far as it goes by itself. Raises NoRoom, and what the databases raise."""
+        """Advances every staged agent, or one, as far as it goes by itself. Raises NoRoom, and what the databases raise."""
         moves = Moves()
-        for one in agents_in(self._works):
+        for one in agents_in(self._catalog):
             if one.state in WAITING and not one.failure and only in (None, one.agent):
                 try:
                     await self._move_one(one.agent, now_ms, moves)
@@ -82,9 +90,9 @@ class StagingService:
         return moves
 
     def hurry(self, agent: str, now_ms: int, weave: Weave | None) -> None:
-        """A person wants this agent to go on: a failure is tried again, a question is answered, nothing is waited for.
+        """Go on now, as a person asked: retry a failure, take ``weave`` as the answer, wait for nothing.
 
-        Raises CannotStage: it is live already.
+        Raises CannotStage if the agent is live already.
         """
         one = self.named(agent)
         if one.state is StagingState.LIVE:
@@ -92,30 +100,30 @@ class StagingService:
                 f"{_name(one.agent)} is live already", hint="`crystal dream-weave` weaves its past."
             )
         chosen = None if weave is None else weave.value
-        with self._works.transaction():
+        with self._catalog.transaction():
             if one.state is StagingState.REJECTED:
                 set_state(
-                    self._works,
+                    self._catalog,
                     one.agent,
                     next_state(one.state, StagingEvent.RUN),
                     now_ms,
                     remake=True,
                     weave=chosen,
                 )
-            self._works.run(
+            self._catalog.run(
                 "UPDATE agent SET failure = '', weave = coalesce(?2, weave) WHERE agent = ?1",
                 (one.agent, chosen),
             )
-            self._works.run(
+            self._catalog.run(
                 "UPDATE conversation SET changed_at = 0 WHERE agent = ? AND dirty_since > 0", (one.agent,)
             )
 
     def reject(self, agent: str, now_ms: int) -> None:
-        """No files of it from now on. Raises CannotStage if it is not staged."""
+        """Make no files of this agent from now on. Raises CannotStage if it is not staged."""
         one = self.named(agent)
         if one.state is not StagingState.REJECTED:
             set_state(
-                self._works,
+                self._catalog,
                 one.agent,
                 next_state(one.state, StagingEvent.REJECT),
                 now_ms,
@@ -124,35 +132,35 @@ class StagingService:
             )
 
     def woven(self, agent: str, why_not: str, now_ms: int) -> None:
-        """Notes how weaving ended, if the agent still waits for that."""
-        with self._works.transaction():
+        """Records how weaving ended, if the agent still waits for it."""
+        with self._catalog.transaction():
             state = self._state(agent)
             if state is not StagingState.WEAVING:
                 return
             if why_not:
                 self.fail(agent, why_not)
             else:
-                set_state(self._works, agent, next_state(state, StagingEvent.WOVEN), now_ms, remake=False)
+                set_state(self._catalog, agent, next_state(state, StagingEvent.WOVEN), now_ms, remake=False)
 
     def fail(self, agent: str, why: str) -> None:
-        """The agent stays where it is. All that was made stays, too."""
-        self._works.run(
+        """Records a failure. The agent keeps its state and its files."""
+        self._catalog.run(
             "UPDATE agent SET failure = ? WHERE agent = ?", (why or "for an unknown reason", agent)
         )
-        self._shop.tell(f"staging of {_name(agent)} failed: {why}; `crystal staging run` tries again")
+        self._builder.tell(f"staging of {_name(agent)} failed: {why}; `crystal staging run` tries again")
 
     def clean(self) -> None:
-        """Removes the staging folders of all who are staged no more."""
-        staging = self._shop.settings.home.staging
-        waiting = {folder_name(one.agent) for one in agents_in(self._works) if one.state in WAITING}
+        """Removes the staging folders of agents that are no longer staged."""
+        staging = self._builder.settings.home.staging
+        waiting = {folder_name(one.agent) for one in agents_in(self._catalog) if one.state in WAITING}
         for folder in _folders(staging):
             if folder.name not in waiting:
                 remove_staging(folder)
-                self._works.run(
+                self._catalog.run(
                     "DELETE FROM work WHERE path >= ?1 AND path < ?2",
                     (f"staging/{folder.name}/", f"staging/{folder.name}0"),
                 )
-        self._works.run(
+        self._catalog.run(
             "UPDATE conversation SET staged = 0 WHERE staged = 1 AND agent IN"
             " (SELECT agent FROM agent WHERE state IN ('live', 'rejected'))"
         )
@@ -168,9 +176,9 @@ class StagingService:
             after = next_state(one.state, event)
             if after is StagingState.READY:
                 self._mark(agent)
-            weave = one.weave or self._shop.settings.dreams.staging
+            weave = one.weave or self._builder.settings.dreams.staging
             set_state(
-                self._works,
+                self._catalog,
                 agent,
                 after,
                 now_ms,
@@ -180,11 +188,11 @@ class StagingService:
             line = f"{_name(agent)}: {self.named(agent).words}"
             moves.lines.append(line)
             if after in (StagingState.ASKING, StagingState.LIVE):
-                self._shop.tell(f"staging of {line}")
+                self._builder.tell(f"staging of {line}")
 
     async def _event(self, one: Staged, now_ms: int) -> StagingEvent | None:
-        """What happens to an agent next, None if nothing does by itself."""
-        weave = Weave(one.weave or self._shop.settings.dreams.staging)
+        """The next event of an agent, None if it waits."""
+        weave = Weave(one.weave or self._builder.settings.dreams.staging)
         match one.state:
             case StagingState.GATHERING:
                 complete = one.staged == one.conversations
@@ -197,7 +205,7 @@ class StagingService:
                 return StagingEvent.BEGIN
             case StagingState.BACKFILL:
                 if one.made < one.conversations:
-                    await self._shop.make(now_ms)
+                    await self._builder.make(now_ms)
                     one = self.named(one.agent)
                 if one.made < one.conversations:
                     self._raise_problem(one.agent)
@@ -213,16 +221,16 @@ class StagingService:
                 return None
 
     def _raise_problem(self, agent: str) -> None:
-        problem = self._works.value(
+        problem = self._catalog.value(
             "SELECT problem FROM conversation WHERE agent = ? AND problem <> '' LIMIT 1", (agent,)
         )
         if problem is not None:
             raise CannotStage(f"a file cannot be written: {problem}", hint="Mend that, then run it again.")
 
     def _mark(self, agent: str) -> None:
-        """The marker that says that the transcripts in staging are complete."""
+        """Writes the marker of complete transcripts in staging."""
         path = f"{staging_folder(agent)}/{MARKER_NAME}"
-        with folder_of(self._shop.settings.home.root, path, create=True) as found, troubles():
+        with folder_of(self._builder.settings.home.root, path, create=True) as found, troubles():
             assert found is not None, "the folder was made"
             folder, name = found
             descriptor = os.open(name, _MARKER, FILE_MODE, dir_fd=folder)
@@ -233,14 +241,14 @@ class StagingService:
             os.fsync(folder)
 
     def _state(self, agent: str) -> StagingState | None:
-        found = self._works.value("SELECT state FROM agent WHERE agent = ?", (agent,))
+        found = self._catalog.value("SELECT state FROM agent WHERE agent = ?", (agent,))
         return None if found is None else StagingState(found)
 
 
 def clear_staging(home: Home) -> bool:
-    """What a device does that leads no more: staging, and what was noted for it, is the next Core's. Whether there was any.
+    """Removes staging and the catalog from a device that is no longer the Core. Returns whether there was any.
 
-    Belongs under the lock of ``artefact_builder``; nobody may have its database open.
+    Requires ``catalog_lock``, and that no process has the catalog open.
     """
     folders = _folders(home.staging)
     for folder in folders:
@@ -252,16 +260,16 @@ def clear_staging(home: Home) -> bool:
 
 
 def remove_staging(folder: Path) -> None:
-    """Removes one agent's folder, and staging/ itself when it is the last."""
+    """Removes an agent's folder, and staging/ with the last one."""
     shutil.rmtree(folder)
     with suppress(OSError):
         folder.parent.rmdir()
 
 
-def forget_agent(device: Device, shop: ArtefactBuilder, agent: str) -> tuple[int, int]:
-    """Forgets, everywhere, what this agent alone has said. Returns how many texts that is, and how many others said as well, or
-    are remembered, or stand in a document: those stay."""
-    database = shop.database
+def forget_agent(device: Device, builder: ArtefactBuilder, agent: str) -> tuple[int, int]:
+    """Forgets on all devices what only this agent said. Returns how many messages that is, and how many stay because other
+    agents said them too, or a memory or a document holds them."""
+    database = builder.database
     said = int(database.value("SELECT count(DISTINCT chunk) FROM occurrences WHERE agent = ?", (agent,)))
     alone = [
         bytes(row[0])
@@ -290,12 +298,6 @@ def _name(agent: str) -> str:
     return repr(agent[:60])
 
 
-_log = logging.getLogger("crystal_node.derive.staging")
-
-NOTING_SECONDS = 60.0
-"""How long it may take until somebody else has finished making files."""
-
-
 async def advance(
     device: Device,
     settings: Settings,
@@ -307,35 +309,37 @@ async def advance(
     progress: Tell = unheard,
     wait_seconds: float = 0.0,
 ) -> Moves:
-    """Moves all staged agents, or one, as far as they go. ``before`` runs first, at the same desk.
+    """Updates the catalog, makes files, advances all staged agents or one, then weaves, with the catalog free meanwhile.
+
+    ``before`` is called with the service before anything moves.
 
     Raises:
         HomeBusy: another process makes files. NoRoom, and what the databases raise.
     """
-    async with artefact_builder(device, settings, tell=tell, wait_seconds=wait_seconds) as shop:
-        desk = StagingService(shop)
-        looked = await shop.look(now_ms())
-        if looked.behind:
+    async with artefact_builder(device, settings, tell=tell, wait_seconds=wait_seconds) as builder:
+        staging = StagingService(builder)
+        changes = await builder.update(now_ms())
+        if changes.behind:
             return Moves(["the memory is being made anew: staging waits"])
         if before is not None:
-            before(desk)
-        await shop.make(now_ms(), progress)
-        moves = await desk.move_on(now_ms(), only)
+            before(staging)
+        await builder.make(now_ms(), progress)
+        moves = await staging.move_on(now_ms(), only)
     for agent, how in moves.weaving:
         why_not = await _woven(weaver, agent, how)
         if why_not is None:
             continue
-        async with artefact_builder(device, settings, tell=tell, wait_seconds=NOTING_SECONDS) as shop:
-            desk = StagingService(shop)
-            desk.woven(agent, why_not, now_ms())
-            desk.clean()
-            moves.lines.append(f"{agent[:60]!r}: {desk.named(agent).words}")
+        async with artefact_builder(device, settings, tell=tell, wait_seconds=NOTING_SECONDS) as builder:
+            staging = StagingService(builder)
+            staging.woven(agent, why_not, now_ms())
+            staging.clean()
+            moves.lines.append(f"{agent[:60]!r}: {staging.named(agent).words}")
     return moves
 
 
 async def _woven(weaver: Weaver, agent: str, how: Weave) -> str | None:
-    """Why it did not come to its end, "" if it did, None if it is to be tried again: somebody else is at it, or it is private
-    now. One agent's failure, whatever it is, keeps no other from being woven; what is of the whole home is raised."""
+    """Why weaving did not finish, "" if it did, None to try again later (busy, or private mode). Failures of the whole home are
+    raised; one of an agent keeps no other from being woven."""
     try:
         return await weaver(agent, how)
     except (HomeBusy, PrivateNow):
@@ -350,32 +354,26 @@ async def _woven(weaver: Weaver, agent: str, how: Weave) -> str | None:
 
 
 def dream_weaver(device: Device, progress: Tell = unheard) -> Weaver:
-    """The Dream Weaver, as staging calls it: everything there is, with a language model or without any, as was said."""
+    """The Dream Weaver for staging: weaves everything, with or without a language model as chosen."""
 
     async def run(agent: str, how: Weave) -> str:
-        from crystal_node.derive import weaving
-
         if how is Weave.LLM and not await _has_model(device):
             return "no language model was found (`crystal config set llm_provider`), and one was wanted"
-        request = weaving.WeaveRequest(
+        request = WeaveRequest(
             agent=agent,
-            mode=weaving.WeaveMode.FULL,
+            mode=WeaveMode.FULL,
             provider="none" if how is Weave.EXTRACTIVE else "",
             needs_model=how is Weave.LLM,
         )
-        result = await weaving.weave(device, request, lambda text, _done, _total: progress(text))
-        return result.text if result.state is weaving.WeaveState.BUDGET else ""
+        result = await weave(device, request, lambda text, _done, _total: progress(text))
+        return result.text if result.state is WeaveState.BUDGET else ""
 
     return run
 
 
 async def _has_model(device: Device) -> bool:
-    """Raises LlmError: the one that is configured cannot be used."""
-    import asyncio
-
-    from crystal_node.derive.weaving import llm_of
-
-    llm = await asyncio.to_thread(llm_of, with_current_options(device.settings))
+    """Raises LlmError if the configured model cannot be used."""
+    llm = await asyncio.to_thread(find_llm, with_current_options(device.settings))
     if llm is not None:
         await llm.aclose()
     return llm is not None

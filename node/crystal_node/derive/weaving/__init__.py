@@ -1,13 +1,12 @@
-"""The Dream Weaver on a device: `weave` for one run, `llm_of` for whoever needs a language model.
+"""The Dream Weaver on a device: ``weave`` is one run on the Core.
 
-    from crystal_node.derive.weaving import WeaveMode, WeaveRequest, llm_of, weave
+    from crystal_node.derive.weaving import WeaveMode, WeaveRequest, weave
 
     result = await weave(device, WeaveRequest(agent="codex", mode=WeaveMode.FULL), progress)
 
-``weave`` works on the Core. Killed anywhere, the same call goes on where it was; what was paid for is not paid again.
+A run that was killed goes on with the next call; tokens that were paid for are not paid again.
 """
 
-from crystal_node.derive.weaving.models import llm_of
 from crystal_node.derive.weaving.request import (
     Progress,
     WeaveMode,
@@ -24,7 +23,6 @@ __all__ = [
     "WeaveRequest",
     "WeaveResult",
     "WeaveState",
-    "llm_of",
     "unheard",
     "weave",
 ]

@@ -30,7 +30,6 @@ from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import with_current_options
 from crystal_node.base.wording import counted, one_line
 from crystal_node.derive.weaving.forget import remove_forgotten
-from crystal_node.derive.weaving.models import llm_of
 from crystal_node.derive.weaving.output import DeviceOutput, hand_on, take_over
 from crystal_node.derive.weaving.request import (
     Progress,
@@ -43,6 +42,7 @@ from crystal_node.derive.weaving.request import (
 from crystal_node.device.activity import Activity, note
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
+from crystal_node.models.llm.discovery import find_llm
 from crystal_node.sync.members.rights import check_is_core
 
 BUDGET_MIN = 1_000
@@ -67,7 +67,7 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
     settings = with_current_options(device.settings)
     agent = request.agent or settings.agent_id
     zone = settings.capture.zone()
-    llm = await asyncio.to_thread(llm_of, settings, request.provider)
+    llm = await asyncio.to_thread(find_llm, settings, request.provider)
     if llm is None and request.needs_model:
         raise Unavailable(
             "there is no language model here, and one is wanted",

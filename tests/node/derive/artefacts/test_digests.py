@@ -37,10 +37,10 @@ def run(bench: Workbench) -> str:
     async def work() -> None:
         shop = bench.shop()
         try:
-            await shop.look(bench.now)
+            await shop.update(bench.now)
             await shop.make(bench.now)
         finally:
-            shop.works.close()
+            shop.catalog.close()
 
     asyncio.run(work())
     return bench.files().get(SUMMARY, "")

@@ -35,7 +35,7 @@ def whole_run(bench: Workbench, woven: Callable[[Path], None] = weave) -> None:
     async def work() -> None:
         shop = bench.shop()
         desk = StagingService(shop)
-        await shop.look(bench.now)
+        await shop.update(bench.now)
         await shop.make(bench.now)
         moves = await desk.move_on(bench.now)
         for agent, _ in moves.weaving:
@@ -43,7 +43,7 @@ def whole_run(bench: Workbench, woven: Callable[[Path], None] = weave) -> None:
                 woven(bench.root)
             desk.woven(agent, "", bench.now)
             desk.clean()
-        shop.works.close()
+        shop.catalog.close()
 
     asyncio.run(work())
 

@@ -38,13 +38,13 @@ def staging_run(bench: Workbench, *, run: str = "", weave: Weave | None = None) 
         shop = bench.shop()
         try:
             desk = StagingService(shop)
-            await shop.look(bench.now)
+            await shop.update(bench.now)
             if run:
                 desk.hurry(run, bench.now, weave)
             await shop.make(bench.now)
             return await desk.move_on(bench.now)
         finally:
-            shop.works.close()
+            shop.catalog.close()
 
     return asyncio.run(work())
 
@@ -54,7 +54,7 @@ def ended(bench: Workbench, agent: str, why_not: str = "") -> None:
     desk = StagingService(shop)
     desk.woven(agent, why_not, bench.now)
     desk.clean()
-    shop.works.close()
+    shop.catalog.close()
 
 
 def codex(bench: Workbench) -> Staged:
@@ -205,7 +205,7 @@ def test_a_rejected_agent_has_no_files_and_stays_in_the_memory(bench: Workbench)
         desk.reject("codex", bench.now)
         await shop.make(bench.now)
         desk.clean()
-        shop.works.close()
+        shop.catalog.close()
 
     asyncio.run(reject())
     assert bench.files() == {}
@@ -230,7 +230,7 @@ def test_what_means_nothing_is_refused_and_changes_nothing(bench: Workbench) -> 
         desk.reject("codex", bench.now)
     with pytest.raises(NoSuchEntry):
         desk.reject("nobody", bench.now)
-    shop.works.close()
+    shop.catalog.close()
     assert codex(bench).state is StagingState.LIVE
 
 

@@ -21,7 +21,7 @@ from bench.memories import (
     fill,
     random_passages,
 )
-from crystal_core.chunking import split_message
+from crystal_core.cutting.messages import split_message
 from crystal_core.database import Database
 from crystal_core.replica import Replica
 from crystal_mirror.operations import Capture, Forget, decode_operation, encode_operation

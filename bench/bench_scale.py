@@ -21,12 +21,12 @@ from bench.bench_search import NEIGHBOURS, short_queries, times
 from bench.harness import Row, percentile, ratio_at_most, value_at_least, value_at_most
 from bench.memories import DAY, NOW, SECRET, embedded, fill, passages, sentences
 from bench.vector_baselines import Faiss, SqliteVec
-from crystal_core.bitscan import VectorIndex
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.replica import Replica
-from crystal_core.scope import EVERYWHERE, Scope
-from crystal_core.search import Searcher
+from crystal_core.search.filters import EVERYWHERE, Scope
+from crystal_core.search.search import Searcher
+from crystal_core.search.vector_index import VectorIndex
 
 SUBJECTS = 10_000
 FILLED_AT_ONCE = 20_000
@@ -79,7 +79,7 @@ _PROCESS = """
 import json, sys, time
 import numpy as np
 from bench.vector_baselines import private_megabytes
-from crystal_core.bitscan import VectorIndex
+from crystal_core.search.vector_index import VectorIndex
 from crystal_core.database import Database
 with Database.open(sys.argv[1]) as database:
     before, start = private_megabytes(), time.perf_counter()

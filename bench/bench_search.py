@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from bench.harness import Row, percentile, value_at_least, value_at_most
 from bench.memories import DAY, NOW, embedded, filled, passages, sentences
 from bench.vector_baselines import Faiss, Usearch
-from crystal_core.bitscan import VectorIndex
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_core.scope import Scope
-from crystal_core.search import Searcher
+from crystal_core.search.filters import Scope
+from crystal_core.search.search import Searcher
+from crystal_core.search.vector_index import VectorIndex
 
 SUBJECTS = 3000
 NEIGHBOURS = 40
@@ -38,7 +38,7 @@ class Given:
     def embed_query(self, text): return vector
 start = time.perf_counter()
 from crystal_core.database import Database
-from crystal_core.search import search
+from crystal_core.search.search import search
 result = search(Database.open(sys.argv[1]), sys.argv[4], now_ms=int(sys.argv[5]), embedder=Given())
 print(json.dumps([1000 * (time.perf_counter() - start), result.mode.value, len(result.hits)]))
 """

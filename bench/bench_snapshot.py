@@ -16,8 +16,8 @@ from statistics import median
 
 from bench.harness import Row, ratio_at_least, ratio_at_most, value_at_most
 from bench.memories import DEVICE, INCARNATION, SECRET, Passages, captures, fill, random_passages
-from crystal_core.parts import decode_part
 from crystal_core.replica import Replica
+from crystal_core.snapshots.parts import decode_part
 from crystal_crypto.compression import compress
 from crystal_mirror.types import EntryState, Origin, Position
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.harness import Row, timed, value_at_least, value_at_most
-from crystal_core.cutting import Kind, cut
+from crystal_core.cutting import PassageKind, cut
 from crystal_core.sqlite_file import immediate
 from crystal_node.base.settings import resolve
 from crystal_node.derive.sources.database import SENT, KnownFile, SourceDatabase
@@ -100,7 +100,7 @@ def _unchanged(device: Device, folder: Path, *, files: int) -> list[Row]:
 
 def _cutting(quick: bool) -> Row:
     text = "\n\n".join(_document(number) for number in range(50 if quick else 1000))
-    took = timed(lambda: cut(text, Kind.MARKDOWN), repeat=3)
+    took = timed(lambda: cut(text, PassageKind.MARKDOWN), repeat=3)
     return Row(
         name="cutting Markdown", value=len(text) / 1e6 / took.median, unit="MB/s", target=value_at_least(1.0)
     )

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_core.mirrorlog import MODEL
 from crystal_core.replica import Replica
+from crystal_core.state.mirror_log import MODEL
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Capture, Piece
 from crystal_mirror.types import Origin

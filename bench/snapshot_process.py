@@ -16,10 +16,10 @@ from pathlib import Path
 
 from bench.memories import SECRET
 from crystal_core.database import Database, Row
-from crystal_core.parts import decode_part
 from crystal_core.replica import Replica
 from crystal_core.schema import vector_table
-from crystal_core.vectors import dimensions
+from crystal_core.snapshots.parts import decode_part
+from crystal_core.state.vectors import dimensions
 
 _OCCURRENCE = (
     "rowid, chunk, agent, session, message, part, role, created_at, project, repository, source, device"

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from bench.quality.ranking import Memory, Ranking
 from bench.quality.sets import Query
 from crystal_core.deep.engine import CANDIDATES, Half, deep_search
-from crystal_core.deep.fusing import JUDGEMENT_MAX, Found
+from crystal_core.deep.fusion import JUDGEMENT_MAX, DeepCandidate
 from crystal_core.deep.prompts import EXPAND
 from crystal_core.llm.port import Completion, Llm, LlmIdentity, Prompt
 
@@ -86,13 +86,13 @@ def deep_ranking(memory: Memory, new_llm: NewLlm, failures: list[str] | None = N
 async def _deep(memory: Memory, llm: Llm, query: Query) -> tuple[list[str], str]:
     names: dict[str, str] = {}
 
-    def search(text: str, half: Half) -> list[Found]:
+    def search(text: str, half: Half) -> list[DeepCandidate]:
         hits = memory.found(query, text, limit=CANDIDATES, words_only=half is Half.WORDS)
         if half is Half.MEANING:
             near = [hit for hit in hits if hit.explanation.vector_rank is not None]
             hits = tuple(sorted(near, key=lambda hit: hit.explanation.vector_rank or 0))
         names.update(zip((hit.id for hit in hits), memory.named(hits), strict=True))
-        return [Found(hit.id, hit.text, hit.explanation.keyword_score) for hit in hits]
+        return [DeepCandidate(hit.id, hit.text, hit.explanation.keyword_score) for hit in hits]
 
     try:
         result = await deep_search(llm, search, query.text, seconds_max=SECONDS_MAX)

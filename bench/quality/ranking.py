@@ -19,10 +19,10 @@ from bench.memories import DEVICE, INCARNATION, SECRET
 from bench.quality.metrics import DEPTH
 from bench.quality.sets import NOW, Passage, Query, Sets
 from crystal_core.embed.port import Embedder
-from crystal_core.mirrorlog import MODEL
 from crystal_core.replica import Replica
-from crystal_core.scope import Scope
-from crystal_core.search import Hit, Searcher
+from crystal_core.search.filters import Scope
+from crystal_core.search.search import Hit, Searcher
+from crystal_core.state.mirror_log import MODEL
 from crystal_mirror.operations import Capture, Piece
 from crystal_mirror.types import Origin
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crystal_core.database import Database
-from crystal_core.schema3 import WHOLE
+from crystal_core.schema import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

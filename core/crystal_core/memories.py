@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from crystal_core.database import Database, Row
-from crystal_core.schema3 import HIDDEN
+from crystal_core.schema import HIDDEN
 
 CHAIN_MAX = 256
 """Memories in one history; a longer chain is cut at its oldest end."""

@@ -12,24 +12,25 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from crystal_core import acks, digests, filerows, mirrorlog, provisional
 from crystal_core.database import Database
-from crystal_core.digests import Digests
 from crystal_core.errors import ForeignSecret
-from crystal_core.export import StateExport, exported
-from crystal_core.fulltext import indexed_terms, purge
-from crystal_core.loading import PartSums, load
-from crystal_core.recorded import recorded
-from crystal_core.staterows import StateRows
-from crystal_core.unembedded import unembedded
-from crystal_core.vectors import without_vectors
+from crystal_core.messages import recorded
+from crystal_core.snapshots.export import StateExport, exported
+from crystal_core.snapshots.load import PartSums, load
+from crystal_core.state import acks, digests, mirror_log, pending
+from crystal_core.state import files as filerows
+from crystal_core.state.digests import Digests
+from crystal_core.state.fulltext import indexed_terms, purge
+from crystal_core.state.operations import StateRows
+from crystal_core.state.unembedded import unembedded
+from crystal_core.state.vectors import without_vectors
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Capture, Operation
 from crystal_mirror.ports import FileRow, Vectors
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position, StateDigest
 
-_META_SECRET = mirrorlog.RESERVED + "secret"
-_META_SCRUB = mirrorlog.RESERVED + "scrub"
+_META_SECRET = mirror_log.RESERVED + "secret"
+_META_SCRUB = mirror_log.RESERVED + "scrub"
 _SECRET_LABEL = b"crystal/core/secret-check"
 
 
@@ -41,7 +42,7 @@ class ReplicaReader:
         self._secret = secret
 
     def position(self) -> Position:
-        return mirrorlog.position(self.database)
+        return mirror_log.position(self.database)
 
     def ack(self, device: bytes, incarnation: bytes) -> int:
         return acks.ack(self.database, device, incarnation)
@@ -64,22 +65,22 @@ class ReplicaReader:
             return unembedded(self.database, self._secret, operations)
 
     def entries(self, epoch: int, first: int, limit: int) -> list[KeptEntry]:
-        return mirrorlog.entries(self.database, epoch, first, limit)
+        return mirror_log.entries(self.database, epoch, first, limit)
 
     def last_entry(self, epoch: int) -> KeptEntry | None:
-        return mirrorlog.last_entry(self.database, epoch)
+        return mirror_log.last_entry(self.database, epoch)
 
     def kept(self, state: EntryState) -> list[KeptEntry]:
-        return mirrorlog.kept(self.database, state)
+        return mirror_log.kept(self.database, state)
 
     def oldest_kept(self) -> tuple[int, int] | None:
-        return mirrorlog.oldest_kept(self.database)
+        return mirror_log.oldest_kept(self.database)
 
     def kept_bytes(self, epoch: int, first: int) -> int:
-        return mirrorlog.kept_bytes(self.database, epoch, first)
+        return mirror_log.kept_bytes(self.database, epoch, first)
 
     def meta_get(self, name: str) -> bytes | None:
-        return mirrorlog.meta_get(self.database, name)
+        return mirror_log.meta_get(self.database, name)
 
     def is_condemned(self, name: bytes) -> bool:
         return filerows.is_condemned(self.database, name)
@@ -92,7 +93,7 @@ class ReplicaReader:
 
     def hides(self, content: bytes) -> bool:
         """Whether a capture of the text with that hash would be left out now; this device's pending operations count."""
-        return provisional.is_suppressed(self.database, self._secret.forget_hash(content))
+        return pending.is_suppressed(self.database, self._secret.forget_hash(content))
 
     def without_vectors(self, limit: int) -> list[tuple[bytes, str]]:
         return without_vectors(self.database, limit)
@@ -140,26 +141,26 @@ class ReplicaTransaction(ReplicaReader):
 
     def set_position(self, position: Position) -> None:
         self._check()
-        mirrorlog.set_position(self.database, position)
+        mirror_log.set_position(self.database, position)
 
     def keep_entry(self, epoch: int, sequence: int, data: bytes, state: EntryState) -> None:
         self._check()
-        mirrorlog.keep_entry(self.database, KeptEntry(epoch, sequence, data, state))
+        mirror_log.keep_entry(self.database, KeptEntry(epoch, sequence, data, state))
 
     def drop_entry(self, epoch: int, sequence: int) -> None:
         self._check()
-        mirrorlog.drop_entry(self.database, epoch, sequence)
+        mirror_log.drop_entry(self.database, epoch, sequence)
 
     def set_entry_state(self, epoch: int, sequence: int, state: EntryState) -> None:
         self._check()
-        mirrorlog.set_entry_state(self.database, epoch, sequence, state)
+        mirror_log.set_entry_state(self.database, epoch, sequence, state)
 
     def meta_set(self, name: str, value: bytes | None) -> None:
         """Raises ValueError for a name that is reserved to the database itself."""
         self._check()
-        if name.startswith(mirrorlog.RESERVED):
+        if name.startswith(mirror_log.RESERVED):
             raise ValueError(f"the name {name!r} is reserved")
-        mirrorlog.meta_set(self.database, name, value)
+        mirror_log.meta_set(self.database, name, value)
 
     def wipe(self) -> None:
         self._check()
@@ -187,7 +188,7 @@ class ReplicaTransaction(ReplicaReader):
     def drop_entries_before(self, epoch: int, sequence: int) -> int:
         """Drop all kept entries before that place, from the file's bytes too. Returns how many."""
         self._check()
-        dropped = mirrorlog.drop_entries_before(self.database, epoch, sequence)
+        dropped = mirror_log.drop_entries_before(self.database, epoch, sequence)
         if dropped:
             self._rows.deleted = True
         return dropped
@@ -197,7 +198,7 @@ class ReplicaTransaction(ReplicaReader):
         self._rows.finish()
         self._digests.save()
         if self._rows.deleted:
-            mirrorlog.meta_set(self.database, _META_SCRUB, b"1")
+            mirror_log.meta_set(self.database, _META_SCRUB, b"1")
         self._over = True
 
     def _check(self) -> None:
@@ -256,7 +257,7 @@ class Replica(ReplicaReader):
         with self.database.transaction(durable=False):
             self._sign()
             if not acks.done(self.database, origin):
-                provisional.index(self.database, self._secret, origin, operation)
+                pending.index(self.database, self._secret, origin, operation)
 
     @contextmanager
     def export(self) -> Generator[StateExport]:
@@ -268,25 +269,25 @@ class Replica(ReplicaReader):
         return PartSums(self._secret.state_key)
 
     def provisional_origins(self) -> set[Origin]:
-        return provisional.origins(self.database)
+        return pending.origins(self.database)
 
     def drop_provisional(self, origin: Origin) -> None:
         """Remove what `index_provisional` made for this origin, as far as it is not replicated by now. Idempotent."""
         with self.database.transaction():
-            suppressed = provisional.drop(self.database, origin)
+            suppressed = pending.drop(self.database, origin)
             if suppressed:
                 purge(
                     self.database,
                     {term for text in suppressed for term in indexed_terms(self.database, text)},
                 )
-                mirrorlog.meta_set(self.database, _META_SCRUB, b"1")
+                mirror_log.meta_set(self.database, _META_SCRUB, b"1")
         self._scrub_if_due()
 
     def _sign(self) -> None:
         """The first change to a database states under which vault's secret it is written."""
         known = self.meta_get(_META_SECRET)
         if known is None:
-            mirrorlog.meta_set(self.database, _META_SECRET, self._secret_check)
+            mirror_log.meta_set(self.database, _META_SECRET, self._secret_check)
         elif not hmac.compare_digest(known, self._secret_check):
             raise ForeignSecret(f"{self.database.path} was written with the keys of another vault")
 
@@ -294,4 +295,4 @@ class Replica(ReplicaReader):
         if self.meta_get(_META_SCRUB) is None or self.database.in_transaction():
             return
         if self.database.scrub():
-            mirrorlog.meta_set(self.database, _META_SCRUB, None)
+            mirror_log.meta_set(self.database, _META_SCRUB, None)

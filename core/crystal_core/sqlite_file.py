@@ -15,9 +15,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import apsw
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MEMORY = ":memory:"
 """The path of a database that lives as long as its connection."""
@@ -245,3 +250,10 @@ def _back_up(source: Path, target: Path) -> None:
 
 def _number(db: apsw.Connection, pragma: str) -> int:
     return int(db.execute(f"PRAGMA {pragma}").get)
+
+
+def integers(joined: str | None) -> "NDArray[np.int64]":
+    """The integers of `group_concat(column)`, which is NULL for no rows."""
+    if not joined:
+        return np.empty(0, np.int64)
+    return np.fromstring(joined, np.int64, sep=",")

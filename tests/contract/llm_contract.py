@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from crystal_core.llm.errors import Declined, LlmError, Malformed, RateLimited, Refused, TooLong, Unavailable
+from crystal_core.llm.errors import (
+    Declined,
+    LlmError,
+    MalformedAnswer,
+    RateLimited,
+    Refused,
+    TooLong,
+    Unavailable,
+)
 from crystal_core.llm.port import Llm, Prompt, tokens_bound
 from tests.support.llm_server import LlmServer
 from tests.support.serving import Fault
@@ -78,7 +86,7 @@ class LlmContract:
     async def test_an_answer_that_is_none_is_malformed(self, server: LlmServer, tmp_path: Path) -> None:
         self.babble(server, tmp_path)
         llm = self.make(server, tmp_path)
-        with pytest.raises(Malformed) as caught:
+        with pytest.raises(MalformedAnswer) as caught:
             await llm.complete(Prompt("a", "b"), tokens_max=5, seconds_max=10)
         assert caught.value.paid
         await llm.aclose()
@@ -207,7 +215,7 @@ class HttpLlmContract(LlmContract):
     async def test_a_giant_answer_is_not_taken(self, server: LlmServer, tmp_path: Path) -> None:
         server.faults += [Fault(200, "x" * (9 * 1024 * 1024))]
         llm = self.make(server, tmp_path)
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedAnswer):
             await llm.complete(Prompt("a", "b"), tokens_max=5, seconds_max=60)
         await llm.aclose()
 

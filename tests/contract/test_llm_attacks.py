@@ -13,7 +13,7 @@ from socket import socket
 
 import pytest
 
-from crystal_core.llm.errors import LlmError, Malformed, Refused
+from crystal_core.llm.errors import LlmError, MalformedAnswer, Refused
 from crystal_core.llm.port import Completion, Prompt
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.settings import resolve
@@ -64,7 +64,7 @@ def test_a_bomb_of_packed_bytes_is_not_unpacked() -> None:
     bomb = b"".join(packer.compress(bytes(MIB)) for _ in range(64)) + packer.flush()
     with answering(whole(bomb, "Content-Encoding: gzip")) as url:
         tracemalloc.start()
-        with pytest.raises(Malformed, match="packs"):
+        with pytest.raises(MalformedAnswer, match="packs"):
             asked(url)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -5,9 +5,9 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crystal_core.alike import Alike, words_of
 from crystal_core.replica import Replica
-from crystal_core.search import Searcher
+from crystal_core.search.near_duplicates import Alike, words_of
+from crystal_core.search.search import Searcher
 from tests.core.builders import NOW, apply, capture, content_hash, new_replica, remember
 
 LONG = (

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crystal_core import mirrorlog
 from crystal_core.errors import ForeignSecret, UnusableVectors
 from crystal_core.replica import Replica
-from crystal_core.vectors import float16_vectors
+from crystal_core.state import mirror_log
+from crystal_core.state.vectors import float16_vectors
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror import ports
 from crystal_mirror.entries.control_state import META_MODEL
@@ -36,7 +36,7 @@ def test_the_replica_is_the_protocols_port() -> None:
     with replica.transaction() as transaction:
         part: ports.ReplicaTransaction = transaction
         assert part.position() == START
-    assert mirrorlog.MODEL == META_MODEL
+    assert mirror_log.MODEL == META_MODEL
 
 
 def test_a_text_is_one_chunk_and_every_place_it_came_from_is_kept() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from crystal_core.bitscan import VectorIndex
 from crystal_core.database import Database
 from crystal_core.replica import Replica
+from crystal_core.search.vector_index import VectorIndex
 from crystal_mirror.operations import Capture, Piece
 from tests.core.builders import apply, capture, forget, new_replica, origin
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_core.chunking import OVERLAP_CHARS, PIECE_CHARS, WHOLE_CHARS_MAX, spans, split_message
+from crystal_core.cutting.messages import OVERLAP_CHARS, PIECE_CHARS, WHOLE_CHARS_MAX, spans, split_message
 from crystal_mirror.operations import PIECE_BYTES_MAX
 
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)

@@ -7,7 +7,7 @@ import pytest
 
 from crystal_core.documents import count_pieces, document_pieces, documents, sources
 from crystal_core.replica import Replica
-from crystal_core.search import search
+from crystal_core.search.search import search
 from crystal_mirror.operations import (
     DropDocument,
     DropSource,
@@ -268,7 +268,7 @@ def test_what_pends_never_changes_what_applying_leads_to() -> None:
 
 
 def test_chunks_of_one_document_share_a_frame_of_a_snapshot(replica: Replica) -> None:
-    from crystal_core.parts import decode_part
+    from crystal_core.snapshots.parts import decode_part
 
     repeated = "the same opening words of every paragraph here, over and over again "
     apply(replica, put(*(f"{repeated}{number}" for number in range(40))))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_core import filters
-from crystal_core.keywords import RANKED_MAX
 from crystal_core.replica import Replica
-from crystal_core.scope import EVERYWHERE, Scope
-from crystal_core.search import LAYERS, Searcher
+from crystal_core.search import filters
+from crystal_core.search.filters import EVERYWHERE, Scope
+from crystal_core.search.keywords import RANKED_MAX
+from crystal_core.search.search import LAYERS, Searcher
 from crystal_mirror.operations import Capture, Piece, PutDocument, PutSource
 from tests.core.builders import DAY, NOW, apply, content_hash, forget, new_replica, origin, remember
 from tests.core.meanings import MeaningEmbedder, set_model

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from crystal_core.vectors import float16_vectors
+from crystal_core.state.vectors import float16_vectors
 from crystal_mirror.operations import Capture, Forget, Operation, Remember
 from crystal_mirror.types import Origin
 from tests.core.builders import (

@@ -3,9 +3,9 @@
 import pytest
 
 from crystal_core import ids
-from crystal_core.ids import chunk_of, chunks_between
+from crystal_core.messages import chunk_of, chunks_between
 from crystal_core.replica import Replica
-from crystal_core.schema5 import BLOCK
+from crystal_core.schema import BLOCK
 from tests.core.builders import apply, capture, content_hash, forget, new_replica, no_vectors
 
 TEXTS = [f"text {number}" for number in range(BLOCK + 50)]

@@ -5,11 +5,11 @@ import sys
 
 SCRIPT = """
 import sys
-import crystal_core.search
+import crystal_core.search.search
 heavy = {"numpy", "onnxruntime", "tokenizers", "cryptography", "msgspec", "httpx", "asyncio", "sqlite_vec"}
 print(sorted(heavy & set(sys.modules)))
 from crystal_core.database import Database
-from crystal_core.search import search
+from crystal_core.search.search import search
 search(Database.open(":memory:"), "by words alone", now_ms=0, embedder=None)
 print(sorted((heavy - {"sqlite_vec"}) & set(sys.modules)))
 """

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crystal_core import bm25, keywords
 from crystal_core.database import Database
-from crystal_core.keywords import Restriction, best_matches, terms
 from crystal_core.replica import Replica
-from crystal_core.search import search
+from crystal_core.search import bm25, keywords
+from crystal_core.search.keywords import Restriction, best_matches, terms
+from crystal_core.search.search import search
 from tests.core.builders import NOW, apply, capture, forget, new_replica
 
 letters = st.one_of(
@@ -60,6 +60,7 @@ def test_nothing_that_is_typed_raises(replica: Replica, query: str) -> None:
         search(replica.database, query, now_ms=NOW, embedder=None)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(letters, min_size=1, max_size=12))
 def test_every_word_of_letters_and_digits_is_found_again(word: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from crystal_core.memories import MemoryStatus, memories, memory, memory_chain, memory_history
 from crystal_core.replica import Replica
-from crystal_core.search import search
+from crystal_core.search.search import search
 from crystal_mirror.operations import Amend, Remember
 from tests.core.builders import (
     NOW,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from crystal_core.inspection import strange_objects
 from crystal_core.memories import MemoryStatus, memories, memory
-from crystal_core.objects import strange_objects
 from crystal_core.replica import Replica
 from crystal_core.schema import MIGRATIONS
 from crystal_mirror.operations import Amend

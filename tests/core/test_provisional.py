@@ -1,7 +1,7 @@
 """This device's pending operations: findable at once, marked, outside the digest, and gone when they are applied or dropped."""
 
 from crystal_core.replica import Replica
-from crystal_core.search import search
+from crystal_core.search.search import search
 from crystal_mirror.operations import Operation
 from tests.core.builders import (
     NOW,

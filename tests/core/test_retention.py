@@ -9,7 +9,7 @@ from crystal_core.database import Database
 from crystal_core.errors import UnusableVectors
 from crystal_core.replica import Replica
 from crystal_core.schema import MIGRATIONS
-from crystal_core.vectors import float16_vectors, store
+from crystal_core.state.vectors import float16_vectors, store
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import EntryState, Position
 from tests.core.builders import (

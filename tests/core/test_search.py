@@ -6,10 +6,10 @@ import pytest
 
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import EmptyQuery
-from crystal_core.ranking import DEFAULT, PUBLISHED
 from crystal_core.replica import Replica
-from crystal_core.scope import Scope
-from crystal_core.search import Freshness, Mode, Searcher, SearchResult, freshness, search
+from crystal_core.search.filters import Scope
+from crystal_core.search.ranking import DEFAULT, PUBLISHED
+from crystal_core.search.search import Freshness, Mode, Searcher, SearchResult, freshness, search
 from tests.core.builders import (
     DAY,
     NOW,

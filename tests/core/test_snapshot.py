@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_core import export
-from crystal_core.parts import decode_part
 from crystal_core.replica import Replica
-from crystal_core.vectors import float16_vectors
+from crystal_core.snapshots import export
+from crystal_core.snapshots.parts import decode_part
+from crystal_core.state.vectors import float16_vectors
 from crystal_mirror.operations import FilePart, Operation, PutFile
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 from crystal_mirror.types import StateDigest

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_core.partrows import File, PartRows, Place
-from crystal_core.parts import decode_part, encode_part
 from crystal_core.replica import Replica
+from crystal_core.snapshots.parts import decode_part, encode_part
+from crystal_core.snapshots.rows import FileRow, PartRows, PlaceRow
 from crystal_crypto.errors import Malformed
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 from tests.core.builders import (
@@ -203,7 +203,9 @@ def test_vectors_of_another_size_are_refused() -> None:
 def test_texts_are_checked_to_be_text() -> None:
     rows = PartRows(texts=[b"\xff\xfe bent"], windows=[0])
     assert_refused(encode_part(rows))
-    split = PartRows(texts=[b"caf\xc3", b"\xa9"], windows=[0, 0], places=[Place("", "", "", "", "", DEVICE)])
+    split = PartRows(
+        texts=[b"caf\xc3", b"\xa9"], windows=[0, 0], places=[PlaceRow("", "", "", "", "", DEVICE)]
+    )
     for chunk in (0, 1):
         split.chunk_of.append(chunk)
         split.place_of.append(0)
@@ -234,11 +236,12 @@ def test_what_a_part_states_is_checked_before_it_is_taken() -> None:
 
 
 def test_a_part_that_would_be_too_large_is_not_made() -> None:
-    file = File("a", DEVICE, INCARNATION, 1, False, 0, False, bytes(37) * 6000)
+    file = FileRow("a", DEVICE, INCARNATION, 1, False, 0, False, bytes(37) * 6000)
     with pytest.raises(ValueError, match="over the limit"):
         encode_part(PartRows(files=[file] * 30))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(PARTS) - 1), st.integers(0, 2**32))
 def test_flipped_bytes_raise_malformed_or_change_the_digest(number: int, seed: int) -> None:

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crystal_core.database import Database
-from crystal_core.snippets import SNIPPET_CHARS, Snippet, Snippets
+from crystal_core.search.snippets import SNIPPET_CHARS, Snippet, Snippets
 from crystal_core.sqlite_file import MEMORY
 
 FILLER = "Nothing of interest stands in this sentence, which is only here to fill the page. " * 12

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from crystal_core import bitscan
-from crystal_core.bitscan import VectorIndex
 from crystal_core.database import Database
 from crystal_core.errors import VaultDamaged
 from crystal_core.replica import Replica
 from crystal_core.schema import REMOVALS_NAMED
+from crystal_core.search import vector_index
+from crystal_core.search.vector_index import VectorIndex
 from tests.core.builders import apply, capture, content_hash, forget, new_replica
 from tests.core.test_bitscan import clustered, fill, names, refreshed
 
@@ -23,8 +23,8 @@ COUNT = 12
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks so small that a few dozen windows fill several, and an index that never starts over for its holes."""
-    monkeypatch.setattr(bitscan, "BLOCK", 16)
-    monkeypatch.setattr(bitscan, "_HOLES_MAX", 1)
+    monkeypatch.setattr(vector_index, "BLOCK", 16)
+    monkeypatch.setattr(vector_index, "_HOLES_MAX", 1)
 
 
 def half(vector: NDArray[np.float32]) -> bytes:

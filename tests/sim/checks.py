@@ -15,9 +15,9 @@ from hashlib import sha256
 
 import msgspec
 
-from crystal_core import filerows
 from crystal_core.database import Database
-from crystal_core.vectors import float16_vectors
+from crystal_core.state import files as filerows
+from crystal_core.state.vectors import float16_vectors
 from crystal_crypto.entry import Kind, parse
 from crystal_mirror.entries.batches import Announced
 from crystal_mirror.entries.control_state import META_RESTORE, first_position, published_floor, read_base

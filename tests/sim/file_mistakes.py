@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from crystal_core import filerows
 from crystal_core.database import Database
+from crystal_core.state import files
 from crystal_mirror.files import transfers as filemoves
 from crystal_mirror.files.transfers import FilesRound
 from crystal_mirror.files.tree import FileAction, decide
@@ -21,26 +21,26 @@ from tests.sim.tree import SimDisk
 
 def the_second_version_of_a_file_is_dropped() -> AbstractContextManager[Any]:
     """Who comes first wins, and that is all."""
-    honest = filerows.put
+    honest = files.put
 
     def put(database: Database, secret: Any, digests: Any, origin: Origin, operation: PutFile) -> None:
-        current = filerows.file(database, operation.path)
+        current = files.file(database, operation.path)
         if current is None or current.gone or current.version == operation.base:
             honest(database, secret, digests, origin, operation)
 
-    return patch.object(filerows, "put", put)
+    return patch.object(files, "put", put)
 
 
 def a_deletion_beats_an_edit() -> AbstractContextManager[Any]:
     """A tombstone is put whatever version stands there."""
-    honest = filerows.drop
+    honest = files.drop
 
     def drop(database: Database, digests: Any, origin: Origin, operation: DropFile) -> None:
-        current = filerows.file(database, operation.path)
+        current = files.file(database, operation.path)
         if current is not None:
             honest(database, digests, origin, DropFile(operation.path, current.version))
 
-    return patch.object(filerows, "drop", drop)
+    return patch.object(files, "drop", drop)
 
 
 @contextmanager

@@ -10,17 +10,18 @@ from unittest.mock import patch
 
 from msgspec import structs
 
-from crystal_core import chunkrows, documentrows, memoryrows
-from crystal_core.chunkrows import ChunkRows
 from crystal_core.database import Database
-from crystal_core.digests import MEMORIES, Digests, memory_row
+from crystal_core.state import chunks as chunkrows
+from crystal_core.state import documents, memories
+from crystal_core.state.chunks import ChunkRows
+from crystal_core.state.digests import MEMORIES, Digests, memory_row
 from crystal_mirror.operations import Amend, PutDocument
 from crystal_mirror.types import Origin
 
 
 def forgetting_the_new_memory_revives_the_old() -> AbstractContextManager[Any]:
     """Whose place a forgotten memory took is current again."""
-    honest = memoryrows.remove
+    honest = memories.remove
 
     def remove(database: Database, digests: Digests, chunk: int, content: bytes) -> None:
         (name,) = database.rows("SELECT forget_hash FROM chunks WHERE rowid = ?", (chunk,))[0]
@@ -31,12 +32,12 @@ def forgetting_the_new_memory_revives_the_old() -> AbstractContextManager[Any]:
             _revive(database, digests, old, old_content)
         honest(database, digests, chunk, content)
 
-    return patch.object(memoryrows, "remove", remove)
+    return patch.object(memories, "remove", remove)
 
 
 def an_amendment_revives_what_was_superseded() -> AbstractContextManager[Any]:
     """Active is taken for current."""
-    honest = memoryrows.amend
+    honest = memories.amend
 
     def amend(database: Database, digests: Digests, origin: Origin, operation: Amend) -> None:
         honest(database, digests, origin, operation)
@@ -47,11 +48,11 @@ def an_amendment_revives_what_was_superseded() -> AbstractContextManager[Any]:
             ):
                 _revive(database, digests, chunk, content)
 
-    return patch.object(memoryrows, "amend", amend)
+    return patch.object(memories, "amend", amend)
 
 
 def _revive(database: Database, digests: Digests, chunk: int, content: bytes) -> None:
-    memory = memoryrows._memory(database, chunk)
+    memory = memories._memory(database, chunk)
     assert memory is not None
     digests[MEMORIES].remove(memory_row(content, *memory))
     digests[MEMORIES].add(memory_row(content, *memory._replace(superseded_by=b"")))
@@ -69,12 +70,12 @@ def a_late_document_of_the_old_owner_counts() -> AbstractContextManager[Any]:
     def exists(database: Database, source: str, _device: bytes) -> bool:
         return bool(database.rows("SELECT 1 FROM sources WHERE name = ?", (source,)))
 
-    return patch.object(documentrows, "_belongs_to", exists)
+    return patch.object(documents, "_belongs_to", exists)
 
 
 def late_pieces_of_an_old_version_count() -> AbstractContextManager[Any]:
     """Pieces are put wherever they say, whatever version stands there."""
-    honest = documentrows.put_document
+    honest = documents.put_document
 
     def put_document(
         database: Database,
@@ -84,12 +85,12 @@ def late_pieces_of_an_old_version_count() -> AbstractContextManager[Any]:
         operation: PutDocument,
         vectors: Any,
     ) -> None:
-        known = documentrows._find(database, operation.source, operation.path)
+        known = documents._find(database, operation.source, operation.path)
         if operation.first and known is not None and known.version != operation.version:
             operation = structs.replace(operation, version=known.version, total=known.total)
         honest(database, digests, chunks, origin, operation, vectors)
 
-    return patch.object(documentrows, "put_document", put_document)
+    return patch.object(documents, "put_document", put_document)
 
 
 def a_document_brings_a_forgotten_text_back() -> AbstractContextManager[Any]:
@@ -106,8 +107,8 @@ def a_document_brings_a_forgotten_text_back() -> AbstractContextManager[Any]:
         with patch.object(ChunkRows, "take", take):
             put(*args)
 
-    put = documentrows.put_document
-    return patch.object(documentrows, "put_document", put_document)
+    put = documents.put_document
+    return patch.object(documents, "put_document", put_document)
 
 
 KEPT_MISTAKES = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from crystal_core import acks
+from crystal_core.state import acks
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.identity import VerifyKey

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from unittest.mock import patch
 
-from crystal_core.export import StateExport
+from crystal_core.snapshots.export import StateExport
 from crystal_mirror.handover.successor import ask
 from crystal_mirror.membership.cursors import About
 from crystal_mirror.notices import Notice

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
-from crystal_core.parts import decode_part
+from crystal_core.snapshots.parts import decode_part
 from crystal_crypto.blob import open_blob, parse_blob_header
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError

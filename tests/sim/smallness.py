@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
-from crystal_core import export
+from crystal_core.snapshots import export
 from crystal_mirror.retention import gc as retention
 from crystal_mirror.snapshots import packs
 

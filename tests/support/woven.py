@@ -9,13 +9,13 @@ from typing import Any
 
 from crystal_core.llm.port import Completion, LlmIdentity, Prompt
 from crystal_core.weaver import prompts
-from crystal_core.weaver.answers import Memory
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.answers import ExtractedMemory
+from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.engine import weave_with
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.records import Method
 from crystal_core.weaver.runs import Woven
-from crystal_core.weaver.sources import PIECE_OVERHEAD_BYTES, Said, Source, day_of
+from crystal_core.weaver.sources import PIECE_OVERHEAD_BYTES, Said, WeaverSource, day_of
 
 BEGIN = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 INVENTED = "we shall certainly sell the house and move to the moon"
@@ -34,7 +34,7 @@ def said(number: int, text: str, *, day: int = 0, session: str = "one", role: st
     """The ``number``-th message."""
     moment = int((BEGIN + timedelta(days=day, minutes=number)).timestamp() * 1000)
     key = number.to_bytes(16, "big")
-    source = Source(
+    source = WeaverSource(
         key,
         number,
         session,
@@ -138,8 +138,8 @@ class Shelf:
     """An output in memory. ``memories``: what was accepted, by run and number of the batch."""
 
     files: dict[str, str] = field(default_factory=dict[str, str])
-    memories: dict[tuple[str, int], Sequence[Memory]] = field(
-        default_factory=dict[tuple[str, int], Sequence[Memory]]
+    memories: dict[tuple[str, int], Sequence[ExtractedMemory]] = field(
+        default_factory=dict[tuple[str, int], Sequence[ExtractedMemory]]
     )
     accepted: int = 0
 
@@ -151,17 +151,17 @@ class Shelf:
         self.files[name] = text
         return changed
 
-    def remember(self, run: str, number: int, memories: Sequence[Memory], moment: int) -> int:
+    def remember(self, run: str, number: int, memories: Sequence[ExtractedMemory], moment: int) -> int:
         if (run, number) not in self.memories:
             self.accepted += len(memories)
             self.memories[run, number] = memories
         return len(self.memories[run, number])
 
 
-def ports_of(book: WeaverBook, texts: Sequence[Said], shelf: Shelf) -> Ports:
+def ports_of(book: WeaverDatabase, texts: Sequence[Said], shelf: Shelf) -> Ports:
     by_key = {one.source.key: one for one in texts}
 
-    async def load(sources: Sequence[Source]) -> list[Said]:
+    async def load(sources: Sequence[WeaverSource]) -> list[Said]:
         return [by_key[source.key] for source in sources if source.key in by_key]
 
     now = int((BEGIN + timedelta(days=30)).timestamp() * 1000)
@@ -179,7 +179,9 @@ def plan_of(
     return Plan(AGENT, full, since, [one.source for one in texts], UTC, budget, new_id)
 
 
-async def woven(book: WeaverBook, model: WrittenModel, shelf: Shelf, days: int = 2, **plan: object) -> Woven:
+async def woven(
+    book: WeaverDatabase, model: WrittenModel, shelf: Shelf, days: int = 2, **plan: object
+) -> Woven:
     """Weaves so many days."""
     texts = days_of(days)
     return await weave_with(model, ports_of(book, texts, shelf), plan_of(texts, **plan))  # type: ignore[arg-type]

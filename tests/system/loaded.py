@@ -12,7 +12,7 @@ import watchfiles
 
 # Loaded before a child is forked; no thread, connection or model is made by importing these.
 import crystal_core.embed.builtin
-import crystal_core.search
+import crystal_core.search.search
 import crystal_node.agent.watcher
 import crystal_node.capture.recorder
 import crystal_node.device.enrolment
@@ -23,7 +23,7 @@ from crystal_node.surfaces.cli.app import build
 LOADED = (
     build(()),
     crystal_core.embed.builtin,
-    crystal_core.search,
+    crystal_core.search.search,
     crystal_node.device.enrolment,
     crystal_node.capture.recorder,
     crystal_node.sync.syncer,

@@ -13,7 +13,7 @@ Rules:
 - Nothing is lost and nothing is said twice: the passages in order hold every character of the text but white space at
   borders.
 - A passage has at most ``SOLID_CHARS`` characters. Up to that a fence, a table or a function stays whole; all else aims at
-  ``PIECE_CHARS`` (``crystal_core.chunking``).
+  ``PIECE_CHARS`` (``crystal_core.cutting.messages``).
 - Where a cut falls depends on what stands near it alone, so that an edit changes the passages around it and no others.
 - Passages do not overlap: the neighbours of a hit are a look-up away.
 """
@@ -22,10 +22,10 @@ from enum import StrEnum
 
 from crystal_core.cutting.blocks import SOLID_CHARS, Passage, packed
 
-__all__ = ["SOLID_CHARS", "Kind", "Passage", "cut"]
+__all__ = ["SOLID_CHARS", "PassageKind", "Passage", "cut"]
 
 
-class Kind(StrEnum):
+class PassageKind(StrEnum):
     """What a document is, as it travels with it."""
 
     MARKDOWN = "markdown"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
     PDF = "pdf"
 
 
-def cut(text: str, kind: Kind, *, python: bool = False) -> list[Passage]:
+def cut(text: str, kind: PassageKind, *, python: bool = False) -> list[Passage]:
     """The passages of a document in order; none for one that is only white space. HTML is given as Markdown, PDF as text."""
     from crystal_core.cutting.code import code_blocks
     from crystal_core.cutting.markdown import markdown_blocks
@@ -43,9 +43,9 @@ def cut(text: str, kind: Kind, *, python: bool = False) -> list[Passage]:
     from crystal_core.cutting.python import python_blocks
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if kind in (Kind.MARKDOWN, Kind.HTML):
+    if kind in (PassageKind.MARKDOWN, PassageKind.HTML):
         blocks = markdown_blocks(text)
-    elif kind is Kind.CODE:
+    elif kind is PassageKind.CODE:
         blocks = (python_blocks(text) if python else None) or code_blocks(text)
     else:
         blocks = plain_blocks(text)

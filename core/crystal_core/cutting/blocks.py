@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
 
-from crystal_core.chunking import PIECE_CHARS, cut_at
+from crystal_core.cutting.messages import PIECE_CHARS, cut_at
 
 SOLID_CHARS = 2 * PIECE_CHARS
 """A block that is one thing stays whole up to this, and no passage is longer."""

@@ -8,7 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import cast
 
-from crystal_core.deep.fusing import JUDGEMENT_MAX
+from crystal_core.deep.fusion import JUDGEMENT_MAX
 from crystal_core.llm.answers import Unreadable, first_object
 
 LEXICAL_CHARS_MAX = 200

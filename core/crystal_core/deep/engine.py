@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from crystal_core.deep.answers import Expansions, read_expansions, read_judgements
-from crystal_core.deep.fusing import Found, Ranked, blended, fused, is_strong
+from crystal_core.deep.fusion import DeepCandidate, Ranked, blended, fused, is_strong
 from crystal_core.deep.prompts import expand_prompt, judge_prompt
 from crystal_core.llm.answers import Unreadable
 from crystal_core.llm.errors import LlmError
@@ -43,7 +43,7 @@ class Half(Enum):
     MEANING = "meaning"
 
 
-Search = Callable[[str, Half], Sequence[Found]]
+Search = Callable[[str, Half], Sequence[DeepCandidate]]
 """A fast search: the best texts for these words, as many as there are candidates. It raises nothing because of the words."""
 
 
@@ -106,7 +106,7 @@ async def deep_search(
     )
 
 
-def _searched(search: Search, expansions: Expansions) -> list[Sequence[Found]]:
+def _searched(search: Search, expansions: Expansions) -> list[Sequence[DeepCandidate]]:
     """The lexical expansion is words; the other two are sentences, whose meaning counts."""
     halves = (
         (expansions.lexical, Half.WORDS),
@@ -139,7 +139,7 @@ class _Run:
             self.failure, self._broken = str(error), True
         return None
 
-    async def judge(self, candidates: Sequence[Found]) -> dict[str, int]:
+    async def judge(self, candidates: Sequence[DeepCandidate]) -> dict[str, int]:
         """By text. Batches that fail are left out, and none is begun behind one that failed."""
         if self._broken:
             return {}
@@ -147,7 +147,7 @@ class _Run:
         gate = asyncio.Semaphore(1 if self._llm.identity.local else TOGETHER)
         failures: list[str] = []
 
-        async def judged(batch: Sequence[Found]) -> dict[str, int]:
+        async def judged(batch: Sequence[DeepCandidate]) -> dict[str, int]:
             async with gate:
                 if failures:
                     return {}

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from crystal_core.deep.fusing import JUDGEMENT_MAX, Found
+from crystal_core.deep.fusion import JUDGEMENT_MAX, DeepCandidate
 from crystal_core.llm.port import Prompt
 
 QUERY_CHARS_MAX = 2000
@@ -47,7 +47,7 @@ def expand_prompt(query: str, intent: str) -> Prompt:
     return Prompt(EXPAND, _json(_asked(query, intent)))
 
 
-def judge_prompt(query: str, intent: str, candidates: Sequence[Found]) -> Prompt:
+def judge_prompt(query: str, intent: str, candidates: Sequence[DeepCandidate]) -> Prompt:
     texts = [{"n": number, "text": excerpt(one.text, query)} for number, one in enumerate(candidates, 1)]
     return Prompt(JUDGE, _json({**_asked(query, intent), "texts": texts}))
 

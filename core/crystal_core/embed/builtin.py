@@ -20,15 +20,50 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from crystal_core.embed.manifest import GRAPH_FILE, TOKENIZER_FILE, Manifest, read_manifest
+from crystal_core.embed.manifest import GRAPH_FILE, TOKENIZER_FILE, ModelManifest, read_manifest
 from crystal_core.embed.port import EmbedderClosed, EmbeddingError, ModelDamaged
 from crystal_core.embed.session import Session, open_session
-from crystal_core.embed.windows import PART_TOKENS_MAX, WINDOW_OVERLAP_TOKENS, WINDOW_TOKENS_MAX, window_spans
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
+
+WINDOW_TOKENS_MAX = 254
+"""Tokens of text that are read at once: the 256 of all-MiniLM-L6-v2, less the two that mark start and end."""
+
+PART_TOKENS_MAX = 64
+"""Tokens in each window of a text that does not fit into one."""
+
+WINDOW_OVERLAP_TOKENS = 16
+"""Tokens that neighbouring windows share at least."""
+
+WINDOWS_PER_TEXT_MAX = 1365
+"""Windows of one text. Enough for 64 KiB of the densest text there is, one token for each byte; what stands
+beyond them in a longer text is found by its words only."""
+
+_STEP_TOKENS = PART_TOKENS_MAX - WINDOW_OVERLAP_TOKENS
+
+
+def window_spans(tokens: int) -> list[tuple[int, int]]:
+    """Return the (first, behind the last) token of each window of a text with `tokens` tokens, in order.
+
+    One empty window for no tokens at all. Raises ValueError for a negative number.
+    """
+    if tokens < 0:
+        raise ValueError(f"a text cannot have {tokens} tokens")
+    if tokens <= WINDOW_TOKENS_MAX:
+        return [(0, tokens)]
+    tokens = min(tokens, WINDOWS_PER_TEXT_MAX * _STEP_TOKENS + WINDOW_OVERLAP_TOKENS)
+    count = _divide_up(tokens - WINDOW_OVERLAP_TOKENS, _STEP_TOKENS)
+    length = _divide_up(tokens + (count - 1) * WINDOW_OVERLAP_TOKENS, count)
+    starts = (index * (tokens - length) // (count - 1) for index in range(count))
+    return [(start, start + length) for start in starts]
+
+
+def _divide_up(value: int, by: int) -> int:
+    return -(-value // by)
+
 
 THREADS_DEFAULT_MAX = 4
 """Threads that an embedder takes of its own accord, on a machine with as many processors."""
@@ -96,7 +131,7 @@ class BuiltinEmbedder:
         self._threads = threads or min(THREADS_DEFAULT_MAX, _processors())
         self._directory = directory or Path(__file__).resolve().parent / "model"
         self._lock = threading.Lock()
-        self._manifest: Manifest | None = None
+        self._manifest: ModelManifest | None = None
         self._model: _Model | None = None
         self._checked = False
         self._closed = False
@@ -189,7 +224,7 @@ class BuiltinEmbedder:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _read_manifest(self) -> Manifest:
+    def _read_manifest(self) -> ModelManifest:
         if self._manifest is None:
             self._manifest = read_manifest(self._directory)
         return self._manifest

@@ -35,21 +35,21 @@ class ModelFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ModelSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the weights were published: the revision, and the SHA-256 of the file of weights there."""
 
     revision: str
     weights_sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ModelManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The contents of `manifest.json`, and its own hash as the revision of the model."""
 
     model: str
     quantisation: str
     dimensions: int
     tokens_max: int
-    source: Source
+    source: ModelSource
     files: dict[str, ModelFile]
     revision: str = ""
 
@@ -67,7 +67,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             _check_hash(directory / name, expected)
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path) -> ModelManifest:
     """Read the manifest in `directory`. Raises `ModelDamaged`."""
     path = directory / MANIFEST_FILE
     try:
@@ -75,7 +75,7 @@ def read_manifest(directory: Path) -> Manifest:
             data = file.read(MANIFEST_BYTES_MAX + 1)
         if len(data) > MANIFEST_BYTES_MAX:
             raise ModelDamaged(f"the embedding model's {path.name} is larger than any real one")
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=ModelManifest)
     except OSError as error:
         raise ModelDamaged(f"the embedding model's {path.name} cannot be read: {error.strerror}") from error
     except msgspec.MsgspecError as error:

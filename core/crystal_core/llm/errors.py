@@ -52,7 +52,7 @@ class RateLimited(LlmError):
     hint = "Wait a while and run the command again: it goes on where it stopped."
 
 
-class Malformed(LlmError):
+class MalformedAnswer(LlmError):
     """The server's answer is not one of its API."""
 
     hint = "Check that the address is that of the provider's API; it may be another program's."

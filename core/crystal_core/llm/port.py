@@ -12,7 +12,15 @@ Rules for every implementation, held by the contract suite in `tests/contract`:
 from dataclasses import dataclass
 from typing import Protocol
 
-from crystal_core.llm.errors import Declined, LlmError, Malformed, RateLimited, Refused, TooLong, Unavailable
+from crystal_core.llm.errors import (
+    Declined,
+    LlmError,
+    MalformedAnswer,
+    RateLimited,
+    Refused,
+    TooLong,
+    Unavailable,
+)
 
 __all__ = [
     "Completion",
@@ -20,7 +28,7 @@ __all__ = [
     "Llm",
     "LlmError",
     "LlmIdentity",
-    "Malformed",
+    "MalformedAnswer",
     "Prompt",
     "RateLimited",
     "Refused",

@@ -11,18 +11,46 @@ import msgspec
 
 from crystal_core.llm.answers import first_object
 from crystal_core.memories import Category
-from crystal_core.weaver.limits import (
-    ITEM_CHARS_MAX,
-    ITEMS_MAX,
-    MEMORY_CHARS_MAX,
-    MEMORY_CHARS_MIN,
-    QUOTATION_CHARS_MAX,
-    QUOTATION_CHARS_MIN,
-    QUOTATIONS_MAX,
-    REFERENCES_MAX,
-)
 from crystal_core.weaver.prose import one_line, whole
 from crystal_core.weaver.quotations import Quotable, flat, honest
+
+BATCH_TOKENS = 24_000
+"""Of transcripts in one batch, where the model's context has room."""
+BATCH_BYTES_MIN = 2_000
+"""A batch that would be smaller, because the budget is almost used, is not begun."""
+REFLECTION_TOKENS = 4_000
+JOURNAL_TOKENS = 3_000
+FACTS_TOKENS = 2_500
+DOCUMENT_TOKENS = 4_000
+ANSWER_CHARS_MAX = 64 * 1024
+"""Of what a server gives for one of these, whatever it was asked for. The rest is not read."""
+CALL_SECONDS_MAX = 600.0
+"""One call, with its waiting and trying again."""
+TRIES_MAX = 2
+"""An answer that cannot be read is asked for once more."""
+
+JOURNAL_BYTES_MAX = 24 * 1024
+"""Prose of one batch."""
+IDENTITY_BYTES_MAX = 5 * 1000
+SOUL_BYTES_MAX = 5 * 1000
+CONTEXT_BYTES_MIN = 5 * 1000
+CONTEXT_BYTES_MAX = 10 * 1000
+WARM_START_LINES_MAX = 49
+DOCUMENT_INPUT_BYTES = 24 * 1024
+"""Journals and notes that a document is written from."""
+
+ITEMS_MAX = 20
+"""Decisions, promises, concerns, missed tasks: of each, in one batch."""
+ITEM_CHARS_MAX = 400
+QUOTATIONS_MAX = 24
+QUOTATION_CHARS_MIN = 8
+QUOTATION_CHARS_MAX = 600
+MEMORIES_A_DAY_MAX = 20
+MEMORY_CHARS_MIN = 12
+MEMORY_CHARS_MAX = 500
+REFERENCES_MAX = 30
+"""Lines for REFERENCE.md from one batch."""
+
 
 TOPIC_CHARS_MAX = 60
 
@@ -38,7 +66,7 @@ class Reflection(msgspec.Struct, frozen=True):
     cut: int = 0
 
 
-class Memory(msgspec.Struct, frozen=True):
+class ExtractedMemory(msgspec.Struct, frozen=True):
     """A sentence to remember."""
 
     text: str
@@ -48,7 +76,7 @@ class Memory(msgspec.Struct, frozen=True):
 class Facts(msgspec.Struct, frozen=True):
     """What is to be remembered and looked up."""
 
-    memories: tuple[Memory, ...] = ()
+    memories: tuple[ExtractedMemory, ...] = ()
     references: tuple[tuple[str, str], ...] = ()
     """Topic and line."""
     cut: int = 0
@@ -91,11 +119,13 @@ def read_facts(answer: str, quotable: Quotable) -> Facts:
     """Raises Unreadable."""
     document = first_object(answer)
     lists = _Lists(quotable)
-    memories: dict[str, Memory] = {}
+    memories: dict[str, ExtractedMemory] = {}
     for entry in _entries(document.get("memories")):
         text = lists.sentence(entry.get("text"), MEMORY_CHARS_MAX)
         if len(text) >= MEMORY_CHARS_MIN and len(memories) < ITEMS_MAX:
-            memories.setdefault(flat(text).casefold(), Memory(text, _category(entry.get("category"))))
+            memories.setdefault(
+                flat(text).casefold(), ExtractedMemory(text, _category(entry.get("category")))
+            )
     references: list[tuple[str, str]] = []
     for entry in _entries(document.get("reference")):
         text = lists.item(entry.get("text"), ITEM_CHARS_MAX)

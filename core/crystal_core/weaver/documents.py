@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import tzinfo
 
-from crystal_core.weaver.answers import WarmStart
-from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, CONTEXT_BYTES_MIN, WARM_START_LINES_MAX
-from crystal_core.weaver.outcome import Outcome
+from crystal_core.weaver.answers import CONTEXT_BYTES_MAX, CONTEXT_BYTES_MIN, WARM_START_LINES_MAX, WarmStart
 from crystal_core.weaver.prose import cut, one_line, paragraphs
 from crystal_core.weaver.quotations import unquoted
+from crystal_core.weaver.records import BatchOutcome
 from crystal_core.weaver.sources import clock_of
 
 IDENTITY = "IDENTITY.md"
@@ -50,7 +49,7 @@ def journal_name(day: str, run: str) -> str:
     return f"{JOURNALS}/{day}-{run}.md"
 
 
-def journal(agent: str, day: str, run: str, outcomes: Sequence[Outcome], zone: tzinfo) -> str:
+def journal(agent: str, day: str, run: str, outcomes: Sequence[BatchOutcome], zone: tzinfo) -> str:
     """A day's journal, one part for each batch."""
     models = sorted({outcome.model for outcome in outcomes})
     pieces = sum(outcome.pieces for outcome in outcomes)
@@ -115,17 +114,17 @@ def context(agent: str, warm: WarmStart, recent: Iterable[str], model: str, toda
     return cut(text.rstrip() + "\n", CONTEXT_BYTES_MAX).rstrip() + "\n"
 
 
-def recent_days(outcomes: Sequence[tuple[str, Outcome]]) -> list[str]:
+def recent_days(outcomes: Sequence[tuple[str, BatchOutcome]]) -> list[str]:
     """Day and prose of each batch, the newest first."""
     return [f"{day}: {outcome.prose}" for day, outcome in reversed(outcomes) if outcome.prose]
 
 
-def recent_days_unquoted(outcomes: Sequence[tuple[str, Outcome]]) -> list[str]:
+def recent_days_unquoted(outcomes: Sequence[tuple[str, BatchOutcome]]) -> list[str]:
     """The same without what anybody said in so many words."""
     return [unquoted(text) for text in recent_days(outcomes[-RECENT_MAX:])]
 
 
-def reference(agent: str, outcomes: Sequence[tuple[str, Outcome]], model: str, today: str) -> str:
+def reference(agent: str, outcomes: Sequence[tuple[str, BatchOutcome]], model: str, today: str) -> str:
     """REFERENCE: what one looks up, by topic, as long as it is. What was said last of equal lines stays."""
     topics: dict[str, dict[str, str]] = {}
     titles: dict[str, str] = {}
@@ -140,7 +139,7 @@ def reference(agent: str, outcomes: Sequence[tuple[str, Outcome]], model: str, t
     return "\n\n".join(parts) + "\n"
 
 
-def missed(former: str, outcomes: Iterable[tuple[str, Outcome]], model: str, today: str) -> str:
+def missed(former: str, outcomes: Iterable[tuple[str, BatchOutcome]], model: str, today: str) -> str:
     """The list of missed tasks: what stands there stays as it is, ticked or not, and new ones come behind it."""
     text = former or f"# Missed tasks\n\n{_signed(model, today)}\n\n"
     new = "".join(

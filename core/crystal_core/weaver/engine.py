@@ -19,8 +19,7 @@ from msgspec import structs
 from crystal_core.llm.answers import Unreadable
 from crystal_core.llm.port import Declined, Llm, LlmError, Prompt, TooLong, tokens_bound
 from crystal_core.weaver import prompts
-from crystal_core.weaver.answers import Facts, Reflection, read_facts, read_reflection
-from crystal_core.weaver.limits import (
+from crystal_core.weaver.answers import (
     ANSWER_CHARS_MAX,
     BATCH_BYTES_MIN,
     BATCH_TOKENS,
@@ -31,12 +30,23 @@ from crystal_core.weaver.limits import (
     MEMORIES_A_DAY_MAX,
     REFLECTION_TOKENS,
     TRIES_MAX,
+    Facts,
+    Reflection,
+    read_facts,
+    read_reflection,
 )
-from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import paragraphs, whole
 from crystal_core.weaver.quotations import Quotable, honest
-from crystal_core.weaver.records import Batch, Method, Run, RunState
+from crystal_core.weaver.records import (
+    BatchOutcome,
+    Method,
+    Run,
+    RunState,
+    WeaverBatch,
+    decode_outcome,
+    encode_outcome,
+)
 from crystal_core.weaver.runs import (
     Woven,
     run_to_go_on,
@@ -46,7 +56,7 @@ from crystal_core.weaver.runs import (
     woven,
     write_journals,
 )
-from crystal_core.weaver.sources import Said, Source, batch_length
+from crystal_core.weaver.sources import Said, WeaverSource, batch_length
 
 _BYTES_PER_TOKEN = 3
 """Cautious, for what fits a model's context; a budget counts differently (``tokens_bound``)."""
@@ -62,7 +72,7 @@ class BudgetReached(Exception):
 
 
 @dataclass
-class Asking:
+class ModelCalls:
     """A run's calls to its model: each kept, counted, and made only if the budget has room for it."""
 
     llm: Llm
@@ -114,7 +124,7 @@ def batch_bytes(llm: Llm) -> int:
     return max(min(BATCH_TOKENS, room) * _BYTES_PER_TOKEN, BATCH_BYTES_MIN)
 
 
-def count_batches(sources: Sequence[Source], size_max: int) -> int:
+def count_batches(sources: Sequence[WeaverSource], size_max: int) -> int:
     """How many batches these will be."""
     count = at = 0
     while at < len(sources):
@@ -135,7 +145,7 @@ async def weave_with(llm: Llm, ports: Ports, plan: Plan) -> Woven:
     if found is None and not unread_sources(ports, plan, Method.MODEL, None):
         return Woven(None, False, 0, 0, (), False, False, (), 0)
     run = take_up(ports, plan, Method.MODEL)
-    asking = Asking(llm, ports, run, plan.budget)
+    asking = ModelCalls(llm, ports, run, plan.budget)
     weaver = _Weaver(asking, ports, plan, run)
     stopped, context_updated = False, False
     write_journals(ports, plan, run)
@@ -153,7 +163,7 @@ async def weave_with(llm: Llm, ports: Ports, plan: Plan) -> Woven:
 class _Weaver:
     """The batches of one run."""
 
-    def __init__(self, asking: Asking, ports: Ports, plan: Plan, run: Run) -> None:
+    def __init__(self, asking: ModelCalls, ports: Ports, plan: Plan, run: Run) -> None:
         self._asking = asking
         self._ports = ports
         self._plan = plan
@@ -189,10 +199,10 @@ class _Weaver:
                 left = unread_sources(self._ports, self._plan, Method.MODEL, run)
                 at = 0
 
-    def _size(self, batch: Batch) -> int:
+    def _size(self, batch: WeaverBatch) -> int:
         return sum(self._by_key[key].size for key in batch.keys if key in self._by_key)
 
-    def _next(self, left: Sequence[Source], at: int) -> list[Source]:
+    def _next(self, left: Sequence[WeaverSource], at: int) -> list[WeaverSource]:
         """The next batch, smaller where the budget is almost used."""
         if at >= len(left):
             return []
@@ -203,14 +213,14 @@ class _Weaver:
         size = min(batch_bytes(self._asking.llm), affordable)
         return list(left[at : at + batch_length(left, at, size)])
 
-    async def _batch(self, batch: Batch) -> bool:
+    async def _batch(self, batch: WeaverBatch) -> bool:
         """One batch to its end. False: it was shortened, and the rest of it waits."""
         here = [self._by_key[key] for key in batch.keys if key in self._by_key]
         said = await self._ports.load(here)
         if not said:  # forgotten meanwhile
-            self._finish(batch, Outcome(self._model, 0, 0, 0, 0))
+            self._finish(batch, BatchOutcome(self._model, 0, 0, 0, 0))
             return True
-        outcome = Outcome(
+        outcome = BatchOutcome(
             self._model,
             len({one.source.session for one in said}),
             len(said),
@@ -233,14 +243,14 @@ class _Weaver:
         self._finish(batch, made.onto(outcome))
         return True
 
-    def _shortened(self, batch: Batch) -> bool:
+    def _shortened(self, batch: WeaverBatch) -> bool:
         """Halves a batch that nothing was answered about yet."""
         if len(batch.keys) < 2 or self._ports.book.answers(batch.run, batch.number, "reflect"):
             return False
         self._ports.book.shorten_batch(batch, len(batch.keys) // 2)
         return True
 
-    async def _made(self, batch: Batch, said: Sequence[Said]) -> "_Made":
+    async def _made(self, batch: WeaverBatch, said: Sequence[Said]) -> "_Made":
         quotable = Quotable(one.text for one in said)
         size = batch_bytes(self._asking.llm)
         earlier = self._earlier()
@@ -272,7 +282,7 @@ class _Weaver:
         )
         return _Made(reflection, text, facts or Facts(), cut, unread=(prose is None) + (facts is None))
 
-    def _finish(self, batch: Batch, outcome: Outcome) -> None:
+    def _finish(self, batch: WeaverBatch, outcome: BatchOutcome) -> None:
         """Memories first, once only, then the outcome, then the file: each may be repeated after a crash."""
         ports, plan = self._ports, self._plan
         before = sum(
@@ -299,9 +309,9 @@ class _Made:
     note: str = ""
     unread: int = 0
 
-    def onto(self, outcome: Outcome) -> Outcome:
+    def onto(self, outcome: BatchOutcome) -> BatchOutcome:
         noted = self.reflection
-        return Outcome(
+        return BatchOutcome(
             outcome.model,
             outcome.sessions,
             outcome.pieces,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crystal_core.llm.port import LlmIdentity, tokens_expected
 from crystal_core.llm.prices import PRICES_OF, price_of
-from crystal_core.weaver.limits import (
+from crystal_core.weaver.answers import (
     DOCUMENT_INPUT_BYTES,
     FACTS_TOKENS,
     JOURNAL_TOKENS,

@@ -9,15 +9,13 @@ from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 
 from crystal_core.weaver import documents
-from crystal_core.weaver.answers import WarmStart
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.answers import ITEM_CHARS_MAX, WarmStart
+from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.documents import NO_MODEL
-from crystal_core.weaver.limits import ITEM_CHARS_MAX
-from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import one_line
 from crystal_core.weaver.quotations import flat
-from crystal_core.weaver.records import Method, Run, RunState
+from crystal_core.weaver.records import BatchOutcome, Method, Run, RunState, decode_outcome, encode_outcome
 from crystal_core.weaver.runs import (
     Woven,
     run_to_go_on,
@@ -87,7 +85,7 @@ async def extract(ports: Ports, plan: Plan) -> Woven:
     return woven(ports, plan, run, stopped=False, context_updated=updated)
 
 
-def extracted(said: Sequence[Said], zone: tzinfo) -> Outcome:
+def extracted(said: Sequence[Said], zone: tzinfo) -> BatchOutcome:
     """A part of a day: for each conversation how it began and ended, and sentences with telling words."""
     sessions: dict[str, list[Said]] = {}
     for one in said:
@@ -105,7 +103,7 @@ def extracted(said: Sequence[Said], zone: tzinfo) -> Outcome:
             if quoted:
                 quotations.append(quoted)
                 lines.append(f"{what} ({one_line(piece.role, 20)}): “{one_line(quoted, _FIRST_CHARS_MAX)}”")
-    return Outcome(
+    return BatchOutcome(
         NO_MODEL,
         len(sessions),
         len(said),
@@ -137,7 +135,7 @@ def _write_context(ports: Ports, plan: Plan, run: Run) -> bool:
     return free
 
 
-def context_of(book: WeaverBook, agent: str, now_ms: int, zone: tzinfo) -> str | None:
+def context_of(book: WeaverDatabase, agent: str, now_ms: int, zone: tzinfo) -> str | None:
     """CONTEXT as the extracts in the book have it; None without any."""
     outcomes = [(day, decode_outcome(data)) for _, day, data in book.all_outcomes(agent, Method.EXTRACTIVE)]
     told = [(day, outcome) for day, outcome in outcomes if outcome.pieces]

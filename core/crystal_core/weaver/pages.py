@@ -10,20 +10,19 @@ from typing import TypeVar
 from crystal_core.llm.answers import Unreadable
 from crystal_core.llm.port import Declined, TooLong
 from crystal_core.weaver import documents, prompts
-from crystal_core.weaver.answers import read_warm_start
-from crystal_core.weaver.book import DOCUMENTS
-from crystal_core.weaver.engine import Asking
-from crystal_core.weaver.limits import (
+from crystal_core.weaver.answers import (
     DOCUMENT_INPUT_BYTES,
     DOCUMENT_TOKENS,
     IDENTITY_BYTES_MAX,
     SOUL_BYTES_MAX,
+    read_warm_start,
 )
-from crystal_core.weaver.outcome import Outcome, decode_outcome
+from crystal_core.weaver.database import DOCUMENTS
+from crystal_core.weaver.engine import ModelCalls
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import cut, whole
 from crystal_core.weaver.quotations import NO_QUOTATIONS, unquoted
-from crystal_core.weaver.records import Method, Run
+from crystal_core.weaver.records import BatchOutcome, Method, Run, decode_outcome
 from crystal_core.weaver.sources import day_of
 
 _FORMER_BYTES_MAX = 12 * 1024
@@ -31,7 +30,7 @@ _FORMER_BYTES_MAX = 12 * 1024
 T = TypeVar("T")
 
 
-async def write_pages(asking: Asking, ports: Ports, plan: Plan, run: Run) -> bool:
+async def write_pages(asking: ModelCalls, ports: Ports, plan: Plan, run: Run) -> bool:
     """Writes them all. Returns whether CONTEXT was written anew.
 
     Raises BudgetReached, LlmError; what was answered before is kept.
@@ -81,11 +80,11 @@ async def write_pages(asking: Asking, ports: Ports, plan: Plan, run: Run) -> boo
 
 
 async def _asked(
-    asking: Asking,
+    asking: ModelCalls,
     name: str,
     system: str,
     former: str,
-    outcomes: Sequence[tuple[str, Outcome]],
+    outcomes: Sequence[tuple[str, BatchOutcome]],
     today: str,
     read: Callable[[str], T],
 ) -> T | None:
@@ -104,7 +103,7 @@ def _former(ports: Ports, name: str) -> str:
     return documents.unsigned(ports.output.read(name) or "")
 
 
-def _journals(outcomes: Sequence[tuple[str, Outcome]], room: int) -> str:
+def _journals(outcomes: Sequence[tuple[str, BatchOutcome]], room: int) -> str:
     """The newest ones that fit, oldest first."""
     chosen: list[str] = []
     for day, outcome in reversed(outcomes):

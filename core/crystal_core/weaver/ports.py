@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Protocol
 
-from crystal_core.weaver.answers import Memory
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.answers import ExtractedMemory
+from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.records import Method
-from crystal_core.weaver.sources import Said, Source
+from crystal_core.weaver.sources import Said, WeaverSource
 
 
 class Output(Protocol):
@@ -22,13 +22,13 @@ class Output(Protocol):
         """Replaces a file as a whole, if it differs. What a person changed in it is kept beside it. Returns whether it did."""
         ...
 
-    def remember(self, run: str, number: int, memories: Sequence[Memory], moment: int) -> int:
+    def remember(self, run: str, number: int, memories: Sequence[ExtractedMemory], moment: int) -> int:
         """Keeps them as memories on every device, once for each run and number, however often it is called. Returns how many
         were taken: none that was forgotten before."""
         ...
 
 
-Load = Callable[[Sequence[Source]], Awaitable[list[Said]]]
+Load = Callable[[Sequence[WeaverSource]], Awaitable[list[Said]]]
 Heard = Callable[[str, int, int], None]
 
 
@@ -36,7 +36,7 @@ Heard = Callable[[str, int, int], None]
 class Ports:
     """``heard`` is told a line for people, and how much of how much is read."""
 
-    book: WeaverBook
+    book: WeaverDatabase
     load: Load
     output: Output
     now_ms: Callable[[], int]
@@ -50,7 +50,7 @@ class Plan:
     agent: str
     full: bool
     since: int
-    sources: Sequence[Source]
+    sources: Sequence[WeaverSource]
     zone: tzinfo
     budget: int
     new_id: str

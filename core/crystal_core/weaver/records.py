@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
+from crystal_core.weaver.answers import ExtractedMemory
+
 
 class Method(StrEnum):
     """Who writes: a language model, or nobody (sentences are taken over as they stand)."""
@@ -40,7 +44,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class WeaverBatch:
     """Some pieces of one day that are read together. ``keys``: theirs."""
 
     run: str
@@ -61,3 +65,42 @@ class Spent:
     @property
     def total(self) -> int:
         return self.tokens_in + self.tokens_out + self.unsure
+
+
+class BatchOutcome(msgspec.Struct, frozen=True):
+    """``prose``: the journal's part, checked. ``first``, ``last``: moments of what it tells of, milliseconds.
+
+    ``note``: why there is no prose, for people; ``unread``: answers that could not be used. ``quotations``: exact ones, which
+    later pages may repeat; ``cut``: those that were taken out. ``remembered``: of ``memories``, so many were kept.
+    """
+
+    model: str
+    sessions: int
+    pieces: int
+    first: int
+    last: int
+    prose: str = ""
+    note: str = ""
+    decided: tuple[str, ...] = ()
+    promised: tuple[str, ...] = ()
+    concerned: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    quotations: tuple[str, ...] = ()
+    memories: tuple[ExtractedMemory, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
+    remembered: int = 0
+    cut: int = 0
+    unread: int = 0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(BatchOutcome)
+
+
+def encode_outcome(outcome: BatchOutcome) -> bytes:
+    return _encoder.encode(outcome)
+
+
+def decode_outcome(data: bytes) -> BatchOutcome:
+    """Raises msgspec.MsgspecError for what is none."""
+    return _decoder.decode(data)

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from crystal_core.weaver.documents import IDENTITY, journal, journal_name
-from crystal_core.weaver.outcome import Outcome, decode_outcome
 from crystal_core.weaver.ports import Plan, Ports
-from crystal_core.weaver.records import Method, Run, RunState
-from crystal_core.weaver.sources import Source
+from crystal_core.weaver.records import BatchOutcome, Method, Run, RunState, decode_outcome
+from crystal_core.weaver.sources import WeaverSource
 
 FULL = "full"
 INCREMENTAL = "incremental"
@@ -24,11 +23,11 @@ class Woven:
     journals: tuple[str, ...]
     identity_created: bool
     context_updated: bool
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[BatchOutcome, ...]
     unread: int
 
 
-def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) -> list[Source]:
+def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) -> list[WeaverSource]:
     """What is left to read for ``run``, or for the one that would begin now."""
     full = run.mode == FULL if run is not None else plan.full
     since = run.since if run is not None else plan.since
@@ -90,7 +89,7 @@ def take_up(ports: Ports, plan: Plan, method: Method) -> Run:
 
 def write_journals(ports: Ports, plan: Plan, run: Run, day: str = "") -> tuple[str, ...]:
     """Writes the journals of a run, or that of one of its days, from what the book has. Returns their names."""
-    by_day: dict[str, list[Outcome]] = {}
+    by_day: dict[str, list[BatchOutcome]] = {}
     for when, data in ports.book.outcomes(run.id, day):
         by_day.setdefault(when, []).append(decode_outcome(data))
     names: list[str] = []

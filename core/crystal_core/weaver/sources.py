@@ -27,7 +27,7 @@ SELECT c.text, o.role, o.created_at FROM occurrences o JOIN chunks c ON c.rowid 
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class WeaverSource:
     """Where a piece is. ``moment``: milliseconds, 0 if unknown. ``size``: bytes in a prompt, about."""
 
     key: bytes
@@ -44,19 +44,19 @@ class Source:
 class Said:
     """A piece with its text."""
 
-    source: Source
+    source: WeaverSource
     role: str
     text: str
 
 
-def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0) -> list[Source]:
+def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0) -> list[WeaverSource]:
     """All pieces of an agent from ``since`` on, in order."""
     rows = list(database.each(_LISTED, (agent,)))
     firsts: dict[str, int] = {}
     for _, session, _, _, moment, _, _ in rows:
         if moment > 0:
             firsts[session] = min(moment, firsts.get(session, moment))
-    found: list[Source] = []
+    found: list[WeaverSource] = []
     same: dict[str, str] = {}  # one text for equal sessions and days: there are many rows of each
     for rowid, session, message, part, moment, size, forget_hash in rows:
         when = moment if moment > 0 else firsts.get(session, 0)
@@ -64,7 +64,7 @@ def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0
             continue
         key, day = _key(agent, session, message, part, forget_hash), day_of(when, zone)
         found.append(
-            Source(
+            WeaverSource(
                 key,
                 rowid,
                 same.setdefault(session, session),
@@ -91,7 +91,7 @@ def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0
     return found
 
 
-def load(database: Database, agent: str, sources: Iterable[Source]) -> list[Said]:
+def load(database: Database, agent: str, sources: Iterable[WeaverSource]) -> list[Said]:
     """Their texts, as far as they are still there."""
     said: list[Said] = []
     for source in sources:
@@ -101,7 +101,7 @@ def load(database: Database, agent: str, sources: Iterable[Source]) -> list[Said
     return said
 
 
-def batch_length(sources: Sequence[Source], at: int, size_max: int) -> int:
+def batch_length(sources: Sequence[WeaverSource], at: int, size_max: int) -> int:
     """How many pieces from ``at`` on make a batch: of one day, and so many as fit. A piece that is larger comes alone."""
     size = 0
     for number in range(at, len(sources)):

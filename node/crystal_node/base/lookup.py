@@ -1,11 +1,11 @@
-"""Finding a text by its id, as people give it: the whole, or as many of its first digits as make it unique."""
+"""Finding a text of the memory by its id, whole or as many of its first digits as make it unique."""
 
 import re
 from dataclasses import dataclass, field
 
 from crystal_core.database import Database
-from crystal_core.ids import chunks_between
-from crystal_core.schema3 import HIDDEN
+from crystal_core.messages import chunks_between
+from crystal_core.schema import HIDDEN
 from crystal_node.base.errors import NoSuchEntry, UsageError
 
 ID_DIGITS_MIN = 8
@@ -15,7 +15,7 @@ _ID = re.compile(r"[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True)
 class StoredText:
-    """A text, its chunk's rowid, its id, and the keyed hash that a forget names it by."""
+    """A text of the memory: its chunk's rowid, its id, and the keyed hash by which it is forgotten."""
 
     chunk: int
     id: bytes
@@ -51,7 +51,7 @@ def find_text(database: Database, given: str) -> StoredText:
 
 
 def no_id(given: str) -> UsageError:
-    """What to say of it."""
+    """The error for what is no id."""
     return UsageError(
         f"{given[:80]!r} is no id",
         hint=f"An id has {_ID_DIGITS} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do.",
@@ -59,7 +59,7 @@ def no_id(given: str) -> UsageError:
 
 
 def find_shown_text(database: Database, given: str) -> StoredText:
-    """As ``find_text``, of texts that may be shown. Raises NoSuchEntry, too, for one that a pending forget hides."""
+    """``find_text`` for texts that may be shown: raises NoSuchEntry also for one that a pending forget hides."""
     with database.snapshot():
         found = find_text(database, given)
         hidden = f"SELECT EXISTS (SELECT 1 FROM ({HIDDEN}) WHERE forget_hash = ?)"  # noqa: S608 - a constant of ours

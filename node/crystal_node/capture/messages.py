@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from uuid import UUID
 
-from crystal_core.chunking import split_message
+from crystal_core.cutting.messages import split_message
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
 from crystal_node.base.project import NAME_CHARS_MAX, Project, ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_core.cutting import SOLID_CHARS, Kind, cut
+from crystal_core.cutting import SOLID_CHARS, PassageKind, cut
 from crystal_mirror.operations import PIECE_BYTES_MAX
 
 LINES = (
@@ -64,10 +64,10 @@ def solid(text: str) -> str:
 
 
 @pytest.mark.parametrize("python", [False, True])
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", PassageKind)
 @given(text=documents)
 def test_passages_hold_all_that_is_no_white_space_once_and_in_order(
-    text: str, kind: Kind, python: bool
+    text: str, kind: PassageKind, python: bool
 ) -> None:
     passages = cut(text, kind, python=python)
     assert solid("".join(passage.text for passage in passages)) == solid(text)
@@ -78,7 +78,7 @@ def test_passages_hold_all_that_is_no_white_space_once_and_in_order(
         assert len(passage.title) <= 300
 
 
-def written(kind: Kind, seed: int, sections: int = 90) -> list[str]:
+def written(kind: PassageKind, seed: int, sections: int = 90) -> list[str]:
     """Paragraphs, or functions, of many sizes."""
     dice = random.Random(seed)
     parts: list[str] = []
@@ -88,18 +88,19 @@ def written(kind: Kind, seed: int, sections: int = 90) -> list[str]:
         ]
         prose = " ".join(words[: dice.randrange(10, 90)])
         match kind:
-            case Kind.CODE:
+            case PassageKind.CODE:
                 lines = "\n".join(f"    {word} = {number}" for word in words[: dice.randrange(2, 60)])
                 parts.append(f"def function_{number}():\n{lines}\n")
-            case Kind.MARKDOWN:
+            case PassageKind.MARKDOWN:
                 parts.append(f"## Section {number}\n\n{prose}." if number % 3 == 0 else f"{prose}.")
             case _:
                 parts.append(f"{prose}.")
     return parts
 
 
-@pytest.mark.parametrize("kind", [Kind.CODE, Kind.MARKDOWN, Kind.TEXT])
-def test_one_edit_changes_the_passages_around_it_and_no_others(kind: Kind) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [PassageKind.CODE, PassageKind.MARKDOWN, PassageKind.TEXT])
+def test_one_edit_changes_the_passages_around_it_and_no_others(kind: PassageKind) -> None:
     changed: list[int] = []
     for seed in range(20):
         parts = written(kind, seed)
@@ -112,17 +113,18 @@ def test_one_edit_changes_the_passages_around_it_and_no_others(kind: Kind) -> No
     assert max(changed) <= 15, changed
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_the_same_text_is_cut_the_same_whatever_its_line_breaks(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", PassageKind)
+def test_the_same_text_is_cut_the_same_whatever_its_line_breaks(kind: PassageKind) -> None:
     text = "\n\n".join(written(kind, 3))
     assert cut(text, kind) == cut(text.replace("\n", "\r\n"), kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["(", "[" * 50 + "\n", "{\n", "#\n", "```\n", "- " * 40 + "\n", "\n", "a(", "\t\n", "|"]
 )
 def test_a_hostile_document_is_cut_in_a_bounded_time(unit: str) -> None:
     text = unit * (100_000 // len(unit))
-    for kind in (Kind.MARKDOWN, Kind.CODE):
+    for kind in (PassageKind.MARKDOWN, PassageKind.CODE):
         passages = cut(text, kind, python=True)
         assert solid("".join(passage.text for passage in passages)) == solid(text)

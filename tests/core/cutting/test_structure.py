@@ -2,14 +2,14 @@
 
 from inspect import cleandoc
 
-from crystal_core.cutting import SOLID_CHARS, Kind, cut
+from crystal_core.cutting import SOLID_CHARS, PassageKind, cut
 
 PROSE = "One sentence of several that explain something at length. " * 8
 
 
 def test_sections_are_passages_under_the_path_of_their_headings() -> None:
     text = f"# Guide\n\n{PROSE}\n\n## Install\n\n{PROSE}\n\n### From source\n\n{PROSE}\n\n## Use\n\n{PROSE}\n"
-    assert [passage.title for passage in cut(text, Kind.MARKDOWN)] == [
+    assert [passage.title for passage in cut(text, PassageKind.MARKDOWN)] == [
         "Guide",
         "Guide › Install",
         "Guide › Install › From source",
@@ -19,12 +19,12 @@ def test_sections_are_passages_under_the_path_of_their_headings() -> None:
 
 def test_underlined_headings_count_and_a_rule_after_a_paragraph_makes_one_too() -> None:
     text = f"Guide\n=====\n\n{PROSE}\n\nInstall\n-------\n\n{PROSE}\n"
-    assert [passage.title for passage in cut(text, Kind.MARKDOWN)] == ["Guide", "Guide › Install"]
+    assert [passage.title for passage in cut(text, PassageKind.MARKDOWN)] == ["Guide", "Guide › Install"]
 
 
 def test_a_hash_in_a_fence_is_no_heading() -> None:
     text = f"# Guide\n\n{PROSE}\n\n```sh\n# install\nmake\n```\n\n{PROSE}\n"
-    assert {passage.title for passage in cut(text, Kind.MARKDOWN)} == {"Guide"}
+    assert {passage.title for passage in cut(text, PassageKind.MARKDOWN)} == {"Guide"}
 
 
 def test_fences_and_tables_stay_whole_where_they_fit() -> None:
@@ -34,7 +34,7 @@ def test_fences_and_tables_stay_whole_where_they_fit() -> None:
     texts = [
         passage.text
         for passage in cut(
-            f"# A\n\n{PROSE * 3}\n\n{fence}\n\n{PROSE * 3}\n\n{table}\n\n{PROSE}", Kind.MARKDOWN
+            f"# A\n\n{PROSE * 3}\n\n{fence}\n\n{PROSE * 3}\n\n{table}\n\n{PROSE}", PassageKind.MARKDOWN
         )
     ]
     assert any(fence in text for text in texts)
@@ -43,7 +43,7 @@ def test_fences_and_tables_stay_whole_where_they_fit() -> None:
 
 def test_front_matter_is_one_block_and_no_heading() -> None:
     text = f"---\ntitle: A page\ntags:\n  - one\n---\n\n# Guide\n\n{PROSE}"
-    passages = cut(text, Kind.MARKDOWN)
+    passages = cut(text, PassageKind.MARKDOWN)
     assert passages[0].text.startswith("---\ntitle: A page")
     assert passages[-1].title == "Guide"
 
@@ -84,7 +84,7 @@ PYTHON = cleandoc(
 
 
 def test_python_is_cut_into_functions_and_classes_with_what_stands_above_them() -> None:
-    passages = cut(PYTHON, Kind.CODE, python=True)
+    passages = cut(PYTHON, PassageKind.CODE, python=True)
     first = next(passage for passage in passages if passage.title == "first")
     assert "# Explains the first.\n@decorated\ndef first" in first.text
     second = next(passage for passage in passages if passage.title == "Second")
@@ -96,7 +96,7 @@ def test_a_long_class_is_cut_into_its_methods() -> None:
     methods = "\n\n".join(
         f"    def method_{number}(self):\n" + f"        value = {number}\n" * 30 for number in range(8)
     )
-    titles = [passage.title for passage in cut(f"class Big:\n{methods}", Kind.CODE, python=True)]
+    titles = [passage.title for passage in cut(f"class Big:\n{methods}", PassageKind.CODE, python=True)]
     assert "Big.method_0" in titles
     assert "Big.method_6" in titles
 
@@ -127,7 +127,7 @@ func (s *Server) Run() error {
 
 
 def test_other_code_is_cut_between_functions_with_their_comments() -> None:
-    passages = cut(GO, Kind.CODE)
+    passages = cut(GO, PassageKind.CODE)
     greet = next(passage for passage in passages if "func Greet" in passage.text)
     assert greet.text.startswith("// Greet says hello") or greet.text.startswith("package main")
     assert greet.text.endswith("}")
@@ -138,5 +138,5 @@ def test_other_code_is_cut_between_functions_with_their_comments() -> None:
 
 def test_a_heading_stays_with_the_text_that_it_introduces() -> None:
     paragraph = "word " * 310
-    passages = cut(f"# Short\n\n{paragraph}", Kind.MARKDOWN)
+    passages = cut(f"# Short\n\n{paragraph}", PassageKind.MARKDOWN)
     assert passages[0].text.startswith("# Short\n\nword")

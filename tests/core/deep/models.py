@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crystal_core.deep.engine import Half
-from crystal_core.deep.fusing import Found
+from crystal_core.deep.fusion import DeepCandidate
 from crystal_core.deep.prompts import EXPAND
 from crystal_core.llm.port import Completion, LlmIdentity, Prompt
 
@@ -66,14 +66,17 @@ class WrittenLlm:
 class Shelf:
     """``plain``: what the query itself finds; ``others``: what other words find."""
 
-    plain: list[Found]
-    others: dict[str, list[Found]] = field(default_factory=dict[str, list[Found]])
+    plain: list[DeepCandidate]
+    others: dict[str, list[DeepCandidate]] = field(default_factory=dict[str, list[DeepCandidate]])
     searched: list[tuple[str, Half]] = field(default_factory=list[tuple[str, Half]])
 
-    def __call__(self, text: str, half: Half) -> list[Found]:
+    def __call__(self, text: str, half: Half) -> list[DeepCandidate]:
         self.searched.append((text, half))
         return self.plain if len(self.searched) == 1 else self.others.get(text, [])
 
 
-def texts(count: int, first: int = 0, keyword_score: float = 0.5) -> list[Found]:
-    return [Found(f"id{number}", f"text {number}", keyword_score) for number in range(first, first + count)]
+def texts(count: int, first: int = 0, keyword_score: float = 0.5) -> list[DeepCandidate]:
+    return [
+        DeepCandidate(f"id{number}", f"text {number}", keyword_score)
+        for number in range(first, first + count)
+    ]

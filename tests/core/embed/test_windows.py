@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_core.embed.windows import (
+from crystal_core.embed.builtin import (
     PART_TOKENS_MAX,
     WINDOW_OVERLAP_TOKENS,
     WINDOW_TOKENS_MAX,

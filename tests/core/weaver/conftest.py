@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.database import WeaverDatabase
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Generator[WeaverBook]:
-    with WeaverBook.open(tmp_path / "weaver.db") as opened:
+def book(tmp_path: Path) -> Generator[WeaverDatabase]:
+    with WeaverDatabase.open(tmp_path / "weaver.db") as opened:
         yield opened

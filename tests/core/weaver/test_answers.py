@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from crystal_core.llm.answers import Unreadable
 from crystal_core.memories import Category
-from crystal_core.weaver.answers import read_facts, read_reflection, read_warm_start
-from crystal_core.weaver.limits import (
+from crystal_core.weaver.answers import (
     ANSWER_CHARS_MAX,
     ITEM_CHARS_MAX,
     ITEMS_MAX,
@@ -19,6 +18,9 @@ from crystal_core.weaver.limits import (
     MEMORY_CHARS_MAX,
     QUOTATIONS_MAX,
     REFERENCES_MAX,
+    read_facts,
+    read_reflection,
+    read_warm_start,
 )
 from crystal_core.weaver.prose import one_line, paragraphs
 from crystal_core.weaver.quotations import Quotable, honest

@@ -7,10 +7,10 @@ import pytest
 
 from crystal_core.llm.errors import Declined, RateLimited, TooLong, Unavailable
 from crystal_core.weaver import documents, prompts
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.answers import CONTEXT_BYTES_MAX, IDENTITY_BYTES_MAX
+from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.engine import weave_with
 from crystal_core.weaver.extract import extract
-from crystal_core.weaver.limits import CONTEXT_BYTES_MAX, IDENTITY_BYTES_MAX
 from crystal_core.weaver.ports import Ports
 from crystal_core.weaver.quotations import TAKEN_OUT
 from crystal_core.weaver.records import RunState
@@ -30,7 +30,7 @@ from tests.support.woven import (
 )
 
 
-async def test_a_run_writes_journals_pages_and_memories(book: WeaverBook) -> None:
+async def test_a_run_writes_journals_pages_and_memories(book: WeaverDatabase) -> None:
     model, shelf = WrittenModel(), Shelf()
     result = await woven(book, model, shelf)
     assert model.steps == ["reflect", "journal", "facts"] * 2 + ["identity", "soul", "context"]
@@ -57,7 +57,7 @@ async def test_a_run_writes_journals_pages_and_memories(book: WeaverBook) -> Non
     assert "Ships are listed in fleet.md" in shelf.files[documents.REFERENCE]
 
 
-async def test_an_invented_quotation_is_cut_and_counted_and_a_true_one_stands(book: WeaverBook) -> None:
+async def test_an_invented_quotation_is_cut_and_counted_and_a_true_one_stands(book: WeaverDatabase) -> None:
     shelf = Shelf()
     result = await woven(book, WrittenModel(), shelf)
     for name, text in shelf.files.items():
@@ -70,7 +70,7 @@ async def test_an_invented_quotation_is_cut_and_counted_and_a_true_one_stands(bo
     assert sum(outcome.cut for outcome in result.outcomes) == 4  # two in notes, two in prose
 
 
-async def test_what_was_woven_is_not_woven_again_until_everything_is_asked_for(book: WeaverBook) -> None:
+async def test_what_was_woven_is_not_woven_again_until_everything_is_asked_for(book: WeaverDatabase) -> None:
     model, shelf = WrittenModel(), Shelf()
     await woven(book, model, shelf)
     asked = len(model.asked)
@@ -85,7 +85,7 @@ async def test_what_was_woven_is_not_woven_again_until_everything_is_asked_for(b
     assert len(full.journals) == 3
 
 
-async def test_what_comes_late_for_a_day_that_was_woven_is_woven_next_time(book: WeaverBook) -> None:
+async def test_what_comes_late_for_a_day_that_was_woven_is_woven_next_time(book: WeaverDatabase) -> None:
     model, shelf = WrittenModel(), Shelf()
     texts = days_of(2)
     await weave_with(model, ports_of(book, texts, shelf), plan_of(texts))
@@ -98,7 +98,7 @@ async def test_what_comes_late_for_a_day_that_was_woven_is_woven_next_time(book:
 
 @pytest.mark.parametrize("budget", [1_000, 8_000, 12_000, 20_000, 40_000, 60_000])
 async def test_a_budget_stops_before_it_is_passed_and_the_next_run_goes_on(
-    book: WeaverBook, budget: int
+    book: WeaverDatabase, budget: int
 ) -> None:
     model, shelf = WrittenModel(), Shelf()
     result = await woven(book, model, shelf, days=6, budget=budget)
@@ -114,7 +114,7 @@ async def test_a_budget_stops_before_it_is_passed_and_the_next_run_goes_on(
     assert shelf.accepted == 12
 
 
-async def test_small_budgets_one_after_the_other_come_to_the_end(book: WeaverBook) -> None:
+async def test_small_budgets_one_after_the_other_come_to_the_end(book: WeaverDatabase) -> None:
     model, shelf = WrittenModel(), Shelf()
     for _ in range(40):
         before = model.tokens
@@ -127,7 +127,7 @@ async def test_small_budgets_one_after_the_other_come_to_the_end(book: WeaverBoo
     assert len(model.asked) == 3 * 3 + 3
 
 
-async def test_a_batch_that_the_rest_of_a_budget_cannot_pay_is_cut_smaller(book: WeaverBook) -> None:
+async def test_a_batch_that_the_rest_of_a_budget_cannot_pay_is_cut_smaller(book: WeaverDatabase) -> None:
     texts = [said(number, f"{number}: " + '"\\\n' * 300) for number in range(40)]
     model, shelf = WrittenModel(), Shelf()
     for _ in range(60):
@@ -153,7 +153,7 @@ async def test_a_batch_that_the_rest_of_a_budget_cannot_pay_is_cut_smaller(book:
     ],
 )
 async def test_an_answer_of_no_use_is_asked_for_once_more_and_then_said(
-    book: WeaverBook, answer: str
+    book: WeaverDatabase, answer: str
 ) -> None:
     def always(_system: str, _data: str) -> str:
         return answer
@@ -168,7 +168,7 @@ async def test_an_answer_of_no_use_is_asked_for_once_more_and_then_said(
 
 @pytest.mark.parametrize("error", [Unavailable, RateLimited])
 async def test_a_model_that_fails_ends_the_run_which_goes_on_later(
-    book: WeaverBook, error: Callable[[str], Exception]
+    book: WeaverDatabase, error: Callable[[str], Exception]
 ) -> None:
     shelf = Shelf()
     calls = 0
@@ -191,7 +191,7 @@ async def test_a_model_that_fails_ends_the_run_which_goes_on_later(
 
 @pytest.mark.parametrize("model", [WrittenModel(), None])
 async def test_a_run_that_goes_on_is_never_further_than_its_end(
-    book: WeaverBook, model: WrittenModel | None
+    book: WeaverDatabase, model: WrittenModel | None
 ) -> None:
     texts = days_of(3)
     told: list[float] = []
@@ -216,7 +216,7 @@ async def test_a_run_that_goes_on_is_never_further_than_its_end(
     assert all(each < 1 for each in told[:3]), "as each of the three days begins"
 
 
-async def test_what_the_model_declines_is_said_and_not_asked_for_again(book: WeaverBook) -> None:
+async def test_what_the_model_declines_is_said_and_not_asked_for_again(book: WeaverDatabase) -> None:
     def declines(system: str, data: str) -> str:
         if "ship number 0" in data and system == prompts.REFLECT:
             raise Declined("no", paid=True)
@@ -229,7 +229,7 @@ async def test_what_the_model_declines_is_said_and_not_asked_for_again(book: Wea
     assert "declined" not in shelf.files[result.journals[1]]
 
 
-async def test_a_batch_over_the_context_is_halved_until_it_fits(book: WeaverBook) -> None:
+async def test_a_batch_over_the_context_is_halved_until_it_fits(book: WeaverDatabase) -> None:
     def short(system: str, data: str) -> str:
         if system == prompts.REFLECT and data.count('{"n"') > 2:
             raise TooLong("too long")
@@ -241,7 +241,8 @@ async def test_a_batch_over_the_context_is_halved_until_it_fits(book: WeaverBook
     assert result.unread == 0
 
 
-async def test_one_giant_message_is_read_without_its_middle(book: WeaverBook) -> None:
+@pytest.mark.slow
+async def test_one_giant_message_is_read_without_its_middle(book: WeaverDatabase) -> None:
     texts, shelf = [said(1, "x" * 60_000), said(2, "short and sweet")], Shelf()
     model = WrittenModel(context_tokens=8_192)
     result = await weave_with(model, ports_of(book, texts, shelf), plan_of(texts))
@@ -249,7 +250,7 @@ async def test_one_giant_message_is_read_without_its_middle(book: WeaverBook) ->
     assert sum(outcome.pieces for outcome in result.outcomes) == 2
 
 
-async def test_a_forgotten_text_is_not_read_by_a_run_that_goes_on(book: WeaverBook) -> None:
+async def test_a_forgotten_text_is_not_read_by_a_run_that_goes_on(book: WeaverDatabase) -> None:
     shelf = Shelf()
     with pytest.raises(Unavailable):
         await woven(book, WrittenModel(_unavailable), shelf)

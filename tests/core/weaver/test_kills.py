@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from crystal_core.weaver import prompts
-from crystal_core.weaver.answers import Memory
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.answers import ExtractedMemory
+from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.records import Method
 from tests.support.woven import AGENT, Shelf, WrittenModel, good_answer, woven
 
@@ -17,7 +17,7 @@ class Killed(BaseException):
     """The process dies here."""
 
 
-class DyingBook(WeaverBook):
+class DyingBook(WeaverDatabase):
     """Dies at its n-th transaction, before or after the commit."""
 
     left = -1
@@ -46,7 +46,7 @@ class DyingShelf(Shelf):
         self._stepped()
         return changed
 
-    def remember(self, run: str, number: int, memories: Sequence[Memory], moment: int) -> int:
+    def remember(self, run: str, number: int, memories: Sequence[ExtractedMemory], moment: int) -> int:
         self._step()
         taken = super().remember(run, number, memories, moment)
         self._stepped()
@@ -68,7 +68,7 @@ async def test_killed_at_every_commit_a_run_pays_for_no_kept_answer_twice(
 ) -> None:
     """The one call whose answer had not reached the disk may be made once more, and counts in full."""
     whole, expected = WrittenModel(), Shelf()
-    with WeaverBook.open(tmp_path / "whole.db") as book:
+    with WeaverDatabase.open(tmp_path / "whole.db") as book:
         await woven(book, whole, expected, days=1)
     steps = 0
     for step in range(1, 60):
@@ -83,7 +83,7 @@ async def test_killed_at_every_commit_a_run_pays_for_no_kept_answer_twice(
             except Killed:
                 steps += 1
         before = len(model.asked)
-        with WeaverBook.open(path) as book:
+        with WeaverDatabase.open(path) as book:
             run = book.unfinished(AGENT, "model")  # type: ignore[arg-type]
             kept = 0 if run is None else book.spent(run.id).lost
             result = await woven(book, model, shelf, days=1)
@@ -103,13 +103,13 @@ async def test_killed_at_every_write_a_run_comes_to_the_same_end_for_the_same_mo
     tmp_path: Path, after: bool
 ) -> None:
     whole, expected = WrittenModel(), Shelf()
-    with WeaverBook.open(tmp_path / "whole.db") as book:
+    with WeaverDatabase.open(tmp_path / "whole.db") as book:
         await woven(book, whole, expected)
     steps = 0
     for step in range(1, 40):
         model, shelf = WrittenModel(), DyingShelf()
         shelf.left, shelf.after = step, after
-        with WeaverBook.open(tmp_path / f"{step}.db") as book:
+        with WeaverDatabase.open(tmp_path / f"{step}.db") as book:
             try:
                 await woven(book, model, shelf)
                 break
@@ -123,7 +123,7 @@ async def test_killed_at_every_write_a_run_comes_to_the_same_end_for_the_same_mo
     assert steps >= 9
 
 
-async def test_a_budget_holds_over_the_crashes_of_a_run(book: WeaverBook) -> None:
+async def test_a_budget_holds_over_the_crashes_of_a_run(book: WeaverDatabase) -> None:
     """A process that is started again and again must not spend its budget each time."""
     shelf = Shelf()
 
@@ -148,7 +148,7 @@ async def test_a_budget_holds_over_the_crashes_of_a_run(book: WeaverBook) -> Non
 
 
 async def test_killed_while_the_model_answers_the_run_goes_on_and_counts_the_lost_call(
-    book: WeaverBook,
+    book: WeaverDatabase,
 ) -> None:
     shelf = Shelf()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_core.chunking import split_message
+from crystal_core.cutting.messages import split_message
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, encode_operation
 from crystal_node.capture import line_reader
 from crystal_node.capture.adapter import SPOTS_MAX, CaptureCounts, Spot, decode_state, encode_state
@@ -185,6 +185,7 @@ def test_a_secret_on_the_border_of_two_pieces_is_taken_out(tool: Tool) -> None:
     assert "[redacted:github-token]" in whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["ä" * 5000, "x", "\N{GRINNING FACE} " * 3000, '"\\' * 4000])
 def test_operations_stay_within_their_limits(tool: Tool, text: str) -> None:
     ids = {"uuid": "\N{GRINNING FACE}" * 2000, "sessionId": "s" * 5000, "cwd": "/home/mara/" + "d/" * 1500}

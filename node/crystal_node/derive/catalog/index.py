@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from crystal_core import mirrorlog
 from crystal_core.database import Database
+from crystal_core.state import mirror_log
 from crystal_node.derive.catalog.agents import WAITING, StagingEvent, StagingState, next_state
 from crystal_node.derive.catalog.database import Catalog
 
@@ -250,20 +250,20 @@ def set_state(
 
 
 def _give_token(database: Database) -> None:
-    if mirrorlog.meta_get(database, TOKEN) is None:
+    if mirror_log.meta_get(database, TOKEN) is None:
         with database.transaction():
-            if mirrorlog.meta_get(database, TOKEN) is None:
-                mirrorlog.meta_set(database, TOKEN, os.urandom(TOKEN_BYTES))
+            if mirror_log.meta_get(database, TOKEN) is None:
+                mirror_log.meta_set(database, TOKEN, os.urandom(TOKEN_BYTES))
 
 
 def _head(database: Database) -> _Head:
-    position = mirrorlog.position(database)
+    position = mirror_log.position(database)
     row: tuple[Any, ...] = database.row("SELECT sum, count FROM digests WHERE name = 'occurrences'") or (
         b"",
         0,
     )
     return _Head(
-        mirrorlog.meta_get(database, TOKEN) or b"",
+        mirror_log.meta_get(database, TOKEN) or b"",
         position.epoch.to_bytes(8, "big") + position.sequence.to_bytes(8, "big"),
         int(database.value("SELECT removals FROM index_state")),
         bytes(row[0]),

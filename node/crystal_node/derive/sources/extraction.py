@@ -14,7 +14,7 @@ import threading
 import time
 from types import TracebackType
 
-from crystal_core.cutting import Kind
+from crystal_core.cutting import PassageKind
 from crystal_node.derive.sources.filetypes import Skipped
 
 SECONDS_MAX = 20.0
@@ -30,7 +30,7 @@ INSTALL = "pip install 'memory-crystal[documents]'"
 
 HEAD = struct.Struct(">cI")
 """Each way a letter and a length, before as many bytes. To the child the letter is the kind; from it what became of it."""
-KINDS = {Kind.PDF: b"p", Kind.HTML: b"h"}
+KINDS = {PassageKind.PDF: b"p", PassageKind.HTML: b"h"}
 TEXT, FAILED, LACKING, READY = b"t", b"f", b"l", b"r"
 
 
@@ -42,7 +42,7 @@ class Extractor:
         self.seconds = seconds
         self._stop = stop or threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
-        self._lacking: set[Kind] = set()
+        self._lacking: set[PassageKind] = set()
 
     def __enter__(self) -> "Extractor":
         return self
@@ -61,7 +61,7 @@ class Extractor:
                 if stream is not None:
                     stream.close()
 
-    def extract(self, kind: Kind, data: bytes) -> str | Skipped:
+    def extract(self, kind: PassageKind, data: bytes) -> str | Skipped:
         if kind in self._lacking:
             return Skipped.NO_EXTRACTOR
         letter, answer = self._asked(kind, data)
@@ -72,7 +72,7 @@ class Extractor:
             return Skipped.NO_EXTRACTOR
         return Skipped.FAILED
 
-    def _asked(self, kind: Kind, data: bytes) -> tuple[bytes, bytes]:
+    def _asked(self, kind: PassageKind, data: bytes) -> tuple[bytes, bytes]:
         child = self._started()
         if child is None or child.stdin is None or child.stdout is None:
             return FAILED, b""

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 
-from crystal_core.cutting import Kind
+from crystal_core.cutting import PassageKind
 from crystal_node.derive.sources.extraction import (
     ANSWER_BYTES_MAX,
     FAILED,
@@ -142,7 +142,7 @@ def _reflowed(text: str) -> str:
     return re.sub(r"(?<=[a-zà-ÿ])-\n(?=[a-zà-ÿ])", "", text).strip()
 
 
-_MAKERS = {KINDS[Kind.PDF]: pdf_text, KINDS[Kind.HTML]: html_text}
+_MAKERS = {KINDS[PassageKind.PDF]: pdf_text, KINDS[PassageKind.HTML]: html_text}
 
 
 if __name__ == "__main__":

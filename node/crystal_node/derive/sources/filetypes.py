@@ -7,7 +7,7 @@ that shows when it is opened.
 import re
 from enum import StrEnum
 
-from crystal_core.cutting import Kind
+from crystal_core.cutting import PassageKind
 
 TEXT_BYTES_MAX = 2 * 1024 * 1024
 """One file of text."""
@@ -161,29 +161,29 @@ def skipped_file(name: str) -> Skipped | None:
     return None
 
 
-def kind_of(path: str) -> Kind:
+def kind_of(path: str) -> PassageKind:
     """As what a file is read, by its name."""
     name = path.rpartition("/")[2].lower()
     ending = _ending(name)
     if ending in _MARKDOWN_ENDINGS:
-        return Kind.MARKDOWN
+        return PassageKind.MARKDOWN
     if ending == "pdf":
-        return Kind.PDF
+        return PassageKind.PDF
     if ending in _HTML_ENDINGS:
-        return Kind.HTML
+        return PassageKind.HTML
     if name in _CODE_NAMES or (ending in _CODE_ENDINGS and ending not in _TEXT_ENDINGS):
-        return Kind.CODE
-    return Kind.TEXT
+        return PassageKind.CODE
+    return PassageKind.TEXT
 
 
 def is_python(path: str) -> bool:
     return path.lower().endswith((".py", ".pyi"))
 
 
-def bytes_max(kind: Kind) -> int:
-    if kind is Kind.PDF:
+def bytes_max(kind: PassageKind) -> int:
+    if kind is PassageKind.PDF:
         return DOCUMENT_BYTES_MAX
-    return HTML_BYTES_MAX if kind is Kind.HTML else TEXT_BYTES_MAX
+    return HTML_BYTES_MAX if kind is PassageKind.HTML else TEXT_BYTES_MAX
 
 
 def _ending(name: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from crystal_core.cutting import Kind, Passage, cut
+from crystal_core.cutting import Passage, PassageKind, cut
 from crystal_core.documents import Document
 from crystal_mirror.files.ports import FileTrouble
 from crystal_node.capture.redaction import redact
@@ -38,7 +38,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 
-Extract = Callable[[Kind, bytes], "str | Skipped"]
+Extract = Callable[[PassageKind, bytes], "str | Skipped"]
 """Makes text of a PDF or of HTML: see ``extracting``."""
 
 
@@ -55,7 +55,7 @@ class SourceContent:
 class Prepared:
     """A document that is ready to be sent: its passages without credentials, and how many of those there were."""
 
-    kind: Kind
+    kind: PassageKind
     passages: tuple[Passage, ...]
     redacted: int
 
@@ -77,12 +77,12 @@ def read_file(root: Path, path: str) -> SourceContent | Skipped | None:
 def prepare(path: str, data: bytes, extract: Extract) -> Prepared | Skipped:
     """A file's text in passages. The same bytes under the same name give the same passages."""
     kind = kind_of(path)
-    text = extract(kind, data) if kind in (Kind.PDF, Kind.HTML) else decoded(data)
+    text = extract(kind, data) if kind in (PassageKind.PDF, PassageKind.HTML) else decoded(data)
     if isinstance(text, Skipped):
         return text
     if len(text) > TEXT_CHARS_MAX:
         return Skipped.TOO_LARGE
-    if kind in (Kind.CODE, Kind.TEXT) and _is_minified(text):
+    if kind in (PassageKind.CODE, PassageKind.TEXT) and _is_minified(text):
         return Skipped.MINIFIED
     redacted = redact(text.replace("\0", ""))
     passages = cut(redacted.text, kind, python=is_python(path))

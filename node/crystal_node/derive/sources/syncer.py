@@ -28,7 +28,7 @@ from typing import TypeVar
 
 import msgspec
 
-from crystal_core.cutting import Kind, Passage
+from crystal_core.cutting import Passage, PassageKind
 from crystal_core.database import Database
 from crystal_core.documents import Document, documents
 from crystal_mirror.operations import MILLISECONDS_MAX, DropDocument, Operation, PutDocument
@@ -50,7 +50,7 @@ _EACH = 16
 
 
 def put_operations(
-    source: str, path: str, version: bytes, modified_ns: int, kind: Kind, passages: list[Passage]
+    source: str, path: str, version: bytes, modified_ns: int, kind: PassageKind, passages: list[Passage]
 ) -> Iterator[PutDocument]:
     """The operations of one document, in their order."""
     first = 0

@@ -4,12 +4,11 @@ Only the machine that wove knows what it had read, so that also one which leads 
 runs. The reference is the next Core's by then, and is left alone unless it still is as this machine wrote it.
 """
 
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.documents import CONTEXT, EXTRACT, REFERENCE, journal, journal_name, reference
 from crystal_core.weaver.extract import context_of
-from crystal_core.weaver.forgetting import has_let_go, let_go
-from crystal_core.weaver.outcome import decode_outcome
-from crystal_core.weaver.records import Batch, Method, Run
+from crystal_core.weaver.forget import has_let_go, let_go
+from crystal_core.weaver.records import Method, Run, WeaverBatch, decode_outcome
 from crystal_core.weaver.sources import day_of
 from crystal_node.base.clock import now_ms
 from crystal_node.derive.weaving.output import DeviceOutput
@@ -18,7 +17,7 @@ from crystal_node.device.device import Device
 _SUPPRESSED = "SELECT forget_hash FROM suppressed"
 
 
-def remove_forgotten(device: Device, book: WeaverBook) -> int:
+def remove_forgotten(device: Device, book: WeaverDatabase) -> int:
     """Takes out all parts of journals that were made of texts which have been forgotten. Returns how many. Idempotent."""
     forgotten = [bytes(mark) for (mark,) in device.replica.database.each(_SUPPRESSED)]
     gone = let_go(book, forgotten)
@@ -34,7 +33,7 @@ def remove_forgotten(device: Device, book: WeaverBook) -> int:
     return len(_parts(gone))
 
 
-def _write_anew(device: Device, book: WeaverBook, run: Run, day: str) -> None:
+def _write_anew(device: Device, book: WeaverDatabase, run: Run, day: str) -> None:
     output = DeviceOutput(device, book, run.agent, lambda: None)
     outcomes = [decode_outcome(data) for _, data in book.outcomes(run.id, day)]
     zone = device.settings.capture.zone()
@@ -43,7 +42,7 @@ def _write_anew(device: Device, book: WeaverBook, run: Run, day: str) -> None:
     )
 
 
-def _write_reference(device: Device, book: WeaverBook, run: Run) -> None:
+def _write_reference(device: Device, book: WeaverDatabase, run: Run) -> None:
     output = DeviceOutput(device, book, run.agent, lambda: None)
     outcomes = [(day, decode_outcome(data)) for _, day, data in book.all_outcomes(run.agent, run.method)]
     models = ", ".join(sorted({outcome.model for _, outcome in outcomes if outcome.model}))
@@ -53,7 +52,7 @@ def _write_reference(device: Device, book: WeaverBook, run: Run) -> None:
         output.rewrite(REFERENCE, reference(run.agent, outcomes, models, today), written[1], run.id)
 
 
-def _write_context(device: Device, book: WeaverBook, run: Run) -> None:
+def _write_context(device: Device, book: WeaverDatabase, run: Run) -> None:
     """An extract holds sentences as they were said."""
     output = DeviceOutput(device, book, run.agent, lambda: None)
     text = context_of(book, run.agent, now_ms(), device.settings.capture.zone())
@@ -65,5 +64,5 @@ def _write_context(device: Device, book: WeaverBook, run: Run) -> None:
             output.rewrite(name, text, Method.EXTRACTIVE, run.id)
 
 
-def _parts(gone: list[tuple[Run, Batch]]) -> set[tuple[str, int]]:
+def _parts(gone: list[tuple[Run, WeaverBatch]]) -> set[tuple[str, int]]:
     return {(batch.run, batch.number) for _, batch in gone}

@@ -13,11 +13,11 @@ from typing import Annotated
 import msgspec
 
 from crystal_core.memories import memory as kept_memory
-from crystal_core.weaver.answers import Memory
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.answers import ExtractedMemory
+from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
 from crystal_core.weaver.records import Method, Run
-from crystal_core.weaver.sources import Source
+from crystal_core.weaver.sources import WeaverSource
 from crystal_mirror.operations import Remember
 from crystal_node.base.agent_names import agent_folder
 from crystal_node.base.errors import LocalStorage, UsageError
@@ -38,7 +38,7 @@ _META = "node.woven."
 class DeviceOutput:
     """One agent's files and memories. ``allowed`` is asked before each write and raises if this device may not any more."""
 
-    def __init__(self, device: Device, book: WeaverBook, agent: str, allowed: Callable[[], None]) -> None:
+    def __init__(self, device: Device, book: WeaverDatabase, agent: str, allowed: Callable[[], None]) -> None:
         self._device = device
         self._book = book
         self._agent = agent
@@ -90,7 +90,7 @@ class DeviceOutput:
         self._note(name, digest, method)
         return True
 
-    def remember(self, run: str, number: int, memories: Sequence[Memory], moment: int) -> int:
+    def remember(self, run: str, number: int, memories: Sequence[ExtractedMemory], moment: int) -> int:
         self._allowed()
         journal = self._device.journal
         place = f"{run}:{number}:"
@@ -165,7 +165,7 @@ class _Woven(msgspec.Struct, frozen=True):
     version: int = 1
 
 
-def take_over(output: DeviceOutput, book: WeaverBook, agent: str, now_ms: int) -> None:
+def take_over(output: DeviceOutput, book: WeaverDatabase, agent: str, now_ms: int) -> None:
     """Believes what another book has left. Idempotent."""
     found = _read(output)
     if found is None or found.book == book.id or found.until > now_ms:
@@ -174,7 +174,9 @@ def take_over(output: DeviceOutput, book: WeaverBook, agent: str, now_ms: int) -
         book.assume(agent, found.until)
 
 
-def hand_on(output: DeviceOutput, book: WeaverBook, run: Run, sources: Sequence[Source], now_ms: int) -> None:
+def hand_on(
+    output: DeviceOutput, book: WeaverDatabase, run: Run, sources: Sequence[WeaverSource], now_ms: int
+) -> None:
     """Leaves word for the next Core, at the end of a run that a model wrote. A message from the future moves nothing."""
     until = max((one.moment for one in sources if one.moment <= now_ms), default=0)
     text = msgspec.json.format(msgspec.json.encode(_Woven(book.id, until)), indent=2).decode() + "\n"

@@ -14,7 +14,7 @@ from datetime import tzinfo
 from crystal_core.database import Database
 from crystal_core.llm.port import Llm, Unavailable
 from crystal_core.llm.prices import price_of
-from crystal_core.weaver.book import WeaverBook
+from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.documents import NO_MODEL
 from crystal_core.weaver.engine import batch_bytes, count_batches, weave_with
 from crystal_core.weaver.estimate import Estimate, estimated
@@ -22,7 +22,7 @@ from crystal_core.weaver.extract import BATCH_BYTES, extract
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.records import Method, Spent
 from crystal_core.weaver.runs import FULL, Woven, run_to_go_on, unread_sources
-from crystal_core.weaver.sources import Said, Source, list_sources, load
+from crystal_core.weaver.sources import Said, WeaverSource, list_sources, load
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.home import Home
@@ -100,22 +100,22 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
             await llm.aclose()
 
 
-def open_book(home: Home) -> WeaverBook:
+def open_book(home: Home) -> WeaverDatabase:
     """``weaver.db``."""
-    return WeaverBook.open(home.weaver_database)
+    return WeaverDatabase.open(home.weaver_database)
 
 
 async def _run(
     device: Device,
     request: WeaveRequest,
     plan: Plan,
-    book: WeaverBook,
+    book: WeaverDatabase,
     llm: Llm | None,
     progress: Progress,
 ) -> WeaveResult:
     started = time.monotonic()
 
-    async def texts(sources: Sequence[Source]) -> list[Said]:
+    async def texts(sources: Sequence[WeaverSource]) -> list[Said]:
         return await asyncio.to_thread(_loaded, device, plan.agent, sources)
 
     def allowed() -> None:
@@ -220,12 +220,12 @@ def _minus(all_of_it: Spent, before: Spent) -> Spent:
     )
 
 
-def _listed(device: Device, agent: str, zone: tzinfo) -> list[Source]:
+def _listed(device: Device, agent: str, zone: tzinfo) -> list[WeaverSource]:
     with Database.open(device.settings.home.database) as database:
         return list_sources(database, agent, zone)
 
 
-def _loaded(device: Device, agent: str, sources: Sequence[Source]) -> list[Said]:
+def _loaded(device: Device, agent: str, sources: Sequence[WeaverSource]) -> list[Said]:
     with Database.open(device.settings.home.database) as database, database.snapshot():
         return load(database, agent, sources)
 

@@ -1,4 +1,4 @@
-"""Embedders as their owners hold them: the protocol, one that makes no vectors, and the sample that models are compared with."""
+"""Embedders as their owners hold them: the protocol, one that makes no vectors, and the sample to compare models with."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 from crystal_core.database import Database
-from crystal_core.vectors import float16_vectors
+from crystal_core.state.vectors import float16_vectors
 
 Sample = tuple[str, bytes]
 """A text that the vault has, and the one vector that is kept of it."""

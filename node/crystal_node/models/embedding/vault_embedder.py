@@ -12,9 +12,9 @@ others meanwhile.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
-from crystal_core import mirrorlog
 from crystal_core.database import Database
 from crystal_core.embed.port import AnotherModel, EmbeddingError, NoEmbedding
+from crystal_core.state import mirror_log
 from crystal_node.models.embedding.embedder import HeldEmbedder, compare_with
 from crystal_node.models.embedding.selection import query_embedder
 
@@ -117,4 +117,4 @@ class VaultEmbedder:
         return chosen
 
     def _recorded(self) -> str:
-        return (mirrorlog.meta_get(self._database, mirrorlog.MODEL) or b"").decode()
+        return (mirror_log.meta_get(self._database, mirror_log.MODEL) or b"").decode()

@@ -1,6 +1,6 @@
 """Cuts a text into the windows of a provider's model, by bytes: its tokenizer is not here.
 
-As the built-in model's windows (``crystal_core.embed.windows``): a text that fits is one window, and a longer one is cut into
+As the built-in model's windows (``crystal_core.embed.builtin``): a text that fits is one window, and a longer one is cut into
 shorter ones than would fit, because a window has one vector for all that it says. A token has a byte at least, so that no
 window has more tokens than bytes; of prose it has about a quarter.
 

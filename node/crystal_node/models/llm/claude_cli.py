@@ -19,7 +19,7 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_core.llm.errors import Malformed, RateLimited, Refused, Unavailable
+from crystal_core.llm.errors import MalformedAnswer, RateLimited, Refused, Unavailable
 from crystal_core.llm.port import Completion, LlmIdentity, Prompt
 
 CLAUDE_PROGRAM = "claude"
@@ -84,7 +84,7 @@ class ClaudeCli:
                     hint="Run it once by hand: it may want a login, or to be updated with `claude update`.",
                     paid=True,
                 ) from error
-            raise Malformed(f"what {self._program} -p prints is no answer", paid=True) from error
+            raise MalformedAnswer(f"what {self._program} -p prints is no answer", paid=True) from error
         if answer.is_error:
             text = answer.result.lower()
             kind = RateLimited if "limit" in text or "429" in text else Refused
@@ -142,7 +142,7 @@ async def _read(child: asyncio.subprocess.Process) -> bytes:
     while chunk := await child.stdout.read(64 * 1024):
         data += chunk
         if len(data) > OUTPUT_BYTES_MAX:
-            raise Malformed(f"the answer has over {OUTPUT_BYTES_MAX // 2**20} MiB", paid=True)
+            raise MalformedAnswer(f"the answer has over {OUTPUT_BYTES_MAX // 2**20} MiB", paid=True)
     return bytes(data)
 
 

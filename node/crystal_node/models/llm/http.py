@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from crystal_core.llm.errors import LlmError, Malformed, RateLimited, Refused, TooLong, Unavailable
+from crystal_core.llm.errors import LlmError, MalformedAnswer, RateLimited, Refused, TooLong, Unavailable
 from crystal_node.base.clock import now_ms
 from crystal_node.models.llm.addresses import is_loopback
 
@@ -120,12 +120,12 @@ class LlmHttp:
                 self._opened().stream("POST", self.base + path, content=sent) as response,
             ):
                 if is_packed(response):
-                    raise Malformed(f"{self.host} packs an answer that was to come as it is", paid=True)
+                    raise MalformedAnswer(f"{self.host} packs an answer that was to come as it is", paid=True)
                 data = bytearray()
                 async for chunk in response.aiter_raw():
                     data += chunk
                     if len(data) > ANSWER_BYTES_MAX:
-                        raise Malformed(
+                        raise MalformedAnswer(
                             f"{self.host} answers with over {ANSWER_BYTES_MAX // 2**20} MiB", paid=True
                         )
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
@@ -140,7 +140,7 @@ class LlmHttp:
         try:
             return msgspec.json.decode(data, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Malformed(f"what {self.host} answers is not of its API", paid=True) from error
+            raise MalformedAnswer(f"what {self.host} answers is not of its API", paid=True) from error
 
     def _check(self, response: httpx.Response, data: bytes, sent: bytes) -> None:
         status = response.status_code

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_core.llm.port import Completion, LlmIdentity, Malformed, Prompt, TooLong, tokens_bound
+from crystal_core.llm.port import Completion, LlmIdentity, MalformedAnswer, Prompt, TooLong, tokens_bound
 from crystal_node.models.llm.http import LlmHttp, Pause
 
 OLLAMA_CONTEXT_TOKENS = 16_384
@@ -63,7 +63,7 @@ class Ollama:
         }
         answer = await self._http.post("/api/chat", body, _Answer, seconds_max=seconds_max)
         if not answer.done:
-            raise Malformed(f"{self._http.host} stopped in the middle of its answer", paid=True)
+            raise MalformedAnswer(f"{self._http.host} stopped in the middle of its answer", paid=True)
         counted = answer.prompt_eval_count is not None and answer.eval_count is not None
         if (answer.prompt_eval_count or 0) > context - min(tokens_max, context):
             raise TooLong(

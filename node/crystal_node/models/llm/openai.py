@@ -12,7 +12,7 @@ from crystal_core.llm.port import (
     Completion,
     Declined,
     LlmIdentity,
-    Malformed,
+    MalformedAnswer,
     Prompt,
     tokens_bound,
 )
@@ -75,7 +75,7 @@ class ChatCompletions:
         }
         answer = await self._http.post("/chat/completions", body, _Answer, seconds_max=seconds_max)
         if not answer.choices:
-            raise Malformed(f"{self._http.host} answers without a choice", paid=True)
+            raise MalformedAnswer(f"{self._http.host} answers without a choice", paid=True)
         choice = answer.choices[0]
         if choice.message.refusal or choice.finish_reason == "content_filter":
             raise Declined(f"{self._identity} declined to answer", paid=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 
 from crystal_core.errors import VaultDataError
-from crystal_core.unchanging import check_state, has_schema_of_now, open_unchanging
+from crystal_core.inspection import check_state, has_schema_of_now, open_unchanging
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.devicelog.log import DeviceLog

@@ -17,7 +17,7 @@ from msgspec import Struct, json
 
 from crystal_core.documents import document_pieces, documents, sources
 from crystal_core.memories import memories
-from crystal_core.said import said_pieces
+from crystal_core.messages import said_pieces
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, sync_directory

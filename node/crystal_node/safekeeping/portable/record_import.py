@@ -11,7 +11,7 @@ from itertools import groupby
 
 from msgspec import structs
 
-from crystal_core.chunking import split_message
+from crystal_core.cutting.messages import split_message
 from crystal_core.memories import MemoryStatus, memory
 from crystal_mirror.operations import (
     PIECE_BYTES_MAX,

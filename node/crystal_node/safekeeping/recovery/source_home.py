@@ -14,7 +14,7 @@ import apsw
 
 from crystal_core.database import Database
 from crystal_core.errors import ForeignFile, VaultDamaged
-from crystal_core.objects import strange_objects
+from crystal_core.inspection import strange_objects
 from crystal_mirror.membership.member import META_CLAIM
 from crystal_mirror.replication.pull import META_QUARANTINE
 from crystal_mirror.streams.outbox import META_OWN

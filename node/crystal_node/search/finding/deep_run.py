@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from crystal_core.deep.engine import DeepResult, Half, Known, deep_search
-from crystal_core.deep.fusing import Found
+from crystal_core.deep.fusion import DeepCandidate
 from crystal_core.deep.prompts import VERSION
 from crystal_core.llm.port import Llm
 from crystal_core.llm.prices import price_of
-from crystal_core.search import LIMIT_MAX, Hit, Mode, SearchResult
+from crystal_core.search.search import LIMIT_MAX, Hit, Mode, SearchResult
 from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Settings
 from crystal_node.search.finding.deep_cache import DeepCache, key_of
@@ -81,7 +81,7 @@ class _Shelf:
         assert self._plain is not None, "the query itself is searched first"
         return self._plain
 
-    def search(self, text: str, half: Half) -> list[Found]:
+    def search(self, text: str, half: Half) -> list[DeepCandidate]:
         """See the engine's ``Search``."""
         found = self._fast.search(text, self._count, half is Half.WORDS)
         hits: Sequence[Hit] = found.hits
@@ -91,7 +91,7 @@ class _Shelf:
             self._plain = found
         for hit in hits:
             self._hits.setdefault(hit.id, hit)
-        return [Found(hit.id, hit.text, hit.explanation.keyword_score) for hit in hits]
+        return [DeepCandidate(hit.id, hit.text, hit.explanation.keyword_score) for hit in hits]
 
     def page(self, request: SearchRequest, result: DeepResult) -> tuple[tuple[Hit, ...], bool]:
         """The hits of the request's page, and whether there are more: the candidates, then what the fast search has behind."""

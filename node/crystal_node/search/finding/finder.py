@@ -12,9 +12,8 @@ from typing import Self
 from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.embed.port import EmbeddingError
-from crystal_core.filters import Filters
-from crystal_core.scope import DOCUMENT, Scope
-from crystal_core.search import Hit, Mode, Searcher, SearchResult
+from crystal_core.search.filters import DOCUMENT, Filters, Scope
+from crystal_core.search.search import Hit, Mode, Searcher, SearchResult
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.lookup import StoredText, find_shown_text

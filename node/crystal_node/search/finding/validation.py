@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec import ValidationError, convert, to_builtins
 
 from crystal_core.memories import Category
-from crystal_core.scope import Scope
+from crystal_core.search.filters import Scope
 from crystal_node.base.errors import UsageError
 from crystal_node.base.lookup import no_id
 from crystal_node.base.project import project_name

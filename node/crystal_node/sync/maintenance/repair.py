@@ -1,23 +1,23 @@
-"""``crystal repair``: mends what can be mended from what this machine and the relay have, and says what it did.
+"""``crystal repair``: repairs what this machine and the relay have together, and reports what it did.
 
 ::
 
-    look --indexes are wrong------------------> written anew from the rows
-         --own copy of the log is damaged-----> dropped from there, read again from the relay
-         --rows differ from what they should--> the state is made anew: from the snapshot, the kept log, the relay
+    inspect --indexes are wrong---------------> rewritten from the rows
+            --own copy of the log is damaged--> dropped from there, read again from the relay
+            --rows are not what they should be-> the state is rebuilt: from the snapshot, the kept log, the relay
          --> a full round of sync: the Core puts back what the relay lost of both logs
-         --the newest snapshot is not whole---> on the Core: another one is made, and announced
-         --parts of files lack or differ------> put back from this machine's files
-         --> look again: what is left
+            --the newest snapshot is damaged--> on the Core: another one is made, and announced
+            --parts of files lack or differ---> put back from this machine's files
+         --> inspect again: what is left
 
-Each step may be repeated; killed anywhere, the next run finds what is left.
+Each step may be repeated; after a crash, the next run finds what is left.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crystal_core.errors import VaultDamaged
-from crystal_core.fulltext import rebuild
+from crystal_core.state.fulltext import rebuild
 from crystal_mirror.repair.inspection import Fault
 from crystal_mirror.repair.repairs import FilesRepaired, drop_damaged_log, repair_files
 from crystal_mirror.replication.rebuild import mark_rebuild
@@ -35,7 +35,7 @@ _FILE_FAULTS = (Fault.FILE_LACKS, Fault.FILE_DIFFERS)
 
 @dataclass
 class Repaired:
-    """``done``: what was mended, in words. ``after``: what a look at the end found."""
+    """``done``: what was repaired, in words. ``after``: the inspection at the end."""
 
     before: DeepVerification
     after: DeepVerification
@@ -43,10 +43,10 @@ class Repaired:
 
 
 async def repair(device: Device, progress: Callable[[str], None] | None) -> Repaired:
-    """See the module.
+    """Runs the steps of the module.
 
     Raises:
-        LocalStorage: the database's file itself is damaged: it has to be replaced (`crystal restore`).
+        LocalStorage: the database file itself is damaged and has to be replaced (`crystal restore`).
         StoreFailure, ProtocolError: the relay could not answer, or misbehaves; repeat it.
     """
     done: list[str] = []
@@ -75,7 +75,7 @@ def _mend_indexes(device: Device, done: list[str]) -> None:
             f"{database.path} is damaged itself: {left[0]}",
             hint="`crystal restore` replaces it by what the relay has, or by another machine's copy (--from PATH).",
         )
-    done.append("wrote the indexes of this machine's memory anew")
+    done.append("rewrote the indexes of this machine's memory")
 
 
 def _mend_own_state(device: Device, before: DeepVerification, done: list[str]) -> None:
@@ -87,7 +87,7 @@ def _mend_own_state(device: Device, before: DeepVerification, done: list[str]) -
         )
     elif not verify(device, passes_damage=True).ok:
         mark_rebuild(member, None)
-        done.append("made this machine's memory anew from the log")
+        done.append("rebuilt this machine's memory from the log")
 
 
 async def _sync(syncer: Syncer, done: list[str]) -> None:
@@ -115,14 +115,14 @@ async def _mend_files(device: Device, syncer: Syncer, before: DeepVerification, 
         return
     from crystal_mirror.files.transfers import part_on_disk
 
-    book = open_file_database(device)
+    database = open_file_database(device)
     try:
-        disk = open_disk(device, book)
+        disk = open_disk(device, database)
         mended: FilesRepaired = await syncer.run(
-            repair_files(device.member, paths, lambda content: part_on_disk(disk, book, content))
+            repair_files(device.member, paths, lambda content: part_on_disk(disk, database, content))
         )
     finally:
-        book.close()
+        database.close()
     if mended.parts:
         done.append(f"put {counted(mended.parts, 'part')} of files back on the relay")
         await syncer.round()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_core.cutting import Kind
+from crystal_core.cutting import PassageKind
 from crystal_node.derive.sources import extraction_child
 from crystal_node.derive.sources.extraction import FAILED, LACKING, TEXT, Extractor
 from crystal_node.derive.sources.filetypes import TEXT_BYTES_MAX, Skipped
@@ -17,7 +17,7 @@ from crystal_node.derive.sources.reader import Prepared, SourceContent, decoded,
 from crystal_node.derive.sources.scan import SourceScan
 
 
-def nothing(_kind: Kind, _data: bytes) -> Skipped:
+def nothing(_kind: PassageKind, _data: bytes) -> Skipped:
     return Skipped.NO_EXTRACTOR
 
 
@@ -187,6 +187,6 @@ def test_a_pdf_that_grows_without_end_meets_the_limit_of_memory() -> None:
     bomb = pdf(zlib.compress(once, 9))
     assert len(bomb) < 50_000, "and 400 megabytes when it is unpacked"
     with Extractor(seconds=20.0) as child:
-        answer = child.extract(Kind.PDF, bomb)
+        answer = child.extract(PassageKind.PDF, bomb)
         assert isinstance(answer, Skipped) or not answer
-        assert child.extract(Kind.PDF, pdf("Still here.")) != Skipped.FAILED
+        assert child.extract(PassageKind.PDF, pdf("Still here.")) != Skipped.FAILED

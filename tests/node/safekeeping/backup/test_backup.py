@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_core.unchanging import open_unchanging
+from crystal_core.inspection import open_unchanging
 from crystal_mirror.operations import Remember, decode_operation
 from crystal_node.base.home import write_private
 from crystal_node.device.device import opened

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crystal_core.search import Searcher
+from crystal_core.search.search import Searcher
 from crystal_mirror.operations import PutDocument, PutSource
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.search.finding.documents import ResultKind, ShowRequest

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import VaultDamaged
-from crystal_core.fulltext import rebuild
+from crystal_core.state.fulltext import rebuild
 from crystal_mirror.entries.control_state import META_MODEL
 from crystal_node.agent.health.findings import Finding, Severity, vector_findings
 from crystal_node.base.errors import ExitCode, LocalStorage

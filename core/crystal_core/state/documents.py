@@ -17,9 +17,10 @@ A chunk goes with the last place that refers to it, and is not suppressed by tha
 import json
 from typing import NamedTuple
 
-from crystal_core.chunkrows import ChunkRows
 from crystal_core.database import Database
-from crystal_core.digests import (
+from crystal_core.schema import WHOLE
+from crystal_core.state.chunks import ChunkRows
+from crystal_core.state.digests import (
     DOCUMENT_PARTS,
     DOCUMENTS,
     SOURCES,
@@ -28,7 +29,6 @@ from crystal_core.digests import (
     document_row,
     source_row,
 )
-from crystal_core.schema3 import WHOLE
 from crystal_mirror.operations import DropDocument, DropSource, PutDocument, PutSource
 from crystal_mirror.ports import Vectors
 from crystal_mirror.types import Origin

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crystal_core.keywords import Match
+from crystal_core.search.keywords import Match
 
 if TYPE_CHECKING:
-    from crystal_core.bitscan import Neighbour
+    from crystal_core.search.vector_index import Neighbour
 
 DAY_MILLISECONDS = 86_400_000
 

@@ -11,13 +11,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crystal_core.database import Database, Row
-from crystal_core.keywords import EVERYTHING, RANKED_MAX, Restriction
-from crystal_core.schema3 import HIDDEN
-from crystal_core.scope import ANY, CONVERSATION, DOCUMENT, EVERYWHERE, MEMORY, Scope
+from crystal_core.schema import HIDDEN
+from crystal_core.search.keywords import EVERYTHING, RANKED_MAX, Restriction
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+CONVERSATION = "conversation"
+MEMORY = "memory"
+DOCUMENT = "document"
+ANY = "any"
+STATUSES = ("active", "retired", "superseded", ANY)
+KINDS = (CONVERSATION, MEMORY, DOCUMENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Filters; None lets everything through. A chunk is admitted if one of its places meets all of them.
+
+    ``kind`` is one of ``KINDS``. ``project`` is a project's path or its repository, or the end of one from a slash on.
+    ``source`` is where a text came from: the tool that a conversation was held with, or the name of a source of documents.
+    ``since_ms`` and ``until_ms`` are in milliseconds since 1970, both included; what has no date meets neither.
+    ``category`` and ``status`` are a memory's: of another status than active it is found only if that is asked for, or ``ANY``.
+    """
+
+    agent: str | None = None
+    project: str | None = None
+    session: str | None = None
+    role: str | None = None
+    kind: str | None = None
+    source: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    category: str | None = None
+    status: str | None = None
+
+
+EVERYWHERE = Scope()
+
 
 MUCH = 6
 """A filter that admits more than the sixth part of all places lets much through."""
@@ -35,7 +67,7 @@ SELECT EXISTS (SELECT 1 FROM provisional_marks WHERE hides = 1) OR EXISTS (SELEC
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HitPlace:
     """Where a chunk comes from. A memory has no session, and so on: what is not known is empty."""
 
     kind: str
@@ -147,7 +179,7 @@ class Filters:
         """Of each of these chunks, whether it is admitted."""
         import numpy as np
 
-        from crystal_core.numbers import integers
+        from crystal_core.sqlite_file import integers
 
         query = (
             f"SELECT group_concat(rowid) FROM (SELECT value AS rowid FROM json_each(?)) WHERE {self._each()}"  # noqa: S608
@@ -163,7 +195,7 @@ class Filters:
 
         return np.array(self._hidden, np.int64)
 
-    def places(self, chunks: Sequence[int]) -> dict[int, Place]:
+    def places(self, chunks: Sequence[int]) -> dict[int, HitPlace]:
         """The latest admitted place of each of these chunks that has one."""
         selects: list[str] = []
         bindings: list[object] = [json.dumps(list(chunks))]
@@ -235,7 +267,7 @@ class Filters:
         return [int(row[0]) for row in self._database.rows(query)]
 
     def _rowids(self, query: str, bindings: Sequence[object]) -> "NDArray[np.int64]":
-        from crystal_core.numbers import integers
+        from crystal_core.sqlite_file import integers
 
         query = f"WITH found (rowid) AS ({query}) SELECT group_concat(rowid) FROM found"  # noqa: S608
         return integers(self._database.value(query, bindings))
@@ -302,9 +334,9 @@ def _pairs(database: Database, table: str) -> Iterator[tuple[str, str]]:
         pair = database.row(same, pair) or database.row(other, pair[:1])
 
 
-def _place(row: Row) -> tuple[int, Place]:
+def _place(row: Row) -> tuple[int, HitPlace]:
     chunk, created_at, kind, *rest = row
     agent, session, role, project, repository, source, path, title = rest
-    return int(chunk), Place(
+    return int(chunk), HitPlace(
         kind, agent, session, role, int(created_at), project, repository, source, path, title
     )

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from crystal_core import provisional
 from crystal_core.database import Database
-from crystal_core.digests import CHUNKS, SUPPRESSED, Digests, chunk_row, suppressed_row
-from crystal_core.fulltext import indexed_terms, merge_often, purge
 from crystal_core.schema import DROP_VECTOR_TABLE
-from crystal_core.vectors import float16_vectors, note_embedded, note_lacking, store
+from crystal_core.state import pending
+from crystal_core.state.digests import CHUNKS, SUPPRESSED, Digests, chunk_row, suppressed_row
+from crystal_core.state.fulltext import indexed_terms, merge_often, purge
+from crystal_core.state.vectors import float16_vectors, note_embedded, note_lacking, store
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.ports import Vectors
 
@@ -22,14 +22,14 @@ DEFERRED_MAX = 2000
 """Texts that wait to be indexed together; more than that only cost memory."""
 
 
-class Found(NamedTuple):
+class FoundChunk(NamedTuple):
     """A text's chunk by rowid (never 0): in the replicated state, or for provisional rows only."""
 
     replicated: int | None
-    provisional: int | None
+    pending: int | None
 
 
-_NOTHING = Found(None, None)
+_NOTHING = FoundChunk(None, None)
 
 _NEEDED = (
     "SELECT EXISTS (SELECT 1 FROM occurrences WHERE chunk = ?1) OR EXISTS (SELECT 1 FROM memories WHERE chunk = ?1)"
@@ -54,13 +54,13 @@ class ChunkRows:
         self.left_out = False
         """Whether an operation held a text that is suppressed."""
 
-    def find(self, forget_hash: bytes) -> Found:
+    def find(self, forget_hash: bytes) -> FoundChunk:
         row = self._database.row(
             "SELECT rowid, provisional FROM chunks WHERE forget_hash = ?", (forget_hash,)
         )
         if row is None:
             return _NOTHING
-        return Found(None, row[0]) if row[1] else Found(row[0], None)
+        return FoundChunk(None, row[0]) if row[1] else FoundChunk(row[0], None)
 
     def take(self, text: str, vectors: Vectors) -> tuple[bytes, int] | None:
         """Content hash and chunk of a text, brought into the replicated state if need be; None if it is suppressed."""
@@ -92,7 +92,7 @@ class ChunkRows:
                 continue
             self.index()
             self.retract(chunk, database.value("SELECT id FROM chunks WHERE rowid = ?", (chunk,)))
-            provisional.remove_unneeded(database, [chunk])
+            pending.remove_unneeded(database, [chunk])
 
     def retract(self, chunk: int, content: bytes) -> None:
         """Take a chunk without rows that refer to it out of the state. What is left is a provisional chunk, perhaps needed by

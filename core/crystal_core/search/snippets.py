@@ -14,8 +14,8 @@ from typing import Any
 import apsw
 
 from crystal_core.database import Database
-from crystal_core.keywords import terms
 from crystal_core.schema import TOKENIZER
+from crystal_core.search.keywords import terms
 
 SNIPPET_CHARS = 320
 """A snippet's length, give or take a word and the ellipses."""

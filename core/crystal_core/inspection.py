@@ -11,8 +11,9 @@ import apsw
 from crystal_core.database import Database, load_vectors, translated
 from crystal_core.errors import ForeignFile, SchemaTooNew, VaultDamaged
 from crystal_core.replica import ReplicaReader
-from crystal_core.schema import APPLICATION_ID, MIGRATIONS
-from crystal_core.sqlite_file import open_read_only
+from crystal_core.schema import APPLICATION_ID, MIGRATIONS, vector_table
+from crystal_core.sqlite_file import MEMORY, open_read_only
+from crystal_core.state.vectors import dimensions
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.types import Position, StateDigest
 
@@ -64,3 +65,16 @@ def check_state(path: Path, secret: VaultSecret) -> tuple[Position, StateDigest]
         return reader.position(), kept
     finally:
         connection.close()
+
+
+_OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%'"
+
+
+def strange_objects(database: Database) -> list[str]:
+    """The names of what is in the file's schema and should not be, is not and should be, or reads otherwise."""
+    size = dimensions(database)
+    with Database.open(MEMORY) as fresh:
+        if size:
+            fresh.run(vector_table(size))
+        wanted, found = set(fresh.rows(_OBJECTS)), set(database.rows(_OBJECTS))
+    return sorted({str(row[1]) for row in wanted ^ found})

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from crystal_core.database import Database
-from crystal_core.schema3 import WHOLE
+from crystal_core.schema import WHOLE
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
     Amend,

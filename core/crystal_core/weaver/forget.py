@@ -12,21 +12,20 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from crystal_core.weaver.book import WeaverBook
-from crystal_core.weaver.outcome import Outcome, decode_outcome, encode_outcome
-from crystal_core.weaver.records import Batch, Run
+from crystal_core.weaver.database import WeaverDatabase
+from crystal_core.weaver.records import BatchOutcome, Run, WeaverBatch, decode_outcome, encode_outcome
 
 FORGOTTEN = "A text that this part was made of has been forgotten since; the part was taken out."
 
 
-def let_go(book: WeaverBook, forgotten: Iterable[bytes]) -> list[tuple[Run, Batch]]:
+def let_go(book: WeaverDatabase, forgotten: Iterable[bytes]) -> list[tuple[Run, WeaverBatch]]:
     """Lets go of all that was made of texts with these keyed hashes. Returns whose journals are to be written anew."""
-    found: list[tuple[Run, Batch]] = []
+    found: list[tuple[Run, WeaverBatch]] = []
     for mark in forgotten:
         for run, batch in book.read_from(mark):
             data = book.outcome_of(batch)
-            before = decode_outcome(data) if data is not None else Outcome("", 0, 1, 0, 0)
-            left = Outcome(
+            before = decode_outcome(data) if data is not None else BatchOutcome("", 0, 1, 0, 0)
+            left = BatchOutcome(
                 before.model,
                 before.sessions,
                 before.pieces,
@@ -40,7 +39,7 @@ def let_go(book: WeaverBook, forgotten: Iterable[bytes]) -> list[tuple[Run, Batc
     return found
 
 
-def has_let_go(book: WeaverBook, gone: Iterable[tuple[Run, Batch]]) -> None:
+def has_let_go(book: WeaverDatabase, gone: Iterable[tuple[Run, WeaverBatch]]) -> None:
     """The journals of these are written anew."""
     for _, batch in gone:
         book.unmark(batch)

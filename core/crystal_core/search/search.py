@@ -21,15 +21,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from crystal_core import bm25, mirrorlog
-from crystal_core.alike import Alike
 from crystal_core.coverage import percent_embedded
 from crystal_core.database import Database
 from crystal_core.embed.port import Embedder, EmbeddingError
 from crystal_core.errors import EmptyQuery
-from crystal_core.filters import Filters, Place
-from crystal_core.keywords import Match, best_matches
-from crystal_core.ranking import (
+from crystal_core.search import bm25
+from crystal_core.search.filters import EVERYWHERE, Filters, HitPlace, Scope
+from crystal_core.search.keywords import Match, best_matches
+from crystal_core.search.near_duplicates import Alike
+from crystal_core.search.ranking import (
     DAY_MILLISECONDS,
     DEFAULT,
     Explanation,
@@ -38,14 +38,14 @@ from crystal_core.ranking import (
     fused,
     nearness,
 )
-from crystal_core.scope import EVERYWHERE, Scope
-from crystal_core.snippets import SNIPPET_CHARS, Snippets
+from crystal_core.search.snippets import SNIPPET_CHARS, Snippets
+from crystal_core.state import mirror_log
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from crystal_core.bitscan import Neighbour, VectorIndex
+    from crystal_core.search.vector_index import Neighbour, VectorIndex
 
 LIMIT_MAX = 1000
 """Hits of one search."""
@@ -144,7 +144,7 @@ class _Row:
 @dataclass(slots=True)
 class _Scored:
     chunk: int
-    place: Place
+    place: HitPlace
     explanation: Explanation
     row: _Row
     alike: list[str] = field(default_factory=list[str])
@@ -240,7 +240,7 @@ class Searcher:
         """The query's vector, or None and the reason."""
         if self._embedder is None:
             return None, "no embedding model is at hand"
-        model = mirrorlog.meta_get(self._database, mirrorlog.MODEL)
+        model = mirror_log.meta_get(self._database, mirror_log.MODEL)
         dimensions = int(self._database.value("SELECT dimensions FROM index_state"))
         if model is None or not dimensions:
             return None, "the memory holds no vectors yet"
@@ -267,7 +267,7 @@ class Searcher:
     ) -> "Sequence[Neighbour]":
         if vector is None:
             return []
-        from crystal_core.bitscan import VectorIndex
+        from crystal_core.search.vector_index import VectorIndex
 
         if self._index is None:
             self._index = VectorIndex()

@@ -6,8 +6,8 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
-from crystal_core.filerows import PACKED_PART_BYTES
 from crystal_core.schema import DIMENSIONS_MAX
+from crystal_core.state.files import PACKED_PART_BYTES
 from crystal_mirror.file_paths import PATH_BYTES_MAX
 from crystal_mirror.operations import (
     DOCUMENT_PIECES_MAX,
@@ -45,7 +45,7 @@ Column = Meta(max_length=ROWS_MAX)
 Stream = tuple[Device, Incarnation, Number]
 
 
-class Place(NamedTuple):
+class PlaceRow(NamedTuple):
     """What the occurrences of one capture share."""
 
     agent: str
@@ -56,7 +56,7 @@ class Place(NamedTuple):
     device: bytes
 
 
-class Memory(NamedTuple):
+class MemoryRow(NamedTuple):
     """A memory of the chunk of that number."""
 
     chunk: int
@@ -70,7 +70,7 @@ class Memory(NamedTuple):
     changed_at: int
 
 
-class MemoryChange(NamedTuple):
+class MemoryChangeRow(NamedTuple):
     """What the memory of a chunk was before a change; the chunk as an occurrence names it."""
 
     chunk: Index
@@ -85,7 +85,7 @@ class MemoryChange(NamedTuple):
     device: Device
 
 
-class Source(NamedTuple):
+class SourceRow(NamedTuple):
     """A source of documents."""
 
     name: SourceName
@@ -96,7 +96,7 @@ class Source(NamedTuple):
     at: Number
 
 
-class Document(NamedTuple):
+class DocumentRow(NamedTuple):
     """A document; it comes before its places do."""
 
     source: SourceName
@@ -108,7 +108,7 @@ class Document(NamedTuple):
     came: Pieces
 
 
-class DocumentPart(NamedTuple):
+class DocumentPartRow(NamedTuple):
     """The chunk in one place of a document. ``source``, ``path`` and ``title`` are whole here, numbers on the wire."""
 
     source: str
@@ -118,7 +118,7 @@ class DocumentPart(NamedTuple):
     chunk: int
 
 
-class File(NamedTuple):
+class FileRow(NamedTuple):
     """A row of the tree; `parts` are packed."""
 
     path: Annotated[str, Meta(min_length=1, max_length=PATH_BYTES_MAX)]
@@ -143,24 +143,24 @@ class PartRows:
     vector_bytes: int = 0
     vectors: bytes = b""
     known: list[bytes] = field(default_factory=list[bytes])
-    places: list[Place] = field(default_factory=list[Place])
+    places: list[PlaceRow] = field(default_factory=list[PlaceRow])
     chunk_of: list[int] = field(default_factory=list[int])
     place_of: list[int] = field(default_factory=list[int])
     messages: list[str] = field(default_factory=list[str])
     pieces: list[int] = field(default_factory=list[int])
     roles: list[str] = field(default_factory=list[str])
     moments: list[int] = field(default_factory=list[int])
-    memories: list[Memory] = field(default_factory=list[Memory])
+    memories: list[MemoryRow] = field(default_factory=list[MemoryRow])
     suppressed: list[bytes] = field(default_factory=list[bytes])
     acks: list[Stream] = field(default_factory=list[Stream])
     sparse: list[Stream] = field(default_factory=list[Stream])
-    files: list[File] = field(default_factory=list[File])
+    files: list[FileRow] = field(default_factory=list[FileRow])
     condemned: list[bytes] = field(default_factory=list[bytes])
 
-    memory_changes: list[MemoryChange] = field(default_factory=list[MemoryChange])
-    sources: list[Source] = field(default_factory=list[Source])
-    documents: list[Document] = field(default_factory=list[Document])
-    document_parts: list[DocumentPart] = field(default_factory=list[DocumentPart])
+    memory_changes: list[MemoryChangeRow] = field(default_factory=list[MemoryChangeRow])
+    sources: list[SourceRow] = field(default_factory=list[SourceRow])
+    documents: list[DocumentRow] = field(default_factory=list[DocumentRow])
+    document_parts: list[DocumentPartRow] = field(default_factory=list[DocumentPartRow])
     document_of: dict[int, int] = field(default_factory=dict[int, int])
     """For a chunk without a session, a number that the chunks of one document share. Only for writing."""
 

@@ -26,8 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from crystal_core import bm25
 from crystal_core.database import Database, Row
+from crystal_core.search import bm25
 
 RANKED_MAX = 8192
 """Chunks ranked for one query."""

@@ -13,10 +13,10 @@ Before a memory changes, what it was is kept in `memory_changes`, with who chang
 
 from typing import NamedTuple
 
-from crystal_core.chunkrows import ChunkRows
 from crystal_core.database import Database
-from crystal_core.digests import MEMORIES, MEMORY_CHANGES, Digests, memory_change_row, memory_row
 from crystal_core.memories import Change
+from crystal_core.state.chunks import ChunkRows
+from crystal_core.state.digests import MEMORIES, MEMORY_CHANGES, Digests, memory_change_row, memory_row
 from crystal_mirror.operations import Amend, Remember
 from crystal_mirror.ports import Vectors
 from crystal_mirror.types import Origin

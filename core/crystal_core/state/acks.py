@@ -4,7 +4,7 @@ Both are a function of the set of operations done, whatever the order in which t
 """
 
 from crystal_core.database import Database
-from crystal_core.digests import ACKS, Digests, ack_row
+from crystal_core.state.digests import ACKS, Digests, ack_row
 from crystal_mirror.types import Origin
 
 

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from crystal_core.database import Database, Row
-from crystal_core.digests import CONDEMNED, FILES, Digests, condemned_row, file_row
+from crystal_core.state.digests import CONDEMNED, FILES, Digests, condemned_row, file_row
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.file_paths import conflict_paths, folded
 from crystal_mirror.operations import DropFile, FilePart, PutFile

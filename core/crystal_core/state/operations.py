@@ -11,11 +11,11 @@ Provisional rows never influence the outcome: a provisional chunk counts as abse
 
 from collections.abc import Sequence
 
-from crystal_core import documentrows, filerows, memoryrows, provisional
-from crystal_core.chunkrows import ChunkRows
 from crystal_core.database import Database
-from crystal_core.digests import OCCURRENCES, SUPPRESSED, Digests, occurrence_row, place, suppressed_row
 from crystal_core.schema import CHUNK_TRIGGERS, DROP_CHUNK_TRIGGERS, DROP_VECTOR_TABLE
+from crystal_core.state import documents, files, memories, pending
+from crystal_core.state.chunks import ChunkRows
+from crystal_core.state.digests import OCCURRENCES, SUPPRESSED, Digests, occurrence_row, place, suppressed_row
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
     Amend,
@@ -63,25 +63,25 @@ class StateRows:
             case Capture():
                 self._capture(origin, operation, vectors)
             case Remember():
-                memoryrows.remember(database, digests, chunks, origin, operation, vectors)
+                memories.remember(database, digests, chunks, origin, operation, vectors)
             case Amend():
-                memoryrows.amend(database, digests, origin, operation)
+                memories.amend(database, digests, origin, operation)
             case Forget():
                 chunks.index()
                 self._forget(operation)
             case PutFile():
-                filerows.put(database, self._secret, digests, origin, operation)
+                files.put(database, self._secret, digests, origin, operation)
             case DropFile():
-                filerows.drop(database, digests, origin, operation)
+                files.drop(database, digests, origin, operation)
             case PutSource():
-                documentrows.put_source(database, digests, origin, operation)
+                documents.put_source(database, digests, origin, operation)
             case DropSource():
-                documentrows.drop_source(database, digests, chunks, operation)
+                documents.drop_source(database, digests, chunks, operation)
             case PutDocument():
-                documentrows.put_document(database, digests, chunks, origin, operation, vectors)
+                documents.put_document(database, digests, chunks, origin, operation, vectors)
             case DropDocument():
-                documentrows.drop_document(database, digests, chunks, origin, operation)
-        provisional.drop(database, origin)
+                documents.drop_document(database, digests, chunks, origin, operation)
+        pending.drop(database, origin)
         chunks.index_if_many()
 
     def finish(self) -> None:
@@ -170,8 +170,8 @@ class StateRows:
             if not is_provisional:
                 self._retract(chunk, content)
             self._chunks.deleted = True
-            provisional.forget(database, forget_hash)
-            provisional.remove_unneeded(database, [chunk])
+            pending.forget(database, forget_hash)
+            pending.remove_unneeded(database, [chunk])
 
     def _retract(self, chunk: int, content: bytes) -> None:
         """Take a chunk out of the replicated state, with all that refers to it."""
@@ -195,6 +195,6 @@ class StateRows:
             shared = place(agent, session, project, repository, source, device)
             digest.remove(occurrence_row(shared, content, message, part, role, created_at))
         database.run("DELETE FROM occurrences WHERE chunk = ?", (chunk,))
-        memoryrows.remove(database, self._digests, chunk, content)
-        documentrows.remove_from(database, self._digests, chunk, content)  # §11.4-5
+        memories.remove(database, self._digests, chunk, content)
+        documents.remove_from(database, self._digests, chunk, content)  # §11.4-5
         self._chunks.retract(chunk, content)

@@ -18,21 +18,21 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
-from crystal_core import digests, mirrorlog
 from crystal_core.database import Database, Row
-from crystal_core.partrows import (
-    Document,
-    DocumentPart,
-    File,
-    Memory,
-    MemoryChange,
+from crystal_core.snapshots.parts import encode_part
+from crystal_core.snapshots.rows import (
+    DocumentPartRow,
+    DocumentRow,
+    FileRow,
+    MemoryChangeRow,
+    MemoryRow,
     PartRows,
-    Place,
-    Source,
+    PlaceRow,
+    SourceRow,
 )
-from crystal_core.parts import encode_part
 from crystal_core.sqlite_file import MEMORY
-from crystal_core.vectors import FLOAT16_BYTES, dimensions, float16_vectors_between
+from crystal_core.state import digests, mirror_log
+from crystal_core.state.vectors import FLOAT16_BYTES, dimensions, float16_vectors_between
 from crystal_mirror.operations import Status
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 from crystal_mirror.types import Position, StateDigest
@@ -66,14 +66,14 @@ class StateExport:
         self._state_key = state_key
 
     def position(self) -> Position:
-        return mirrorlog.position(self._database)
+        return mirror_log.position(self._database)
 
     def digest(self) -> StateDigest:
         return digests.current(self._database, self._state_key)
 
     def model(self) -> bytes | None:
         """The model that made the vectors; None if there are none."""
-        return mirrorlog.meta_get(self._database, mirrorlog.MODEL) if dimensions(self._database) else None
+        return mirror_log.meta_get(self._database, mirror_log.MODEL) if dimensions(self._database) else None
 
     def parts(self) -> Iterator[bytes]:
         for rows in self._rows():
@@ -127,7 +127,7 @@ class _Cutter:
         self._vectors: list[bytes] = []
         self._chunks: dict[int, int] = {}
         self._known: dict[int, int] = {}
-        self._places: dict[Place, int] = {}
+        self._places: dict[PlaceRow, int] = {}
         self._names: set[str] = set()
         self._may_end = False
 
@@ -150,14 +150,14 @@ class _Cutter:
         self._vectors += windows
         self._weight += _CHUNK_BYTES + len(chunk.text) + len(windows) * self._vector_bytes
         if chunk.category is not None:
-            rows.memories.append(Memory(number, chunk.category, *chunk[5:]))
+            rows.memories.append(MemoryRow(number, chunk.category, *chunk[5:]))
             self._weight += _MEMORY_BYTES + _utf8(chunk.category) + _utf8(chunk.agent)
         self._may_end = not int.from_bytes(chunk.forget_hash[-2:]) & _CUT_MASK
 
     def add_occurrence(self, occurrence: Row) -> bool:
         """False if the part has no room for it."""
         chunk, message, piece, role, moment, *shared = occurrence
-        place = Place(*shared)
+        place = PlaceRow(*shared)
         needed = _OCCURRENCE_BYTES + (len(message) if message.isascii() else _utf8(message))
         if place not in self._places:
             needed += _PLACE_BYTES + sum(_utf8(name) for name in place[:-1])
@@ -250,13 +250,13 @@ def _naming_parts(database: Database) -> Iterator[PartRows]:
     for group in _cut((row, 3 * _ROW_BYTES + _length(row), row[0][-2:]) for row in changes):
         known = _known(row[0] for row in group)
         yield PartRows(
-            known=list(known), memory_changes=[MemoryChange(known[row[0]], *row[1:]) for row in group]
+            known=list(known), memory_changes=[MemoryChangeRow(known[row[0]], *row[1:]) for row in group]
         )
     documents = database.each(
         "SELECT source, path, version, kind, modified_at, total, came FROM documents ORDER BY source, path"
     )
     for group in _cut((row, _ROW_BYTES + _length(row), _mark(row[:2])) for row in documents):
-        yield PartRows(documents=[Document(*row) for row in group])
+        yield PartRows(documents=[DocumentRow(*row) for row in group])
     places = database.each(
         "SELECT c.id, d.source, d.path, p.part, p.title FROM documents d JOIN document_parts p ON p.document = d.rowid"
         " JOIN chunks c ON c.rowid = p.chunk ORDER BY d.source, d.path, p.part"
@@ -264,13 +264,14 @@ def _naming_parts(database: Database) -> Iterator[PartRows]:
     for group in _cut((row, _ROW_BYTES + _length(row), row[0][-2:]) for row in places):
         known = _known(row[0] for row in group)
         yield PartRows(
-            known=list(known), document_parts=[DocumentPart._make((*row[1:], known[row[0]])) for row in group]
+            known=list(known),
+            document_parts=[DocumentPartRow._make((*row[1:], known[row[0]])) for row in group],
         )
     sources = database.each("SELECT name, device, root, include, exclude, at FROM sources ORDER BY name")
     for group in _cut((row, _ROW_BYTES + _length(row), _mark(row[:1])) for row in sources):
         yield PartRows(
             sources=[
-                Source._make((*row[:3], json.loads(row[3]), json.loads(row[4]), row[5])) for row in group
+                SourceRow._make((*row[:3], json.loads(row[3]), json.loads(row[4]), row[5])) for row in group
             ]
         )
 
@@ -318,9 +319,9 @@ def _plain_parts(database: Database) -> Iterator[PartRows]:
         yield PartRows(sparse=stream)
 
 
-def _weighed_file(row: Row) -> tuple[File, int, bytes]:
+def _weighed_file(row: Row) -> tuple[FileRow, int, bytes]:
     path, device, incarnation, sequence, executable, modified_at, gone, parts = row
-    file = File(path, device, incarnation, sequence, bool(executable), modified_at, bool(gone), parts)
+    file = FileRow(path, device, incarnation, sequence, bool(executable), modified_at, bool(gone), parts)
     return file, _ROW_BYTES + _utf8(path) + len(parts), sha256(path.encode()).digest()[:2]
 
 

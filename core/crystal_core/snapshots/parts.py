@@ -19,31 +19,31 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from crystal_core.filerows import PACKED_PART_BYTES, unpack_parts
-from crystal_core.messageids import CODE_MAX, restored, shortened
-from crystal_core.partrows import (
+from crystal_core.snapshots.message_ids import CODE_MAX, restored, shortened
+from crystal_core.snapshots.rows import (
     VECTOR_BYTES_MAX,
     WINDOWS_MAX,
     Column,
     Device,
     Difference,
-    Document,
-    DocumentPart,
-    File,
+    DocumentPartRow,
+    DocumentRow,
+    FileRow,
     Hash,
     HashOrNone,
     Index,
     Length,
-    Memory,
-    MemoryChange,
+    MemoryChangeRow,
+    MemoryRow,
     Name,
     Number,
     PartRows,
     Pieces,
-    Place,
-    Source,
+    PlaceRow,
+    SourceRow,
     Stream,
 )
+from crystal_core.state.files import PACKED_PART_BYTES, unpack_parts
 from crystal_crypto.compression import compress, decompress
 from crystal_crypto.errors import Malformed
 from crystal_mirror.file_paths import check_path
@@ -91,12 +91,12 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     suppressed: Annotated[list[Hash], Column]
     acks: Annotated[list[Stream], Column]
     sparse: Annotated[list[Stream], Column]
-    files: Annotated[list[File], Column]
+    files: Annotated[list[FileRow], Column]
     condemned: Annotated[list[Hash], Column]
     memory_states: Annotated[list[tuple[Index, Confidence, Status, HashOrNone, Number]], Column] = []
-    memory_changes: Annotated[list[MemoryChange], Column] = []
-    sources: Annotated[list[Source], Column] = []
-    documents: Annotated[list[Document], Column] = []
+    memory_changes: Annotated[list[MemoryChangeRow], Column] = []
+    sources: Annotated[list[SourceRow], Column] = []
+    documents: Annotated[list[DocumentRow], Column] = []
     document_parts: Annotated[list[tuple[Index, Index, Pieces, Index, Index]], Column] = []
 
 
@@ -196,7 +196,7 @@ def decode_part(data: bytes) -> PartRows:
             vectors=wire.vectors,
             known=wire.known,
             places=[
-                Place(
+                PlaceRow(
                     names[agent],
                     names[session],
                     names[project],
@@ -222,7 +222,7 @@ def decode_part(data: bytes) -> PartRows:
             sources=[_checked_source(row) for row in wire.sources],
             documents=[_checked_document(row) for row in wire.documents],
             document_parts=[
-                DocumentPart(names[source], names[path], part, names[title], chunk)
+                DocumentPartRow(names[source], names[path], part, names[title], chunk)
                 for source, path, part, title, chunk in wire.document_parts
             ],
         )
@@ -307,19 +307,19 @@ def _check_vectors(wire: _Wire) -> None:
         raise Malformed("a part has a vector with a value that is not a finite number")
 
 
-def _memories(wire: _Wire) -> list[Memory]:
+def _memories(wire: _Wire) -> list[MemoryRow]:
     names, devices = wire.names, wire.devices
     memories = [
-        Memory(chunk, names[category], names[agent], created_at, devices[where], *_FIRST_STATE, created_at)
+        MemoryRow(chunk, names[category], names[agent], created_at, devices[where], *_FIRST_STATE, created_at)
         for chunk, category, agent, created_at, where in wire.memories
     ]
     for number, confidence, status, superseded_by, changed_at in wire.memory_states:
         _check_successor(superseded_by)
-        memories[number] = Memory(*memories[number][:5], confidence, status, superseded_by, changed_at)
+        memories[number] = MemoryRow(*memories[number][:5], confidence, status, superseded_by, changed_at)
     return memories
 
 
-def _is_changed(memory: Memory) -> bool:
+def _is_changed(memory: MemoryRow) -> bool:
     return memory[5:] != (*_FIRST_STATE, memory.created_at)
 
 
@@ -328,24 +328,24 @@ def _check_successor(superseded_by: bytes) -> None:
         raise Malformed("what took a memory's place is named by a keyed hash")
 
 
-def _checked_change(row: MemoryChange) -> MemoryChange:
+def _checked_change(row: MemoryChangeRow) -> MemoryChangeRow:
     _check_successor(row.superseded_by)
     return row
 
 
-def _checked_source(row: Source) -> Source:
+def _checked_source(row: SourceRow) -> SourceRow:
     check_words(row.name)
     return row
 
 
-def _checked_document(row: Document) -> Document:
+def _checked_document(row: DocumentRow) -> DocumentRow:
     check_words(row.source, row.path)
     if row.came > row.total:  # §13.2-3
         raise Malformed("a document of a snapshot has more pieces than it states")
     return row
 
 
-def _checked_file(row: File) -> File:
+def _checked_file(row: FileRow) -> FileRow:
     check_path(row.path)
     if len(row.parts) % PACKED_PART_BYTES or (row.gone and row.parts):  # §13.2-3
         raise Malformed("a file of a snapshot has parts that are none")

@@ -28,9 +28,9 @@ import numpy as np
 
 from crystal_core.database import Database
 from crystal_core.errors import VaultDamaged
-from crystal_core.numbers import integers
 from crystal_core.schema import REMOVALS_NAMED
-from crystal_core.vectors import signs
+from crystal_core.sqlite_file import integers
+from crystal_core.state.vectors import signs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

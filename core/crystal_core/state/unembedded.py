@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from crystal_core.database import Database
-from crystal_core.schema3 import WHOLE
+from crystal_core.schema import WHOLE
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
     Amend,

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from crystal_core.database import Database
-from crystal_core.vectors import float16_vectors
+from crystal_core.state.vectors import float16_vectors
 from crystal_crypto.digest import TableDigest
 from crystal_mirror.operations import CONFIDENCE_MAX
 from crystal_mirror.types import HASH_BYTES, Origin, StateDigest, TableSum

@@ -21,7 +21,7 @@ import apsw
 from crystal_core.errors import SchemaTooNew, VaultDamaged
 from crystal_core.llm.port import Completion
 from crystal_core.sqlite_file import SqliteFile, immediate
-from crystal_core.weaver.records import Batch, CallState, Method, Run, RunState, Spent
+from crystal_core.weaver.records import CallState, Method, Run, RunState, Spent, WeaverBatch
 
 DOCUMENTS = 0
 """The number of the batch under which the calls for a run's documents stand; batches count from 1."""
@@ -64,21 +64,21 @@ _FILE = SqliteFile(
 )
 
 
-class WeaverBook:
+class WeaverDatabase:
     """The open file. One thread at a time; one process weaves a home at a time (a lock sees to that)."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
 
     @classmethod
-    def open(cls, path: Path | str) -> "WeaverBook":
+    def open(cls, path: Path | str) -> "WeaverDatabase":
         """Opens or makes it. Raises VaultDamaged, SchemaTooNew."""
         return cls(_FILE.open(path))
 
     def close(self) -> None:
         self._db.close()
 
-    def __enter__(self) -> "WeaverBook":
+    def __enter__(self) -> "WeaverDatabase":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -144,7 +144,7 @@ class WeaverBook:
         )
         return {bytes(key) for (key,) in rows}
 
-    def open_batch(self, run: str) -> Batch | None:
+    def open_batch(self, run: str) -> WeaverBatch | None:
         row = self._db.execute(
             "SELECT number, day FROM batch WHERE run = ? AND state = 'open'", (run,)
         ).fetchone()
@@ -154,7 +154,7 @@ class WeaverBook:
         keys = self._db.execute(
             "SELECT key FROM source WHERE run = ? AND number = ? ORDER BY place", (run, number)
         )
-        return Batch(run, number, day, tuple(bytes(key) for (key,) in keys))
+        return WeaverBatch(run, number, day, tuple(bytes(key) for (key,) in keys))
 
     def outcomes(self, run: str, day: str = "") -> list[tuple[str, bytes]]:
         """Day and outcome of each batch of a run that is done, or of one of its days."""
@@ -193,7 +193,7 @@ class WeaverBook:
         )
         return [outcome for (outcome,) in rows]
 
-    def begin_batch(self, run: str, day: str, pieces: Iterable[tuple[bytes, bytes, bytes]]) -> Batch:
+    def begin_batch(self, run: str, day: str, pieces: Iterable[tuple[bytes, bytes, bytes]]) -> WeaverBatch:
         """``pieces``: key, session's mark and the keyed hash under which the text can be forgotten."""
         kept = tuple(pieces)
         with self.transaction():
@@ -203,40 +203,40 @@ class WeaverBook:
                 "INSERT INTO source VALUES (?, ?, ?, ?, ?, ?)",
                 [(run, number, place, *piece) for place, piece in enumerate(kept)],
             )
-        return Batch(run, number, day, tuple(key for key, _, _ in kept))
+        return WeaverBatch(run, number, day, tuple(key for key, _, _ in kept))
 
-    def shorten_batch(self, batch: Batch, kept: int) -> Batch:
+    def shorten_batch(self, batch: WeaverBatch, kept: int) -> WeaverBatch:
         """Lets the batch read its first pieces only; the others wait for the next one."""
         with self.transaction():
             self._db.execute(
                 "DELETE FROM source WHERE run = ? AND number = ? AND place >= ?",
                 (batch.run, batch.number, kept),
             )
-        return Batch(batch.run, batch.number, batch.day, batch.keys[:kept])
+        return WeaverBatch(batch.run, batch.number, batch.day, batch.keys[:kept])
 
-    def finish_batch(self, batch: Batch, outcome: bytes) -> None:
+    def finish_batch(self, batch: WeaverBatch, outcome: bytes) -> None:
         with self.transaction():
             self._db.execute(
                 "UPDATE batch SET state = 'done', outcome = ? WHERE run = ? AND number = ?",
                 (outcome, batch.run, batch.number),
             )
 
-    def read_from(self, mark: bytes) -> list[tuple[Run, Batch]]:
+    def read_from(self, mark: bytes) -> list[tuple[Run, WeaverBatch]]:
         """The batches that have read a text, by its keyed hash."""
         rows = self._db.execute(
             "SELECT DISTINCT r.id, r.agent, r.method, r.mode, r.since, r.state, r.leg, r.identity_new, b.number, b.day "
             "FROM source s JOIN run r ON r.id = s.run JOIN batch b ON b.run = s.run AND b.number = s.number WHERE s.mark = ?",
             (mark,),
         )
-        return [(_run(row[:8]), Batch(row[0], row[8], row[9], ())) for row in rows]
+        return [(_run(row[:8]), WeaverBatch(row[0], row[8], row[9], ())) for row in rows]
 
-    def outcome_of(self, batch: Batch) -> bytes | None:
+    def outcome_of(self, batch: WeaverBatch) -> bytes | None:
         row = self._db.execute(
             "SELECT outcome FROM batch WHERE run = ? AND number = ?", (batch.run, batch.number)
         ).fetchone()
         return None if row is None else row[0]
 
-    def forget(self, batch: Batch, outcome: bytes) -> None:
+    def forget(self, batch: WeaverBatch, outcome: bytes) -> None:
         """Puts ``outcome`` in the place of what was made of a batch, and lets go of all answers about it."""
         with self.transaction():
             self._db.execute(
@@ -247,7 +247,7 @@ class WeaverBook:
                 (outcome, batch.run, batch.number),
             )
 
-    def unmark(self, batch: Batch) -> None:
+    def unmark(self, batch: WeaverBatch) -> None:
         """Nothing is known any more of the texts that a batch has read."""
         with self.transaction():
             self._db.execute(

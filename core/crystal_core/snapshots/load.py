@@ -15,7 +15,10 @@ from typing import Any
 import apsw
 
 from crystal_core.database import Database
-from crystal_core.digests import (
+from crystal_core.errors import UnusableVectors
+from crystal_core.snapshots.parts import decode_part
+from crystal_core.snapshots.rows import PartRows
+from crystal_core.state.digests import (
     ACKS,
     CHUNKS,
     CONDEMNED,
@@ -42,11 +45,8 @@ from crystal_core.digests import (
     source_row,
     suppressed_row,
 )
-from crystal_core.errors import UnusableVectors
-from crystal_core.fulltext import merge_seldom
-from crystal_core.partrows import PartRows
-from crystal_core.parts import decode_part
-from crystal_core.vectors import note_lacking, store_block
+from crystal_core.state.fulltext import merge_seldom
+from crystal_core.state.vectors import note_lacking, store_block
 from crystal_crypto.digest import TableDigest
 from crystal_crypto.errors import Malformed
 from crystal_crypto.hierarchy import VaultSecret

@@ -27,7 +27,7 @@ _BLEND_BEHIND = 0.40
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DeepCandidate:
     """A text that a fast search found. ``keyword_score``: BM25 between 0 and 1, 0 if it was not found by its words."""
 
     id: str
@@ -45,15 +45,15 @@ class Ranked:
     judgement: int | None
 
 
-def is_strong(found: Sequence[Found]) -> bool:
+def is_strong(found: Sequence[DeepCandidate]) -> bool:
     """Whether the words alone make clear which text is meant."""
     best = sorted((one.keyword_score for one in found), reverse=True)[:2]
     return bool(best) and best[0] >= STRONG_SCORE and best[0] - (best[1] if best[1:] else 0.0) >= STRONG_GAP
 
 
-def fused(own: Sequence[Found], expanded: Sequence[Sequence[Found]]) -> list[Found]:
+def fused(own: Sequence[DeepCandidate], expanded: Sequence[Sequence[DeepCandidate]]) -> list[DeepCandidate]:
     """One list, each text once. What is level stands in the order in which it was found."""
-    texts: dict[str, Found] = {}
+    texts: dict[str, DeepCandidate] = {}
     scores: dict[str, float] = {}
     for weight, found in ((OWN_WEIGHT, own), *((EXPANSION_WEIGHT, one) for one in expanded)):
         for rank, one in enumerate(found):
@@ -62,7 +62,7 @@ def fused(own: Sequence[Found], expanded: Sequence[Sequence[Found]]) -> list[Fou
     return sorted(texts.values(), key=lambda one: -scores[one.id])
 
 
-def blended(candidates: Sequence[Found], judgements: Mapping[str, int]) -> list[Ranked]:
+def blended(candidates: Sequence[DeepCandidate], judgements: Mapping[str, int]) -> list[Ranked]:
     """The candidates in their final order."""
     counting = 0
     while counting < len(candidates) and candidates[counting].id in judgements:

@@ -1,0 +1,107 @@
+"""Reading everything that was said, place by place, in the order in which the memory came to have it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+
+from crystal_core.database import Database
+from crystal_core.schema import BLOCK, HIDDEN
+from crystal_crypto.hierarchy import VaultSecret
+from crystal_mirror.operations import Capture
+
+
+@dataclass(frozen=True, slots=True)
+class SaidPiece:
+    """One place of a text in a conversation. ``created_at`` in milliseconds since 1970, 0 if unknown."""
+
+    text: str
+    agent: str
+    session: str
+    message: str
+    part: int
+    role: str
+    created_at: int
+    project: str
+    repository: str
+    source: str
+
+
+_COLUMNS = (
+    "c.text, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source"
+)
+
+
+def said_pieces(
+    database: Database, *, agent: str | None = None, since_ms: int | None = None
+) -> Iterator[SaidPiece]:
+    """Replicated places, then this device's pending ones; not what a pending forget hides. Belongs in a snapshot."""
+    condition = ""
+    bindings: list[object] = []
+    if agent is not None:
+        condition += " AND p.agent = ?"
+        bindings.append(agent)
+    if since_ms is not None:
+        condition += " AND p.created_at >= ?"
+        bindings.append(since_ms)
+    for table, only in (("occurrences", ""), ("provisional_places", " AND p.category IS NULL")):
+        query = (
+            f"SELECT {_COLUMNS} FROM {table} p JOIN chunks c ON c.rowid = p.chunk"  # noqa: S608 - constants of ours
+            f" WHERE c.forget_hash NOT IN ({HIDDEN}){only}{condition} ORDER BY p.rowid"
+        )
+        for row in database.each(query, bindings):
+            yield SaidPiece(*row)
+
+
+_STANDS = """
+SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
+    EXISTS (SELECT 1 FROM occurrences WHERE chunk = c.rowid AND session = ?2 AND message = ?3 AND part = ?4 AND agent = ?5)
+    OR EXISTS (SELECT 1 FROM provisional_places WHERE chunk = c.rowid AND session = ?2 AND message = ?3 AND part = ?4
+               AND agent = ?5))
+"""
+
+
+def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[bool]:
+    """For each piece of the capture whether it stands here."""
+    hashes = secret.forget_hashes([sha256(piece.text.encode()).digest() for piece in capture.pieces])
+    return [
+        database.row(_STANDS, (forget_hash, capture.session, piece.message, piece.part, capture.agent))
+        is not None
+        for forget_hash, piece in zip(hashes, capture.pieces, strict=True)
+    ]
+
+
+ID_BYTES = 32
+PREFIX_BYTES = 4
+"""An id's beginning has to be so long, at least."""
+
+
+def chunks_between(database: Database, low: bytes, high: bytes, limit: int = 2) -> list[int]:
+    """The rowids of chunks with an id from `low` to `high`, whose first four bytes are the same. Belongs in a snapshot."""
+    if low[:PREFIX_BYTES] != high[:PREFIX_BYTES]:
+        raise ValueError("a range of ids has four bytes in common")
+    found: list[int] = []
+    last = database.value("SELECT max(rowid) FROM chunks") or 0
+    kept = dict[int, int](
+        database.rows(
+            "SELECT block, instr(prefixes, ?) FROM id_blocks", (f"|{low[:PREFIX_BYTES].hex().upper()}",)
+        )
+    )
+    for block in range(last // BLOCK, -1, -1):
+        if kept.get(block, 1):
+            first = block * BLOCK + 1
+            found += _between(database, low, high, first, first + BLOCK - 1, limit)
+    return (found or _between(database, low, high, 1, last, limit))[:limit]
+
+
+def chunk_of(database: Database, content: bytes) -> int | None:
+    """The rowid of the chunk with that id. Belongs in a snapshot."""
+    found = chunks_between(database, content, content, 1)
+    return found[0] if found else None
+
+
+def _between(database: Database, low: bytes, high: bytes, first: int, last: int, limit: int) -> list[int]:
+    rows = database.rows(
+        "SELECT rowid FROM chunks WHERE rowid BETWEEN ? AND ? AND id BETWEEN ? AND ? LIMIT ?",
+        (first, last, low, high, limit),
+    )
+    return [int(row[0]) for row in rows]

@@ -5,12 +5,12 @@
     stored bytes = the content as it is, or (flag bit 0) one zstd frame of it
 
 Rules:
-- A chunk's nonce is its number and a mark on the last one, so that cutting, extending or reordering is noticed.
-- The header's MAC commits the blob to its key: a wrong key is told before anything is decrypted.
-- The name is a keyed hash of the content (and of its turn), never of a frame: two releases of zstd give the same content
-  the same name. It is checked when all of the content was read.
-- What `open_blob` yields is authentic chunk by chunk, but it is the whole blob only once the iteration has ended without
-  an error: write it to a place of its own, and use it after that.
+- A chunk's nonce is its number and a mark on the last one, so that cutting, extending or reordering is detected.
+- The header's MAC commits the blob to its key: a wrong key is detected before anything is decrypted.
+- The name is a keyed hash of the content (and of its turn), never of a frame, so that any release of zstd gives the same
+  content the same name. It is checked once all of the content was read.
+- Each chunk that `open_blob` yields is authentic, but the blob is whole only once the iteration has ended without an error:
+  write it to a temporary place, and use it afterwards.
 - Nothing holds more than two chunks in memory, and the padding hides the exact length. A compressed blob is held whole, and
   so is its content: at most `BLOB_CONTENT_BYTES_MAX` bytes, whatever the frame claims.
 """
@@ -70,7 +70,7 @@ class BlobHeader:
 
 
 def blob_bytes(length: int) -> int:
-    """The stored size of a blob of `length` bytes as they are; compressed it is smaller.
+    """The stored size of an uncompressed blob of `length` bytes; compressed it is smaller.
 
     Raises TooLarge beyond `BLOB_CONTENT_BYTES_MAX`.
     """
@@ -91,13 +91,14 @@ def seal_blob(
     turn: int = 0,
     compress: bool = False,
 ) -> Iterator[bytes]:
-    """The blob, piece by piece: `blob_bytes(length)` bytes or less, to be stored under `secret.blob_name(content_hash, turn)`.
+    """Yields the blob piece by piece: `blob_bytes(length)` bytes or less, to be stored under
+    `secret.blob_name(content_hash, turn)`.
 
     `content_hash` is SHA-256 of the content, `salt` 24 fresh random bytes. Raises TooLarge at once; and ValueError, before
-    the last piece, if the content turns out to have another length or hash (a file that changed while it was read).
+    the last piece, if the content has another length or hash (a file that changed while it was read).
 
-    `compress`: the content is read at once and held, and the blob is compressed if that makes it smaller. Not for several
-    conversations in one blob: its size would tell whether one repeats what another says.
+    `compress` reads all of the content into memory and compresses the blob if that makes it smaller. Not for several
+    conversations in one blob: its size would reveal whether one repeats another.
     """
     blob_bytes(length)
     payload_bytes = padded_length(BLOB_LENGTH_BYTES + length)  # §6.1-2
@@ -211,7 +212,7 @@ def _payload(pieces: Iterable[bytes], stored_bytes: int, payload_bytes: int) -> 
 
 
 def _checked(content: Iterable[bytes], length: int, content_hash: bytes) -> Iterator[bytes]:
-    """The same pieces; ValueError after them, or before one too many, if they are not the content that was named."""
+    """The same pieces. Raises ValueError after them, or before one too many, if they are not the stated content."""
     digest = hashlib.sha256()
     given = 0
     for piece in content:
@@ -252,7 +253,7 @@ def _stored(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[byt
 
 
 def _decompressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The content of the one zstd frame that the pieces are. What it states is bounded before memory is taken for it."""
+    """The content of the one zstd frame in the pieces. Its stated size is checked before memory is allocated."""
     frame = b"".join(pieces)
     length = compression.stated_length(frame)
     if length > BLOB_CONTENT_BYTES_MAX:  # §6.2-8
@@ -281,7 +282,7 @@ def _stored_bytes(payload_bytes: int) -> int:
 
 
 class _Source:
-    """Exact takes from pieces of any size."""
+    """Reads exact numbers of bytes from pieces of any size."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)

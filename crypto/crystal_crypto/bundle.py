@@ -3,8 +3,8 @@
     version (1) = 2 | suite (1) = 1 | encapsulated key (32) | ciphertext of G and N (64) and tag (16)
 
 Rules: base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM, no additional data. `info` binds the vault, the
-generation, the recipient and the device-log head, so that a bundle opens only where it was meant. Base mode does not say
-who sealed it: bundles are believed only inside a signed device-log entry.
+generation, the recipient and the device-log head, so that a bundle opens only for its purpose. Base mode does not
+authenticate the sender: bundles are believed only inside a signed device-log entry.
 """
 
 import struct
@@ -22,7 +22,7 @@ from crystal_crypto.limits import BUNDLE_BYTES, DEVICE_BYTES, HASH_BYTES, KEY_BY
 from crystal_crypto.secret import exactly
 
 SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)  # §2-3
-"""HPKE as all of Crystal uses it."""
+"""The HPKE suite of all sealed objects."""
 
 _VERSION: Final = 2
 _SUITE: Final = 1
@@ -37,7 +37,7 @@ def seal_bundle(
     recipient_id: bytes,
     log_head: bytes,
 ) -> bytes:
-    """A bundle of 114 bytes. Its randomness is the library's: HPKE takes none from outside.
+    """A bundle of 114 bytes. The library draws its randomness: HPKE takes none from outside.
 
     Raises Malformed when the recipient's key is of low order or a field has the wrong length.
     """

@@ -1,8 +1,8 @@
 """The state digest: equal on two devices exactly when their replicated tables hold the same rows.
 
 Per table it is the sum, modulo 2**256, of HMAC-SHA256(state key, table name | 0 | row) and the number of rows. A sum can be
-kept up to date row by row in any order. It is a sum and not XOR, in which a row stored twice would cancel itself out.
-The key keeps whoever sees digests from testing guesses about rows and from building rows that collide.
+updated row by row in any order. XOR would not do: a row stored twice would cancel itself out. The key prevents anyone who
+sees digests from testing guesses about rows and from building rows that collide.
 """
 
 import hmac
@@ -14,7 +14,7 @@ _MODULUS_MASK = 2**256 - 1
 
 
 class TableDigest:
-    """One table's digest. `row` is the row's canonical encoding; the same bytes remove what they added."""
+    """One table's digest. `row` is the row's canonical encoding; removing the same bytes undoes adding them."""
 
     __slots__ = ("_begun", "count", "sum", "table")
 
@@ -34,7 +34,7 @@ class TableDigest:
         self.count += 1
 
     def add_many(self, rows: Iterable[bytes]) -> None:
-        """Add each of the rows."""
+        """Adds each of the rows."""
         copy, total, count = self._begun.copy, 0, 0
         for row in rows:
             keyed = copy()

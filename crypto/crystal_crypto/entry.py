@@ -7,7 +7,7 @@ Rules:
   nothing is decrypted before the MAC agrees, nothing decompressed before its size is checked.
 - The body is hashed once (`hashing`); MAC, signature and entry hash are taken over header, public part and that digest.
 - `parse` needs no key and depends on public data only, so that all devices agree on what it refuses.
-- Who may sign, and which sequence and previous hash come next, is the caller's to check against the device log.
+- The caller checks against the device log who may sign, and which sequence and previous hash come next.
 """
 
 import functools
@@ -55,7 +55,7 @@ __all__ = ["ENTRY_BYTES_MAX", "ZERO_HASH", "ZERO_ID", "Channel", "Entry", "Frame
 __all__ += ["content_bytes_max", "parse", "seal", "seal_entry"]
 
 ZERO_ID: Final = bytes(DEVICE_BYTES)
-"""The recipient of an entry that is for every device."""
+"""The recipient of an entry for every device."""
 ZERO_HASH: Final = bytes(HASH_BYTES)
 """The previous hash of a stream's first entry, and the log head of one that is older than the device log."""
 
@@ -102,7 +102,8 @@ _CHANNELS: Final = {int(channel): channel for channel in Channel}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """An entry's clear fields: bound by the MAC, the AEAD and the signature. Raises ValueError for what no entry can say."""
+    """An entry's clear fields, bound by the MAC, the AEAD and the signature. Raises ValueError for values that an entry
+    cannot have."""
 
     kind: Kind
     channel: Channel
@@ -155,7 +156,7 @@ class Entry:
 
     @property
     def hash(self) -> bytes:
-        """The entry's name in the `previous` of the next one (32 bytes); computed when first asked for."""
+        """The entry's hash (32 bytes), which the next entry has as `previous`; computed on first use."""
         if self._hash is None:
             transcript = self._clear() + self._digest() + self.data[-_TRAILER_BYTES:]
             self._hash = hashlib.sha256(labels.ENTRY_HASH + transcript).digest()  # §5.4-4
@@ -172,7 +173,7 @@ class Entry:
         )
 
     def open(self, key: GenerationKey) -> list[bytes]:
-        """The frames' data. Raises WrongKey, or Malformed and TooLarge for a body that its own writer laid out wrongly."""
+        """The frames' data. Raises WrongKey, or Malformed and TooLarge for a body whose writer laid it out wrongly."""
         if key.number != self.header.generation:  # §5.5-9
             raise WrongKey(
                 f"the entry needs the key of generation {self.header.generation}, not {key.number}"
@@ -228,10 +229,10 @@ def seal_entry(
     public: bytes = b"",
     salt: bytes,
 ) -> Entry:
-    """As `seal`, but gives the parsed entry, whose hash then costs no second pass over the body.
+    """Like `seal`, but returns the parsed entry, whose hash then costs no second pass over the body.
 
-    Raises TooLarge beyond `FRAMES_MAX`, `PLAINTEXT_BYTES_MAX`, `PUBLIC_BYTES_MAX` or `ENTRY_BYTES_MAX`, and ValueError for a
-    key of another generation or a salt of another length.
+    Raises TooLarge beyond `FRAMES_MAX`, `PLAINTEXT_BYTES_MAX`, `PUBLIC_BYTES_MAX` or `ENTRY_BYTES_MAX`, and ValueError for
+    a key of another generation or a salt of another length.
     """
     if key.number != header.generation:
         raise ValueError("the header names another generation than the key's")
@@ -267,8 +268,8 @@ def parse(data: bytes) -> Entry:
 
 @functools.cache
 def content_bytes_max(public_bytes: int = 0) -> int:
-    """How many bytes of content one entry holds beside a public part of that length: 9 for each frame, its stored data
-    (never more than the data itself), and 1 for the end mark."""
+    """The bytes of content that fit one entry beside a public part of that length: 9 for each frame, its stored data (never
+    more than the data itself), and 1 for the end mark."""
     room = ENTRY_BYTES_MAX - HEADER_BYTES - public_bytes - TAG_BYTES - _TRAILER_BYTES
     return largest_content(room)
 

@@ -1,4 +1,4 @@
-"""The errors of Crystal, from the root of the tree down to what cryptography can report.
+"""The errors of Crystal: the root of the tree, and the errors of cryptography.
 
 Rules:
 - Whatever bytes a parser of this package is given, it returns a value or raises one of these; nothing else escapes.
@@ -26,7 +26,7 @@ class CryptoError(CrystalError):
 
 
 class Malformed(CryptoError):
-    """Bytes that do not follow the format: cut, extended, changed, or never ours."""
+    """Bytes that do not follow the format: cut, extended, changed, or never of this format."""
 
 
 class UnknownVersion(Malformed):
@@ -50,7 +50,7 @@ class WrongKey(CryptoError):
 
 
 class BadCode(CryptoError):
-    """A pairing text that is not a pairing code; the message says in which way."""
+    """A pairing text that is not valid; the message says why."""
 
     hint = "Copy the whole code again, from `mc1:` to its end"
 
@@ -62,7 +62,7 @@ class BadMessage(CryptoError):
 
 
 class BadJoin(BadMessage):
-    """A newcomer's first message that is not to be believed."""
+    """A newcomer's first message that must not be believed."""
 
 
 class KeyStoreError(CryptoError):
@@ -72,13 +72,13 @@ class KeyStoreError(CryptoError):
 
 
 class WrongPassphrase(KeyStoreError):
-    """The passphrase that was given does not open the key store."""
+    """The given passphrase does not open the key store."""
 
     exit_code = 7
     hint = "Type it again, or check the file that CRYSTAL_PASSPHRASE_FILE names; nothing was changed"
 
 
 class PassphraseNeeded(KeyStoreError):
-    """The key store is closed by a passphrase, and nobody here can give it."""
+    """The key store has a passphrase, and there is nobody to ask for it."""
 
     hint = "Set CRYSTAL_PASSPHRASE_FILE to a file that only you can read, or run the command at a terminal"

@@ -1,4 +1,4 @@
-"""What is inside an entry's body: frames, an end mark, padding.
+"""The content of an entry's body: frames, an end mark, padding.
 
     frame:  codec (1) | length (4) | stored length (4) | stored data        codec 1 = as it is, 2 = one zstd frame
     end:    0 (1)
@@ -28,7 +28,7 @@ _COPIED_BYTES_MAX: Final = 64 * KIB
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One piece of an entry. `compress=False` for what is known not to shrink, such as vectors.
+    """One frame of an entry. `compress=False` for data that is known not to shrink, such as vectors.
 
     `thorough` spends more time to pack closer: for what is written once and then kept and fetched by many.
     """

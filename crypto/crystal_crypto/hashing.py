@@ -19,7 +19,7 @@ from crystal_crypto.limits import BODY_PIECE_BYTES, KIB
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-_PATIENCE_SECONDS: Final = 0.0002  # about what two pieces take
+_WAIT_SECONDS: Final = 0.0002  # about what two pieces take
 _SHARED_BYTES_MIN: Final = 256 * KIB  # below this, asking for help takes longer than it saves
 
 
@@ -43,13 +43,13 @@ def body_digest(body: memoryview) -> bytes:
     helper = _helper() if len(body) >= _SHARED_BYTES_MIN else None
     try:
         asked = helper.submit(work) if helper is not None else None
-    except RuntimeError:  # no thread to be had, or the interpreter is ending: slower, never wrong
+    except RuntimeError:  # no thread available, or the interpreter is ending: only slower
         asked = None
     work()
-    # A helper that never got to run is not waited for, and one that was put to sleep over a piece not for long.
+    # A helper that has not started is not waited for; one that was suspended during a piece only briefly.
     if asked is not None and not asked.cancel():
         with suppress(TimeoutError):
-            asked.result(timeout=_PATIENCE_SECONDS)
+            asked.result(timeout=_WAIT_SECONDS)
     for n in range(count):
         digests[n] = digests[n] or hash_piece(n)
     return hashlib.sha256(labels.ENTRY_BODY + b"".join(digests)).digest()  # §5.4-1

@@ -10,7 +10,7 @@
     └── blob key ── per blob: K_enc, K_mac
 
 Rules: every derivation is HKDF-SHA256 (RFC 5869) under a label of its own (`labels`). R derives nothing that encrypts
-content: whoever holds only a generation key can open and seal, and cannot administer the vault.
+content; a holder of a generation key alone can open and seal, but not administer the vault.
 """
 
 import hashlib
@@ -44,17 +44,17 @@ _BLOB_KEY_BYTES: Final = 32 + 32
 
 
 def vault_id(admin: VerifyKey) -> bytes:
-    """The vault's permanent 16-byte id: whoever knows it can check which admin key the vault began with."""
+    """The vault's permanent 16-byte id, which proves with which admin key the vault began."""
     return hashlib.sha256(labels.VAULT + admin.to_bytes()).digest()[:VAULT_BYTES]  # §4.1-1, §4.2-1
 
 
 def hkdf(secret: bytes, *, salt: bytes, info: bytes, length: int) -> bytes:
-    """HKDF-SHA256, extract and expand (RFC 5869). An empty salt means 32 zero bytes, as the RFC has it."""
+    """HKDF-SHA256, extract and expand. An empty salt stands for 32 zero bytes, as in RFC 5869."""
     return HKDF(SHA256(), length, salt, info).derive(secret)
 
 
 class Root(Secret):
-    """R: full power over the vault. It is in the recovery kit and in mc1: codes, and nowhere else by necessity."""
+    """R: full power over the vault. It needs to exist only in the recovery kit and in mc1: codes."""
 
     def __init__(self, raw: bytes) -> None:
         """Raises Malformed unless `raw` is 32 bytes."""
@@ -73,22 +73,22 @@ class Root(Secret):
 
     @cached_property
     def admin(self) -> SigningKey:
-        """Signs the device log where no leading Core does."""
+        """Signs the device log where the Core does not."""
         return SigningKey(self._derive(labels.ROOT_ADMIN, KEY_BYTES))  # §4.1-1
 
     @cached_property
     def recovery(self) -> ExchangeKey:
-        """Every key bundle is sealed to it too, so that the root alone recovers the vault."""
+        """Every key bundle is also sealed to this key, so that the root alone recovers the vault."""
         return ExchangeKey(self._derive(labels.ROOT_RECOVERY, KEY_BYTES))  # §4.1-1
 
     @cached_property
     def relay_secret(self) -> bytes:
-        """32 bytes with which the root's holder registers itself at the relay, which keeps only a hash of them."""
+        """32 bytes with which the root's holder registers itself at the relay, which keeps only their hash."""
         return self._derive(labels.ROOT_RELAY, KEY_BYTES)  # §4.1-1
 
     @cached_property
     def check_value(self) -> bytes:
-        """8 bytes that may be shown: they tell a mistyped root from the right one and nothing else."""
+        """8 bytes that may be shown: they tell a mistyped root from the right one and reveal nothing else."""
         return self._derive(labels.ROOT_CHECK, CHECK_VALUE_BYTES)  # §4.1-1
 
     @cached_property
@@ -104,7 +104,7 @@ class Root(Secret):
 
 
 class GenerationKey(Secret):
-    """G_n: one version of the vault's encryption key. Keeps the stream keys that it derived lately."""
+    """G_n: one version of the vault's encryption key. Caches the stream keys that it derived last."""
 
     __slots__ = ("_secret", "_streams", "number")
 
@@ -224,7 +224,8 @@ class VaultSecret(Secret):
     def blob_name(self, content_hash: bytes, turn: int = 0) -> bytes:
         """A blob's name (32 bytes); `content_hash` is SHA-256 of its content. The relay learns nothing from it.
 
-        `turn` (0 to 255): a name whose blob was deleted is not used again; the same content comes back under the next turn's.
+        `turn` (0 to 255): the name of a deleted blob is not used again; the same content is stored under the next turn's
+        name.
         """
         if not 0 <= turn <= BLOB_TURN_MAX:
             raise ValueError(f"a blob's turn is 0 to {BLOB_TURN_MAX}")

@@ -1,8 +1,8 @@
 """A device's own keys: Ed25519 to sign (RFC 8032), X25519 to receive sealed keys (RFC 7748).
 
 Rules: a device makes its keys itself and they never leave it. Keys travel as raw 32 bytes. A signature is checked as
-OpenSSL does it (RFC 8032, without the cofactor), and public keys on which implementations disagree are refused at the
-door: encodings that are not canonical, and the points of small order.
+OpenSSL does (RFC 8032, without the cofactor). Public keys on which implementations disagree are refused when parsed:
+encodings that are not canonical, and the points of small order.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from crystal_crypto.limits import DEVICE_BYTES, IDENTITY_BYTES, KEY_BYTES, SIGNA
 from crystal_crypto.secret import Secret, exactly
 
 Random = Callable[[int], bytes]
-"""Gives that many unpredictable bytes; `os.urandom` outside of tests."""
+"""Returns that many unpredictable bytes; `os.urandom` outside of tests."""
 
 _IDENTITY_MAGIC: Final = b"CRYD"
 _IDENTITY_VERSION: Final = 2
@@ -43,7 +43,7 @@ _SMALL_ORDER_Y: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class VerifyKey:
-    """An Ed25519 public key. Build it with `from_bytes`, which refuses keys that verify more than they should."""
+    """An Ed25519 public key. Make it with `from_bytes`, which refuses keys that verify more than they should."""
 
     _raw: bytes
 

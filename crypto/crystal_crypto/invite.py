@@ -14,11 +14,11 @@
                -- end, at any time ------>  -----------------------> open_end
 
 Rules:
-- The inviter promises all of `reveal` before it sees the newcomer's nonce, the newcomer sends its nonce before it sees the
-  inviter's: a middleman has to fix its part of both sessions before it learns what the digits depend on.
-- `reveal` goes to one newcomer only; a second `join` is never opened after a first one was.
-- Nothing is welcomed before the digits were right; after three wrong tries no digits are right any more.
-- Each side is made for one pairing and forgotten after it. Calls out of order are mistakes of the caller: ValueError.
+- The inviter commits to all of `reveal` before it sees the newcomer's nonce, and the newcomer sends its nonce before it sees
+  the inviter's: a middleman has to fix its part of both sessions before it learns what the digits depend on.
+- `reveal` goes to one newcomer only: once a `join` was opened, no other is.
+- The welcome comes after the right digits; after three wrong tries no digits are accepted any more.
+- Each side is made for one pairing. Calls out of order are mistakes of the caller: ValueError.
 """
 
 import hmac
@@ -60,7 +60,7 @@ __all__ = ["EndReason", "InviteSlot", "Inviter", "InviterInfo", "Joiner", "Newco
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """Who wants to come in. ``token_hash``: 64 hex digits, what the relay is to keep of its token."""
+    """The device that wants to join. ``token_hash``: 64 hex digits, the hash of its token that the relay keeps."""
 
     device: bytes
     signing: VerifyKey
@@ -72,14 +72,14 @@ class Newcomer:
 
 @dataclass(frozen=True, slots=True)
 class OfferInfo:
-    """What a newcomer may show while it waits. Nothing proves it before the digits were typed."""
+    """What a newcomer may show while it waits. Unproven until the digits were typed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class InviterInfo:
-    """Who invites, as the digits vouch for it."""
+    """The inviting device, as the digits confirm it."""
 
     device: bytes
     name: str
@@ -88,7 +88,7 @@ class InviterInfo:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """Where the newcomer's entry stands in the device log, the log's head after it, how often the root was replaced."""
+    """The slot of the newcomer's entry in the device log, the log's head after it, and how often the root was replaced."""
 
     slot: int
     entry_hash: bytes
@@ -108,7 +108,7 @@ class InviteStage(IntEnum):
 
 
 class Inviter(Secret):
-    """The device that invites. Make one with `begin`; `code` is what its person shows."""
+    """The inviting device. Make it with `begin`; `code` is what its person shows."""
 
     def __init__(
         self, code: InviteCode, ephemeral: ExchangeKey, nonce: bytes, *, device: bytes, name: str, system: str
@@ -137,7 +137,7 @@ class Inviter(Secret):
     def begin(
         cls, *, vault: bytes, url: str, device: bytes, name: str, system: str, random: Random = os.urandom
     ) -> "Inviter":
-        """A fresh invite. Raises TooLarge or BadCode for an address that no invite can hold."""
+        """A fresh invite. Raises TooLarge or BadCode for an address that an invite cannot hold."""
         ephemeral = ExchangeKey.generate(random)
         code = InviteCode(vault, InviteSecret.generate(random), ephemeral.public, url)
         return cls(code, ephemeral, random(INVITE_NONCE_BYTES), device=device, name=name, system=system)
@@ -147,7 +147,7 @@ class Inviter(Secret):
         return self._offer
 
     def open_join(self, data: bytes) -> Newcomer:
-        """Raises BadJoin. After a join was opened no other one is."""
+        """Raises BadJoin. Once a join was opened, no other is."""
         if self.stage is not InviteStage.WAITING:
             raise ValueError("this invite has its newcomer")  # §21.4-1
         try:
@@ -173,7 +173,7 @@ class Inviter(Secret):
         return self._reveal
 
     def check(self, digits: str) -> bool:
-        """Whether the person typed the newcomer's six digits. What is not six digits is no try."""
+        """Whether the person typed the newcomer's six digits. Input that is not six digits does not count as a try."""
         if self.stage not in (InviteStage.REVEALED, InviteStage.CONFIRMED):
             raise ValueError("there are no digits to check")
         typed = "".join(char for char in digits if not char.isspace() and char != "-")
@@ -189,7 +189,7 @@ class Inviter(Secret):
         return right
 
     def welcome(self, slot: int, entry_hash: bytes, head: bytes, root_number: int) -> bytes:
-        """Says to the newcomer that it is in, once the device log and the relay know it."""
+        """Tells the newcomer that it was added, once the device log and the relay know it."""
         if self.stage < InviteStage.CONFIRMED:  # §21.4-4
             raise ValueError("nobody is welcomed before the digits were right")
         body = WelcomeBody(
@@ -203,7 +203,7 @@ class Inviter(Secret):
         return message
 
     def end(self, reason: EndReason) -> bytes:
-        """Says why nothing will come of it. Only one reason can be given."""
+        """Tells why the pairing ends. Only one reason can be given."""
         return _once(self._sealed, self._first, InviteSlot.END, content_of(EndBody(reason)))
 
     def open_done(self, data: bytes) -> bool:
@@ -218,7 +218,7 @@ class Inviter(Secret):
 
 
 class Joiner(Secret):
-    """The device that has a code and wants in. Make one with `begin`."""
+    """The device that has a code and wants to join. Make it with `begin`."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class Joiner(Secret):
         ephemeral: ExchangeKey,
         nonce: bytes,
     ) -> None:
-        """Raises BadCode for a code whose key is of no use, Malformed for a wrong length or a name that is too long."""
+        """Raises BadCode for a code with an unusable key, Malformed for a wrong length or a name that is too long."""
         try:
             shared = ephemeral.exchange(code.exchange)
         except Malformed:
@@ -294,7 +294,7 @@ class Joiner(Secret):
         return self._join
 
     def open_reveal(self, data: bytes) -> InviterInfo:
-        """Raises BadMessage, also if the inviter does not say what its offer promised."""
+        """Raises BadMessage, also if the inviter does not reveal what its offer committed to."""
         if self.stage is not InviteStage.JOINED:
             raise ValueError("a reveal answers a join, once")
         content = self._keys.open(InviteSlot.REVEAL, data)
@@ -326,7 +326,8 @@ class Joiner(Secret):
         return Welcome(body.slot, body.entry_hash, body.head, body.root_number)
 
     def open_end(self, data: bytes) -> EndReason:
-        """Why the inviter gave up. Raises BadMessage. Whoever has the code can write one: it is a reason to stop, no proof."""
+        """Why the inviter gave up. Raises BadMessage. Everyone with the code can write one: it is a reason to stop, not a
+        proof."""
         return body_of(InviteSlot.END, self._first.open(InviteSlot.END, data), EndBody).reason
 
     def done(self, accepted: bool) -> bytes:
@@ -348,7 +349,7 @@ def _once(
     content: bytes,
     transcript: bytes = b"",
 ) -> bytes:
-    """Seals one content per slot: a second one would use the nonce again. The same content gives the same bytes."""
+    """Seals one content per slot: a second one would reuse the nonce. The same content gives the same bytes."""
     said, message = sealed.get(slot, (content, b""))
     if said != content:  # §21.2-3
         raise ValueError(f"`{slot.value}` was said already, and differently")

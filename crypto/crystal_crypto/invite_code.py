@@ -4,8 +4,8 @@
     | length of the relay's URL (1) | URL | check (4)
 
 Rules: upper case, so that a QR code holds it in its alphanumeric mode. A reader takes any case, and spaces, line breaks and
-dashes anywhere. Whoever has the text can come to the meeting and nothing more: the digits decide. What is wrong with a
-text is said by position and count; the text itself is never quoted.
+dashes anywhere. The text alone only opens the mailbox: the digits decide. Errors give positions and counts; the text itself
+is never quoted.
 """
 
 import base64
@@ -44,7 +44,7 @@ _OFFLINE_PREFIX: Final = "mc1:"
 
 
 class InviteSecret(Secret):
-    """S: 16 random bytes that one invite is made of."""
+    """S: the 16 random bytes of one invite."""
 
     __slots__ = ("_raw",)
 
@@ -65,7 +65,7 @@ class InviteSecret(Secret):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class InviteCode(Secret):
-    """What an invite's text says: to which vault, by which one-time secret and key, at which relay."""
+    """The content of an invite's text: the vault, the one-time secret and key, and the relay."""
 
     vault: bytes
     secret: InviteSecret
@@ -78,7 +78,7 @@ class InviteCode(Secret):
 
     @property
     def mailbox(self) -> bytes:
-        """The meeting place's name at the relay (16 bytes)."""
+        """The mailbox's name at the relay (16 bytes)."""
         return self._derive(labels.INVITE_MAILBOX, MAILBOX_BYTES)
 
     @property
@@ -94,7 +94,7 @@ class InviteCode(Secret):
 
 
 def encode_invite(code: InviteCode) -> str:
-    """The text, one line of upper-case letters and digits. It is worth something until the invite is used or expires."""
+    """The text, one line of upper-case letters and digits. It is secret until the invite is used or expires."""
     url = _url_bytes(code.url)
     head = bytes([_VERSION]) + code.vault + code.secret.to_bytes() + code.exchange.to_bytes()
     body = head + bytes([len(url)]) + url
@@ -102,7 +102,8 @@ def encode_invite(code: InviteCode) -> str:
 
 
 def decode_invite(text: str) -> InviteCode:
-    """Raises BadCode, which says what is wrong, and where: positions count from 1, from the first that is no white space."""
+    """Raises BadCode, which says what is wrong, and where: positions count from 1, from the first character that is no
+    white space."""
     code = text.strip()
     kept = [(at, char) for at, char in enumerate(code, start=1) if char not in _SEPARATORS]  # §21.1-1
     _check_prefix(code, "".join(char for _, char in kept[: len(PREFIX)]))
@@ -186,7 +187,7 @@ def _mistyped() -> BadCode:
 
 
 def _url_bytes(url: str) -> bytes:
-    """Raises TooLarge, or BadCode for what is no relay's address."""
+    """Raises TooLarge, or BadCode for an invalid relay address."""
     data = url.encode("utf-8", "surrogatepass")
     if len(data) > INVITE_URL_BYTES_MAX:
         raise TooLarge(
@@ -207,7 +208,7 @@ def _url(data: bytes) -> str:
 
 
 def _chars(size: int) -> int:
-    """How many characters of base32 stand for so many bytes."""
+    """How many base32 characters that many bytes take."""
     return -(-size * 8 // 5)
 
 

@@ -4,10 +4,10 @@
     join    = version (1) = 2 | E_b (32) | the same
     body    = one MessagePack array, its fields below in order
 
-Rules: each key seals one message and comes with its nonce from HKDF, under the slot's own label. Before the two sides have
-agreed there is only S; after that the keys come from S and the X25519 secret, with both public keys in `info`, so
-that another encoding of the same point is another key. What follows the digits is keyed by the whole transcript. Padding hides
-the lengths of names. Whatever bytes come, opening gives a body or raises BadMessage.
+Rules: each key seals one message and comes with its nonce from HKDF, under the slot's own label. Before the key agreement there
+is only S; after it the keys come from S and the X25519 secret, with both public keys in `info`, so that another encoding of
+the same point gives another key. Messages after the digits are keyed by the whole transcript. Padding hides the lengths of
+names. For any bytes, opening returns a body or raises BadMessage.
 """
 
 import hashlib
@@ -63,14 +63,14 @@ class EndReason(Enum):
 
 
 class OfferBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The inviter's name, and its promise of what `reveal` will say."""
+    """The inviter's name, and its commitment to what `reveal` will say."""
 
     commitment: _Bytes32
     name: _Name
 
 
 class JoinBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Who the newcomer is, and its nonce."""
+    """The newcomer's identity, and its nonce."""
 
     device: _Device
     signing: _Bytes32
@@ -82,7 +82,7 @@ class JoinBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class RevealBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The inviter's nonce and who it is; all of it was committed to."""
+    """The inviter's nonce and identity; the offer committed to all of it."""
 
     nonce: _Bytes32
     device: _Device
@@ -91,7 +91,7 @@ class RevealBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class WelcomeBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where the newcomer stands in the device log."""
+    """The newcomer's slot in the device log."""
 
     slot: _Number
     entry_hash: _Bytes32
@@ -150,12 +150,12 @@ class InviteKeys(Secret):
             ) from None
 
     def digits(self, transcript: bytes, count: int) -> str:
-        """So many decimal digits of this agreement and transcript."""
+        """That many decimal digits of this agreement and transcript."""
         raw = hkdf(self._secret, salt=transcript, info=self._info(labels.INVITE_DIGITS), length=8)  # §21.2-1
         return f"{int.from_bytes(raw, 'big') % 10**count:0{count}d}"
 
     def transcript(self, offer: bytes, join: bytes, reveal: bytes) -> bytes:
-        """32 bytes that stand for everything both sides have seen up to the digits."""
+        """32 bytes that bind everything that both sides have seen up to the digits."""
         said = b"".join(len(message).to_bytes(4, "big") + message for message in (offer, join, reveal))
         clear = labels.INVITE_TRANSCRIPT + self._vault + self._mailbox + self._parties
         return hashlib.sha256(clear + said).digest()  # §21.2-1
@@ -175,7 +175,7 @@ class InviteKeys(Secret):
 
 
 def check_frame(slot: InviteSlot, data: bytes, skip: int = 0) -> None:
-    """Raises BadMessage for a length or version that cannot be, before anything is derived."""
+    """Raises BadMessage for an impossible length or version, before anything is derived."""
     if len(data) > INVITE_MESSAGE_BYTES_MAX:  # §21.3-1
         raise BadMessage(f"the message `{slot.value}` is over {INVITE_MESSAGE_BYTES_MAX} bytes")
     if not data:  # §21.3-5
@@ -197,7 +197,7 @@ def content_of(body: Body) -> bytes:
 
 
 def body_of(slot: InviteSlot, content: bytes, kind: type[_B]) -> _B:
-    """The body in a content. Raises BadMessage: one content has one layout."""
+    """The body of a content. Raises BadMessage: one content has one layout."""
     packed = content[_LENGTH_BYTES : _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "big")]
     used = _LENGTH_BYTES + len(packed)
     right_length = len(content) >= used and len(content) == padded_length(used)
@@ -212,5 +212,5 @@ def body_of(slot: InviteSlot, content: bytes, kind: type[_B]) -> _B:
 
 
 def commitment(reveal: bytes) -> bytes:
-    """What binds the inviter to the whole content of its `reveal`, and shows nothing of it."""
+    """Binds the inviter to the whole content of its `reveal` without revealing it."""
     return hashlib.sha256(labels.INVITE_COMMIT + reveal).digest()  # §21.3-3

@@ -3,11 +3,11 @@
     1: ABCD-EFGH-JKMN-PQRS        16 characters of Crockford's base32 = 8 bytes of data | 2 bytes of check
     lines 1 to 4 are the root, lines 5 and 6 the vault's id
 
-Rules: a line's check (CRC-16) covers its number: every slip within three neighbouring characters, every swap of two, and
-every line in the wrong place is found, at that line. A reader takes any case, reads O as 0 and I and L as 1, ignores spaces
-and dashes, finds the lines in any order and among other text, and takes an mc1: code in their place. Two kits of one vault
-differ in lines 1 to 4; that lines of two kits were mixed shows only in the root's check value. What is wrong is said by
-line and count; no line is ever quoted.
+Rules: a line's check (CRC-16) covers its number, so that every slip within three neighbouring characters, every swap of two,
+and every line in the wrong place is found, and at which line. A reader takes any case, reads O as 0 and I and L as 1,
+ignores spaces and dashes, finds the lines in any order and among other text, and takes an mc1: code in their place. Two kits
+of one vault differ in lines 1 to 4; mixed lines of two kits are detected only by the root's check value. Errors name the
+line; no line is ever quoted.
 """
 
 import binascii
@@ -43,14 +43,15 @@ _HINT: Final = "Type the line again as it stands on the kit"
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What a kit brings back."""
+    """The content of a kit."""
 
     root: Root
     vault: bytes
 
 
 def encode_kit(root: Root, vault: bytes) -> tuple[str, ...]:
-    """The six lines. They are the vault: show them only to the person. Raises Malformed for a vault id of another length."""
+    """The six lines. They give full power over the vault: show them to the person only. Raises Malformed for a vault id of
+    another length."""
     secret = root.to_bytes() + exactly(vault, VAULT_BYTES, "a vault id")
     pieces = (secret[at : at + KIT_LINE_BYTES] for at in range(0, len(secret), KIT_LINE_BYTES))
     return tuple(_line(number, piece) for number, piece in enumerate(pieces, start=1))
@@ -107,7 +108,7 @@ def _from_code(text: str) -> Kit:
 
 
 def _good_line(line: str) -> tuple[int | None, bytes]:
-    """Which line of a kit this is (None: it is none, or calls itself another), and its data."""
+    """The number of a valid line of a kit (None: not a line, or another number is written before it), and its data."""
     stated, rest = _split(line)
     chars = _normal(rest)
     if len(chars) != LINE_CHARS or any(char not in _VALUES for char in chars):  # §20.1-3
@@ -117,7 +118,7 @@ def _good_line(line: str) -> tuple[int | None, bytes]:
 
 
 def _meant(number: int, written: list[str]) -> str:
-    """What was written where the line should be. Raises BadCode if nothing was."""
+    """What was written in place of the line. Raises BadCode if nothing was."""
     for line in written:
         stated, rest = _split(line)
         if stated == number and _GROUPS.fullmatch(rest.strip()):
@@ -144,13 +145,13 @@ def _chars(number: int, text: str) -> str:
 
 
 def _normal(text: str) -> str:
-    """Without separators, ASCII letters in upper case: other letters stay, and are refused."""
+    """Without separators, ASCII letters in upper case; other letters stay, and are refused."""
     kept = (char for char in text.strip() if char not in _SEPARATORS)  # §20.1-1
     return "".join(char.upper() if char.isascii() else char for char in kept)
 
 
 def _place(chars: str) -> int | None:
-    """Which line these characters are by their check. No check agrees at two places."""
+    """The line number that these characters have by their check. No check is valid for two numbers."""
     raw = _packed(chars)
     data, check = raw[:KIT_LINE_BYTES], raw[KIT_LINE_BYTES:]
     return next((n for n in range(1, KIT_LINES + 1) if _check(n, data) == check), None)

@@ -4,7 +4,7 @@
 
 Rules: as for key bundles: base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM, no additional data. `info` binds
 the vault, the sender, the recipient, the device-log head and the place in the sender's stream, so that a letter opens only
-where it was put. Base mode does not say who sealed it: a letter is believed only inside an entry that its sender signed.
+at its place. Base mode does not authenticate the sender: a letter is believed only inside an entry that its sender signed.
 """
 
 import struct
@@ -43,7 +43,7 @@ def seal_letter(
     incarnation: bytes,
     sequence: int,
 ) -> bytes:
-    """The sealed letter, 50 bytes longer than its content. Its randomness is the library's: HPKE takes none from outside.
+    """The sealed letter, 50 bytes longer than its content. The library draws its randomness: HPKE takes none from outside.
 
     Raises TooLarge, and Malformed when the recipient's key is of low order or a field has the wrong length.
     """

@@ -1,8 +1,10 @@
-"""The offline pairing text: `mc1:` and base64 of the vault's root; after a rotation of the root also `@` and the vault's id.
+"""The offline pairing text: `mc1:` and base64 of the vault's root; after a rotation of the root also `@` and the vault's
+id.
 
-Rules: whoever has the text has the vault. Decoding accepts standard and URL-safe base64 (RFC 4648, not mixed), with or
-without padding, with white space around it; it demands exactly 32 bytes and no stray bits. A vault's id is the hash of its
-first root's key, so a later root has to name it. What is wrong is said by position and count; the code is never quoted.
+Rules: the text gives full power over the vault. Decoding accepts standard and URL-safe base64 (RFC 4648, not mixed), with
+or without padding, with white space around it; it demands exactly 32 bytes and no stray bits. A vault's id is the hash of
+its first root's key, so the text of a later root has to name it. Errors give positions and counts; the code is never
+quoted.
 """
 
 import base64
@@ -27,7 +29,7 @@ _INVITE_PREFIX: Final = "mc2:"
 
 @dataclass(frozen=True, slots=True)
 class OfflineCode:
-    """What a pairing text says. `vault` is what it names, None if it names none: then it is that of the root."""
+    """The content of a pairing text. `vault` is the vault that it names; None stands for the one that the root founded."""
 
     root: Root
     vault: bytes | None = None

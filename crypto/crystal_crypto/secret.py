@@ -1,7 +1,7 @@
-"""What every class that holds key material has in common.
+"""The base class of everything that holds key material.
 
 Rules: `repr` and `str` show nothing, comparison takes constant time, pickling and copying refuse, and there is no hash, so
-that a key cannot become a dictionary key by accident. Python cannot wipe memory reliably; nothing here pretends to.
+that a key cannot become a dictionary key by accident. Python cannot wipe memory reliably, so nothing here tries to.
 """
 
 import hmac
@@ -40,7 +40,7 @@ class Secret(ABC):
 
 
 def exactly(data: bytes, length: int, what: str) -> bytes:
-    """`data` itself if it is `length` bytes long. Raises Malformed, which names both lengths and never the content."""
+    """Returns `data` if it is `length` bytes long. Raises Malformed, which names both lengths and never the content."""
     if len(data) != length:
         raise Malformed(f"{what} must be {length} bytes, not {len(data)}")
     return bytes(data)

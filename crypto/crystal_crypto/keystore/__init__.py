@@ -40,7 +40,7 @@ __all__ = (
 
 
 class Preference(Enum):
-    """Which place is wanted."""
+    """Which store is wanted."""
 
     AUTO = "auto"
     KEYRING = "keyring"
@@ -66,10 +66,10 @@ def choose_keystore(
     random: Random = os.urandom,
     passphrase: AskPassphrase = nobody_to_ask,
 ) -> Choice:
-    """The keyring if it is wanted and passes its test, else files in `directory`.
+    """The keyring if it is wanted and works, else files in `directory`.
 
-    `service` names this home in the keyring; `backend` is the system's own unless given. Raises KeyStoreError if the keyring
-    was asked for and does not work: a secret is never quietly put where the person did not want it.
+    `service` names this home in the keyring; `backend` defaults to the system's own. Raises KeyStoreError if the keyring
+    was asked for and does not work: a secret is never silently stored where the person did not want it.
     """
     if preference is Preference.FILE:
         return Choice(FileKeyStore(directory, passphrase), Preference.FILE, "files were asked for")

@@ -1,11 +1,11 @@
-"""Secrets in files, plain or wrapped under a passphrase (`wrapping` has the format and draws the states).
+"""Secrets in files, plain or wrapped under a passphrase (`passphrase` has the format and draws the states).
 
 Rules: a store without a header holds plain files, a sealed one wrapped files only; a file of the other kind is refused and
-named, not believed. Everything is checked again under the directory's lock before a write, so that a process which opened the
-store before a passphrase was set cannot put a plain secret into it. Changing a passphrase may die anywhere: the header is what
-counts, it is replaced as a whole, and each file says by itself which key it needs.
+named. Everything is checked again under the directory's lock before a write, so that a process that opened the store before
+a passphrase was set cannot put a plain secret into it. A change of passphrase may die anywhere: the header decides, it is
+replaced as a whole, and each file tells which key it needs.
 
-The master key is held until `close`; what `load` returns is bytes, which nobody can wipe.
+The master key is held until `close`; `load` returns bytes, which cannot be wiped.
 """
 
 import os
@@ -30,19 +30,19 @@ from crystal_crypto.limits import PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, SE
 from crystal_crypto.memory import wiped
 
 AskPassphrase = Callable[[], bytearray]
-"""Gives the passphrase, for whoever wipes it. Raises PassphraseNeeded if nobody can."""
+"""Returns the passphrase, which the caller wipes. Raises PassphraseNeeded if there is nobody to ask."""
 
 _READS_MAX: Final = 5
 """How often a file is read again because the header changed meanwhile."""
 
 
 def nobody_to_ask() -> bytearray:
-    """Where no passphrase is to be had."""
+    """For programs without a source for a passphrase."""
     raise PassphraseNeeded("the keys are closed by a passphrase")
 
 
 class FileKeyStore:
-    """One file of mode 0600 for each secret, in a directory of mode 0700 that it makes when it first stores something."""
+    """One file of mode 0600 for each secret, in a directory of mode 0700 that is made on the first write."""
 
     def __init__(
         self, directory: Path, passphrase: AskPassphrase = nobody_to_ask, random: Random = os.urandom
@@ -86,7 +86,7 @@ class FileKeyStore:
             opened[1].wipe()
 
     def passphrase_state(self) -> SealState | None:
-        """How far a passphrase was set; None without one. Asks for nothing."""
+        """How far a passphrase was set; None without one. Does not ask for it."""
         header = self._folder.read(HEADER_FILE)
         return None if header is None else self._parsed(header).state
 
@@ -97,17 +97,17 @@ class FileKeyStore:
             self._keys(header)
 
     def names(self) -> list[str]:
-        """The names of the secrets that are there."""
+        """The names of the stored secrets."""
         return self._folder.names()
 
     def set_passphrase(self, new: bytearray, cost: Cost = COST) -> None:
-        """Closes the store by `new`, which replaces an earlier passphrase; the files get a new master key.
+        """Sets the passphrase, which replaces an earlier one; the files get a new master key.
 
-        Killed anywhere, the old or the new passphrase opens the store, and no secret is lost. What is then still to be
-        rewritten is done by `finish`, or by calling this again.
+        After a kill at any point the old or the new passphrase opens the store, and no secret is lost. `finish`, or calling
+        this again, rewrites the rest.
 
-        Raises PassphraseNeeded, WrongPassphrase if there is an earlier one that cannot be given, ValueError for a length out
-        of bounds.
+        Raises PassphraseNeeded, WrongPassphrase if there is an earlier one that cannot be given, ValueError for a length
+        out of bounds.
         """
         if not PASSPHRASE_BYTES_MIN <= len(new) <= PASSPHRASE_BYTES_MAX:
             raise ValueError(
@@ -129,7 +129,7 @@ class FileKeyStore:
                 self._seal(folder, header, kek, keys)
 
     def remove_passphrase(self) -> None:
-        """Makes all files plain again. Killed anywhere, the passphrase is still good, or is gone; call it again to finish."""
+        """Makes all files plain again. After a kill the passphrase still works, or is gone; call it again to finish."""
         before = self._folder.read(HEADER_FILE)
         if before is None:
             return
@@ -143,7 +143,7 @@ class FileKeyStore:
                 self._unseal(folder, keys)
 
     def finish(self) -> bool:
-        """Goes on where a change of passphrase was interrupted. False if there was nothing to do."""
+        """Finishes an interrupted change of passphrase. False if there was nothing to do."""
         if self.passphrase_state() in (None, SealState.SEALED):
             return False
         with wiped(self._ask()) as passphrase, self._folder.locked() as folder:
@@ -157,7 +157,7 @@ class FileKeyStore:
         return True
 
     def clear(self) -> None:
-        """Deletes every secret and the header last. Only for a directory that is no longer, or not yet, the one in use."""
+        """Deletes every secret, and the header last. Only for a directory that is not in use any more, or not yet."""
         if not self._folder.path.exists():
             return
         with self._folder.locked() as folder:

@@ -1,7 +1,8 @@
-"""A directory of small files that only their owner can use: the disk's part of the key store of files.
+"""A directory of small files that only their owner can use, for the key store of files.
 
-Rules: what was written is on disk, whole, when the call returns, and the old bytes or the new ones are there after a crash.
-Files are 0600 in a directory of 0700; one that others can use is refused with the remedy. Writers hold the directory's lock.
+Rules: when a call returns, what was written is on disk as a whole; after a crash the old bytes or the new ones are there.
+Files are 0600 in a directory of 0700; one that others can use is refused with the remedy. Writers hold the directory's
+lock.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecretFolder:
-    """The directory. It is made when something is first written to it."""
+    """The directory. It is made on the first write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,7 +62,7 @@ class SecretFolder:
         return data
 
     def names(self) -> list[str]:
-        """The secrets that there are. Neither the header nor what a crash left behind."""
+        """The names of the secrets, without the header and what a crash left behind."""
         with reported(f"{self.path} cannot be read"):
             if not self.path.exists():
                 return []
@@ -69,7 +70,7 @@ class SecretFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Generator["LockedFolder"]:
-        """The directory, made if need be, for this writer alone."""
+        """The directory, made if need be, locked for this writer."""
         with reported(f"{self.path} cannot be used"):
             if not self.path.exists():
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ class SecretFolder:
 
 
 class LockedFolder:
-    """What its writer may do. Each call is durable when it returns."""
+    """The directory for its writer. Each call is durable when it returns."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self._path = path
@@ -111,7 +112,7 @@ class LockedFolder:
             os.fsync(self._handle)
 
     def sweep(self) -> None:
-        """Deletes what crashes left behind: it may be a secret that was to be written."""
+        """Deletes what crashes left behind, which may be a secret that was being written."""
         with reported(f"{self._path} cannot be cleaned"):
             for scrap in self._path.glob(f".*{_TEMPORARY}"):
                 scrap.unlink(missing_ok=True)
@@ -119,7 +120,7 @@ class LockedFolder:
 
 
 def refuse_others(path: Path, found: os.stat_result, mode: str) -> None:
-    """Raises KeyStoreError if anybody but this user can use the file; the hint is the command that mends it."""
+    """Raises KeyStoreError if another user can use the file; the hint is the command that fixes it."""
     if found.st_uid != os.geteuid():
         raise KeyStoreError(
             f"{path} belongs to another user", hint=f"Give it to the user who runs crystal: chown USER {path}"
@@ -132,7 +133,7 @@ def refuse_others(path: Path, found: os.stat_result, mode: str) -> None:
 
 @contextlib.contextmanager
 def reported(what: str) -> Generator[None]:
-    """What the operating system says, as KeyStoreError."""
+    """The operating system's error as KeyStoreError."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How a passphrase closes a store of files: the header file, and each secret wrapped. Bytes in, bytes out.
+"""Secrets under a passphrase: the header file, and each secret wrapped. Bytes in, bytes out.
 
     passphrase --Argon2id(salt, cost)--> KEK --opens the header--> master key --opens each secret, bound to its name
 
@@ -6,10 +6,10 @@
              | AES-256-GCM of (master key 32 | the master key before it 32, or zeros) and tag 16         151 bytes in all
     secret   "CRYW" | version 1 | key id 8 | salt 24 | AES-256-GCM of the secret and tag 16
 
-Rules: each AES key and nonce comes out of HKDF with a fresh salt and is used once; all that stands before a ciphertext is bound
-to it. `check` comes out of the KEK and tells a wrong passphrase from damage. The cost is checked against the limits before
+Rules: each AES key and nonce is derived by HKDF with a fresh salt and used once; everything before a ciphertext is bound to it.
+`check` is derived from the KEK and tells a wrong passphrase from damage. The cost is checked against the limits before
 anything is allocated. KEK and master key are bytearrays that are wiped; the library's own copies of them, and the secrets that
-`unwrap` returns, are beyond reach.
+`unwrap` returns, cannot be.
 """
 
 import hmac
@@ -57,7 +57,7 @@ assert _FIXED.size + 2 * KEY_BYTES + TAG_BYTES == PASSPHRASE_HEADER_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What Argon2id takes. Raises Malformed for a cost out of bounds: nothing is allocated for it."""
+    """The cost of Argon2id. Raises Malformed if out of bounds, before anything is allocated."""
 
     memory_kib: int
     iterations: int
@@ -74,7 +74,7 @@ class Cost:
 
 
 COST: Final = Cost(memory_kib=64 * 1024, iterations=32, lanes=4)  # §18.2-4
-"""Of a new passphrase: 64 MiB, and between half a second and a second on two cores."""
+"""For a new passphrase: 64 MiB, and between half a second and a second on two cores."""
 
 
 class SealState(IntEnum):
@@ -93,10 +93,10 @@ class SealState(IntEnum):
 
 
 class MasterKeys:
-    """The keys that a passphrase has opened: the current one, and the one before it while files are still being rewritten."""
+    """The keys that a passphrase has opened: the current one, and the one before while files are still being rewritten."""
 
     def __init__(self, current: bytearray, previous: bytearray | None = None) -> None:
-        """Takes the buffers over: `wipe` overwrites them."""
+        """Takes ownership of the buffers: `wipe` overwrites them."""
         self._current = current
         self._previous = previous
 
@@ -105,7 +105,7 @@ class MasterKeys:
         return cls(bytearray(random(KEY_BYTES)))
 
     def renewed(self, random: Random) -> "MasterKeys":
-        """A fresh key, with this one as the one before. What another passphrase could open, the new one's files are not."""
+        """A fresh key, with this one as the one before, so that another passphrase does not open the rewritten files."""
         return MasterKeys(bytearray(random(KEY_BYTES)), bytearray(self._current))
 
     def alone(self) -> "MasterKeys":
@@ -117,14 +117,14 @@ class MasterKeys:
         return self._previous is not None
 
     def wrap(self, name: str, secret: bytes, random: Random) -> bytes:
-        """The secret, closed, under the current key."""
+        """The secret, wrapped under the current key."""
         salt = random(SALT_BYTES)  # §18.2-1
         head = _SECRET_MAGIC + bytes([_VERSION]) + _key_id(self._current) + salt
         with _cipher(self._current, salt, labels.PASSPHRASE_SECRET + name.encode("ascii")) as (key, nonce):
             return head + AESGCM(key).encrypt(nonce, secret, head + name.encode("ascii"))
 
     def unwrap(self, name: str, data: bytes) -> bytes | None:
-        """The secret, or None if `data` is not wrapped under one of these keys. Raises WrongKey if it is and was changed."""
+        """The secret, or None if `data` is not wrapped under one of these keys. Raises WrongKey if it is but was changed."""
         if not is_wrapped(data):
             return None
         key_id = data[5 : 5 + _KEY_ID_BYTES]
@@ -156,13 +156,13 @@ class MasterKeys:
         return (self._current,) if self._previous is None else (self._current, self._previous)
 
     def material(self) -> bytearray:
-        """Both keys as the header seals them, for whoever wipes it."""
+        """Both keys as the header seals them, which the caller wipes."""
         return self._current + (bytes(KEY_BYTES) if self._previous is None else self._previous)
 
 
 @dataclass(frozen=True, slots=True)
 class PassphraseHeader:
-    """The header file: what Argon2id needs, and the sealed master key. Nothing in it is secret by itself."""
+    """The header file: the parameters of Argon2id, and the sealed master key. It holds nothing secret in the clear."""
 
     state: SealState
     cost: Cost
@@ -190,7 +190,8 @@ class PassphraseHeader:
         return self.bound() + self.sealed
 
     def derive(self, passphrase: bytearray) -> bytearray:
-        """The KEK, for whoever wipes it. Slow on purpose. Raises WrongPassphrase, KeyStoreError without the memory for it."""
+        """The KEK, which the caller wipes. Slow on purpose. Raises WrongPassphrase, KeyStoreError without the memory for
+        it."""
         kek = _argon2id(passphrase, self.salt, self.cost)
         if not hmac.compare_digest(_check(kek), self.check):  # §18.2-3
             wipe(kek)
@@ -218,7 +219,7 @@ class PassphraseHeader:
             return replace(bare, sealed=AESGCM(key).encrypt(nonce, material, bare.bound()))
 
     def bound(self) -> bytes:
-        """All that stands before the sealed keys."""
+        """Everything before the sealed keys."""
         cost = self.cost
         numbers = (self.state, cost.lanes, cost.memory_kib, cost.iterations)
         return _FIXED.pack(_HEADER_MAGIC, _VERSION, *numbers, self.salt, self.check, self.seal_salt)
@@ -227,7 +228,7 @@ class PassphraseHeader:
 def new_header(
     passphrase: bytearray, keys: MasterKeys, cost: Cost, random: Random
 ) -> tuple[PassphraseHeader, bytearray]:
-    """A header in SEALING for a new passphrase, and its KEK, for whoever wipes it. Slow on purpose."""
+    """A header in SEALING for a new passphrase, and its KEK, which the caller wipes. Slow on purpose."""
     salt = random(_ARGON2_SALT_BYTES)
     kek = _argon2id(passphrase, salt, cost)
     bare = PassphraseHeader(SealState.SEALING, cost, salt, _check(kek), b"", b"")
@@ -276,7 +277,7 @@ def _key_id(master: bytearray) -> bytes:
 
 @contextmanager
 def _cipher(key: bytearray, salt: bytes, info: bytes) -> Generator[tuple[memoryview, memoryview]]:
-    """An AES key and nonce for one use, wiped after it."""
+    """An AES key and nonce for one use, wiped afterwards."""
     buffer = bytearray(KEY_BYTES + NONCE_BYTES)
     HKDF(SHA256(), len(buffer), salt, info).derive_into(key, buffer)
     view = memoryview(buffer)

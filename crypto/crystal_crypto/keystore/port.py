@@ -1,6 +1,6 @@
 """The port that every key store implements, and the bounds on names and secrets that all of them check.
 
-Rule: `load` gives bytes, which Python cannot wipe; the classes that keep key material say so where it matters.
+`load` returns bytes, which Python cannot wipe.
 """
 
 import re
@@ -12,9 +12,10 @@ _NAME: Final = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{SECRET_NAME_CHARS_MAX - 1}}
 
 
 class KeyStore(Protocol):
-    """Named secrets. Names are 1 to 64 of a-z, 0-9, dot, dash, underscore, not beginning with a mark; secrets at most 16 KiB.
+    """Named secrets. Names are 1 to 64 of a-z, 0-9, dot, dash, underscore, not beginning with a mark; secrets at most 16
+    KiB.
 
-    All calls raise KeyStoreError when the place cannot do what was asked, ValueError for a name or secret out of bounds.
+    All calls raise KeyStoreError if the store cannot do what was asked, ValueError for a name or secret out of bounds.
     """
 
     def load(self, name: str) -> bytes | None:
@@ -22,11 +23,12 @@ class KeyStore(Protocol):
         ...
 
     def store(self, name: str, secret: bytes) -> None:
-        """Keep it, in place of an earlier one. Returns when it is durable; after a crash the old or the new one is there."""
+        """Stores the secret in place of an earlier one. Durable when it returns; after a crash the old or the new one is
+        there."""
         ...
 
     def delete(self, name: str) -> None:
-        """Forget it. Deleting what is not there is no error."""
+        """Deletes the secret. Deleting one that is not there is no error."""
         ...
 
 
@@ -37,7 +39,7 @@ def check_name(name: str) -> None:
 
 
 def is_name(text: str) -> bool:
-    """Whether a secret may be called so."""
+    """Whether a secret may have this name."""
     return _NAME.fullmatch(text) is not None
 
 

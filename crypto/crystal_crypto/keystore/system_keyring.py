@@ -26,7 +26,7 @@ LINUX_BACKEND: Final = "keyring.backends.SecretService.Keyring"
 """The Secret Service of a Linux desktop."""
 
 KEYRING_SECONDS_MAX: Final = 5.0
-"""How long a keyring may take for one call before it counts as not working."""
+"""Time limit of one keyring call; a slower keyring counts as not working."""
 
 BACKENDS: Final = frozenset(
     {
@@ -36,10 +36,10 @@ BACKENDS: Final = frozenset(
         "keyring.backends.macOS.Keyring",
     }
 )
-"""Those that may be loaded by their name. A name out of a file never makes this program import anything else."""
+"""Backends that may be loaded by name. A name from a file never makes this program import anything else."""
 
 _APPLICATION: Final = "Python keyring library"
-_PREFIX: Final = "crystal:"  # an empty or foreign value in the keyring is thereby told from ours
+_PREFIX: Final = "crystal:"  # tells our values from empty or foreign ones
 
 _FILES_HINT: Final = (
     "Log in at the desktop, so that its keyring runs; without one, keep keys in files (--key-store file)"
@@ -101,7 +101,7 @@ class KeyringKeyStore:
         return f"{type(self._backend).__module__}.{type(self._backend).__name__}"
 
     def probe(self, random: Random = os.urandom) -> None:
-        """Write, read back, compare, delete. Raises KeyStoreError with the reason why it must not be trusted."""
+        """Writes, reads back, compares, deletes. Raises KeyStoreError with the reason why the keyring must not be trusted."""
         if self._limited(self._priority) < 1:
             raise KeyStoreError(
                 f"{self.description} is not one that its library recommends", hint=_FILES_HINT
@@ -110,7 +110,7 @@ class KeyringKeyStore:
         try:
             self.store(name, random(32))
         except _TimedOut:
-            raise  # to wait once more, for deleting, would be in vain
+            raise  # deleting would only wait once more
         except KeyStoreError:
             self._delete_quietly(name)
             raise
@@ -162,7 +162,7 @@ class KeyringKeyStore:
         try:
             self.delete(name)
         except KeyStoreError:
-            return  # what is told is why the probe failed; a probe's secret protects nothing
+            return  # the probe's own error is raised; its secret protects nothing
 
     def _priority(self) -> float:
         return float(self._backend.priority)
@@ -189,7 +189,7 @@ class KeyringKeyStore:
 
 
 def _told(failure: BaseException) -> KeyStoreError:
-    """The error by its type alone: its text is the backend's own and may quote what it was given."""
+    """The error by its type alone: its text is the backend's own and may quote the secret."""
     kind = type(failure).__name__
     if kind in _LOCKED:
         return KeyStoreError(f"the keyring is locked ({kind})", hint=_LOCKED_HINT)

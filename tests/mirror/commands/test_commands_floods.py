@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_mirror.commands import taking
+from crystal_mirror.commands import target
 from crystal_mirror.commands.database import command_notices
 from crystal_mirror.commands.entries import seal_message
 from crystal_mirror.commands.messages import Withdraw, encode_message
@@ -15,7 +15,7 @@ from tests.mirror.commands.office import Office
 def test_withdrawals_of_what_was_never_asked_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taking, "RECEIVED_KEPT_MAX", 5)
+    monkeypatch.setattr(target, "RECEIVED_KEPT_MAX", 5)
     office = Office(tmp_path)
     sender, core = office.laptop_member, office.core
     info = sender.log.member(core.device_id)

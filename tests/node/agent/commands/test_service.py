@@ -274,7 +274,7 @@ def test_an_agent_that_is_killed_while_an_action_runs(
     mark = tmp_path / "mark"
     request = asks(node, action)
     killed = subprocess.Popen(
-        [sys.executable, "-m", "tests.node.agent.commands.killed_desk", action, str(mark)],
+        [sys.executable, "-m", "tests.node.agent.commands.killed_service", action, str(mark)],
         env=vault.core.environment | {"PYTHONPATH": str(Path(__file__).parents[4])},
     )
     until(mark.exists, "the action runs")

@@ -1,5 +1,5 @@
 """A desk whose action says that it runs, and never ends, to be killed:
-`python -m tests.node.agent.commands.killed_desk ACTION MARK`.
+`python -m tests.node.agent.commands.killed_service ACTION MARK`.
 
 The home is the environment's.
 """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.derive.artefacts.orphans import SWEEP_MS
+from crystal_node.derive.artefacts.orphans import CHECK_EVERY_MS
 from tests.core.builders import capture, forget
 from tests.support.workbench import Workbench, known
 
@@ -57,7 +57,7 @@ def test_files_that_come_late_from_another_core_go_within_a_day(bench: Workbench
     for path, text in late.items():
         (bench.root / path).parent.mkdir(parents=True, exist_ok=True)
         (bench.root / path).write_text(text, encoding="utf-8")
-    bench.now += SWEEP_MS
+    bench.now += CHECK_EVERY_MS
     assert bench.run()[1].removed == 3
     assert bench.files() == {}
 

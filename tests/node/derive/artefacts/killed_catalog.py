@@ -1,4 +1,4 @@
-"""`python -m tests.node.derive.artefacts.killed_works DIRECTORY`: processes that make files of the memory die at each step.
+"""`python -m tests.node.derive.artefacts.killed_catalog DIRECTORY`: processes that make files of the memory die at each step.
 
 A step is a call that changes the disk, or a commit of works.db. Prints how many died. Raises when what the next run makes is
 not what a run makes that nobody stopped, or when a forgotten text is left anywhere.

@@ -1,7 +1,7 @@
-"""The agent at its commands desk: what other devices ask for is run beside the rounds (``crystal_node.agent.commands``).
+"""Runs the commands of other devices beside the rounds (``crystal_node.agent.commands``).
 
-What arrives there was written by other devices. A mistake in handling it is logged and told, and begun anew after a growing
-pause; it never ends the agent, else one message could keep a machine from syncing for good.
+Other devices wrote these commands. A bug in handling one is logged and reported, and handling begins again after a growing
+pause; it never ends the process, else one message could keep a machine from syncing for good.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class CommandServer(Protocol):
     """The part of ``CommandDesk`` that is used here."""
 
     async def run(self) -> None:
-        """Goes on until it is cancelled. Raises what does not pass by itself."""
+        """Run until it is cancelled. Raises what does not pass by itself."""
         ...
 
     def close(self) -> None: ...
@@ -32,13 +32,12 @@ class CommandServer(Protocol):
 Served = TypeVar("Served", bound=CommandServer)
 
 
-async def when_it_opens(open_desk: Callable[[], Served], report: Report) -> Served:
-    """The desk, as soon as it can be opened: a damaged file may be moved away while the agent goes on. Raises what does not
-    pass by itself."""
+async def when_it_opens(open_service: Callable[[], Served], report: Report) -> Served:
+    """The service, as soon as it can be opened: a damaged file may be moved away meanwhile. Raises what does not pass by itself."""
     told = ""
     while True:
         try:
-            return open_desk()
+            return open_service()
         except Exception as error:
             if not passes(error):
                 raise
@@ -49,13 +48,13 @@ async def when_it_opens(open_desk: Callable[[], Served], report: Report) -> Serv
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def serve(desk: CommandServer, report: Report, uniform: Callable[[float, float], float]) -> None:
-    """Goes on until it is cancelled, and closes the desk then."""
+async def serve(service: CommandServer, report: Report, uniform: Callable[[float, float], float]) -> None:
+    """Run it until this is cancelled, then close it."""
     backoff = Backoff(uniform, first=AGAIN_SECONDS, most=AGAIN_SECONDS_MAX)
     try:
         while True:
             try:
-                await desk.run()
+                await service.run()
             except Exception as error:  # noqa: BLE001  see above
                 _log.exception("commands: what other devices ask for cannot be handled")
                 pause = backoff.failed()
@@ -65,4 +64,4 @@ async def serve(desk: CommandServer, report: Report, uniform: Callable[[float, f
                 )
                 await asyncio.sleep(pause)
     finally:
-        desk.close()
+        service.close()

@@ -1,21 +1,23 @@
-"""The gateway, `crystal serve`: this device's memory over HTTP for programs and the web page of this machine, and nobody else.
+"""The gateway: this device's memory over HTTP, for programs and the web page of this machine alone.
 
 ::
 
-    browser, program ──127.0.0.1──► guard: Host, Origin, bearer token, limits ──► routes ──threads──► finding, status, jobs, …
+    crystal serve        browser, program ──127.0.0.1──► guard: Host, Origin, token ─┐
+                                                                                     ├─► routes ──► memory, status, jobs
+    background service   command, hook ──Unix socket of its owner──► local ──────────┘
 
 | module | holds |
 |---|---|
-| `access` | who may: the token, one-time links to the page, the page's sessions |
-| `guard` | what each request passes on its way in, each error and each answer on its way out |
-| `requests`, `replies`, `documents`, `errors` | strict reading, answers, what both look like, and what is refused |
-| `app`, `desk` | all routes, and what they share: settings as they are now, threads, one kept memory |
-| `searching`, `standing`, `jobs`, `remembered` | the routes of the page, by subject |
-| `published` | the routes that other programs know: process, chat completions, status |
-| `chat`, `processes` | a conversation with recalled memory before it; work that was asked for, as child processes |
-| `page`, `web/` | the web page: files of this package, sent as they are |
-| `serving`, `limits` | the listening socket, and uvicorn within limits |
-| `openapi` | the description of all routes |
+| `routes` | the routes of `/api`: search, status, jobs, memories |
+| `app` | the application of `crystal serve`: `routes`, the page, its sessions, `compatibility` |
+| `local` | the application on the background service's socket: `routes`, hooks, waiting for jobs |
+| `backend` | what routes share: current settings, threads, one open memory |
+| `access`, `guard` | the token, links to the page, its sessions; checks of each request |
+| `requests`, `replies`, `documents`, `errors` | strict reading, answers, their schemas, errors |
+| `compatibility`, `chat`, `processes` | the routes of the prototype's gateway: chat completions with recalled memory, `/process` |
+| `page`, `web/` | the web page: files of this package |
+| `server`, `limits` | the listening socket, and uvicorn within limits |
+| `openapi` | a route, and the description of all routes |
 
-Nothing of a question or of a text goes to a log, an address or a header.
+No part of a question or of a recorded text goes to a log, an address or a header.
 """

@@ -1,4 +1,4 @@
-"""Who may use the gateway: whoever has its token, and the pages that were opened by a link of it.
+"""Access to the gateway: by its token, or by the session of a page that was opened by a link.
 
 ::
 
@@ -7,9 +7,9 @@
                                                                                               ends after twelve idle hours,
                                                                                               signed out, or with the process
 
-The token stands in no address and no argument, and stays in no browser: a page whose person pastes it gets a session for it. A
-code does stand in an argument (`--open`), and is of no use to whoever sees it later. What is kept of codes and sessions is
-their SHA-256, so that comparing tells nothing of them.
+The token is in no address and no argument, and stays in no browser: a page whose person pastes it gets a session for it. A code
+is in an argument (`--open`), and is useless afterwards. Of codes and sessions only the SHA-256 is kept, so that comparing
+reveals nothing of them.
 """
 
 import hmac
@@ -41,7 +41,7 @@ class _Link(msgspec.Struct, frozen=True):
 
 
 class GatewayAccess:
-    """Of one process that serves. ``clock``: milliseconds since 1970."""
+    """Of one serving process. ``clock``: milliseconds since 1970."""
 
     def __init__(self, home: Home, token: str, clock: Callable[[], int]) -> None:
         self._home = home
@@ -50,7 +50,7 @@ class GatewayAccess:
         self._sessions: dict[bytes, int] = {}
 
     def admits(self, header: bytes | None) -> bool:
-        """Whether this ``Authorization`` header is the token's or a session's."""
+        """Whether this ``Authorization`` header has the token, or a session's."""
         if header is None or header[: len(_BEARER)].lower() != _BEARER:
             return False
         given = sha256(header[len(_BEARER) :].strip()).digest()
@@ -64,11 +64,11 @@ class GatewayAccess:
         return True
 
     def open_session(self, code: str) -> str | None:
-        """A session's token for a link's code, which is used up by it. None: it is no such code, or not any more."""
+        """A session's token for a link's code, which is used up. None: there is no such code, or it has expired."""
         return self.new_session() if _redeem(self._home.gateway_folder, code, self._clock()) else None
 
     def new_session(self) -> str:
-        """A session's token, for a page whose person has the gateway's own."""
+        """A session's token, for a page whose person gave the gateway's own."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
         while len(self._sessions) >= SESSIONS_MAX:
             self._sessions.pop(min(self._sessions, key=lambda each: self._sessions[each]))
@@ -76,15 +76,15 @@ class GatewayAccess:
         return token
 
     def close_session(self, header: bytes | None) -> None:
-        """Ends the session that this header is of, if it is one."""
+        """End the session of this header, if it has one."""
         self._sessions.pop(sha256((header or b"")[len(_BEARER) :].strip()).digest(), None)
 
 
 def kept_token(home: Home, given: str) -> str:
-    """The token: what the environment gives, else the home's own, which is made where there is none.
+    """The token: the environment's, else the home's own, which is made if there is none.
 
     Raises:
-        BadConfig: the one that was given is too short to be guessed at, or holds what no header can.
+        BadConfig: the environment's is too short to resist guessing, or cannot stand in a header.
         LocalStorage: others can read the file, or it holds no token.
     """
     if given:
@@ -117,7 +117,7 @@ def token_file(home: Home) -> Path:
 
 
 def new_link(home: Home, now_ms: int) -> str:
-    """A code that opens the page once. Any process of this home may make one, whether a gateway runs or not."""
+    """A code that opens the page once. Any process of this home may make one."""
     code = secrets.token_urlsafe(TOKEN_BYTES)
     folder = _folder(home)
     with locked_directory(folder):
@@ -139,7 +139,7 @@ def _redeem(folder: Path, code: str, now_ms: int) -> bool:
 
 
 def _links(folder: Path) -> list[_Link]:
-    """Whatever is not as it was written is no link."""
+    """The links; a damaged file has none."""
     with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
         data = _links_file(folder).read_bytes()
         if len(data) <= _FILE_BYTES_MAX:

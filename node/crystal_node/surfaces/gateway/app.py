@@ -1,4 +1,4 @@
-"""The gateway as an ASGI application: all routes behind the guard."""
+"""The application of `crystal serve`: all routes behind the guard."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -29,7 +29,7 @@ SESSION_PATH = "/api/session"
 
 
 class Gateway(Starlette):
-    """See the module. ``port``: the one that it is reached at; ``environment``: what commands see that it starts."""
+    """See the module. ``port``: where it is reached; ``environment``: of the commands that it starts."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Gateway(Starlette):
         self.router.redirect_slashes = False
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The guard takes the place of Starlette's outermost middleware, which would answer our errors before it sees them."""
+        """The guard replaces Starlette's outermost middleware, which would answer our errors first."""
         routes = ExceptionMiddleware(self.router, handlers={HTTPException: no_route})
         return GatewayGuard(routes, self._access, self._port, {*self._page.paths, SESSION_PATH})
 
@@ -80,7 +80,7 @@ class Gateway(Starlette):
             self._backend.close()
 
     async def open_session(self, request: Request) -> Response:
-        """A page gives the code of its link, or the gateway's token, and gets a token of its own."""
+        """Exchange a link's code, or the gateway's token, for a token of the page's own."""
         no_query(request)
         asked = await json_of(request, SessionRequest)
         header = request.headers.get("authorization")
@@ -92,12 +92,12 @@ class Gateway(Starlette):
         return DocumentReply(SessionDocument(token=token))
 
     async def describe(self, request: Request) -> Response:
-        """The description of these routes."""
+        """Describe these routes."""
         no_query(request)
         return DocumentReply(openapi_document(self.api))
 
     async def close_session(self, request: Request) -> Response:
-        """The page is left."""
+        """End the page's session."""
         no_query(request)
         header = request.headers.get("authorization")
         self._access.close_session(header.encode("latin-1") if header else None)

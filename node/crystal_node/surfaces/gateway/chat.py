@@ -1,4 +1,4 @@
-"""A conversation in the published form of chat completions, with what is recalled put before its last question.
+"""Chat completions, with recalled memory put before the last question.
 
 ::
 
@@ -7,8 +7,8 @@
     system and developer ──► the model's system prompt                  │
     everything else, in order ──────────────────────────────────────────┘
 
-Where it goes is the person's choice: a model on this machine is taken by itself, one elsewhere only if ``llm_provider`` names
-it, since what is recalled leaves the machine then. Text alone is passed on: no images, no tools, one answer.
+A model on this machine is used by default, one elsewhere only if ``llm_provider`` names it, since what is recalled leaves the
+machine then. Only text is passed on: no images, no tools, one answer.
 """
 
 import time
@@ -55,8 +55,8 @@ class ChatMessage(Struct, frozen=True):
 
 
 class ChatRequest(Struct, frozen=True, kw_only=True):
-    """What is understood of the published request. The model is the configured one, whatever is asked for; fields of how it
-    samples are left to the provider."""
+    """The fields that are used of a chat completions request. The model is always the configured one; sampling is left to the
+    provider."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=MESSAGES_MAX)]
     model: str = ""
@@ -68,8 +68,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 
 
 class ChatAnswer(Struct, frozen=True, kw_only=True):
-    """The answer, and the ids of the records that were put before the question; ``note``: why there are none, if that has a
-    reason but that nothing fits."""
+    """The answer, and the ids of the records that were put before the question. ``note``: why there are none, unless nothing
+    fits."""
 
     completion: Completion
     recalled: list[str]
@@ -106,7 +106,7 @@ def provider_of(settings: Settings) -> Llm:
 
 
 def completion_document(answered: ChatAnswer) -> dict[str, object]:
-    """The published answer; ``crystal`` is ours."""
+    """The answer in the form of chat completions; ``crystal`` is our field."""
     done = answered.completion
     return {
         **_head("chat.completion", done.model),
@@ -127,7 +127,7 @@ def completion_document(answered: ChatAnswer) -> dict[str, object]:
 
 
 def completion_chunks(answered: ChatAnswer) -> list[dict[str, object]]:
-    """The published pieces. Providers are asked for whole answers: the text comes in one piece."""
+    """The chunks of a stream. Providers are asked for whole answers, so the text comes in one chunk."""
     done = answered.completion
     head = _head("chat.completion.chunk", done.model)
     first = {"index": 0, "delta": {"role": "assistant", "content": done.text}, "finish_reason": None}
@@ -164,7 +164,7 @@ def _text(message: ChatMessage) -> str:
 
 
 async def _recalled(backend: Backend, question: str) -> tuple[str, list[str], str]:
-    """What is recalled. A memory that cannot be searched keeps nobody from an answer, and is told."""
+    """The recalled records. A memory that cannot be searched does not prevent an answer; the note says so."""
     asked = SearchRequest(query=question.strip()[:QUESTION_CHARS_MAX], limit=RECALLED_MAX, depth=Depth.FAST)
     try:
         found = await backend.find(lambda finding: finding.search(asked))

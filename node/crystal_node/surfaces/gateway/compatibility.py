@@ -1,4 +1,4 @@
-"""The routes that other programs know of the published gateway: /process, /v1/chat/completions, /v1/models, /status."""
+"""The routes that other programs know from the prototype's gateway: /process, /v1/chat/completions, /v1/models, /status."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ from crystal_node.surfaces.gateway.requests import json_of, no_query
 
 CHAT_PATH = "/v1/chat/completions"
 BEAT_SECONDS = 10.0
-"""How often a stream that waits for the model says that it is there."""
+"""Interval of the comments in a stream that waits for the model."""
 Result = TypeVar("Result")
 
 
@@ -82,7 +82,7 @@ class CompatibilityRoutes:
         )
 
     async def status(self, request: Request) -> Response:
-        """That the gateway is there, and what it stands before."""
+        """The gateway's status, in the prototype's form."""
         no_query(request)
         settings = self._backend.settings
         role, woven = await self._backend.with_device(_role_and_woven)
@@ -100,7 +100,7 @@ class CompatibilityRoutes:
         )
 
     async def models(self, request: Request) -> Response:
-        """The one model that there is."""
+        """The configured model."""
         no_query(request)
         llm = await self._backend.thread(lambda: provider_of(self._backend.settings))
         identity = llm.identity
@@ -115,7 +115,7 @@ class CompatibilityRoutes:
         )
 
     async def chat(self, request: Request) -> Response:
-        """Pass a conversation on to the configured language model, with what is recalled before its last question."""
+        """Pass a conversation to the configured language model, with recalled memory before its last question."""
         no_query(request)
         asked = await json_of(request, ChatRequest, bytes_max=CHAT_BYTES_MAX)
         if self._chats >= CHATS_MAX:
@@ -135,14 +135,14 @@ class CompatibilityRoutes:
             self._chats -= 1
 
     async def _streamed(self, asked: ChatRequest) -> AsyncGenerator[bytes]:
-        """The answer is whole when it comes: until then the stream only says that it is there."""
+        """A stream of comments until the whole answer comes."""
         task = asyncio.create_task(self._answered(asked))
         try:
             while not (await asyncio.wait([task], timeout=BEAT_SECONDS))[0]:
                 yield b": waiting for the model\n\n"
             try:
                 documents: list[dict[str, object]] = completion_chunks(task.result())
-            except Exception as error:  # noqa: BLE001  the answer has begun: the error is its last piece
+            except Exception as error:  # noqa: BLE001  the answer has begun: the error is its last chunk
                 _, said = error_document(error)
                 documents = [error_words(error, said.error, said.code)]
             for document in documents:
@@ -155,14 +155,14 @@ class CompatibilityRoutes:
 
 
 class ClientLeft(GatewayError):
-    """Nobody is left to be answered."""
+    """The client disconnected."""
 
     status = 499
     code = "client-gone"
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """Does it as long as the client is there: a model that answers nobody costs all the same."""
+    """Run it while the client is connected: a model's answer costs, even if nobody reads it."""
     task = asyncio.create_task(work)
     gone = asyncio.create_task(_gone(request))
     try:

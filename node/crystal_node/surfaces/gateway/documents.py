@@ -1,4 +1,4 @@
-"""What is sent to the gateway and what it answers, beside the documents of ``finding``. Moments are ISO 8601 in UTC.
+"""Requests and answers of the gateway, beside the documents of ``search``. Moments are ISO 8601 in UTC.
 
 Requests come from other programs: they are parsed strictly, within limits. Answers only ever gain fields.
 """
@@ -23,7 +23,7 @@ AgentName = Annotated[
 
 
 class ErrorDocument(Struct, frozen=True, kw_only=True):
-    """What went wrong, what to do about it, and a word for programs."""
+    """An error, what to do about it, and a code for programs."""
 
     error: str
     hint: str = ""
@@ -37,7 +37,7 @@ class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class SessionDocument(Struct, frozen=True, kw_only=True):
-    """What the page sends as its token from now on."""
+    """The page's token from now on."""
 
     token: str
 
@@ -49,14 +49,14 @@ class DoneDocument(Struct, frozen=True, kw_only=True):
 
 
 class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much of what stands around a text is wanted."""
+    """How many messages around the one that is shown."""
 
     before: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):
-    """A job of the agent. The same fields as `crystal jobs list --json`."""
+    """A job of the background service. The same fields as `crystal jobs list --json`."""
 
     name: str
     what: str
@@ -77,7 +77,7 @@ class JobDocument(Struct, frozen=True, kw_only=True):
 
 
 class JobsDocument(Struct, frozen=True, kw_only=True):
-    """``running``: whether an agent runs, without which no job does."""
+    """``running``: whether the background service runs, without which no job does."""
 
     running: bool
     jobs: list[JobDocument]
@@ -105,7 +105,7 @@ class ForgetRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ForgottenDocument(Struct, frozen=True, kw_only=True):
-    """``files`` hold a text and are the person's to change; ``files_made_anew`` are made anew without it."""
+    """``files`` hold a text and are the person's to change; ``files_made_anew`` are generated again without it."""
 
     forgotten: list[str]
     files: list[str]
@@ -113,7 +113,7 @@ class ForgottenDocument(Struct, frozen=True, kw_only=True):
 
 
 class ProcessAction(StrEnum):
-    """What `/process` can be asked for."""
+    """The actions of `/process`."""
 
     DREAM_WEAVE = "dream-weave"
     BACKFILL = "backfill"
@@ -129,7 +129,7 @@ class ProcessRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ProcessDocument(Struct, frozen=True, kw_only=True):
-    """The work has begun: how it ends is told by GET /status."""
+    """The work has begun; GET /status tells how it ends."""
 
     status: str
     action: ProcessAction
@@ -138,7 +138,7 @@ class ProcessDocument(Struct, frozen=True, kw_only=True):
 
 
 class ProcessStatus(Struct, frozen=True, kw_only=True):
-    """``exit_code`` None: it is under way. ``text``: why it failed."""
+    """``exit_code`` None: it is still running. ``text``: why it failed."""
 
     action: ProcessAction
     agent_id: str
@@ -149,7 +149,7 @@ class ProcessStatus(Struct, frozen=True, kw_only=True):
 
 
 class PublishedStatus(Struct, frozen=True, kw_only=True):
-    """That the gateway is there, in the published form."""
+    """The gateway's status, in the prototype's form."""
 
     status: str
     role: str

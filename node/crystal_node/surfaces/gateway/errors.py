@@ -1,11 +1,11 @@
-"""What the gateway itself refuses. Errors of other parts get their status by their exit code (``replies``)."""
+"""Errors of the gateway itself. Errors of other parts get their status by their exit code (``replies``)."""
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode
 
 
 class GatewayError(CrystalError):
-    """The root. ``status`` and ``code`` are what the client is told."""
+    """The base class. ``status`` and ``code`` are sent to the client."""
 
     exit_code = ExitCode.USAGE
     hint = "GET /api/openapi.json describes what is understood."
@@ -14,11 +14,11 @@ class GatewayError(CrystalError):
 
 
 class InvalidRequest(GatewayError):
-    """It cannot mean anything as it was sent."""
+    """The request makes no sense."""
 
 
 class WrongHost(GatewayError):
-    """It was sent to another name than this machine's own: a page that points its name at this machine does so."""
+    """It names another host, as a page does that points its own name at this machine."""
 
     status = 421
     code = "wrong-host"
@@ -34,7 +34,7 @@ class ForeignOrigin(GatewayError):
 
 
 class NoToken(GatewayError):
-    """It bears no token."""
+    """It has no valid token."""
 
     status = 401
     code = "no-token"
@@ -57,7 +57,7 @@ class UnknownMethod(GatewayError):
 
 
 class BodyTooLarge(GatewayError):
-    """Its body is."""
+    """The body is too large."""
 
     status = 413
     code = "too-large"
@@ -65,7 +65,7 @@ class BodyTooLarge(GatewayError):
 
 
 class BodyTooSlow(GatewayError):
-    """Its body did not come in time."""
+    """The body did not come in time."""
 
     status = 408
     code = "too-slow"
@@ -73,7 +73,7 @@ class BodyTooSlow(GatewayError):
 
 
 class NoAgent(GatewayError):
-    """What was asked for is done by the agent, and none runs."""
+    """The background service does this, and it does not run."""
 
     exit_code = ExitCode.BUSY
     status = 409
@@ -82,7 +82,7 @@ class NoAgent(GatewayError):
 
 
 class Running(GatewayError):
-    """The same is under way."""
+    """The same is running already."""
 
     exit_code = ExitCode.BUSY
     status = 409

@@ -1,8 +1,8 @@
-"""What every request passes on its way in, and every answer and error on its way out.
+"""The checks of every request, and the headers and errors of every answer.
 
 In: the Host header names this machine and our port (a page that points its own name here is refused), the Origin is ours or
-none, and whatever is no file of the page bears a token. Out: errors as JSON; headers that let a page do nothing but what its
-own files do. A mistake of ours is told on the terminal by the places in the code, without the values: they may be texts.
+none, and everything but the page's files needs a token. Out: errors as JSON; headers that restrict a page to its own files. A
+bug is logged by its places in the code, without values: they may be recorded texts.
 """
 
 import logging
@@ -46,7 +46,7 @@ _log = logging.getLogger("crystal_node.surfaces.gateway")
 
 
 class GatewayGuard:
-    """ASGI middleware: the outermost. ``open_paths``: what needs no token."""
+    """The outermost ASGI middleware. ``open_paths`` need no token."""
 
     def __init__(self, app: ASGIApp, access: GatewayAccess, port: int, open_paths: Collection[str]) -> None:
         self._app = app
@@ -112,7 +112,7 @@ class GatewayGuard:
 
 
 def _shaped(path: str, error: BaseException, document: ErrorDocument) -> object:
-    """As clients of that route expect an error to look."""
+    """The error in the form that clients of that route expect."""
     if not path.startswith("/v1/"):
         return document
     words = " ".join(filter(None, (document.error + ("." if document.hint else ""), document.hint)))

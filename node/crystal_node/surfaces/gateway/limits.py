@@ -1,4 +1,4 @@
-"""Limits of the gateway. It serves one person on one machine: they are there against accidents and hostile pages."""
+"""Limits of the gateway, against accidents and hostile pages: it serves one person on one machine."""
 
 CONNECTIONS_MAX = 128
 HEAD_BYTES_MAX = 16 * 1024
@@ -6,7 +6,7 @@ HEAD_SECONDS_MAX = 10.0
 BODY_BYTES_MAX = 256 * 1024
 CHAT_BYTES_MAX = 2 * 1024 * 1024
 CHATS_MAX = 4
-"""Conversations that are passed on at the same time."""
+"""Conversations passed on at the same time."""
 BODY_SECONDS_MAX = 15.0
 SEND_STALL_SECONDS_MAX = 30.0
 """How long an answer may be left unread before the connection ends."""
@@ -14,7 +14,7 @@ KEEP_ALIVE_SECONDS = 15
 SHUTDOWN_SECONDS_MAX = 5
 THREADS_MAX = 8
 IDLE_SECONDS = 15 * 60.0
-"""After so long without a search the memory's index and model are let go of."""
+"""The memory's index and model are closed after so long without a search."""
 LOCAL_CALLERS_MAX = 64
 """On the background service's socket; more are turned away."""
 LOCAL_HEAD_SECONDS_MAX = 2.0

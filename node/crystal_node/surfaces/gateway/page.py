@@ -1,4 +1,4 @@
-"""The web page: files of this package, read once and sent as they are. They hold nothing of anybody; the page asks for that."""
+"""The web page: files of this package, read once. They hold no data; the page fetches that."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +20,7 @@ _START = "index.html"
 
 
 class WebPage:
-    """The files by their addresses. What is served is what is in the folder, and no path is made of a request."""
+    """The files by their addresses: those in the folder. No path is made from a request."""
 
     def __init__(self, folder: Path = _FOLDER) -> None:
         self._files = {
@@ -38,7 +38,7 @@ class WebPage:
         return [Route(path, self.file, methods=["GET"], include_in_schema=False) for path in self._files]
 
     async def file(self, request: Request) -> Response:
-        """One file; nothing if the browser has it already."""
+        """One file; 304 if the browser has it already."""
         no_query(request)
         path = request.scope["path"]
         data, kind = self._files[path]

@@ -1,8 +1,8 @@
-"""Work on an agent's conversations that was asked for over HTTP: `crystal dream-weave` or `crystal backfill`, as a child.
+"""Work on an agent's conversations, asked for over HTTP: `crystal dream-weave` or `crystal backfill` as a child process.
 
-A child of its own can be killed at any moment, takes the home's locks as the command does, and asks nobody: what would cost
-money at a provider elsewhere is refused there, as it is without a terminal. What is given is one of two words and an agent's
-name of letters, which is checked before; no shell is between.
+A child can be killed at any moment, takes the home's locks as the command does, and asks nobody: what would cost money at a
+provider elsewhere is refused, as it is without a terminal. Its arguments are one of two actions and a checked agent's name; no
+shell is involved.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class _Error(msgspec.Struct):
 
 
 class Processes:
-    """Those of one gateway. ``environment``: what a child may see."""
+    """The child processes of one gateway. ``environment``: theirs."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
@@ -37,11 +37,11 @@ class Processes:
         self._tasks: dict[tuple[ProcessAction, str], asyncio.Task[None]] = {}
 
     def standing(self) -> list[ProcessStatus]:
-        """The last ones, newest first."""
+        """The latest ones, newest first."""
         return [*reversed(self._standing)]
 
     async def start(self, action: ProcessAction, agent: str, mode: WeaveMode) -> None:
-        """Begins it. Raises Running, OSError."""
+        """Start one. Raises Running, OSError."""
         key = (action, agent)
         if key in self._tasks:
             raise Running(f"{action.value} of {agent} is under way")
@@ -65,7 +65,7 @@ class Processes:
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
     async def aclose(self) -> None:
-        """Ends them; each goes on where it was when it is asked for again."""
+        """End them; each resumes when it is asked for again."""
         tasks = [*self._tasks.values()]
         for task in tasks:
             task.cancel()
@@ -95,7 +95,7 @@ class Processes:
 
 
 def _why(told: bytes) -> str:
-    """The error that the command told, without anything else that it may have said."""
+    """The error that the command printed, without its other output."""
     begin = told.rfind(b'{\n  "error"')
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
         return one_line(msgspec.json.decode(told[max(begin, 0) :], type=_Error).error, _TEXT_CHARS_MAX)

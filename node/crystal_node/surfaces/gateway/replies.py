@@ -1,4 +1,4 @@
-"""What the gateway answers with: documents as JSON, and any error as a document with the status that fits it."""
+"""Answers: documents as JSON, and any error as a document with its status."""
 
 import msgspec
 from starlette.responses import Response
@@ -46,7 +46,7 @@ class DocumentReply(Response):
 
 
 def error_document(error: BaseException) -> tuple[int, ErrorDocument]:
-    """The status, and what is said. What is not known is told nobody but the terminal: it may quote anything."""
+    """The status and document of an error. An unexpected one is shown only on the terminal: it may quote anything."""
     if isinstance(error, GatewayError):
         return error.status, ErrorDocument(error=str(error), hint=error.hint, code=error.code)
     failure = describe(error)
@@ -58,7 +58,7 @@ def error_document(error: BaseException) -> tuple[int, ErrorDocument]:
 
 
 def error_words(error: BaseException, message: str, code: str) -> dict[str, object]:
-    """An error in the published form."""
+    """An error in the form of chat completions."""
     kind = "invalid_request_error" if isinstance(error, GatewayError) else "api_error"
     kind = "upstream_error" if isinstance(error, LlmError) else kind
     return {"error": {"message": message, "type": kind, "code": code, "param": None}}

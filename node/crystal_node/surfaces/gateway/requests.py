@@ -1,4 +1,4 @@
-"""Reading requests strictly: within their size and time, as JSON of one kind, nothing unknown, no parameter twice."""
+"""Strict reading of requests: limited in size and time, JSON of one kind, no unknown field, no parameter twice."""
 
 import asyncio
 from typing import TypeVar

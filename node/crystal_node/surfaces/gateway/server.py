@@ -1,7 +1,6 @@
-"""Running the gateway: one process a home, a socket on this machine's own address, uvicorn within limits, an orderly stop.
+"""The gateway's server: a socket on 127.0.0.1, uvicorn within limits, an orderly stop.
 
-It listens on 127.0.0.1 and nowhere else; there is no option for another address. Whoever wants it elsewhere forwards the port
-over ssh, which knows who may.
+There is no option for another address: to reach it from elsewhere, forward the port over ssh.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ _BACKLOG = 64
 
 
 class Served(Protocol):
-    """An ASGI application with what it needs while it serves."""
+    """An ASGI application, and a context in which it serves."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
 

@@ -160,6 +160,7 @@ def test_a_wrong_salt_or_key_is_the_callers_mistake() -> None:
         seal(header(), [], key=GenerationKey(2, KEY.secret), signer=SIGNER, salt=SALT)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_noticed_by_the_signature_and_all_but_its_own_by_the_mac() -> None:
     data = EntryDraft(name="every bit", public=b"public").build()
     for at in range(len(data)):

@@ -228,6 +228,7 @@ def test_a_hostile_header_makes_nobody_allocate_or_compute(
     assert asked == [], "nobody is asked for a passphrase that such a header would get"
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_new_passphrase_is_what_the_record_says() -> None:
     """docs/decisions/0021-key-store.md."""
     cost = (COST.memory_kib, COST.iterations, COST.lanes)
@@ -302,6 +303,7 @@ def test_an_unwrapping_key_is_only_used_for_its_own_files() -> None:
             call()
 
 
+@pytest.mark.slow
 def test_killed_at_any_step_a_passphrase_is_set_changed_or_removed_by_the_next_run(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.crypto.killed_passphrases", str(tmp_path)],

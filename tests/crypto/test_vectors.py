@@ -30,16 +30,19 @@ def _name(vector: Vector) -> str:
     return f"{vector.folder}/{vector.name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vector", ALL, ids=_name)
 def test_our_reader_comes_to_what_the_vector_says(vector: Vector) -> None:
     assert ours(vector) == expected(vector)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vector", ALL, ids=_name)
 def test_the_independent_reader_comes_to_what_the_vector_says(vector: Vector) -> None:
     assert theirs(vector) == expected(vector)
 
 
+@pytest.mark.slow
 def test_making_the_vectors_again_gives_the_same_files() -> None:
     made = {vector.path: vector.render() for vector in vectors()}
     kept = {vector.path: vector.path.read_text(encoding="ascii") for vector in ALL}

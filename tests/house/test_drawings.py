@@ -304,6 +304,7 @@ MACHINES: dict[str, Callable[[], set[Edge]]] = {
 BY_SOURCE = "the inviting device"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", MACHINES)
 def test_a_machine_does_what_its_drawing_says_and_nothing_else(title: str) -> None:
     assert MACHINES[title]() == drawn_machines()[title]

@@ -14,6 +14,7 @@ from scripts.check_links import anchors, dead_links, pages
 PROJECT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_no_page_has_a_dead_link() -> None:
     assert dead_links(PROJECT) == []
 
@@ -125,6 +126,7 @@ def test_every_dependency_is_accounted_for() -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_every_test_that_the_threat_model_names_exists() -> None:
     text = (PROJECT / "docs" / "threat-model.md").read_text(encoding="utf-8")
     named = re.findall(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", text)

@@ -190,6 +190,7 @@ sayings = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(sayings, st.booleans())
 def test_each_verdict_is_that_of_the_rules_and_what_is_void_changes_nothing(

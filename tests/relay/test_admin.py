@@ -227,6 +227,7 @@ async def test_a_directory_that_can_hold_no_socket_is_said_and_served(
     assert names_in(tmp_path) == [SOCKET_NAME]
 
 
+@pytest.mark.slow
 async def test_a_socket_that_a_killed_relay_left_is_taken_over(tmp_path: Path) -> None:
     relay = RelayProcess(tmp_path / "store")
     try:

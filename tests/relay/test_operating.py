@@ -38,6 +38,7 @@ async def new_member(relay: RelayProcess) -> Member:
     return await enrolled(relay.url, enroll_token=made.out.strip())
 
 
+@pytest.mark.slow
 async def test_a_vault_is_shown_dropped_and_restored_while_its_relay_runs(relay: RelayProcess) -> None:
     lead = await new_member(relay)
     store = lead.store(relay.url)
@@ -56,6 +57,7 @@ async def test_a_vault_is_shown_dropped_and_restored_while_its_relay_runs(relay:
     await store.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "typed", ["", "\n", "yes\n", "f" * 32 + "\n"], ids=["nothing", "enter", "yes", "another"]
 )
@@ -69,6 +71,7 @@ async def test_what_is_not_confirmed_is_not_done(relay: RelayProcess, typed: str
     await store.aclose()
 
 
+@pytest.mark.slow
 async def test_a_token_counts_until_it_is_revoked_and_is_shown_once(relay: RelayProcess) -> None:
     made = (await on(relay, "tokens", "create", "--label", "for Ada", "--json")).document
     await enrolled(relay.url, enroll_token=made["token"])
@@ -83,6 +86,7 @@ async def test_a_token_counts_until_it_is_revoked_and_is_shown_once(relay: Relay
     assert made["token"] not in relay.errors
 
 
+@pytest.mark.slow
 async def test_a_store_is_tried_out_while_its_relay_runs_and_after(relay: RelayProcess) -> None:
     for _ in range(2):
         report = (await on(relay, "check", "--json")).document
@@ -91,6 +95,7 @@ async def test_a_store_is_tried_out_while_its_relay_runs_and_after(relay: RelayP
         assert await asyncio.to_thread(relay.stop) == 0
 
 
+@pytest.mark.slow
 async def test_a_stopped_relays_vaults_are_shown_and_dropped(relay: RelayProcess) -> None:
     lead = await new_member(relay)
     assert await asyncio.to_thread(relay.stop) == 0
@@ -106,6 +111,7 @@ async def test_a_stopped_relays_vaults_are_shown_and_dropped(relay: RelayProcess
     await store.aclose()
 
 
+@pytest.mark.slow
 async def test_a_command_finds_the_relay_that_was_killed_gone_and_the_directory_usable(
     relay: RelayProcess,
 ) -> None:
@@ -115,6 +121,7 @@ async def test_a_command_finds_the_relay_that_was_killed_gone_and_the_directory_
     assert (shown.code, shown.document["vaults"][0]["vault"]) == (0, lead.vault)
 
 
+@pytest.mark.slow
 async def test_commands_at_once_all_succeed(relay: RelayProcess) -> None:
     assert await asyncio.to_thread(relay.stop) == 0
     ended = await asyncio.gather(*(on(relay, "tokens", "create", "--label", str(n)) for n in range(4)))
@@ -133,6 +140,7 @@ async def test_a_directory_that_another_program_holds_is_said(tmp_path: Path) ->
     assert "another process" in refused.err
 
 
+@pytest.mark.slow
 def test_a_mistyped_directory_is_said_and_not_made(tmp_path: Path) -> None:
     for words in (("vaults",), ("check",), ("tokens", "list"), ("sweep",)):
         refused = crystal_relay(*words, "--store", (tmp_path / "no-such").as_uri(), "--json")
@@ -141,6 +149,7 @@ def test_a_mistyped_directory_is_said_and_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -175,6 +184,7 @@ def test_options_before_the_word_are_refused_rather_than_ignored(tmp_path: Path)
     assert "drop" in refused.err
 
 
+@pytest.mark.slow
 def test_the_store_of_the_environment_is_used_and_the_option_wins(tmp_path: Path) -> None:
     for name in ("one", "two"):
         asyncio.run(LocalStore(tmp_path / name).aclose())
@@ -226,6 +236,7 @@ def test_sizes_are_readable() -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_secrets_are_in_no_log_no_argument_and_no_metrics(tmp_path: Path) -> None:
     enroll, scrape = secrets.token_hex(20), secrets.token_hex(20)
     relay = RelayProcess(

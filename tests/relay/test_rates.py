@@ -175,6 +175,7 @@ def test_credit_comes_back_with_time_and_never_exceeds_its_burst() -> None:
     assert rates.refused_devices == 3
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_addresses_take_bounded_memory() -> None:
     rates = Rates(settings())
     for number in range(100_000):

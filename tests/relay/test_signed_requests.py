@@ -181,6 +181,7 @@ async def test_a_bucket_that_takes_exactly_what_was_signed_is_found_out(rgw_serv
             assert (await store.list("r/probe/")).entries == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rgw", "moto", "moto-auth"])
 async def test_no_puts_are_signed_for_a_bucket_that_takes_what_was_not_signed(
     request: pytest.FixtureRequest, name: str

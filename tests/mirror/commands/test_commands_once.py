@@ -133,6 +133,7 @@ class DyingBook(SqliteCommandDatabase):
             raise Died
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "action"), [(True, ONCE), (False, ONCE), (True, AGAIN)])
 def test_a_process_that_dies_at_any_commit_runs_at_most_once_what_may_not_be_repeated(
     tmp_path: Path, before: bool, action: Action

@@ -75,6 +75,7 @@ def test_a_damaged_database_is_not_a_matter_of_free_space() -> None:
         assert "Do not delete state.db" in failure.hint
 
 
+@pytest.mark.slow
 def test_every_hint_begins_as_a_sentence_does() -> None:
     def begins_low(value: ast.expr | None) -> bool:
         match value:

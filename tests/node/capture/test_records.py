@@ -223,6 +223,7 @@ fields = [
 ]
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.sampled_from(fields),

@@ -113,6 +113,7 @@ fragments = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(fragments | st.text(max_size=5), max_size=6).map("".join))
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = redact(text)

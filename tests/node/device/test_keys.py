@@ -257,6 +257,7 @@ def test_a_keyring_that_has_the_keys_and_does_not_give_them_is_told(
     core.run("status")
 
 
+@pytest.mark.slow
 def test_killed_at_any_step_a_move_loses_nothing_and_the_next_run_finishes_it() -> None:
     with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
         done = subprocess.run(

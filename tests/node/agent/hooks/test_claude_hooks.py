@@ -187,6 +187,7 @@ def test_what_a_person_put_beside_our_hook_stays(person: Machine) -> None:
     }
 
 
+@pytest.mark.slow
 def test_two_installs_at_once_and_an_uninstall_between_leave_a_sound_file(person: Machine) -> None:
     _write(person, _FOREIGN)
     commands = ["install", "install", "uninstall", "install"]

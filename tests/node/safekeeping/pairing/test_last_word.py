@@ -136,6 +136,7 @@ def test_ctrl_c_at_the_last_question_of_a_machine_that_was_added_before_keeps_it
     assert [entry["id"] for entry in members(vault.core)][1:] == [device]
 
 
+@pytest.mark.slow
 def test_a_relay_that_is_away_when_the_digits_are_typed_is_waited_for(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_relay_that_is_away_when_the_digits_are_typed_is_waited_for(
         assert inviter.events[-1]["confirmed"]
 
 
+@pytest.mark.slow
 def test_a_relay_that_stays_away_ends_in_the_word_that_nobody_was_added(
     brief: Vault, machine: Machine
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_relay_that_stays_away_ends_in_the_word_that_nobody_was_added(
     assert len(members(brief.core)) == 1
 
 
+@pytest.mark.slow
 def test_a_stop_while_the_relay_is_away_ends_at_once_and_nobody_was_added(
     machine: Machine, tmp_path: Path
 ) -> None:

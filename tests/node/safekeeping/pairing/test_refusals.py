@@ -84,6 +84,7 @@ def test_who_comes_after_the_pairing_is_told_that_the_invite_is_used(
     assert _not_set_up(late)
 
 
+@pytest.mark.slow
 def test_an_invite_that_expires_says_how_long_ago_and_adds_nobody(machine: Machine, tmp_path: Path) -> None:
     with hasty_relay(tmp_path / "hasty", seconds=2) as relay:
         vault = Vault(relay, tmp_path / "vault")
@@ -99,6 +100,7 @@ def test_an_invite_that_expires_says_how_long_ago_and_adds_nobody(machine: Machi
         assert "Make a new invite" in newcomer.error["hint"]
 
 
+@pytest.mark.slow
 def test_digits_that_come_when_the_time_is_as_good_as_over_add_nobody(
     machine: Machine, tmp_path: Path
 ) -> None:

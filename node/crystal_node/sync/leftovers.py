@@ -1,6 +1,6 @@
-"""Copies of the memory that a change of its format or a restore has left beside it: they go after a week.
+"""Copies of the memory that a schema migration or a restore left beside it. They are deleted after a week.
 
-They hold what was in the memory when they were made, and nobody forgets in them. A week is time enough to go back.
+They hold what was in the memory when they were made, forgotten texts included; a week is time enough to go back.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from crystal_node.base.home import Home
 
 KEPT_MS = 7 * 24 * 3600 * 1000
 BEFORE = ".before-"
-"""In the name of a database that a restore has replaced; the rest is when."""
+"""In the name of a database that a restore replaced, before the time."""
 _MARKS = (".schema-", BEFORE)
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """``until``: when it goes, in milliseconds."""
+    """A copy. ``until``: when it is deleted, in milliseconds."""
 
     path: Path
     until: int
 
 
 def leftovers(home: Home) -> list[Leftover]:
-    """Those that are there."""
+    """The copies beside this home's memory."""
     database = home.database
     return sorted(
         (
@@ -36,7 +36,7 @@ def leftovers(home: Home) -> list[Leftover]:
 
 
 def tidy_leftovers(home: Home, now_ms: int) -> list[Path]:
-    """Deletes those whose time has come, by this machine's clock. Returns them."""
+    """Deletes the copies that are due by this machine's clock. Returns them."""
     due = [each.path for each in leftovers(home) if each.until <= now_ms]
     for path in due:
         path.unlink(missing_ok=True)

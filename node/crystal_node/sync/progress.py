@@ -1,4 +1,4 @@
-"""How far something long is, in words: what, how much, how fast, how long still."""
+"""Progress of a long operation in words: what, how much, how fast, and the time left."""
 
 import time
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from crystal_node.base.wording import size
 
 TOLD_SECONDS = 2.0
-"""A line at most this often."""
+"""Minimum interval between two lines."""
 
 
 class ProgressLines:
-    """Told of progress by the runner, tells a person in lines. ``clock`` gives seconds that only go forwards."""
+    """Turns progress of the runner into lines for a person. ``clock`` is monotonic, in seconds."""
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell
@@ -20,7 +20,7 @@ class ProgressLines:
         self._first = 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """``total`` 0: not known. Says nothing more often than every ``TOLD_SECONDS``, and the end in any case."""
+        """``total`` 0: not known. Writes a line every ``TOLD_SECONDS`` at most, and one at the end."""
         now = self._clock()
         if what != self._what or done < self._first:
             self._what, self._began, self._told, self._first = what, now, now, done
@@ -30,7 +30,7 @@ class ProgressLines:
         if finished and now == self._began:
             return  # over before there was anything to tell
         self._told = now
-        if finished:  # the next one of that name begins anew: the time between is no part of its pace
+        if finished:  # the next operation of that name starts a new measurement
             self._what = ""
         self._tell(self._words(what, done, total, now - self._began))
 

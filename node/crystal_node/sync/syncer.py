@@ -1,13 +1,14 @@
-"""Sync as this device does it: rounds of the protocol under the home's lock, once or continuously.
+"""Sync on a device: rounds of the protocol, of the files and of snapshots, under the home's locks.
 
-``sync_now`` is ``crystal sync``; ``DeviceWork`` is what ``watch.py`` drives for ``crystal sync --watch``. The
-lock is held for a round at a time, so that a manual ``crystal sync`` gets its turn beside a watcher.
+``sync_now`` is ``crystal sync``; ``syncing`` gives any other command a ``Syncer``. The home's lock is held for one round at a
+time, so that a manual ``crystal sync`` gets its turn beside a watcher. It is not held while a snapshot is made, which takes
+minutes for a large memory; the next round announces the snapshot.
 """
 
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,9 +19,11 @@ from crystal_mirror.membership.administration import generation_due, renew_gener
 from crystal_mirror.membership.cursors import About
 from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import Flow
+from crystal_mirror.retention.gc import snapshot_due
 from crystal_mirror.round import RoundReport, sync_round
+from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import describe
+from crystal_node.base.errors import HomeBusy, describe, passes
 from crystal_node.base.locking import FileLock, give_way
 from crystal_node.base.wording import counted, size
 from crystal_node.device.access import Access, note_access
@@ -40,103 +43,42 @@ from crystal_relay.tokens import token_hash
 if TYPE_CHECKING:
     from crystal_crypto.hierarchy import Root
     from crystal_relay.store import Store
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from crystal_node.base.errors import passes
-
-if TYPE_CHECKING:
-    pass
-from crystal_mirror.retention.gc import snapshot_due
-from crystal_mirror.snapshots.creation import make_snapshot
-from crystal_node.base.errors import HomeBusy
-
-
-async def snapshot_if_due(device: Device, runner: Runner) -> bool:
-    """Makes a snapshot if one is due. Returns whether one was made, to be announced by the next round.
-
-    Raises:
-        StoreFailure, BlobDamaged, RelayMisbehaves: it is due again at the next opportunity; nothing counts on what was stored.
-    """
-    if not device.member.is_core or snapshot_due(device.member, now_ms()) is None:
-        return False
-    return await snapshot_now(device, runner)
-
-
-async def snapshot_now(device: Device, runner: Runner, *, anew: bool = False) -> bool:
-    """Makes one in any case. False if this device does not lead, or another process makes one at the moment."""
-    lock = FileLock(device.settings.home.snapshot_lock, purpose="making a snapshot", wait_seconds=0.0)
-    try:
-        await lock.acquire_async()
-    except HomeBusy:
-        return False
-    try:
-        flow: Flow[object | None] = make_snapshot(device.member, anew=anew)
-        return await runner.run(flow) is not None
-    finally:
-        lock.release()
-
-
-async def with_files(syncer: "Syncer", result: "SyncResult") -> "SyncResult":
-    """A round of the files; and, where it offered something, the memory's round that sends it. What the memory's own round did
-    stands, whatever becomes of them.
-
-    Raises:
-        Revoked, TokenRefused: this device is out.
-    """
-    started, before = time.monotonic(), syncer.traffic
-    files: FilesReport | None = None
-    problem = ""
-    try:
-        files = await syncer.files()
-        if files is not None and files.offered:
-            await syncer.round()
-            settled = await syncer.files(scan=False)
-            files.waiting = settled.waiting if settled is not None else files.offered
-    except Exception as error:
-        if isinstance(error, TokenRefused) or not passes(error):
-            raise
-        problem = describe(error).message
-    traffic = result.traffic.plus(syncer.traffic.since(before))
-    seconds = result.seconds + time.monotonic() - started
-    return replace(result, traffic=traffic, seconds=seconds, files=files, files_problem=problem)
-
 
 LOCK_WAIT_SECONDS = 60.0
-"""How long a round waits for another process's round before it says that the home is busy."""
+"""How long a round waits for another process before it raises HomeBusy."""
 BRIEF_SECONDS = 4.0
-"""A watcher's round ends after about this time, so that another process here, or a device that asks, gets its turn."""
+"""A watcher's round ends after about this time, so that another process, or a device that asks, gets its turn."""
 MODEL_IDLE_SECONDS = 30.0
-"""A watching Core gives the embedding model's memory back when it was not needed for this long."""
+"""A watching Core unloads the embedding model when it was not needed for this long."""
 
 PROGRESS_SECONDS = 3.0
-"""A round that takes long says at most this often what it is doing."""
+"""A long round reports progress at most this often."""
 DUTIES_AGAIN_SECONDS = 30.0
-"""After the relay could not be told what it has to be told, that is tried again in a round after this time."""
+"""Pause before duties at the relay are tried again."""
 
 META_RELAY_LOST = "node.relay-lost"
-"""In the journal: the relay has lost something, and files were not looked at since."""
+"""In the journal: the relay has lost something, and no round of files has run since."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """What a round did and what it cost."""
+    """What a round did, and its traffic and time."""
 
     report: RoundReport
     traffic: Traffic
     seconds: float
     problem: str = ""
-    """What this device had to do for its vault beside the round, and could not; it is tried again."""
+    """Why a duty of this device for its vault failed; it is tried again."""
     files: FilesReport | None = None
-    """What became of the home's files; None if they were not looked at."""
+    """The round of files; None if there was none."""
     files_problem: str = ""
-    """Why they were not, or not to the end."""
+    """Why the round of files failed or did not finish."""
 
     @property
     def moved(self) -> bool:
-        """Whether anything went either way, or was put right."""
+        """Whether anything was transferred or repaired."""
         report = self.report
         return bool(
             report.bytes_pushed
@@ -159,7 +101,7 @@ class SyncResult:
                 (report.operations_applied, f"applied {report.operations_applied:,} from the Core"),
                 (report.settled, f"{report.settled:,} now durable"),
                 (report.restored, f"put {report.restored:,} lost entries back"),
-                (report.rebuilt, "made the memory here anew"),
+                (report.rebuilt, "rebuilt the memory here"),
                 (report.claimed, "began a new epoch"),
             )
             if count
@@ -168,7 +110,7 @@ class SyncResult:
 
 
 class Syncer:
-    """Runs rounds for one device on one store. ``progress`` is told now and then what a long round is doing."""
+    """Runs rounds for one device on one store. ``progress`` is told what a long round is doing."""
 
     def __init__(
         self,
@@ -180,8 +122,8 @@ class Syncer:
         position_seconds: float = 0.0,
         gives_way: bool = False,
     ) -> None:
-        """``position_seconds``: this device's position is told at most this often. ``gives_way``: to commands that are in a
-        hurry (``ahead``), as a watcher does."""
+        """``position_seconds``: this device's position is published at most this often. ``gives_way``: to commands that run
+        ``ahead``, as a watcher does."""
         self._device = device
         self.ingest = RoundEmbedder(device)
         pace = ProgressLines(progress) if progress is not None else None
@@ -210,13 +152,13 @@ class Syncer:
         heed_cursors: bool = False,
         enough: Callable[[], bool] = lambda: False,
     ) -> SyncResult:
-        """One round. ``heed_cursors``: another device's cursor was written since the last one. ``enough``: see ``sync_round``.
+        """Runs one round. ``heed_cursors``: another device's cursor was written since. ``enough``: see ``sync_round``.
 
         Raises:
             HomeBusy: another process of this home was syncing all that time.
-            Revoked: this device is out.
-            TokenRefused: the relay does not know this device's token, which is how a revocation looks from afar.
-            ProtocolError, StoreFailure, VaultDataError: as the round says.
+            Revoked: this device was revoked.
+            TokenRefused: the relay does not know this device's token; a revocation may be the reason.
+            ProtocolError, StoreFailure, VaultDataError: as ``sync_round``.
         """
         try:
             result = await self._round(wait_seconds, heed_cursors=heed_cursors, enough=enough)
@@ -233,33 +175,28 @@ class Syncer:
         return result
 
     async def run(self, flow: Flow[T], *, wait_seconds: float = LOCK_WAIT_SECONDS) -> T:
-        """Runs one flow as a round is run: by itself, under the home's lock.
-
-        Raises:
-            HomeBusy: as ``round``.
-            whatever the flow raises.
-        """
+        """Runs one flow under the home's lock. Raises HomeBusy, and what the flow raises."""
         async with self._locked(wait_seconds):
             return await self._runner.run(flow)
 
     async def snapshot(self, *, due: bool = True, anew: bool = False) -> bool:
-        """Makes a snapshot, if one is ``due`` or in any case, beside the rounds. Returns whether there is one to announce.
+        """Makes a snapshot: with ``due`` only if one is due. Returns whether there is one to announce.
 
         Raises:
-            StoreFailure, ProtocolError: nothing counts on what was stored; it is due again.
+            StoreFailure, ProtocolError: nothing refers to what was stored; the snapshot is due again.
         """
         if due:
-            return await snapshot_if_due(self._device, self._runner)
-        return await snapshot_now(self._device, self._runner, anew=anew)
+            return await _snapshot_if_due(self._device, self._runner)
+        return await _snapshot_now(self._device, self._runner, anew=anew)
 
     async def files(self, *, scan: bool = True) -> FilesReport | None:
-        """A round of the home's files, beside the memory's; None while the memory is not caught up, which comes first.
+        """Runs a round of the home's files; returns None while the memory is not caught up, which comes first.
 
-        ``scan``: looks at the whole tree, else only at what the others changed.
+        ``scan``: reads the whole tree, else only what other devices changed.
 
         Raises:
-            HomeBusy: another process of this home is at it.
-            StoreFailure, ProtocolError: as the round says; what was done stands.
+            HomeBusy: another process of this home syncs files.
+            StoreFailure, ProtocolError: what was done before stands.
         """
         if not self._caught_up:
             return None
@@ -273,18 +210,18 @@ class Syncer:
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
-        """While nobody else syncs on this home, or moves its keys. No round runs inside. Raises HomeBusy."""
+        """Holds the home's lock: nobody else syncs or moves keys, and no round may run inside. Raises HomeBusy."""
         async with self._locked(LOCK_WAIT_SECONDS):
             yield
 
     async def do_duties(self) -> bool:
-        """Tells the relay what it has to know of the device log. Raises StoreFailure, NotSetUp."""
+        """Tells the relay of changes in the device log. Raises StoreFailure, NotSetUp."""
         return await do_duties(self._device, self._runner)
 
     async def brief_round(
         self, *, heed_cursors: bool = False, enough: Callable[[], bool] = lambda: False
     ) -> SyncResult:
-        """A round that lets others have their turn after some seconds, or when it is ``enough``, though more is offered."""
+        """Runs a round that ends after ``BRIEF_SECONDS``, or when it is ``enough``, though there is more to do."""
         started = time.monotonic()
         return await self.round(
             heed_cursors=heed_cursors, enough=lambda: enough() or time.monotonic() - started > BRIEF_SECONDS
@@ -311,7 +248,7 @@ class Syncer:
             self._caught_up = False
             report = await self._runner.run(flow)
             self._caught_up = report.caught_up
-            if report.relay_lost:  # kept until files were seen to, which another process may do
+            if report.relay_lost:  # until a round of files has run, perhaps in another process
                 with self._device.journal.transaction() as transaction:
                     transaction.meta_set(META_RELAY_LOST, b"1")
             if tell:
@@ -327,7 +264,7 @@ class Syncer:
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
 
     def about(self, *, ask_key_store: bool = False) -> About:
-        """What this device tells of itself now. A key store may be slow: the token is looked up at first and on demand."""
+        """What this device reports of itself. The token is read once, and again on demand: a key store may be slow."""
         if ask_key_store or not self._token:
             self._token = self._token_hash()
         return About(now_ms(), self._version, self._token)
@@ -344,13 +281,13 @@ class Syncer:
         return b"" if token is None else bytes.fromhex(token_hash(token))
 
     async def _beside_the_round(self, now: float) -> str:
-        """What a device that may has to do for its vault. Returns why it could not be done, "" if it was or nothing is due.
+        """Does the duties of this device for its vault. Returns why that failed, "" if it did not or nothing is due.
 
-        It fails by itself: what the round did stands, and the next one tries again.
+        A failure does not fail the round; the next one tries again.
         """
         device = self._device
         if not device.holds_root and self._root_looked_for != device.member.log.root_number:
-            # Another process of this device may have replaced it. Once for each root: a key store may be slow to ask.
+            # Another process of this device may have replaced it. Once for each root, since a key store may be slow.
             self._root_looked_for = device.member.log.root_number
             device.look_for_root()
         renew = generation_due(device.member, now_ms())
@@ -366,34 +303,32 @@ class Syncer:
         return ""
 
     def _keep_news(self) -> None:
-        """For the commands that do not open the device: they have no keys to read the log's names."""
+        """Stores news for commands that do not open the device, and so cannot read names in the log."""
         keep_lines(self._device.member)
 
     async def claim(
         self, root: "Root | None" = None, *, force: bool, wait_seconds: float = LOCK_WAIT_SECONDS
     ) -> None:
-        """Makes this device the Core; the present one becomes a Node when it comes back. ``root``: from the recovery kit.
+        """Makes this device the Core; the present one becomes a Node at its next sync. ``root``: from the recovery kit.
 
-        Raises:
-            HomeBusy: as ``round``.
-            Superseded, BehindTheFloor, Unready, ProtocolError, StoreFailure: as the claim says.
+        Raises HomeBusy, and as ``crystal_mirror.replication.claim.claim``.
         """
         async with self._locked(wait_seconds):
             member = self._device.member
             await self._runner.run(claim(member, root or member.root, force=force, now_ms=now_ms()))
 
     def release_idle_model(self) -> None:
-        """Gives the model's memory back if it has not been needed lately."""
+        """Unloads the model if it was not needed for ``MODEL_IDLE_SECONDS``."""
         if self.ingest.loaded and time.monotonic() - self.ingest.needed_at > MODEL_IDLE_SECONDS:
             self.ingest.release()
 
     def vectors_due(self) -> float:
-        """Seconds until a round should embed what has no vectors yet; infinity if nothing lacks them."""
+        """Seconds until a round should embed what has no vectors; infinity if nothing lacks them."""
         return self.ingest.due()
 
     @property
     def traffic(self) -> Traffic:
-        """What this syncer has cost so far."""
+        """The traffic of this syncer so far."""
         return self._runner.traffic.copy()
 
     def close(self) -> None:
@@ -403,7 +338,7 @@ class Syncer:
 
     @asynccontextmanager
     async def ahead(self) -> AsyncGenerator[None]:
-        """While a watcher of this home makes no rounds, for some seconds: this command has several steps, and is in a hurry."""
+        """Keeps watchers of this home from making rounds, for a command that has several steps in a row."""
         turn = FileLock(self._turn, purpose=self._purpose, wait_seconds=LOCK_WAIT_SECONDS)
         await turn.acquire_async()
         try:
@@ -433,27 +368,71 @@ class Syncer:
 
 
 async def sync_now(device: Device, progress: Callable[[str], None] | None = None) -> SyncResult:
-    """One full round both ways, as ``crystal sync`` does it."""
+    """``crystal sync``: a full round both ways, with files and snapshots."""
     async with syncing(device, "crystal sync", progress) as syncer:
         return await sync_once(syncer)
 
 
 async def sync_once(syncer: Syncer) -> SyncResult:
-    """A round, a snapshot if one is due, and the files."""
+    """Runs a round, makes a snapshot if one is due, and syncs the files."""
     result = await syncer.round()
     if await syncer.snapshot():
         await syncer.round()  # announces it
-    return await with_files(syncer, result)
+    return await _with_files(syncer, result)
 
 
 @asynccontextmanager
 async def syncing(
     device: Device, purpose: str, progress: Callable[[str], None] | None = None
 ) -> AsyncGenerator[Syncer, None]:
-    """A syncer for one command, with the relay. ``purpose`` is what another process is told that finds the home busy."""
+    """A syncer for one command. ``purpose`` is shown to another process that finds the home busy."""
     async with device.online() as store:
         syncer = Syncer(device, store, purpose=purpose, progress=progress)
         try:
             yield syncer
         finally:
             syncer.close()
+
+
+async def _snapshot_if_due(device: Device, runner: Runner) -> bool:
+    """Makes a snapshot if one is due. Returns whether one was made."""
+    if not device.member.is_core or snapshot_due(device.member, now_ms()) is None:
+        return False
+    return await _snapshot_now(device, runner)
+
+
+async def _snapshot_now(device: Device, runner: Runner, *, anew: bool = False) -> bool:
+    """Makes a snapshot. Returns False if this device is not the Core, or another process is making one."""
+    lock = FileLock(device.settings.home.snapshot_lock, purpose="making a snapshot", wait_seconds=0.0)
+    try:
+        await lock.acquire_async()
+    except HomeBusy:
+        return False
+    try:
+        flow: Flow[object | None] = make_snapshot(device.member, anew=anew)
+        return await runner.run(flow) is not None
+    finally:
+        lock.release()
+
+
+async def _with_files(syncer: Syncer, result: SyncResult) -> SyncResult:
+    """Adds a round of files, and a round of the memory if files were offered. A failure of files is reported in the result.
+
+    Raises Revoked, TokenRefused: this device was revoked.
+    """
+    started, before = time.monotonic(), syncer.traffic
+    files: FilesReport | None = None
+    problem = ""
+    try:
+        files = await syncer.files()
+        if files is not None and files.offered:
+            await syncer.round()
+            settled = await syncer.files(scan=False)
+            files.waiting = settled.waiting if settled is not None else files.offered
+    except Exception as error:
+        if isinstance(error, TokenRefused) or not passes(error):
+            raise
+        problem = describe(error).message
+    traffic = result.traffic.plus(syncer.traffic.since(before))
+    seconds = result.seconds + time.monotonic() - started
+    return replace(result, traffic=traffic, seconds=seconds, files=files, files_problem=problem)

@@ -1,6 +1,6 @@
-"""Changing what the vault knows of its devices, on a real device: names, grants, new keys, and what a revoked device left.
+"""Changes to the vault's devices: names, grants, new keys, and what a revoked device left.
 
-Each reads the device log first, writes one entry at most, and tells the relay what follows from it. All can be repeated.
+Each function reads the device log first, writes at most one entry, and tells the relay what follows. All may be repeated.
 """
 
 from crystal_mirror.devicelog.sync import read_log
@@ -23,14 +23,14 @@ _PURPOSE = "crystal devices"
 
 
 async def rename_device(device: Device, target: bytes, name: str) -> bool:
-    """Gives a device another name. Returns False if it had it already. Raises NotAllowed, NotAMember, StoreFailure."""
+    """Renames a device. Returns False if it has that name already. Raises NotAllowed, NotAMember, StoreFailure."""
     async with syncing(device, _PURPOSE) as syncer:
         await _look(device, syncer)
         return await syncer.run(rename(device.member, target, name, now_ms=now_ms()))
 
 
 async def grant_device(device: Device, target: bytes) -> bool:
-    """Lets a device take the lead by itself: in the log, and at the relay. Returns False if it could already.
+    """Grants a device the right to become the Core, in the log and at the relay. Returns False if it had it already.
 
     Raises:
         NotAllowed, NotAMember, StoreFailure.
@@ -43,14 +43,14 @@ async def grant_device(device: Device, target: bytes) -> bool:
 
 
 async def renew_keys(device: Device) -> int:
-    """Begins a new generation now. Returns its number. Raises NotAllowed, StoreFailure."""
+    """Begins a new key generation. Returns its number. Raises NotAllowed, StoreFailure."""
     async with syncing(device, _PURPOSE) as syncer:
         await _look(device, syncer)
         return await syncer.run(renew_generation(device.member, now_ms=now_ms()))
 
 
 async def count_held(device: Device, target: bytes) -> tuple[int, int]:
-    """How many entries of a revoked device are held on the relay, and how many operations of it on this device alone.
+    """Counts the entries of a revoked device held on the relay, and its operations that only this device has.
 
     Raises:
         NotAMember: it is no revoked device.
@@ -63,7 +63,7 @@ async def count_held(device: Device, target: bytes) -> tuple[int, int]:
 
 
 async def accept_left(device: Device, target: bytes) -> Accepted:
-    """Takes what is held of a revoked device into this device's outbox, and sends it. Raises NotAMember, StoreFailure."""
+    """Moves held entries of a revoked device into this device's outbox, and sends them. Raises NotAMember, StoreFailure."""
     async with syncing(device, _PURPOSE) as syncer:
         await syncer.round()
         accepted = await syncer.run(accept_held(device.member, target))
@@ -72,7 +72,7 @@ async def accept_left(device: Device, target: bytes) -> Accepted:
 
 
 async def drop_left(device: Device, target: bytes) -> int:
-    """Has what is held of a revoked device count as done. Returns how many entries.
+    """Discards held entries of a revoked device. Returns how many.
 
     Raises:
         NotAllowed, NotAMember, StoreFailure.
@@ -86,7 +86,7 @@ async def drop_left(device: Device, target: bytes) -> int:
 
 
 async def _look(device: Device, syncer: Syncer) -> None:
-    """The log as it is now, and whether this device may write it."""
+    """Reads the log and checks that this device may write it."""
     await syncer.run(_read_log(device.member))
     check_administers(device.member)
 

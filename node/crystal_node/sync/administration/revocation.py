@@ -1,14 +1,14 @@
-"""Revoking a device: what it had stored is taken first, then it is out in the log, then at the relay.
+"""Revoking a device: what it had stored is taken in first, then it is revoked in the log, then at the relay.
 
 ::
 
-    BEGUN --a round of sync--> TAKEN --it leads: this device claims the lead, a round--> LED BY US
+    BEGUN --a round of sync--> TAKEN --if it is the Core: this device claims the lead, a round--> LED BY US
           --it may have the root: a new root is stored here, and written to the log--> NEW ROOT
           --"revoke" in the log, with a new generation--> OUT: it reads nothing new, nothing that it writes counts
           --tokens, recovery secret--> SHUT OUT --the new root takes the old one's place here--> done
 
-A process may die anywhere: run again, each step finds that it is done, or does it. What is left between NEW ROOT and OUT only
-the person can finish (``due.unfinished``); what is left behind OUT the next round of sync does, too (``duties.py``).
+A process may die anywhere: run again, each step finds that it is done, or does it. Between NEW ROOT and OUT only the person can
+finish it (``duties_due.unfinished``); after OUT the next round of sync does it as well (``duties``).
 """
 
 from collections.abc import Callable
@@ -38,8 +38,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """What came of it. ``root_replaced``: by this revocation, in this run or an earlier one that died. ``relay_error`` is why
-    the relay could not be told, None if it was: its tokens are then shut out, and the old recovery secret counts no more."""
+    """The outcome. ``root_replaced``: by this revocation, in this run or an interrupted one. ``relay_error``: why the relay
+    could not be told; None if the device's tokens are shut out, and the old recovery secret with them."""
 
     report: RevokeReport
     root_replaced: bool
@@ -55,15 +55,15 @@ async def revoke_device(
     leave_root: bool = False,
     progress: Progress,
 ) -> Revocation:
-    """Puts a device out. ``kit``: the root in force, where this device does not hold it. ``claim``: takes the lead first, if
-    the device has it. ``leave_root``: although it may have the root, and the root is neither here nor in ``kit``.
+    """Revokes a device. ``kit``: the root in force, where this device does not hold it. ``claim``: takes the lead first, if the
+    device is the Core. ``leave_root``: goes on although the device may have the root, which is neither here nor in ``kit``.
 
     Raises:
         NotAMember: the vault has no such device.
-        NotAllowed: this device may not, or is the one; or the kit is of a root that was replaced.
-        Unready: the device leads, and ``claim`` is not given.
-        RootHeld: it may have the root by what the log tells, and the root is neither here nor in ``kit``.
-        StoreFailure, HomeBusy, KeyStoreError: nothing of what was done is lost; run it again.
+        NotAllowed: this device may not, or is the target; or the kit is of a root that was replaced.
+        Unready: the device is the Core, and ``claim`` is not given.
+        RootHeld: it may have the root by the log, and the root is neither here nor in ``kit``.
+        StoreFailure, HomeBusy, KeyStoreError: run it again; nothing is lost.
     """
     member = device.member
     async with syncing(device, _PURPOSE, progress) as syncer:
@@ -80,7 +80,7 @@ async def revoke_device(
                 root = await _replace_root(device, target, syncer, root)
                 begun = True
             elif says_root(member, target):
-                # Its own word, and nobody else's: it must not be what keeps it in.
+                # Only its own report: that must not keep it in the vault.
                 progress(_SAYS_ROOT)
         report = await syncer.run(
             revoke(member, target, now_ms=now_ms(), root=root, leave_root=leave_root and root is None)
@@ -93,7 +93,7 @@ async def revoke_device(
 def check_revocable(
     device: Device, target: bytes, kit: Root | None, *, claim: bool, leave_root: bool = False
 ) -> None:
-    """Everything that can be known before anything is done. Raises as ``revoke_device``."""
+    """Checks all that can be checked before anything is done. Raises as ``revoke_device``."""
     member = device.member
     root = chosen_root(device, kit)
     info = member.log.member(target)
@@ -110,7 +110,7 @@ def check_revocable(
                 "that device is the Core, and its epoch has to have an end first",
                 hint="Add --claim: this machine takes the lead, and revokes it then.",
             )
-        # Whether it may, the claim itself says: a grant is enough.
+        # The claim checks whether it may: a grant is enough.
     else:
         check_administers(member, root)
     if info.revoked is not None:
@@ -123,7 +123,7 @@ def check_revocable(
 
 
 def replaces_root(device: Device, target: bytes, kit: Root | None) -> bool:
-    """Whether revoking that device replaces the root: it may have it, by the log or by its own word."""
+    """Whether revoking that device replaces the root: by the log or by its own report, it may have it."""
     said = bool(says_root(device.member, target)) and chosen_root(device, kit) is not None
     return may_have_root(device.member, target) or said
 
@@ -134,13 +134,13 @@ def leads(device: Device, target: bytes) -> bool:
 
 
 async def _take_in(device: Device, target: bytes, syncer: Syncer, root: Root | None) -> None:
-    """A round, so that what the device had stored counts; if it leads, the lead, and another one."""
+    """Runs a round, so that what the device had stored counts; if it is the Core, takes the lead and runs another."""
     await syncer.round()
     if leads(device, target):
         try:
             await syncer.claim(root, force=False)
         except BehindTheFloor as error:
-            # It may be the very word of the device that is put out which stands in the way.
+            # The report of the device that is revoked may be what stands in the way.
             raise BehindTheFloor(
                 str(error),
                 hint="Sync the device that is further first. If its word is not to be trusted: "
@@ -150,7 +150,7 @@ async def _take_in(device: Device, target: bytes, syncer: Syncer, root: Root | N
 
 
 async def _replace_root(device: Device, target: bytes, syncer: Syncer, old: Root | None) -> Root:
-    """Puts a new root in the place of the one that the device was given. Returns the new one."""
+    """Replaces the root that the device may have. Returns the new one."""
     if old is None:
         raise RootHeld("that device may have the vault's root", hint="Give the recovery kit: --kit FILE.")
     with device.journal.transaction() as transaction:

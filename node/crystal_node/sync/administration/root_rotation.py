@@ -1,13 +1,13 @@
-"""Putting a new root in the place of the one in force: with the revocation of a device that was given it, or by itself, because
-a recovery kit or an offline code was seen by somebody.
+"""Root rotation: a new root replaces the one in force, with the revocation of a device that may have it, or alone, because a
+recovery kit or an offline code was seen by somebody.
 
 ::
 
-    a new root is drawn, stored here and read back --"root" in the log, by the old one's word--> the old one has no power
-        --recovery secret at the relay, by the old one's word--> the new one takes the old one's place here
+    a new root is drawn, stored here and read back --"root" in the log, signed by the old one--> the old one has no power
+        --recovery secret at the relay, authorised by the old one--> the new one takes the old one's place here
 
-Run again after a crash anywhere, it goes on where it stopped (``roots.py``); the next round of sync ends it as well. A kit or
-code of the old root is worth nothing afterwards, and a new kit has to be made: until then the new root is on this machine only.
+Run again after a crash, it goes on where it stopped (``device.keys.roots``); the next round of sync completes it as well. Kits
+and codes of the old root are worthless afterwards. Until a new kit is made, the new root is on this machine only.
 """
 
 from crystal_crypto.errors import CrystalError
@@ -28,13 +28,13 @@ from crystal_relay.errors import RelayError
 
 
 async def replace_root(device: Device, *, kit: Root | None = None) -> CrystalError | None:
-    """Replaces the root with nobody revoked. ``kit``: the root in force, where this device does not hold it.
+    """Replaces the root without a revocation. ``kit``: the root in force, where this device does not hold it.
 
-    Returns why the relay could not be told, None if it was; the next round of sync tells it.
+    Returns why the relay could not be told, None if it was; the next round of sync retries.
 
     Raises:
         NotAllowed: the root in force is neither here nor in ``kit``.
-        StoreFailure, HomeBusy, KeyStoreError: nothing of what was done is lost; run it again.
+        StoreFailure, HomeBusy, KeyStoreError: run it again; nothing is lost.
     """
     member = device.member
     async with syncing(device, "crystal recovery replace", None) as syncer:
@@ -72,9 +72,9 @@ def chosen_root(device: Device, kit: Root | None) -> Root | None:
 
 
 async def let_in(device: Device, root: Root) -> None:
-    """The relay lets this device write the log: the root's holder may have that. Raises StoreFailure."""
+    """Has the relay let this device write the log, by the root. Raises StoreFailure."""
     if device.holds_root:
-        await raise_self(device)  # a thief of a token may have named others as those that lead
+        await raise_self(device)  # a thief of a token may have changed who leads at the relay
     if device.member.is_core or device.holds_root:
         return
     async with device.at_relay() as relay:
@@ -85,18 +85,18 @@ async def let_in(device: Device, root: Root) -> None:
 
 
 async def put_new_root(device: Device, syncer: Syncer, old: Root) -> Root:
-    """Stores a new root here, then has the log believe it. Returns the new one."""
+    """Stores a new root here, then writes it to the log. Returns it."""
     member, keys = device.member, device.keys
     async with syncer.alone():
         _check_place(device)
         if keys.root() != old:
-            # Kept until the relay knows the new one: a process that dies in between must be let in by it.
+            # Kept until the relay knows the new one: after a crash in between, only the old one lets this device in.
             keys.keep_root(old)
         new = prepare_next(keys, member.log)
     try:
         await syncer.run(rotate_root(member, old, new, now_ms=now_ms()))
     except NotAllowed:
-        settle_next(keys, member.log)  # another device was first: this one never comes into force
+        settle_next(keys, member.log)  # another device was first: this root never takes effect
         raise
     device.look_for_root()
     return new

@@ -1,12 +1,14 @@
-"""From one model to another: what it will cost, and the vectors of the next model, made before the vault changes over.
+"""Changing the embedding model: what it will cost, making the vectors of the next model, and the change itself.
 
 ::
 
-    planned ─ agreed to ─► made for text after text (`made`; the old vectors answer) ─► change over (`replication.reembedding`)
+    planned ─ confirmed ─► vectors made, text after text (`PreparedVectors`; the old ones answer) ─► change over
 
-Needs neither the home's lock nor the network but the provider's, and a running agent goes on beside it. A kill loses what one
-request brought. What is recorded meanwhile gets vectors of the old model, and those of the next one when the vault changes
-over.
+Making the vectors needs only the provider, neither the home's lock nor the relay; a running agent goes on beside it. A kill
+loses what one request brought. What is recorded meanwhile gets vectors of the old model, and of the next one at the change.
+
+The change drops the old vectors everywhere and sends the new ones to the other devices, which takes as long as the upload.
+Until they arrive, texts are found by keyword. After a kill the Core's next rounds complete it, or another run.
 """
 
 import time
@@ -38,14 +40,14 @@ from crystal_node.sync.syncer import syncing
 OPTION_PROVIDER, OPTION_MODEL, OPTION_URL = "embedding_provider", "embedding_model", "embedding_url"
 
 TEXTS_AT_ONCE = 64
-"""A kill loses the vectors of so many texts at most."""
+"""A kill loses the vectors of at most this many texts."""
 READ_AT_ONCE = 256
 TRIES_MAX = 4
 AGAIN_SECONDS = 5.0
 MEASURED_TEXTS = 12
 MEASURED_SECONDS_MAX = 6.0
 REQUEST_SECONDS = 1.2
-"""What a request to a provider in the network takes, about: it is not asked only to find out."""
+"""Approximate time of a request to a remote provider, which is not measured."""
 REQUEST_BYTES = 96 * 1024
 
 WHAT = "making the vectors"
@@ -54,8 +56,8 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """What a migration will do. ``bytes`` are of text that has no vectors of ``model`` yet; ``dollars`` is None where the price
-    is not known; ``seconds`` is an estimate."""
+    """What a migration will do. ``bytes``: text without vectors of ``model``; ``dollars``: None where the price is not known;
+    ``seconds``: an estimate; ``anew``: all vectors are made again."""
 
     former: str
     model: str
@@ -75,7 +77,7 @@ class MigrationPlan:
 
     @property
     def changes_over(self) -> bool:
-        """Whether the vault's vectors are to be exchanged; else only what lacks them gets some."""
+        """Whether the vault's vectors are replaced; else only texts without vectors get some."""
         return self.anew or (bool(self.former) and self.former != self.model)
 
 
@@ -118,7 +120,7 @@ def settings_for(settings: Settings, provider: str, model: str, url: str) -> Set
 
 
 def target(settings: Settings) -> HeldEmbedder:
-    """What makes the vectors, patient with a provider that wants to be waited for. Raises EmbedderRefused, LocalStorage."""
+    """The embedder, which waits for a provider that limits its rate. Raises EmbedderRefused, LocalStorage."""
     if settings.embedding.provider == BUILTIN:
         return builtin(None)
     from crystal_node.models.embedding.providers import MIGRATION_PATIENCE_SECONDS, provided
@@ -127,9 +129,8 @@ def target(settings: Settings) -> HeldEmbedder:
 
 
 def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew: bool) -> MigrationPlan:
-    """What it will come to. ``anew``, once begun, holds for a repetition without it. Asks a model that is on this machine for
-    some vectors, to see how quick it is; one that costs money is asked nothing, but for the dimensions of a model that is not
-    known.
+    """Computes the plan. ``anew``, once begun, also holds for a run without it. A local model is timed on some texts; a paid
+    one is only asked for the dimensions of a model that is not known.
 
     Raises:
         EmbeddingError: the model cannot be used.
@@ -168,7 +169,7 @@ def planned(device: Device, settings: Settings, embedder: HeldEmbedder, *, anew:
 
 
 def _anew_begun(device: Device, model: str) -> bool:
-    """Whether all vectors of ``model`` were being made anew, and the vault has not changed over to them."""
+    """Whether all vectors of ``model`` were being made again, and the vault has not changed over to them."""
     path = device.settings.home.embedding_database
     if not path.exists():
         return False
@@ -179,11 +180,11 @@ def _anew_begun(device: Device, model: str) -> bool:
 def make_all(
     device: Device, embedder: HeldEmbedder, plan: MigrationPlan, progress: Progress | None = None
 ) -> int:
-    """Makes the vectors of all that the memory has, beside those that it has. Begun again, it goes on where it stopped. Returns
-    for how many texts.
+    """Makes vectors for all texts of the memory, beside the present ones, and goes on after an interruption. Returns the number
+    of texts.
 
     Raises:
-        EmbeddingError: what was made before is kept; repeat it.
+        EmbeddingError: repeat it; what was made is kept.
     """
     if not plan.changes_over:
         return 0
@@ -205,7 +206,7 @@ def make_all(
 
 
 def _compare(embedder: Embedder, made: PreparedVectors, database: Database, *, anew: bool) -> None:
-    """Whether what was made before is still this model's. With ``anew``, what is not is dropped."""
+    """Checks that the vectors made before are of this model. With ``anew``, drops them if they are not."""
     expect = getattr(embedder, "expect", None)
     sample = made.sample(database) if expect is not None else None
     if expect is None or sample is None:
@@ -232,7 +233,7 @@ def _embedded(embedder: Embedder, texts: list[str]) -> list[list[bytes]]:
 
 
 def _without(database: Database, made: PreparedVectors) -> Iterator[list[tuple[int, str]]]:
-    """Number and text of what has no vectors among the made ones, in steps."""
+    """Yields batches of (number, text) without prepared vectors."""
     after, waiting = 0, list[tuple[int, str]]()
     while True:
         rows = database.rows(
@@ -251,7 +252,7 @@ def _without(database: Database, made: PreparedVectors) -> Iterator[list[tuple[i
 
 
 def _sizes(database: Database, *, lacking: bool) -> Iterator[tuple[int, bytes, int]]:
-    """Number, hash and bytes of the texts; with ``lacking`` only of those without vectors."""
+    """Yields (number, hash, bytes) of the texts; with ``lacking`` only of those without vectors."""
     after = 0
     while rows := database.rows(
         "SELECT rowid, id, length(CAST(text AS BLOB)) FROM chunks WHERE provisional = 0 AND rowid > ?1"
@@ -263,7 +264,7 @@ def _sizes(database: Database, *, lacking: bool) -> Iterator[tuple[int, bytes, i
 
 
 def _price(model: str, settings: Settings) -> float | None:
-    """Of a million tokens; 0 on the person's own machines; None where it is not known, as of a server of another address."""
+    """Dollars for a million tokens; 0 on the person's own machines; None if unknown, as for a custom address."""
     identity, url = parse_identity(model), settings.embedding.url
     if (
         identity is None
@@ -286,7 +287,7 @@ def _destination(settings: Settings) -> str:
 
 
 def _seconds(database: Database, embedder: Embedder, model: str, size: int) -> float:
-    """How long it takes, about: measured on some texts where that costs nothing."""
+    """Estimated seconds, measured on some texts where that costs nothing."""
     identity = parse_identity(model)
     if identity is not None and identity.provider in ("openai", "google"):
         return size / REQUEST_BYTES * REQUEST_SECONDS
@@ -307,7 +308,7 @@ def _seconds(database: Database, embedder: Embedder, model: str, size: int) -> f
 
 
 def save(settings: Settings, chosen: Settings) -> None:
-    """Writes what was chosen into ``config.json``, where it is another: from now on it is what this device embeds with."""
+    """Writes the changed options into ``config.json``: from now on this device embeds with them."""
     from msgspec import structs
 
     names = (OPTION_PROVIDER, OPTION_MODEL, OPTION_URL)
@@ -341,9 +342,8 @@ def former_model(device: Device) -> str:
 async def change_over(
     device: Device, model: str, progress: Callable[[str], None] | None, *, anew: bool = False
 ) -> Reembedded:
-    """Drops vectors of another model, or with ``anew`` all of them, and embeds until nothing is left without ``model``'s,
-    which the settings name. Begun again, it goes on where it stopped. Other rounds of this home have their turn between any
-    two steps.
+    """Drops vectors of other models, or with ``anew`` all, and embeds until no text lacks vectors of ``model``, which the
+    settings name. Goes on after an interruption. Other rounds of this home may run between two steps.
 
     Raises:
         NotAllowed: this device is not the Core.
@@ -383,7 +383,7 @@ async def change_over(
 
 
 def _bytes_without_vectors(device: Device) -> int:
-    """Of text, about: for saying how long it will take."""
+    """Approximate bytes of text without vectors, for an estimate."""
     found = device.replica.database.value(
         "SELECT sum(length(text)) FROM chunks WHERE provisional = 0 AND rowid NOT IN (SELECT chunk FROM windows)"
     )

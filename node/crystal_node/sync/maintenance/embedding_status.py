@@ -1,4 +1,4 @@
-"""How embedding stands on this device: what ``crystal embed status`` shows. Tries the model with one sentence."""
+"""Status of embedding on this device, for ``crystal embed status``. Tries the model with one sentence."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _SENTENCE = "What did we decide last week?"
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingStatus:
-    """``vault``: the model of the vault's vectors; ``own``: of this device's settings; "" for none. ``lacking``: so many of
-    ``texts`` have no vectors. ``made``: so many are made for the next model. ``works``: queries are embedded. ``problem``: what
-    does not go well, and what mends it."""
+    """``vault``: the model of the vault's vectors; ``own``: the model of this device's settings; "" for none. ``lacking``: how
+    many of ``texts`` have no vectors. ``made``: how many are made for the next model. ``works``: queries are embedded.
+    ``problem``: what is wrong, and how to fix it."""
 
     vault: str
     own: str
@@ -48,7 +48,7 @@ class EmbeddingStatus:
 
 
 def embedding_status(device: Device) -> EmbeddingStatus:
-    """Gathers it. A remote provider is asked with a sentence of ours."""
+    """Collects it. A remote provider is sent one sentence of ours."""
     settings, database = device.settings, device.replica.database
     vault = (device.replica.meta_get(META_MODEL) or b"").decode()
     problem, own, works = (device.journal.meta_get(META_PROBLEM) or b"").decode(), "", False

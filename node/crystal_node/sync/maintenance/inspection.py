@@ -1,4 +1,4 @@
-"""``crystal verify --deep``: this machine's memory, down to the pages of its file, and everything on the relay."""
+"""``crystal verify --deep``: checks this machine's memory down to the pages of its file, and everything on the relay."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ CHECKING = "checking this machine's database"
 
 @dataclass(frozen=True, slots=True)
 class DeepVerification:
-    """``faults``: of the database's file, in words."""
+    """``faults``: damage of the database file, in words."""
 
     memory: Verification
     faults: tuple[str, ...]
@@ -25,17 +25,13 @@ class DeepVerification:
 
 
 async def verify_deep(device: Device, progress: Callable[[str], None] | None) -> DeepVerification:
-    """Reads everything, here and on the relay, and changes nothing.
-
-    Raises:
-        StoreFailure: the relay could not answer.
-    """
+    """Reads everything, here and on the relay, and changes nothing. Raises StoreFailure."""
     async with syncing(device, "crystal verify --deep", progress) as syncer:
         return await look(device, syncer, progress)
 
 
 async def look(device: Device, syncer: Syncer, progress: Callable[[str], None] | None) -> DeepVerification:
-    """The same with a syncer that is there already."""
+    """``verify_deep`` with an open syncer."""
     if progress is not None:
         progress(CHECKING)
     faults = tuple(device.replica.database.check())

@@ -1,4 +1,4 @@
-"""``crystal prune``: retention's work done now, and everything sealed anew under the keys in force."""
+"""``crystal prune``: applies retention now; with ``--rewrite``, seals everything again under the keys in force."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from crystal_node.sync.syncer import Syncer, syncing
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """``before`` and ``after``: how retention stood. ``rewritten``: what was sealed anew; None if that was not asked for."""
+    """``before`` and ``after``: what retention keeps. ``rewritten``: what was sealed again; None unless asked for."""
 
     before: RetentionStatus
     after: RetentionStatus
@@ -31,13 +31,13 @@ class Pruned:
 
 
 async def prune(device: Device, progress: Callable[[str], None] | None, *, rewrite: bool) -> Pruned:
-    """Lets no waiting time count; with ``rewrite`` nothing stays on the relay that is sealed in an older generation.
+    """Ignores waiting times; with ``rewrite``, nothing stays on the relay that is sealed with an older key generation.
 
-    What the relay is asked to delete, it deletes in its own time.
+    The relay deletes in its own time what it is asked to delete.
 
     Raises:
         NotAllowed: this device is not the Core.
-        HomeBusy, TransactionStale: something else writes to the log at the moment; repeat it.
+        HomeBusy, TransactionStale: something else writes to the log; repeat it.
         StoreFailure, ProtocolError: repeat it; it goes on where it stopped.
     """
     member = device.member

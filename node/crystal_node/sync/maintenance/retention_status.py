@@ -1,4 +1,4 @@
-"""What ``crystal doctor`` and ``crystal status`` look at of snapshots, the log that is kept, and the model. No network."""
+"""Snapshots, the kept log and the embedding model in words, for ``crystal status`` and ``crystal doctor``. No network."""
 
 from dataclasses import dataclass
 
@@ -17,19 +17,19 @@ from crystal_node.models.embedding.selection import NONE, named
 
 _DAY_MS = 24 * 3600 * 1000
 WAITS_MS_MAX = 7 * _DAY_MS
-"""A reader that holds the log for longer than this is worth a word."""
+"""A reader that holds the log for longer than this is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionFinding:
-    """How it is, in words, and what to do about it; ``fix`` is empty if all is well."""
+    """The state in words, and what to do about it; ``fix`` is empty if all is well."""
 
     what: str
     fix: str = ""
 
 
 def other_model(device: Device) -> str:
-    """The model that made the vault's vectors, if this Core is set to another one; "" otherwise. Asks nobody."""
+    """The model that made the vault's vectors, if this Core is set to another one; "" otherwise. No network."""
     kept = (device.replica.meta_get(META_MODEL) or b"").decode()
     if not (device.member.is_core and kept) or device.settings.embedding.provider == NONE:
         return ""
@@ -42,7 +42,7 @@ def other_model(device: Device) -> str:
 
 
 def retention_finding(device: Device) -> RetentionFinding:
-    """How snapshots and the log stand: the first thing that is not well."""
+    """The first problem of snapshots and the log, or that there is none."""
     member = device.member
     now = now_ms()
     found = retention_summary(member, now)
@@ -73,7 +73,7 @@ _NAMED_MAX = 3
 
 
 def replication_document(found: RetentionSummary) -> dict[str, object]:
-    """For programs."""
+    """For ``--json``."""
     return {
         "base": _document(found.base),
         "newest": _document(found.snapshot),
@@ -90,7 +90,7 @@ def replication_document(found: RetentionSummary) -> dict[str, object]:
 
 
 def replication_lines(member: Member, found: RetentionSummary) -> list[str]:
-    """For people; nothing while there is no snapshot."""
+    """Lines for people; none while there is no snapshot."""
     if found.snapshot is None:
         return []
     text = f"snapshot of epoch {found.snapshot[0]}, slot {found.snapshot[1]:,}"

@@ -1,4 +1,4 @@
-"""``crystal snapshot``: a snapshot made now, and announced, whether one is due or not."""
+"""``crystal snapshot``: makes a snapshot now, whether one is due or not, and announces it."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from crystal_node.sync.syncer import syncing
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedSnapshot:
-    """``place``: the mirror's place that it is of; ``slot``: where it is announced; ``size``: bytes before sealing."""
+    """``place``: the place in the mirror up to which it goes; ``slot``: where it is announced; ``size``: before sealing."""
 
     place: tuple[int, int]
     slot: tuple[int, int]
@@ -26,12 +26,12 @@ class AnnouncedSnapshot:
 
 
 async def announce_snapshot(device: Device, progress: Callable[[str], None] | None) -> AnnouncedSnapshot:
-    """Makes one and waits until it is announced.
+    """Makes a snapshot and waits until it is announced.
 
     Raises:
         NotAllowed: this device is not the Core.
-        HomeBusy: another process of this home makes one at the moment.
-        StoreFailure, ProtocolError: nothing counts on what was stored; repeat it.
+        HomeBusy: another process of this home is making one.
+        StoreFailure, ProtocolError: nothing refers to what was stored; repeat it.
     """
     started = time.monotonic()
     member = device.member

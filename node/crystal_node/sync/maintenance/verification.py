@@ -1,4 +1,4 @@
-"""Verification of the memory: the digest computed from the rows, the kept one, and what the mirror states."""
+"""Verification of the memory: the digest computed from its rows, the stored one, and the one that the mirror states."""
 
 import time
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ class Verification:
 
 
 def verify(device: Device, *, passes_damage: bool = False) -> Verification:
-    """Reads every row once; no network. The state is taken in one snapshot: a sync may go on meanwhile.
+    """Reads every row once, in one database snapshot; no network.
 
-    ``passes_damage``: kept mirror entries that cannot be opened are passed over; somebody else names them.
+    ``passes_damage``: skips kept mirror entries that cannot be opened; the inspection reports them.
 
     Raises:
         CryptoError: the last mirror entry that is kept here cannot be opened.
@@ -57,7 +57,7 @@ def verify(device: Device, *, passes_damage: bool = False) -> Verification:
 
 
 def _stated(device: Device, epoch: int, sequence: int, *, passes_damage: bool) -> bytes | None:
-    """The digest that the latest applied batch states."""
+    """The digest in the latest applied batch."""
     while epoch > 0:
         while sequence > 0:
             sequence -= 1

@@ -1,7 +1,7 @@
-"""The vault's devices as ``crystal devices`` lists them: from the device log, and from what each last said of itself.
+"""The vault's devices as ``crystal devices`` lists them: from the device log, and from what each last reported of itself.
 
-The relay is asked for both, for a few seconds; without it, what is known here is shown, and said to be that. A device's own
-word (last seen, position, whether it holds the root) is a report: it deceives whoever reads it, and nothing depends on it.
+The relay is asked for both, for a few seconds; without it, what is known here is shown, and said to be that. What a device
+reports of itself (last seen, position, whether it holds the root) may be false; nothing depends on it.
 """
 
 from dataclasses import dataclass, replace
@@ -35,8 +35,7 @@ class JoinMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """A device that did something, as far as it is known: by its signature, or (``by_root``) by the word of what the root
-    signed."""
+    """The device that did something: by its signature or, with ``by_root``, as named in an entry that the root signed."""
 
     device: bytes | None
     name: str | None
@@ -45,10 +44,10 @@ class Party:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """One device. Times are in milliseconds by the clock of whom they come from, 0 if unknown; counts None if unknown.
+    """One device. Times are in milliseconds by the clock of their origin, 0 if unknown; counts are None if unknown.
 
-    ``behind`` counts mirror entries that another device has applied and this one has not; ``pending`` what it waits to see
-    durable. ``root``: what is known of it and the root in force; of this very device, what is so.
+    ``behind``: mirror entries that some device has applied and this one has not. ``pending``: operations of it that are not
+    durable yet. ``root``: what is known of it and the root in force.
     """
 
     entry: DeviceEntry
@@ -67,7 +66,7 @@ class MemberRow:
 
 
 async def refresh(device: Device) -> str:
-    """Reads the log and the devices' positions from the relay. Returns why that could not be done, "" if it was."""
+    """Reads the log and the devices' positions from the relay. Returns why that failed, "" if it did not."""
     import asyncio
 
     from crystal_node.device.runner import Runner, TokenRefused
@@ -154,7 +153,7 @@ def _own_place(member: Member) -> tuple[int, int]:
 
 
 def _entries_between(member: Member, place: tuple[int, int], furthest: tuple[int, int]) -> int | None:
-    """Mirror entries from one place to a later one, over the ends of epochs as far as this device keeps them."""
+    """The number of mirror entries between two places; None if this device does not keep the end of an epoch between."""
     (epoch, sequence), (last_epoch, last_sequence) = place, furthest
     count = 0
     while epoch < last_epoch:

@@ -1,21 +1,21 @@
-"""What the relay has to be told after the device log has changed: whose tokens it is to shut out, which recovery secret counts,
-who may write what a Core writes.
+"""What the relay is told after the device log has changed: whose tokens to shut out, which recovery secret counts, who may
+write what a Core writes.
 
-The log counts without it: an ex-device reads nothing new, and nothing that it writes is believed. The relay is told so that it
-is not even let in. Whoever changes the log tells the relay at once; a process that dies in between leaves that to the next
-round of sync, of whichever device may: the one that leads, or one that holds the root. Each fact is told once by a device, and
-again after a failure; what was told is kept in the journal, by the place in the log that it comes from. A relay that was put
-back to an earlier state (it lost a part of the device log) has forgotten it, and is told all of it again.
+The log is in force without it: a revoked device reads nothing new, and nobody believes what it writes. The relay is told so
+that it does not even let it in. The device that changes the log tells the relay at once; if it dies in between, the next round
+of sync does it, on any device that may: the Core, or a holder of the root. Each device tells each fact once, repeats it after a
+failure, and keeps in its journal what it has told, by the place in the log. A relay that was put back to an earlier state (it
+lost a part of the device log) has forgotten it, and is told all of it again.
 
-    revocations,  up to the newest one's slot           members: all devices but the active ones are shut out, and tokens
-      new roots                                         that somebody else let in, by a root that was seen for one; nobody
-                                                        leads there but who may by the log, whatever a thief raised
-    the root      by its admin key                      its recovery secret, and none before it; only who holds it can tell
+    revocations,  up to the newest one's slot           members: all but the active devices are shut out, and tokens that a
+      new roots                                         holder of an old root registered; only devices that may lead by the
+                                                        log may write there as a Core
+    the root      by its admin key                      its recovery secret, and none before it; only its holder can tell
     grants        device by device                      its tokens may write what a Core writes
 
-Until the relay knows the new recovery secret, the root that was replaced stays in the key store: it may be all that lets this
-device in there. Of the roots before, the recovery secrets stay: a relay that went back knows one of them, and takes the one in
-force from nobody else.
+Until the relay knows the new recovery secret, the replaced root stays in the key store: it may be all that lets this device in
+there. The recovery secrets of earlier roots stay: a relay that went back knows one of them, and accepts the present one from
+nobody else.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -49,19 +49,19 @@ _SLOT_BYTES = 8
 
 
 async def do_duties(device: Device, runner: Runner) -> bool:
-    """Tells the relay what is due, and ends a replacement of the root here. Returns whether anything was due.
+    """Tells the relay what is due, and completes a root rotation here. Returns whether anything was due.
 
     Raises:
-        StoreFailure: the relay could not be told; nothing of what it was told is lost. Repeat it later.
+        StoreFailure: the relay could not be told. Repeat it later; nothing is lost.
         NotSetUp: this device has no relay.
-        KeyStoreError, LocalStorage: the new root cannot take the old one's place yet; both are kept.
+        KeyStoreError, LocalStorage: the new root cannot replace the old one here yet; both are kept.
     """
     due = duties_due(device)
     if due:
         await _tell(device, runner, due)
     own, log = device.member.device_id, device.member.log
     if device.holds_root and log.is_active(own) and own not in leading_by_log(device):
-        # Others cannot know it by the log, and name those that lead without it.
+        # Others cannot know it by the log, and so leave this device out.
         await raise_self(device)
     settled = settling_due(device)
     if settled:
@@ -70,13 +70,13 @@ async def do_duties(device: Device, runner: Runner) -> bool:
 
 
 def leading(device: Device) -> set[bytes]:
-    """The devices that may lead as far as this one knows. It knows of itself that it holds the root."""
+    """The devices that may lead, as far as this one knows: by the log, and itself if it holds the root."""
     own = {device.member.device_id} if device.holds_root else set[bytes]()
     return leading_by_log(device) | own
 
 
 def leading_by_log(device: Device) -> set[bytes]:
-    """The device that leads, those with a grant, and those that may have the root in force by what the log tells."""
+    """The Core, devices with a grant, and those that may have the root in force by the log."""
     member, lead = device.member, device.member.log.lead
     # §9.8-4
     may = {info.device for info in member.log.active() if info.grant or may_have_root(member, info.device)}
@@ -84,7 +84,8 @@ def leading_by_log(device: Device) -> set[bytes]:
 
 
 async def raise_self(device: Device) -> None:
-    """By the root that is held here. Raises StoreFailure, but not where the relay does not take that secret yet."""
+    """Lets this device's token write as a Core, by the root held here. Raises StoreFailure, but not while the relay does not
+    accept that secret yet."""
     assert device.root is not None, "only who holds the root does"
     async with device.at_relay() as relay:
         try:
@@ -96,7 +97,7 @@ async def raise_self(device: Device) -> None:
 
 async def _tell(device: Device, runner: Runner, due: DutiesDue) -> None:
     member = device.member
-    # Whoever joined meanwhile must be among those whose tokens stay.
+    # Devices that joined meanwhile must keep their tokens.
     await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
     await runner.run(read_cursors(member))
     _forget_told(device)
@@ -107,7 +108,7 @@ async def _tell(device: Device, runner: Runner, due: DutiesDue) -> None:
             if due.members:
                 named = leading(device)
                 await _retain(device, relay, named)
-                # Who was given the lead meanwhile, and raised before it was named who leads, must not lose it.
+                # A device that was granted the lead meanwhile must not lose it by this.
                 await runner.run(read_log(member.log, member.journal, member.keys, member.notices))
                 raised = (raised | leading(device)) - named
             for each in sorted(raised):
@@ -119,7 +120,7 @@ async def _tell(device: Device, runner: Runner, due: DutiesDue) -> None:
 
 
 def _forget_told(device: Device) -> None:
-    """If the relay went back: nothing that it was told before counts as told."""
+    """After the relay went back, nothing counts as told."""
     if relay_lost(device):
         with device.journal.transaction() as transaction:
             for name in (META_MEMBERS, META_RECOVERY, META_LEADS, META_PUT_BACK):
@@ -127,7 +128,7 @@ def _forget_told(device: Device) -> None:
 
 
 def _settle(device: Device) -> None:
-    """The new root takes the old one's place in the key store; the old one, which nobody needs any more, goes last."""
+    """Puts the new root in the old one's place in the key store; the old one goes last."""
     settle_next(device.keys, device.member.log)
     device.look_for_root()
     target = device.journal.meta_get(META_REVOKING)
@@ -137,7 +138,7 @@ def _settle(device: Device) -> None:
 
 
 async def _raise(device: Device, relay: HttpStore, target: bytes) -> None:
-    # A relay that was emptied has no token of it: whichever way it comes back, it gets one that may lead.
+    # A relay that was emptied has no token of it; when the device comes back, it gets one that may lead.
     with suppress(NotFound):
         await _authorised(device, lambda by: relay.raise_token(target, recovery=by))
     if target in granted(device.member.log):
@@ -145,11 +146,11 @@ async def _raise(device: Device, relay: HttpStore, target: bytes) -> None:
 
 
 async def _retain(device: Device, relay: HttpStore, leads: set[bytes]) -> None:
-    """Shuts out all but the active devices, and what somebody else may have let in under their ids. None but `leads` lead."""
+    """Shuts out all tokens but those that the active devices use. Only ``leads`` may write as a Core."""
     log = device.member.log
     slot, active = newest_exclusion(log), [info.device for info in log.active()]
     token = device.keys.token(device.identity.id)
-    # Each device has told, sealed, which one it uses: a thief of a token may have planted another under an honest id.
+    # Each device reports, sealed, which token it uses: a thief may have registered another under its id.
     used = {cursor.device: cursor.token.hex() for cursor in seen_cursors(device.member) if cursor.token}
     if token is not None:
         used[device.member.device_id] = token_hash(token)
@@ -157,7 +158,7 @@ async def _retain(device: Device, relay: HttpStore, leads: set[bytes]) -> None:
     await _authorised(
         device,
         lambda by: relay.retain_tokens(active, tokens=known, leads=leads, recovery=by),  # §9.8-4
-        # By it the relay forgets what was shut out, so that a thief's tokens take up no room.
+        # By the root, the relay also deletes what was shut out: a thief's tokens take up no space.
         root_first=device.holds_root,
     )
     _mark(device, META_MEMBERS, slot.to_bytes(_SLOT_BYTES, "big"))
@@ -165,10 +166,10 @@ async def _retain(device: Device, relay: HttpStore, leads: set[bytes]) -> None:
 
 
 async def _replace_recovery(device: Device, relay: HttpStore) -> RelayError | None:
-    """Puts the secret of the root in force in place, by the one that counts until then: no token may do that.
+    """Replaces the recovery secret, authorised by the former one: no token may do that.
 
-    The relay counts by itself: one that was emptied, and got the vault anew, begins with 0. Returns why it takes none of the
-    secrets that are here: that must not keep the ex-devices in.
+    The relay numbers replacements itself: one that was emptied and set up again begins with 0. Returns its error if it accepts
+    none of the secrets here; that must not keep revoked devices in.
     """
     if not device.holds_root or device.root is None:
         return None
@@ -191,13 +192,13 @@ async def _replace_recovery(device: Device, relay: HttpStore) -> RelayError | No
 async def _authorised(
     device: Device, call: Callable[[bytes | None], Awaitable[object]], *, root_first: bool = False
 ) -> None:
-    """Calls by this device's token, else by a root's recovery secret: the relay may still know the one that was replaced."""
+    """Calls by this device's token, else by a recovery secret: the relay may still know the former one."""
     secrets = [root.relay_secret for root in (device.root, device.spare_root) if root is not None]
     await _first_of([*secrets, None] if root_first else [None, *secrets], call)
 
 
 async def _first_of(ways: Sequence[bytes | None], call: Callable[[bytes | None], Awaitable[object]]) -> None:
-    """Calls in one way after the other, until one is let in. Raises what the last one raised."""
+    """Tries one authorisation after the other. Raises what the last one raised."""
     for by in ways[:-1]:
         with suppress(Unauthorized, Forbidden):
             await call(by)

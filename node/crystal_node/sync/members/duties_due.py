@@ -1,6 +1,6 @@
-"""What the relay has to be told, and was not told yet by this device, as its journal and the device log say. No network.
+"""What this device has to tell the relay and has not told it yet, from its journal and the device log. No network.
 
-``duties.py`` tells it. Kept apart from that, so that ``crystal status`` need not load an HTTP client.
+``duties`` tells it. Kept apart, so that ``crystal status`` need not load an HTTP client.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from crystal_mirror.types import DEVICE_ID_BYTES
 from crystal_node.device.device import Device
 
 META_REVOKING = "node.revoking"
-"""The device for whose revocation the root is being replaced here: from before that until all of it is done."""
+"""The device for whose revocation the root is being replaced here, until all of it is done."""
 META_MEMBERS = "relay.members"
 META_RECOVERY = "relay.recovery"
 META_LEADS = "relay.leads"
@@ -19,7 +19,7 @@ META_LEADS = "relay.leads"
 
 @dataclass(frozen=True, slots=True)
 class DutiesDue:
-    """What the relay was not told yet by this device, though it may."""
+    """What this device may tell the relay, and has not."""
 
     members: bool
     recovery: bool
@@ -47,26 +47,26 @@ def duties_due(device: Device) -> DutiesDue:
 
 
 def relay_lost(device: Device) -> bool:
-    """Whether the relay went back behind what it was told: it had lost a part of the device log, which was put back."""
+    """Whether the relay lost part of the device log, which was put back, and so forgot what it was told."""
     return device.journal.meta_get(META_PUT_BACK) is not None
 
 
 def settling_due(device: Device) -> bool:
-    """Whether a replacement of the root that stands in the log, and that the relay knows, has left something here."""
+    """Whether a root rotation that is in the log, and known to the relay, has to be completed here."""
     target = device.journal.meta_get(META_REVOKING)
     ended = target is not None and not device.member.log.is_active(target)
     return ended or (device.spare_root is not None and device.holds_root)
 
 
 def unfinished(device: Device) -> bytes | None:
-    """The device whose revocation was begun here and did not come to its entry in the log; None if there is none."""
+    """The device whose revocation was begun here and has no entry in the log yet; None if there is none."""
     target = device.journal.meta_get(META_REVOKING)
     return target if target is not None and device.member.log.is_active(target) else None
 
 
 def newest_exclusion(log: DeviceLog) -> int:
-    """The slot of the newest revocation, or of a root that took another's place: who had the old one may have let in tokens at
-    the relay that the log knows nothing of. 0, where neither can be, if there is none."""
+    """The slot of the newest revocation or root rotation; 0 if there is none. A holder of the old root may have registered
+    tokens at the relay that the log does not know."""
     revoked = (info.revoked.slot for info in log.members() if info.revoked is not None)
     return max(log.root_slot if log.root_number else 0, *revoked, 0)
 

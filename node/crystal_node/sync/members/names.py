@@ -1,4 +1,4 @@
-"""A device as people name it: by its name, its id, or as much of either's beginning as only one device has."""
+"""Devices as people name them: by name or id, or by the beginning of either where only one device has it."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ _CANDIDATES_MAX = 12
 
 
 def find_device(entries: Sequence[DeviceEntry], given: str, *, what: str = "device") -> DeviceEntry:
-    """The one device that ``given`` names. A whole name or id comes before a beginning, an active device before a revoked one:
-    a machine that came back goes by the name that it had.
+    """The one device that ``given`` names. Whole names and ids come before beginnings, active devices before revoked ones: a
+    machine that came back has the name that it had.
 
     Raises:
         Usage: it names several; the hint lists them.
@@ -40,7 +40,7 @@ def find_device(entries: Sequence[DeviceEntry], given: str, *, what: str = "devi
 
 
 def name_of(entry: DeviceEntry) -> str:
-    """What it is called, and its id's beginning: "laptop (1a2b3c4d)"."""
+    """A device's name and the beginning of its id: "laptop (1a2b3c4d)"."""
     name = one_line(entry.details.name, 40) if entry.details is not None else ""
     short = entry.info.device.hex()[:8]
     return f"{name} ({short})" if name else short

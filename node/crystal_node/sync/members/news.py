@@ -1,7 +1,7 @@
-"""News in words, and where they wait until the person looks.
+"""News of the vault in words, and the lines that wait until the person looks.
 
-A round of sync leaves the lines in the journal, for commands that open no key store: they show them when a person looks, and
-then everything up to that place in the log counts as shown. ``crystal status`` and ``crystal devices`` have the log itself.
+A round of sync stores the lines in the journal, for commands that open no key store: they show them, and then everything up to
+that slot of the device log counts as shown. ``crystal status`` and ``crystal devices`` read the log itself.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ _NAME_CHARS = 40
 
 
 class WaitingNews(msgspec.Struct, frozen=True, array_like=True):
-    """Lines that wait, and the slot of the log up to which they tell."""
+    """Lines that wait, and the slot of the log up to which they report."""
 
     slot: int
     lines: tuple[str, ...]
@@ -30,7 +30,7 @@ _decoder: msgspec.msgpack.Decoder[WaitingNews] = msgspec.msgpack.Decoder(Waiting
 
 
 def line_of(piece: VaultChange, this_device: bytes) -> str:
-    """One sentence."""
+    """One item of news as a sentence."""
     when = f" ({day})" if (day := (iso(piece.at) or "")[:10]) else ""
     who = f"{_named(piece.name, piece.device)}"
     if piece.kind is ChangeKind.ROOT_REPLACED:
@@ -53,12 +53,12 @@ def line_of(piece: VaultChange, this_device: bytes) -> str:
 
 
 def lines_of(member: Member) -> list[str]:
-    """What was not shown yet."""
+    """The news that was not shown yet."""
     return [line_of(piece, member.device_id) for piece in vault_changes(member)]
 
 
 def mark_all_shown(member: Member) -> None:
-    """The person has seen everything that this device knows."""
+    """Marks all news as shown."""
     if shown_slot(member) < member.log.next_slot - 1:
         mark_shown(member.journal, member.log.next_slot - 1)
     if member.journal.meta_get(_META_WAITING) is not None:
@@ -67,7 +67,7 @@ def mark_all_shown(member: Member) -> None:
 
 
 def keep_lines(member: Member) -> None:
-    """Leaves what was not shown yet for commands that cannot read the log. Writes only if that changed."""
+    """Stores unread news for commands that cannot read the log. Writes only if it changed."""
     lines = tuple(lines_of(member))
     waiting = _encoder.encode(WaitingNews(member.log.next_slot - 1, lines)) if lines else None
     if member.journal.meta_get(_META_WAITING) != waiting:
@@ -76,13 +76,13 @@ def keep_lines(member: Member) -> None:
 
 
 def waiting_lines(state_database: Path) -> WaitingNews | None:
-    """What a round left to be shown; None if there is nothing."""
+    """The lines that a round stored; None if there are none."""
     kept = peek(state_database, _META_WAITING)
     return _decoder.decode(kept) if kept else None
 
 
 def mark_waiting_shown(journal: SqliteJournal, waiting: WaitingNews) -> None:
-    """Those lines were shown."""
+    """Marks these lines as shown."""
     mark_shown(journal, waiting.slot)
     _drop(journal, waiting)
 

@@ -1,8 +1,7 @@
-"""Who has the vault's root, as exactly as this device can tell, for whoever reads a list. Nothing is decided by it.
+"""Which devices have the vault's root, as far as this device can tell. For people; nothing is decided by it.
 
-Two things are told apart: what the device log says of a device, and what that device last said of itself. The log knows who
-made the root in force and who joined with it. For other devices it knows only that the root had a hand in their coming or in
-their lead, and then whoever held the root may have handed it on. A device's own word is no more than that.
+The device log and a device's own report are told apart. The log knows who made the root in force and who joined with it. Of
+other devices it knows only that the root signed their entry or their lead: who held the root may have handed it on.
 """
 
 from dataclasses import dataclass
@@ -25,15 +24,15 @@ class ByLog(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RootKnowledge:
-    """``by_log``: None if the log ties the device to no root. ``says``: its own word, of the root in force; None if it has not
-    said anything since that one is in force."""
+    """``by_log``: None if the log does not tie the device to the root. ``says``: its own report on the root in force; None if
+    it has not reported since."""
 
     by_log: ByLog | None
     says: bool | None
 
     @property
     def words(self) -> str:
-        """In a few words, as follows a device's name; "" if nothing speaks for it."""
+        """A few words to follow a device's name; "" if nothing suggests that it has the root."""
         denies = ", says it holds it no more" if self.says is False else ""
         match self.by_log:
             case ByLog.MADE:
@@ -49,12 +48,12 @@ class RootKnowledge:
 
 
 def known_of(member: Member, device: bytes) -> RootKnowledge:
-    """What is known of another device."""
+    """What is known of one device and the root."""
     return RootKnowledge(_by_log(member, device), says_root(member, device))
 
 
 def holders(member: Member) -> list[tuple[str, RootKnowledge]]:
-    """The other devices for which anything speaks, by name, without revoked ones."""
+    """The other active devices that may have the root, by name."""
     return [
         (device_name(member, info.device) or info.device.hex()[:8], known)
         for info in member.log.active()
@@ -78,7 +77,7 @@ def _by_log(member: Member, device: bytes) -> ByLog | None:
 
 
 def _says_it_came_with_it(member: Member, slot: int) -> bool:
-    """Signed by the root itself: by whoever had it."""
+    """Whether the entry that added the device, signed by the root, says that it came with the root."""
     return any(
         isinstance(event.record, AddRecord) and event.record.holds_root
         for event in member.log.events

@@ -1,10 +1,10 @@
-"""``crystal demote``: the Core gives the lead to a machine of its choice, or to none.
+"""``crystal demote``: the Core hands the lead to a machine of its choice, or to none.
 
 ::
 
     a round --> offer in the cursor --the machine asks--> the relay lets it write --> drain, "lead" signed for it --> GIVEN
                                     --no answer, or killed--> called off, by this or by the next round; nothing has changed
-    GIVEN --its seal--> it leads
+    GIVEN --its seal--> it is the Core
     a round --> freeze: "lead" signed for nobody
 """
 
@@ -34,7 +34,7 @@ _PURPOSE = "crystal demote"
 
 @dataclass(frozen=True, slots=True)
 class Demoted:
-    """What came of it. ``begun``: the new Core has sealed the epoch before and leads already."""
+    """The outcome. ``begun``: the new Core has sealed the former epoch."""
 
     epoch: int
     begun: bool
@@ -42,10 +42,10 @@ class Demoted:
 
 
 async def hand_over(device: Device, target: bytes, *, wait_seconds: float, progress: Progress) -> Demoted:
-    """Gives the lead to that device.
+    """Hands the lead to that device.
 
     Raises:
-        NotAllowed: this machine does not lead.
+        NotAllowed: this machine is not the Core.
         NotAMember: the vault has no such other device.
         NoAnswer: the device did not answer in time; nothing has changed.
         HomeBusy, StoreFailure.
@@ -69,7 +69,7 @@ async def hand_over(device: Device, target: bytes, *, wait_seconds: float, progr
 
 
 async def freeze_vault(device: Device) -> int:
-    """Has nobody lead. Returns the epoch of nobody. Raises NotAllowed, Superseded, HomeBusy, StoreFailure."""
+    """Leaves the vault without a Core. Returns the frozen epoch. Raises NotAllowed, Superseded, HomeBusy, StoreFailure."""
     member = device.member
     async with syncing(device, _PURPOSE) as syncer, syncer.ahead():
         await _round_as_core(member, syncer)
@@ -115,7 +115,7 @@ async def _given(device: Device, target: bytes, syncer: Syncer, wait_seconds: fl
 
 
 async def _begun(member: Member, syncer: Syncer, wait_seconds: float) -> bool:
-    """Waits a moment for the seal by which the new Core begins."""
+    """Waits a short time for the seal by which the new Core begins its epoch."""
     deadline = time.monotonic() + min(wait_seconds, 2 * POLL_SECONDS)
     token: str | None = None
     lead = member.log.lead
@@ -131,7 +131,7 @@ async def _begun(member: Member, syncer: Syncer, wait_seconds: float) -> bool:
 
 
 async def _raise(device: Device, target: bytes) -> None:
-    """Has the relay let the device write what a Core writes: before it leads, or it could not begin."""
+    """Has the relay let the device write as a Core, which it needs before it can begin."""
     async with device.at_relay() as relay:
         try:
             await relay.raise_token(target)

@@ -2,9 +2,9 @@
 
 ::
 
-    the log --it leads---------------------------> done
+    the log --it is the Core---------------------> done
             --nobody leads, or --force--> a round --> would anything be lost? --no, or accepted--> claim --> a round --> done
-            --a Core leads--> ask --> a round --it drained--> take the lead, seal --> a round --> done
+            --another Core--> ask --> a round --it drained--> take the lead, seal --> a round --> done
                                               --no answer---> withdraw; nothing has changed
                                               --killed------> the next round here withdraws; the Core waits a minute at most
 """
@@ -36,11 +36,11 @@ from crystal_node.sync.syncer import Syncer, syncing
 from crystal_relay.errors import RelayError
 
 ANSWER_SECONDS = 30.0
-"""How long the Core is waited for, unless the person says otherwise."""
+"""Default time to wait for the Core."""
 POLL_SECONDS = 5.0
 WITHDRAW_SECONDS_MAX = 5.0
 QUIET_SECONDS = 1200.0
-"""A Core that was not heard for this long is said to be quiet: a watcher tells its position every fifteen minutes."""
+"""A Core is called quiet after this time: a watcher publishes its position every fifteen minutes."""
 
 Progress = Callable[[str], None]
 
@@ -56,7 +56,7 @@ class PromotionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """What came of it. ``seconds`` until this machine led."""
+    """The outcome. ``seconds`` until this machine was the Core."""
 
     way: PromotionKind
     epoch: int
@@ -64,7 +64,7 @@ class Promoted:
 
 
 class WouldLose(BehindTheFloor):
-    """Another device has applied what this one cannot get any more."""
+    """Another device has applied entries that this one can no longer get."""
 
     hint = (
         "Sync that device, or promote it instead: it has what is missing. To go on without it: --force --accept-loss; "
@@ -85,9 +85,9 @@ async def promote(
 
     Raises:
         NoAnswer: the Core did not drain in time; nothing has changed.
-        WouldLose: see there (by force and without ``accept_loss``).
+        WouldLose: by force and without ``accept_loss``.
         Unready: this machine may not lead.
-        Superseded, BehindTheFloor, HomeBusy, StoreFailure: as the claim says.
+        Superseded, BehindTheFloor, HomeBusy, StoreFailure: as the claim.
     """
     started = time.monotonic()
     member = device.member
@@ -116,7 +116,7 @@ async def promote(
 
 
 def loss_words(losses: tuple[Loss, ...]) -> str:
-    """What a promotion by force would lose."""
+    """What a forced promotion would lose, in words."""
     named = ", ".join(
         f"{one_line(loss.name or '?', 40)} ({loss.device.hex()[:8]}), up to epoch {loss.epoch}, slot {loss.slot}"
         for loss in losses
@@ -150,7 +150,7 @@ async def _planned(
 
 
 async def _drained(device: Device, syncer: Syncer, wait_seconds: float) -> bool:
-    """Waits until the Core says so, or has signed the lead itself. Raises Superseded if another device took the lead."""
+    """Waits until the Core has drained, or has signed the lead. Raises Superseded if another device took the lead."""
     member = device.member
     deadline = time.monotonic() + wait_seconds
     token: str | None = None
@@ -170,7 +170,7 @@ async def _drained(device: Device, syncer: Syncer, wait_seconds: float) -> bool:
 
 
 async def _withdraw(device: Device, syncer: Syncer) -> None:
-    """Also when the person presses Ctrl-C, or the relay is gone: then the Core's patience ends it."""
+    """Withdraws the request, also on Ctrl-C. Where the relay is gone, the Core times out by itself."""
     with suppress(TimeoutError, CrystalError, RelayError):
         async with asyncio.timeout(WITHDRAW_SECONDS_MAX):
             await syncer.run(withdraw(device.member, syncer.about()), wait_seconds=WITHDRAW_SECONDS_MAX)
@@ -183,7 +183,7 @@ def _read_log(member: Member) -> Flow[None]:
 
 
 async def _raise_self(device: Device, root: Root) -> None:
-    """Has the relay let this machine write what a Core writes."""
+    """Has the relay let this machine write as a Core."""
     async with device.at_relay() as relay:
         try:
             await relay.raise_token(device.member.device_id, recovery=root.relay_secret)

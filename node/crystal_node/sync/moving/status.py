@@ -1,7 +1,8 @@
-"""Who is the Core, since when and by whose word; how far each device is; and what a forced promotion of this one would lose.
+"""Status of the Core: who it is, since when and by whose signature; how far each device is; what a forced promotion would
+lose.
 
-The relay is asked, for a few seconds; without it, what is known here is shown, and said to be that. What the others are at is
-their own word.
+The relay is asked, for a few seconds; without it, what is known here is shown, and said to be that. Positions of other devices
+are their own reports.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from crystal_relay.errors import RelayError
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A device that has applied what neither this one nor the relay has; ``slot`` is the last such entry's."""
+    """A device that has applied entries that neither this one nor the relay has, up to ``slot``."""
 
     device: bytes
     name: str | None
@@ -35,8 +36,8 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class EpochInfo:
-    """The latest lead. ``core`` is None while nobody leads. ``by`` signed it, None if the root did; ``at`` is the clock of the
-    device at which it was made, 0 if that is not told."""
+    """The latest epoch. ``core``: None while the vault is frozen. ``by``: the device that signed it, None for the root. ``at``:
+    when, by the signer's clock, 0 if unknown."""
 
     core: bytes | None
     name: str | None
@@ -60,7 +61,7 @@ class CoreStatus:
 
 
 async def core_status(device: Device) -> CoreStatus:
-    """Asks the relay, and says what is known."""
+    """Asks the relay, and returns what is known."""
     member = device.member
     losses: tuple[Loss, ...] | None = None
     problem = ""

@@ -1,1 +1,1 @@
-"""What every wing needs: the home, settings, locks, clocks, errors and words. Imports nothing else of the node."""
+"""What every wing needs: the home, settings, locks, clocks, errors and wording. Imports no other wing."""

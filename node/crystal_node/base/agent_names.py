@@ -1,14 +1,14 @@
 """Names of agents and sessions, and the files and folders that are named after them.
 
-Who wrote a transcript, and what a row of another device carries as its agent or session, is any text at all. Nothing but
-this module makes a path of one. Names that are file names on every system stand for themselves:
+Transcripts and other devices name agents and sessions by arbitrary text; only this module makes paths of it. Names that are
+valid file names on every system are used as they are:
 
-    agent_id       letters, digits, dots, underscores and hyphens, a letter or digit first, 64 at most; no name that Windows
-                   keeps for a device, no dot at the end
-    folder, file   the same in lower case, since case does not count everywhere
+    agent_id       letters, digits, dots, underscores and hyphens, a letter or digit first, 64 at most; no device name of
+                   Windows, no dot at the end
+    folder, file   the same in lower case, since some file systems ignore case
 
-Any other text becomes what is left of it, a hyphen, and 16 hex digits of its SHA-256. A name that ends like that already gets
-digits of its own, so that no text can be made to share the folder of another by how it is written.
+Any other text becomes its allowed characters, a hyphen, and 16 hex digits of its SHA-256. So does a name that already ends in
+such digits: no text can be written so that it shares another's folder.
 """
 
 import re
@@ -29,7 +29,7 @@ _NAMELESS = "unnamed"
 
 
 def agent_id(text: str, fallback: str) -> str:
-    """The agent that a transcript or a folder names: ``text`` if it is an id, ``fallback`` if it is empty, else an id made
+    """The id of the agent that a transcript or folder names: ``text`` if it is one, ``fallback`` if it is empty, else one made
     of it."""
     if not text.strip():
         return fallback
@@ -37,17 +37,17 @@ def agent_id(text: str, fallback: str) -> str:
 
 
 def agent_folder(home: Home, agent: str) -> Path:
-    """Where an agent's files are, whatever it is called."""
+    """The folder of an agent's files."""
     return home.root / "agents" / folder_name(agent)
 
 
 def folder_name(agent: str) -> str:
-    """The name of an agent's folder, below ``agents/`` as below ``staging/``."""
+    """The name of an agent's folder below ``agents/`` and ``staging/``."""
     return _file_name(agent)
 
 
 def session_name(session: str) -> str:
-    """A session's name as (the part before the dot of) a file name."""
+    """A session's name as a file name, without its ending."""
     return _file_name(session)
 
 
@@ -62,6 +62,6 @@ def _is_clean(text: str) -> bool:
 
 def _marked(text: str) -> str:
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
-    # A dot would keep what stands before it a device's name: `con.` and `con.txt` are `con` to Windows.
+    # Without dots: `con.` and `con.txt` are the device `con` to Windows.
     left = _OTHER.sub("-", text).replace(".", "-").strip("-_")[: AGENT_CHARS_MAX - DIGEST_CHARS - 1]
     return f"{left.rstrip('-_') or _NAMELESS}-{digest}"

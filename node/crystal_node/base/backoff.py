@@ -1,7 +1,6 @@
-"""How long to wait before trying again: doubling from a few seconds to a few minutes, with jitter.
+"""Exponential backoff from seconds to minutes, with jitter.
 
-Jitter keeps a household of devices from knocking at a relay together when it comes back. Randomness is passed
-in.
+Jitter keeps several devices from reaching a relay together when it comes back. Randomness is passed in.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,7 @@ _JITTER = 0.25
 
 
 class Backoff:
-    """Counts failures in a row. ``uniform(a, b)`` gives a random number between its arguments."""
+    """Counts failures in a row. ``uniform(a, b)`` returns a random number between its arguments."""
 
     def __init__(
         self,
@@ -32,7 +31,7 @@ class Backoff:
         return self._failures
 
     def failed(self) -> float:
-        """Counts a failure and returns the seconds to wait, never more than ``most``."""
+        """Counts a failure and returns the seconds to wait, at most ``most``."""
         doubled = self._first * 2.0 ** min(self._doublings, 32)
         self._failures += 1
         self._doublings += 1
@@ -42,5 +41,5 @@ class Backoff:
         self._failures = self._doublings = 0
 
     def restart(self) -> None:
-        """What it failed by may be gone: the next pause is the first again. The failures still count."""
+        """Begins with the first pause again, because the cause may be gone. The failures still count."""
         self._doublings = 0

@@ -1,7 +1,7 @@
 """File changes as a stream: events where the file system sends them, and a poll where it does not.
 
-The first item comes as soon as the watcher stands, so that nothing falls between "looked at everything" and
-"told of changes". Folders that do not exist yet are looked for every few seconds.
+The first item comes as soon as the watcher is set up, so that no change is lost between reading everything and the first
+event. Folders that do not exist yet are looked for every few seconds.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from watchfiles import Change
 from watchfiles import awatch as _awatch  # pyright: ignore[reportUnknownVariableType]  names anyio's types, which are optional
 
 _FOLLOW_UP_SECONDS = 1.0
-"""After something new appeared we look again: a file made in a folder that is a moment old may have raised no event."""
+"""Time until another look after something new appeared: a file in a folder that was just made may raise no event."""
 
 Folders = Callable[[], list[Path]]
 Changed = set[tuple[Change, str]]
@@ -26,19 +26,19 @@ class ChangeTimes:
     """Seconds."""
 
     poll: float = 60.0
-    """Everything is looked at this often even if no event arrives (network mounts send none)."""
+    """How often everything is read even without an event (network mounts send none)."""
     settle: float = 0.05
-    """A burst of events is taken as one when it pauses this long."""
+    """A burst of events ends when it pauses this long."""
     burst: float = 0.4
-    """A burst that does not pause is taken after this long."""
+    """A burst without a pause is cut after this long."""
     appear: float = 1.0
-    """A folder that is not there is looked for this often."""
+    """How often a missing folder is looked for."""
 
 
 async def changes(
     folders: Folders, concerns: Callable[[str], bool], times: ChangeTimes
 ) -> AsyncGenerator[frozenset[str] | None, None]:
-    """Yields changed paths that concern the caller, or None for "look at everything". Never ends by itself."""
+    """Yields changed paths that concern the caller, or None for "read everything". Never ends by itself."""
     while True:
         present = _present(folders)
         if not present:
@@ -53,7 +53,7 @@ async def changes(
 async def _watched(
     present: list[Path], folders: Folders, concerns: Callable[[str], bool], times: ChangeTimes
 ) -> AsyncGenerator[frozenset[str] | None, None]:
-    """Changes in the folders that are there; ends when other ones are."""
+    """Changes in the folders that exist; ends when others exist."""
 
     def wanted(_change: Change, path: str) -> bool:
         return concerns(path)
@@ -69,7 +69,7 @@ async def _watched(
     )
     pending = asyncio.ensure_future(anext(events))
     try:
-        await asyncio.sleep(0)  # lets the watcher stand before everything is looked at
+        await asyncio.sleep(0)  # lets the watcher be set up before everything is read
         yield None
         pause = times.poll
         while _present(folders) == present:
@@ -92,7 +92,7 @@ async def _watched(
 
 
 async def _first(pending: "asyncio.Future[Changed]", other: Coroutine[None, None, None]) -> None:
-    """Returns when either is done; ``other`` then works no more."""
+    """Returns when either is done, and cancels ``other``."""
     task = asyncio.ensure_future(other)
     try:
         either: set[asyncio.Future[Any]] = {pending, task}
@@ -104,7 +104,7 @@ async def _first(pending: "asyncio.Future[Changed]", other: Coroutine[None, None
 
 
 async def _others_or(seconds: float, folders: Folders, present: list[Path], times: ChangeTimes) -> None:
-    """Returns after that time, or as soon as other folders are there than those that were present."""
+    """Returns after that time, or as soon as other folders exist than those in ``present``."""
     if folders() == present:
         await asyncio.sleep(seconds)
         return

@@ -1,4 +1,4 @@
-"""This machine's clock, for times that people see. Nothing is ordered or decided by it: it may be years off."""
+"""This machine's clocks, for times that people see. They decide and order nothing: a clock may be years off."""
 
 import time
 
@@ -9,6 +9,6 @@ def now_ms() -> int:
 
 
 def uptime_ms() -> int:
-    """Milliseconds since this machine was started, asleep or not, where the system tells; nobody sets this clock."""
+    """Milliseconds since this machine was started, sleep included where the system counts it. Nobody can set this clock."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime_ns(clock) // 1_000_000

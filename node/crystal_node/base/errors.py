@@ -8,8 +8,8 @@ Exit codes, the same for every command:
     3 not set up               8 local storage, or the key store          11 another device did not answer, or did not do it
     4 the relay is unreachable                                            12 the language model failed
 
-Errors of the other packages carry ``exit_code`` and ``hint`` themselves; what comes from the operating system
-and from SQLite is named here. Nothing that is unknown is passed off as known: it is exit code 1, a bug.
+Errors of the other packages carry ``exit_code`` and ``hint`` themselves; errors of the operating system and of SQLite are
+described here. Any other error is a bug, exit code 1.
 """
 
 import errno
@@ -52,7 +52,7 @@ _BUSY_SQLITE = frozenset({"BusyError", "LockedError", "ProtocolError"})
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code says."""
+    """Exit codes of commands."""
 
     OK = 0
     UNEXPECTED = 1
@@ -71,7 +71,7 @@ class ExitCode(IntEnum):
 
 
 class UsageError(CrystalError):
-    """The command cannot mean anything as it was given."""
+    """The command line makes no sense."""
 
     exit_code = ExitCode.USAGE
     hint = "Add --help to the command to see how it is used."
@@ -92,56 +92,56 @@ class BadConfig(CrystalError):
 
 
 class HomeBusy(CrystalError):
-    """Another process holds what only one may hold."""
+    """Another process holds the home."""
 
     exit_code = ExitCode.BUSY
     hint = "Wait for it to finish, or stop it; nothing was changed."
 
 
 class LocalStorage(CrystalError):
-    """This machine's disk failed or a file in the home is not what it must be."""
+    """This machine's disk failed, or a file of the home cannot be used."""
 
     exit_code = ExitCode.STORAGE
     hint = "Check free space and permissions of the Crystal home, then run the command again."
 
 
 class NoSuchEntry(CrystalError):
-    """What the command names does not exist here."""
+    """What the command names is not here."""
 
     exit_code = ExitCode.NOT_FOUND
     hint = "`crystal search` shows the ids of what is here."
 
 
 class MemoryDiffers(CrystalError):
-    """The rows here are sound, and not what the Core says they are."""
+    """The memory here is intact, but not what the Core says it is."""
 
     exit_code = ExitCode.RELAY_MISBEHAVES
     hint = "Run `crystal sync`: it replays the log. `crystal status` shows what was noticed."
 
 
 class NoAnswer(CrystalError):
-    """Another device was asked for something and did not answer in time."""
+    """Another device did not answer a command in time."""
 
     exit_code = ExitCode.NO_ANSWER
     hint = "Wake it, or run `crystal sync` on it."
 
 
 class CommandFailed(CrystalError):
-    """Another device was asked for something, and did not do it."""
+    """Another device did not do what it was asked."""
 
     exit_code = ExitCode.NO_ANSWER
     hint = "`crystal commands list` shows what was asked and how it ended."
 
 
 class RelayLacks(CrystalError):
-    """The relay does not have, or does not show as it was, what this vault counts on."""
+    """The relay lacks, or shows differently, something that this vault depends on."""
 
     exit_code = ExitCode.RELAY_MISBEHAVES
     hint = "`crystal repair` puts back what this machine has; run it on the Core first, then where the files are."
 
 
 class WrongCode(CrystalError):
-    """A pairing code that is no code, or not this vault's."""
+    """A pairing code is malformed, or another vault's."""
 
     exit_code = ExitCode.WRONG_KEY
     hint = "Show the code again with `crystal pair --offline` on the Core and copy all of it."
@@ -149,7 +149,7 @@ class WrongCode(CrystalError):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as it is shown: one sentence, what to do about it, and the exit code."""
+    """An error as it is shown: a sentence, what to do about it, and the exit code."""
 
     message: str
     hint: str
@@ -157,13 +157,13 @@ class Failure:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether an error has a known cause that may go away by itself or be mended while the program runs."""
+    """Whether an error has a known cause that may go away, or be fixed, while the program runs."""
     known = isinstance(error, Exception) and describe(error).exit_code != ExitCode.UNEXPECTED
     return known and not isinstance(error, Revoked)
 
 
 def describe(error: BaseException) -> Failure:
-    """Any error as a sentence, a hint and an exit code. Never raises."""
+    """Describes any error. Never raises."""
     if isinstance(error, KeyboardInterrupt):
         return Failure(
             "interrupted", "Nothing that was accepted is lost; run the command again.", ExitCode.INTERRUPTED

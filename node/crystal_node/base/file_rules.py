@@ -1,10 +1,11 @@
 """Which paths belong to the file tree, and which of them a person has excluded on this device.
 
-The tree is the memory home less what is Crystal's own: settings, databases, state, staging, logs, programs, keys, the trash,
-the marker, and temporary files. That holds for both directions: a path that is Crystal's own is never written, whoever names
-it, in whatever case. Rules of a person are read in order, and the last one that matches decides: ``-PATTERN`` excludes,
-``+PATTERN`` includes again. Patterns are globs: ``*`` and ``?`` within a name, ``**`` across folders; one without a slash
-matches a name at any depth, and one that matches a folder covers everything in it.
+The tree is the memory home without Crystal's own files: settings, databases, state, staging, logs, programs, keys, the trash,
+the marker, and temporary files. Those are never written by a sync either, in whatever case a path names them.
+
+Of a person's rules the last one that matches decides: ``-PATTERN`` excludes, ``+PATTERN`` includes again. Patterns are globs:
+``*`` and ``?`` within a name, ``**`` across folders; one without a slash matches a name at any depth, and one that matches a
+folder covers everything in it.
 """
 
 import re
@@ -26,21 +27,21 @@ _OWN = frozenset(
     {"config.json", "state", "staging", "logs", "bin", "drop", "keys", "secrets", TRASH_NAME, MARKER_NAME}
 )
 _OWN_PREFIXES = (".config.json.", f".{MARKER_NAME}.")
-"""Of files that a crash left while one of these was written."""
+"""Of files that a crash leaves while one of these is written."""
 _DATABASE_MARK = ".db"
 _KEYS_MARK = ".env"
-"""Beside a database: keys of language models' providers, and what an editor makes of such a file."""
+"""Beside a database: API keys, and the copies that editors make of such a file."""
 _SCRATCH_MARK = ".restoring"
-"""Beside a database: the folder in which copies of other homes' databases are put together."""
+"""Beside a database: the folder in which other homes' databases are copied."""
 _LEFT_OUT = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
 )
-"""Characters that some file systems (HFS+) leave out when they compare names: with one of them in it, ours would be found."""
+"""Characters that some file systems (HFS+) ignore in names: a path with one of them could name a file of ours."""
 
 
 @dataclass(frozen=True)
 class TreeRules:
-    """``databases``: folders of the home, folded, that hold databases; ``secrets``: files that hold secrets."""
+    """``databases``: case-folded folders of the home that hold databases; ``secrets``: files that hold secrets."""
 
     patterns: tuple[str, ...] = ()
     databases: frozenset[str] = frozenset({"memory"})
@@ -62,11 +63,11 @@ class TreeRules:
         return beside or form in self.secrets
 
     def has_own_in(self, folder: str) -> bool:
-        """Whether in this folder, folded, a plain name may be Crystal's own."""
+        """Whether a plain name in this case-folded folder may be Crystal's own."""
         return folder in self.databases or any(secret.rpartition("/")[0] == folder for secret in self.secrets)
 
     def fault(self, path: str) -> str | None:
-        """Why a file of that path may not travel, in words; None if it may."""
+        """Why a file of that path may not be synced; None if it may."""
         return fault_of(path) or ("its place is Crystal's own" if self.is_own(path) else None)  # §14-5
 
     def excluded(self, path: str) -> bool:
@@ -86,7 +87,7 @@ class TreeRules:
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Why this cannot be a pattern; None if it can."""
+    """Why this is no pattern; None if it is one."""
     if not pattern.strip("/"):
         return "a pattern names a file or a folder"
     if len(pattern) > PATTERN_CHARS_MAX:
@@ -99,7 +100,7 @@ def pattern_fault(pattern: str) -> str | None:
 
 
 def with_rule(rules: Sequence[str], pattern: str, *, exclude: bool) -> tuple[str, ...]:
-    """The rules with one more. A rule that only takes back another one replaces it."""
+    """The rules with one more. A rule that only undoes another one replaces it."""
     mine, other = ("-" if exclude else "+") + pattern, ("+" if exclude else "-") + pattern
     kept = [rule for rule in rules if rule not in (mine, other)]
     if exclude or len(kept) == len(rules) or any(TreeRules((rule,)).excluded(pattern) for rule in kept):
@@ -118,7 +119,7 @@ def _expression(pattern: str) -> str:
         elif pattern.startswith("**", at):
             out, at = out + ".*", at + 2
         elif found := _BETWEEN_STARS.match(pattern, at):
-            # The first place that fits will do, as what follows takes anything: no name makes this try all of them.
+            # The first match will do, because what follows matches anything: no name can cause backtracking.
             fixed = "".join("[^/]" if char == "?" else re.escape(char) for char in found[1])
             out, at = out + f"(?>[^/]*?{fixed})", found.end()
         elif pattern[at] == "*":

@@ -5,27 +5,27 @@ Layout (directories 0700, files 0600):
     config.json           settings that are no secrets
     memory/crystal.db     the memory: one portable SQLite file (``CRYSTAL_DATA_DIR`` moves it)
     state/state.db        outbox with capture offsets, device log
-    state/files.db        what is known of the home's own files (``files/``)
-    state/commands.db     what other devices asked of this one, and it of them
-    state/jobs.db         when the agent's jobs ran last, and which are paused
-    state/works.db        which files were made from the memory, and the agents that are staged
-    state/weaver.db       what the Dream Weaver has read, and what it wrote of it
+    state/files.db        what is known of the home's own files (``sync.files``)
+    state/commands.db     commands between this device and others
+    state/jobs.db         when the background service's jobs ran last, and which are paused
+    state/works.db        which files were made from the memory, and the agents in staging
+    state/weaver.db       what the Dream Weaver has read and written
     state/search.db       answers of language models for searches, kept for a week
-    state/embedding.db    vectors of the next model, while the vault changes over to it
-    state/sources.db      what was read of the folders that are sources of this device
+    state/embedding.db    vectors of the next model, during a migration
+    state/sources.db      what was read from this device's source folders
     state/recall.db       what agents' sessions were given to remember
     state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches
     state/gateway/        the token of `crystal serve`, and links to its page that nobody has opened yet
-    state/restore.json    how far a restore from another home has come, while it is under way
-    state/backup-restore.json  which backup is being brought back, while it is under way
+    state/restore.json    progress of a restore from another home, while it is under way
+    state/backup-restore.json  which backup is being restored, while that is under way
     state/secrets/        keys, when no keyring keeps them
     state/*.lock          who syncs, who watches
-    state/nudge/now       touched to have a running agent sync, ``look`` to have it look at all transcripts
+    state/nudge/now       touched to make the background service sync, ``look`` to make it read all transcripts
     staging/              agents that are new to the Core
-    logs/                 of the agent
+    logs/                 of the background service
 
-Nothing here reads the environment (``settings.py`` does) or decides anything about the vault. A home is only
-made by the commands that set one up; every other command finds it or says how to make it.
+Nothing here reads the environment (``base.settings`` does) or decides anything about the vault. Only the commands that set up a
+home make one; every other command finds it or says how to make it.
 """
 
 import fcntl
@@ -47,7 +47,7 @@ FILE_MODE = 0o600
 @dataclass(frozen=True, slots=True)
 class Home:
     """Paths of one device's home. ``data`` overrides the folder of the database; ``passphrase_file`` holds the key store's
-    passphrase, where no person can be asked for it."""
+    passphrase where no person can be asked."""
 
     root: Path
     data: Path | None = None
@@ -99,12 +99,12 @@ class Home:
 
     @property
     def restore_file(self) -> Path:
-        """There while a restore from another home is under way."""
+        """Exists while a restore from another home is under way."""
         return self.state / "restore.json"
 
     @property
     def backup_restore_file(self) -> Path:
-        """There while a backup is being brought back."""
+        """Exists while a backup is being restored."""
         return self.state / "backup-restore.json"
 
     @property
@@ -125,7 +125,7 @@ class Home:
 
     @property
     def agent_folder(self) -> Path:
-        """Of the agent in the background: what it tells the commands that ask how it is."""
+        """What the background service tells commands about itself."""
         return self.state / "agent"
 
     @property
@@ -150,7 +150,7 @@ class Home:
 
     @property
     def embedding_database(self) -> Path:
-        """Vectors of the next model, while a migration goes on."""
+        """Vectors of the next model, during a migration."""
         return self.state / "embedding.db"
 
     @property
@@ -198,7 +198,7 @@ class Home:
         """Makes the folders, readable by their owner only. Idempotent.
 
         Raises:
-            LocalStorage: a folder is somebody else's, is no folder, or is open to others and cannot be closed.
+            LocalStorage: a folder belongs to another user, is no folder, or cannot be made private.
         """
         for folder in (
             self.root,
@@ -213,10 +213,10 @@ class Home:
             _make_private(folder)
 
     def check_private(self) -> None:
-        """Looks whether only this user can use what is here: a few ``stat`` calls, at every start.
+        """Checks that only this user can use the home: a few ``stat`` calls, at every start.
 
         Raises:
-            LocalStorage: others can, or another user owns it. The hint is the command that mends it.
+            LocalStorage: others can, or another user owns it. The hint is the command that fixes it.
         """
         for path in self.private_paths():
             problem = exposure(path)
@@ -224,31 +224,31 @@ class Home:
                 raise LocalStorage(problem.text, hint=problem.fix)
 
     def private_paths(self) -> list[Path]:
-        """What only this user may use: folders, settings, databases, keys. Some need not exist."""
+        """Paths that only this user may use: folders, settings, databases, keys. Some may not exist."""
         kept = [self.root, self.state, self.config_file, self.state_database, self.database, self.secrets]
         with suppress(OSError):
             kept += sorted(self.secrets.iterdir())
         return kept
 
     def state_file(self) -> Path:
-        """The state database's path, with the file there and private: SQLite would make it by the umask."""
+        """The state database's path. Makes the file private, because SQLite follows the umask."""
         os.close(os.open(self.state_database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         return self.state_database
 
     def nudge(self) -> None:
-        """Wakes a running ``crystal sync --watch`` on this home, if there is one. Never fails for want of one."""
+        """Wakes a running ``crystal sync --watch`` on this home, if there is one."""
         with suppress(OSError):
             self.nudge_file.touch(FILE_MODE)
 
     def ask_to_look(self) -> None:
-        """Has a running agent look at all transcripts, as ``crystal nudge`` does. Never fails for want of one."""
+        """Makes a running background service read all transcripts, as ``crystal nudge`` does."""
         with suppress(OSError):
             self.look_file.touch(FILE_MODE)
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Why a path is not private, and the command that makes it so."""
+    """Why a path is not private, and the command that fixes it."""
 
     path: Path
     text: str
@@ -256,7 +256,7 @@ class Exposure:
 
 
 def exposure(path: Path) -> Exposure | None:
-    """What is wrong with who may use this path. None if nothing is, or if it is not there."""
+    """Who else may use this path; None if nobody, or if it does not exist."""
     try:
         info = path.stat()
     except FileNotFoundError:
@@ -286,12 +286,12 @@ def _make_private(folder: Path) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replaces a file as a whole, durably: after a crash it holds the old bytes or the new. Owner only."""
+    """Replaces a file atomically and durably, readable by its owner only."""
     write_private_blocks(path, (data,))
 
 
 def write_private_blocks(path: Path, blocks: Iterable[bytes]) -> None:
-    """``write_private`` for what is not held in memory. If ``blocks`` raises, nothing is replaced."""
+    """``write_private`` from blocks. If ``blocks`` raises, nothing is replaced."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
@@ -318,7 +318,7 @@ def sync_directory(folder: Path) -> None:
 
 @contextmanager
 def locked_directory(folder: Path) -> Generator[None]:
-    """One writer of ``folder`` at a time, for as long as a write takes; the kernel lets go of it when the holder dies."""
+    """Locks ``folder`` for one writer at a time; the kernel releases the lock if the holder dies."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""A job: something that the agent does by itself, now and then, under a name that a person can list, pause and ask for.
+"""Jobs: what the background service does on a timetable, under names that a person can list, pause and run.
 
 ::
 
@@ -9,8 +9,8 @@
              (a bug, with its trace in the log); told to stop: STOPPED;
              the process was killed: INTERRUPTED, seen at the next start
 
-A job that failed is tried again after a minute, then after twice as long each time, up to its own interval or ten minutes,
-whichever is more.
+A failed job is retried after one minute, then after twice as long each time, up to its own interval or ten minutes, whichever
+is longer.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,21 +24,21 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """``run`` is one run, and returns a line for people, "" if there was nothing to do."""
+    """A job. ``run`` runs it once and returns a line for people, "" if there was nothing to do."""
 
     name: str
     """a-z and hyphens."""
     what: str
     """One sentence for people."""
     every: float
-    """Seconds between runs. What was missed while asleep is run once on waking."""
+    """Seconds between runs. Runs missed during sleep are made up by one."""
     run: Callable[[], Awaitable[str]]
     due: Callable[[], bool] = _always
-    """Asked first: only on a Core, only when configured."""
+    """Whether it may run: only on a Core, only when configured."""
     jitter: float = 0.0
     """Seconds."""
     heavy: bool = False
-    """Put off, not lost, while pausing on battery or on a metered network; one heavy job runs at a time."""
+    """Postponed while the service pauses on battery or on a metered network; one heavy job runs at a time."""
 
 
 class JobOutcome(StrEnum):
@@ -49,13 +49,13 @@ class JobOutcome(StrEnum):
     NOTHING = "nothing"
     """There was nothing to do."""
     FAILED = "failed"
-    """By something that may pass."""
+    """By an error that may go away."""
     BROKEN = "broken"
-    """By a mistake in Crystal."""
+    """By a bug in Crystal."""
     STOPPED = "stopped"
-    """The agent was told to stop."""
+    """The background service was told to stop."""
     INTERRUPTED = "interrupted"
-    """The agent was killed."""
+    """The background service was killed."""
 
     @property
     def bad(self) -> bool:
@@ -64,7 +64,7 @@ class JobOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """How a job stands, as jobs.db has it. Moments in milliseconds, 0: never."""
+    """A job's status in jobs.db. Times in milliseconds; 0: never."""
 
     name: str
     what: str
@@ -74,22 +74,22 @@ class JobStatus:
     wanted: int
     """Counts a person's requests to run it."""
     served: int
-    """The last request that was run for."""
+    """The last request that was answered by a run."""
     started: int
-    """When the run began that is under way, as far as it is known; 0: none is."""
+    """When the current run began; 0: none is under way."""
     ended: int
     """When the last run ended."""
     worked: int
-    """When a run last did something."""
+    """When a run last had something to do."""
     outcome: JobOutcome
     said: str
-    """What the last run said, or why it failed."""
+    """What the last run reported, or why it failed."""
     failures: int
     """In a row."""
     next: int
-    """When it runs next, as the agent last knew."""
+    """When it runs next, as the background service last knew."""
     put_off: str
-    """Why it is put off now: "", or on battery, or a metered network."""
+    """Why it is postponed now: "", on battery, or on a metered network."""
 
     @property
     def failing(self) -> bool:

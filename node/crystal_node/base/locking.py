@@ -1,9 +1,8 @@
-"""Who holds the home: one process at a time does a sync round, one at a time watches, one sets up.
+"""Locks of the home: one process at a time syncs, one watches, one sets it up.
 
-``flock`` on a file in ``state/``: the kernel lets go of it when the holder dies, however it dies, so that no
-lock is ever stale and none is ever broken by hand. The file's content (process id and purpose) is for the
-message only. Data does not depend on these locks: databases have their own transactions. They keep two rounds
-from doing the same work twice.
+``flock`` on a file in ``state/``. The kernel releases it when the holder dies, so no lock is ever stale. The file's content
+(process id and purpose) is for messages only. Data does not depend on these locks, since databases have their own
+transactions; they keep two processes from doing the same work twice.
 """
 
 import fcntl
@@ -19,7 +18,7 @@ from crystal_node.base.home import FILE_MODE
 _POLL_SECONDS = 0.05
 _NOTE_BYTES_MAX = 200
 WAY_SECONDS_MAX = 15.0
-"""A watcher gives way to a command for at most this long at a time."""
+"""How long a watcher gives way to a command at a time, at most."""
 
 
 class FileLock:
@@ -32,7 +31,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def try_acquire(self) -> bool:
-        """Takes the lock if it is free now."""
+        """Takes the lock if it is free; returns whether it did."""
         if self._descriptor is not None:
             raise RuntimeError(f"{self._path.name} is already held by this object")
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
@@ -45,7 +44,7 @@ class FileLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
-        with suppress(OSError):  # a full disk must not keep anyone from syncing: the note is only a note
+        with suppress(OSError):  # for messages only: a full disk must not stop a sync
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} {self._purpose}".encode()[:_NOTE_BYTES_MAX], 0)
         return True
@@ -63,7 +62,7 @@ class FileLock:
             time.sleep(_POLL_SECONDS)
 
     async def acquire_async(self) -> None:
-        """``acquire`` for an event loop: a cancellation while waiting leaves nothing held. Raises HomeBusy."""
+        """``acquire`` in an event loop. Cancelled while waiting, it holds nothing. Raises HomeBusy."""
         import asyncio
 
         deadline = time.monotonic() + self._wait_seconds
@@ -73,7 +72,7 @@ class FileLock:
             await asyncio.sleep(_POLL_SECONDS)
 
     def release(self) -> None:
-        """Lets go; does nothing when not held."""
+        """Releases the lock; does nothing if it is not held."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -84,7 +83,7 @@ class FileLock:
         return HomeBusy(f"this home is in use by {holder}", hint=hint)
 
     def holder(self) -> str:
-        """Who holds it, for a message: "process 12 (crystal sync)"."""
+        """The holder, for a message: "process 12 (crystal sync)"."""
         try:
             pid, _, purpose = self._path.read_text(errors="replace")[:_NOTE_BYTES_MAX].partition(" ")
         except OSError:
@@ -102,7 +101,7 @@ class FileLock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether some process holds the lock now. Says nothing about the next moment."""
+    """Whether some process holds the lock now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What each notice of the protocol means, in words for the person who reads ``crystal status``."""
+"""The protocol's notices as sentences for `crystal status`."""
 
 from crystal_mirror.notices import Notice
 
@@ -29,7 +29,7 @@ _TEXTS = {
 
 
 def notice_text(name: str) -> str:
-    """The sentence for a notice's name; the name itself for one that this version does not know."""
+    """The sentence for a notice's name; the name itself if this version does not know it."""
     try:
         return _TEXTS.get(Notice(name), name)
     except ValueError:

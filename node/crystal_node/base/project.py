@@ -1,7 +1,7 @@
-"""Which project a conversation was about, in words that mean the same on every machine.
+"""The project of a conversation, by names that mean the same on every machine.
 
-Two names: the working folder relative to the person's home, and the repository's remote without protocol, user and
-credentials (``host/owner/name``). Found by reading ``.git``; no process is started, and a folder that is gone is no error.
+The working folder relative to the person's home, and the repository's remote without protocol, user and credentials
+(``host/owner/name``). Found by reading ``.git``; no process is started, and a missing folder is no error.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 CONFIG_BYTES_MAX = 256 * 1024
-"""A longer configuration of a repository is read to here."""
+"""How much of a repository's configuration is read."""
 FOLDER_CHARS_MAX = 4096
 NAME_CHARS_MAX = 500
 OUTSIDE_PARTS = 2
-"""Of a folder outside the home only its last parts are kept, behind ``…/``."""
+"""So many last parts of a folder outside the home are kept, after ``…/``."""
 
 _SCP_LIKE = re.compile(r"(?:[^@/\s]{1,200}@)?([A-Za-z0-9.-]{1,253}):(?!//)([^\s]{1,400})")
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
@@ -23,21 +23,21 @@ _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
 
 
 class Project(NamedTuple):
-    """Where a conversation took place. Both "" if unknown."""
+    """A project's folder and repository; "" if unknown."""
 
     project: str
     repository: str
 
 
 class ProjectFinder:
-    """Finds places and keeps what it found: make a new one for every pass, since remotes change."""
+    """Finds projects by working folder and caches them: use one per pass, since remotes change."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._found: dict[str, Project] = {}
 
     def of(self, cwd: str) -> Project:
-        """The place of a working folder as a transcript names it."""
+        """The project of a working folder as a transcript names it."""
         place = self._found.get(cwd)
         if place is None:
             place = Project(project_name(cwd, self._home), repository_name(cwd))
@@ -48,7 +48,7 @@ class ProjectFinder:
 def project_name(cwd: str, home: Path) -> str:
     """The folder relative to ``home`` with forward slashes, "." for the home itself, "" if unknown.
 
-    Outside of the home a path says little on another machine and may say too much: ``…/`` and its last two parts.
+    A path outside the home means little on another machine and may reveal too much: only its last two parts, after ``…/``.
     """
     if not cwd or len(cwd) > FOLDER_CHARS_MAX or "\0" in cwd:
         return ""
@@ -62,7 +62,7 @@ def project_name(cwd: str, home: Path) -> str:
 
 
 def repository_name(cwd: str) -> str:
-    """The normalised remote of the repository around ``cwd``, or "" if there is none to be found."""
+    """The normalised remote of the repository around ``cwd``; "" if none is found."""
     if not cwd or len(cwd) > FOLDER_CHARS_MAX or "\0" in cwd or not Path(cwd).is_absolute():
         return ""
     try:
@@ -108,7 +108,8 @@ def _config_of(folder: Path) -> Path | None:
 
 
 def _config_elsewhere(place: Path, pointer: Path) -> Path | None:
-    """A worktree's or submodule's ``.git`` is a file that names its folder; ``commondir`` there names the repository's."""
+    """The configuration of a worktree or submodule: its ``.git`` is a file that names a folder, whose ``commondir`` names the
+    repository's."""
     first = next(_lines(pointer), "")
     if not first.startswith("gitdir:"):
         return None
@@ -120,7 +121,7 @@ def _config_elsewhere(place: Path, pointer: Path) -> Path | None:
 
 
 def _remote(config: Path) -> str:
-    """The remote called ``origin``, or else the first by name that has a place on the network."""
+    """The remote ``origin``, else the first by name that is not local."""
     remotes: dict[str, str] = {}
     section = name = ""
     for line in _lines(config):
@@ -134,7 +135,7 @@ def _remote(config: Path) -> str:
 
 
 def _value(written: str) -> str:
-    """A setting's value without quotes and comment, as far as remotes need it."""
+    """A value of Git's configuration without quotes and comment, as far as remotes need it."""
     if written.startswith('"'):
         return written[1:].partition('"')[0]
     return re.split(r"\s[#;]", written, maxsplit=1)[0].strip()

@@ -1,7 +1,8 @@
-"""What the databases have in common that hold a stream of this device: where the stream is, small named values, transactions.
+"""Base of the databases that hold a stream of this device (``state.db``, ``commands.db``): the stream's position, small named
+values, transactions.
 
-Every transaction begins ``IMMEDIATE``, and nothing is written outside of one: several processes may hold such a file, and
-what was read in one transaction is not trusted in the next. The tables ``stream`` and ``meta`` are the heirs' to make.
+Every transaction begins ``IMMEDIATE``, and nothing is written outside of one: several processes may open such a file, and
+what was read in one transaction is not trusted in the next. Subclasses make the tables ``stream`` and ``meta``.
 """
 
 from collections.abc import Generator
@@ -15,7 +16,7 @@ from crystal_mirror.ports import Stream
 
 
 class StreamDatabase:
-    """Over one connection."""
+    """A database with a stream, over one connection."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
@@ -26,7 +27,7 @@ class StreamDatabase:
 
     @contextmanager
     def transaction(self) -> Generator[Self]:
-        """One transaction; the object itself offers its methods. Not nested."""
+        """One transaction, which yields the object itself. Not nested."""
         assert not self._inside, "transactions of one file are not nested"
         with immediate(self._db):
             self._inside = True

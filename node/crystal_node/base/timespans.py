@@ -18,7 +18,7 @@ _UNITS = {
 
 
 def parse_since(text: str, now_ms: int) -> int:
-    """The moment in milliseconds since 1970, never before that. A date without a zone is in this machine's.
+    """The time in milliseconds since 1970, at least 0. A date without a zone is in this machine's.
 
     Raises:
         Usage: neither an age nor a date.
@@ -27,7 +27,7 @@ def parse_since(text: str, now_ms: int) -> int:
 
 
 def parse_until(text: str, now_ms: int) -> int:
-    """As ``parse_since``; a date without a time of day is the end of that day."""
+    """``parse_since``, except that a date without a time of day means the end of that day."""
     return _moment(text, now_ms, end=True)
 
 

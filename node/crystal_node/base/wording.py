@@ -1,7 +1,7 @@
 """Numbers, times and foreign text as people read them.
 
-Text that came from conversations may hold control characters and terminal escapes; whatever is shown on a
-terminal goes through ``printable`` first.
+Text from conversations may hold control characters and terminal escapes: everything that is shown on a terminal passes
+``printable`` first.
 """
 
 from datetime import UTC, datetime
@@ -52,7 +52,7 @@ def iso(milliseconds: int) -> str | None:
 
 
 def clock_time(milliseconds: int) -> str:
-    """A time as this machine's clock on the wall shows it: "2026-01-31 18:00:05"; "" when it is unknown (0) or not a time."""
+    """A time in this machine's zone: "2026-01-31 18:00:05"; "" when it is unknown (0) or not a time."""
     if milliseconds <= 0:
         return ""
     try:

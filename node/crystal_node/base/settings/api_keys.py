@@ -1,7 +1,7 @@
-"""Keys of the providers of language models and embeddings. They are no settings: never shown, never stored, in no message.
+"""API keys of the providers of language models and embeddings. They are no settings: never shown, stored, or put in a message.
 
-Each comes from its variable, else from ``.env`` beside the database, which only its owner may read. Lines are ``NAME=value``,
-with or without ``export`` and quotes.
+Each comes from its variable, else from ``.env`` beside the database, which only its owner may read: lines ``NAME=value``, with
+or without ``export`` and quotes.
 """
 
 import os
@@ -17,11 +17,11 @@ KEY_CHARS_MAX = 1024
 ENV_BYTES_MAX = 64 * 1024
 ENV_FILE = ".env"
 _SUBSCRIPTION = "sk-ant-oat01-"
-"""Begins the token of a subscription, which is no key of the API."""
+"""Prefix of a subscription's token, which is no API key."""
 
 
 class KeyOwner(StrEnum):
-    """Whose key."""
+    """The provider that a key belongs to."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -41,7 +41,7 @@ class KeyOwner(StrEnum):
 
 
 class ApiKey:
-    """A key that shows itself to nobody who does not ask for it."""
+    """A key that appears in no repr: ``reveal`` returns it."""
 
     __slots__ = ("_value",)
 
@@ -56,10 +56,10 @@ class ApiKey:
 
 
 def api_key(owner: KeyOwner, home: Home, environment: Mapping[str, str] | None = None) -> ApiKey | None:
-    """The key for that provider; None if there is none.
+    """The provider's key; None if there is none.
 
     Raises:
-        Refused: what is there is no API key.
+        Refused: the value is no API key.
         LocalStorage: the file can be read by others.
     """
     env = os.environ if environment is None else environment
@@ -96,5 +96,5 @@ def _from_file(variable: str, home: Home) -> str:
 
 
 def _open(path: str, flags: int) -> int:
-    """Without waiting: a pipe of that name has no writer."""
+    """Opens without waiting: a pipe of that name may have no writer."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Where a person's session keeps things: what the service manager's files and its socket are found by."""
+"""The person's login session: where the service manager's files and its socket are found."""
 
 import os
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _RUNTIME = Path("/run/user")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """``person``: the home folder; ``config``: where programs' settings are; ``environment``: for commands of the session."""
+    """``person``: the home folder; ``config``: where programs keep settings; ``environment``: for commands of the session."""
 
     person: Path
     config: Path
@@ -18,7 +18,7 @@ class Surroundings:
 
 
 def surroundings(person: Path, environment: Mapping[str, str] | None = None) -> Surroundings:
-    """Of this process. A login over ssh without a session of its own still finds the person's manager."""
+    """The session of this process. A login over SSH without a session of its own still finds the person's manager."""
     env = dict(os.environ if environment is None else environment)
     named = env.get("XDG_CONFIG_HOME", "")
     config = Path(named) if named.startswith("/") else person / ".config"

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from crystal_node.base.errors import NotSetUp, UsageError
 from crystal_node.base.settings import Settings, SettingSource
+from crystal_node.base.settings.config import text_in
 from crystal_node.capture.adapter import Adapter, decode_state
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
@@ -138,7 +139,8 @@ def is_chosen(settings: Settings, known: Sequence[str], wanted: Sequence[str]) -
     if not wanted:
         return not settings.capture.on
     decided = (
-        settings.config.capture is not None or settings.options["capture"].source is not SettingSource.DEFAULT
+        bool(text_in(settings.config, "capture"))
+        or settings.options["capture"].source is not SettingSource.DEFAULT
     )
     return decided and settings.capture.on and set(known) - settings.capture.without == set(wanted)
 

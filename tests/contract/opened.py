@@ -1,6 +1,7 @@
 """A store that was opened for the contract's tests, and what these tests share."""
 
 import asyncio
+import os
 import secrets
 from abc import abstractmethod
 from collections.abc import AsyncIterator
@@ -15,6 +16,15 @@ from crystal_relay.store import Store
 
 WAKE_SECONDS_MAX = 5.0
 """A sleeper that is not woken by then is not woken."""
+
+
+AMOUNT = float(os.environ.get("CRYSTAL_TEST_AMOUNT", "1"))
+"""Races over a network are run that many times as often; 4 is for a machine that has an hour."""
+
+
+def rounds(count: int) -> int:
+    """Of a race, by AMOUNT."""
+    return max(1, round(count * AMOUNT))
 
 
 @dataclass

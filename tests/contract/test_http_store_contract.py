@@ -8,6 +8,7 @@ import pytest
 
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
+from tests.contract.opened import rounds
 from tests.contract.store_contract import Opened, StoreContract
 from tests.support.relay_server import enrolled, threaded_relay
 
@@ -15,6 +16,8 @@ from tests.support.relay_server import enrolled, threaded_relay
 class HttpContract(StoreContract):
     """Through a real server, which one class's tests share, each in its own vault."""
 
+    race_rounds = rounds(50)
+    many_keys = 150
     paged_keys = 1_050
     url: str
 

@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.s3 import Conditions
-from tests.contract.opened import read
+from tests.contract.opened import read, rounds
 from tests.contract.store_contract import Opened, StoreContract
 from tests.support.s3_servers import S3Server
 from tests.support.s3_stores import s3_store_on
 
 
 class S3Contract(StoreContract):
-    """In a bucket of its own, on a server that all tests share."""
+    """In a bucket of its own, on a server that all tests share. Pages of the full size are shown on Ceph."""
 
-    paged_keys = 1_050
+    many_keys = 100
+    paged_keys = 130
+    page_keys = 40
     conditions = Conditions.HONOURED
     server: S3Server
 
@@ -32,7 +35,7 @@ class S3Contract(StoreContract):
 
 
 class TestS3StoreOnMoto(S3Contract):
-    race_rounds = 100  # some 100 requests a second are all that it does
+    race_rounds = rounds(25)  # some 100 requests a second are all that it does
 
     @pytest.fixture(autouse=True)
     def use(self, moto_server: S3Server) -> None:
@@ -40,6 +43,10 @@ class TestS3StoreOnMoto(S3Contract):
 
 
 class TestS3StoreOnCeph(S3Contract):
+    race_rounds = rounds(50)
+    paged_keys = 1_050
+    page_keys = LIST_LIMIT_MAX
+
     @pytest.fixture(autouse=True)
     def use(self, rgw_server: S3Server) -> None:
         self.server = rgw_server
@@ -50,10 +57,7 @@ class TestS3StoreOnSwift(S3Contract):
 
     conditions = Conditions.NOT_HONOURED
     race_rounds = 8
-    # Some 30 writes a second is all that it does. Pages of the full size are shown on the others.
-    many_keys = 60
-    paged_keys = 130
-    page_keys = 40
+    many_keys = 60  # some 30 writes a second is all that it does
 
     @pytest.fixture(autouse=True)
     def use(self, swift_server: S3Server) -> None:
@@ -63,6 +67,7 @@ class TestS3StoreOnSwift(S3Contract):
 class TestS3StoreOnRclone(S3Contract):
     """It ignores conditions."""
 
+    race_rounds = rounds(50)
     conditions = Conditions.NOT_HONOURED
 
     @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from crystal_relay.notify import Notifier
@@ -22,12 +23,28 @@ def quiet(line: str) -> None:
 
 
 def session_of(server: S3Server) -> Any:
-    """The SDK's session with the server's keys."""
+    """The SDK's session with the server's keys. All read the SDK's descriptions of services once, for that takes longest."""
     from boto3.session import Session
+    from botocore.session import get_session
 
-    return Session(
-        aws_access_key_id=server.access_key, aws_secret_access_key=server.secret_key, region_name=REGION
+    core = get_session()
+    loader = _descriptions()
+    core.register_component("data_loader", loader)
+    session = Session(
+        aws_access_key_id=server.access_key,
+        aws_secret_access_key=server.secret_key,
+        region_name=REGION,
+        botocore_session=core,
     )
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # each session adds the same one
+    return session
+
+
+@cache
+def _descriptions() -> Any:
+    from botocore.loaders import create_loader
+
+    return create_loader()
 
 
 def address_of(server: S3Server, *, prefix: str = "", endpoint: str | None = None) -> S3Address:

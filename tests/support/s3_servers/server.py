@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, cast
 
 REGION = "us-east-1"
@@ -33,7 +34,7 @@ class S3Server:
     def with_new_bucket(self) -> "S3Server":
         """The same server with a bucket that nobody else uses."""
         bucket = f"test-{secrets.token_hex(8)}"
-        self.client().create_bucket(Bucket=bucket)
+        _maker_of_buckets(self).create_bucket(Bucket=bucket)
         return replace(self, bucket=bucket)
 
     def client(self, service: str = "s3", *, connections: int = 16, attempts: int = 1) -> Any:
@@ -59,3 +60,9 @@ class S3Server:
                 response_checksum_validation="when_required",
             ),
         )
+
+
+@lru_cache(maxsize=8)
+def _maker_of_buckets(server: S3Server) -> Any:
+    """One client for all buckets that tests ask for."""
+    return server.client()

@@ -20,7 +20,7 @@ _log = logging.getLogger("crystal_node.agent.daemon")
 
 
 class CommandServer(Protocol):
-    """The part of ``CommandDesk`` that is used here."""
+    """The part of ``CommandService`` that is used here."""
 
     async def run(self) -> None:
         """Run until it is cancelled. Raises what does not pass by itself."""
@@ -33,7 +33,7 @@ Served = TypeVar("Served", bound=CommandServer)
 
 
 async def when_it_opens(open_service: Callable[[], Served], report: Report) -> Served:
-    """The service, as soon as it can be opened: a damaged file may be moved away meanwhile. Raises what does not pass by itself."""
+    """The service, once it can be opened: a damaged file may be moved away meanwhile. Raises what does not pass by itself."""
     told = ""
     while True:
         try:

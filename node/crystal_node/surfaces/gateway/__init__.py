@@ -14,7 +14,7 @@
 | `backend` | what routes share: current settings, threads, one open memory |
 | `access`, `guard` | the token, links to the page, its sessions; checks of each request |
 | `requests`, `replies`, `documents`, `errors` | strict reading, answers, their schemas, errors |
-| `compatibility`, `chat`, `processes` | the routes of the prototype's gateway: chat completions with recalled memory, `/process` |
+| `compatibility`, `chat`, `processes` | the routes of the prototype's gateway: chat completions, `/process` |
 | `page`, `web/` | the web page: files of this package |
 | `server`, `limits` | the listening socket, and uvicorn within limits |
 | `openapi` | a route, and the description of all routes |

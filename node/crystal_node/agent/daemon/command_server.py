@@ -32,7 +32,7 @@ class CommandServer(Protocol):
 Served = TypeVar("Served", bound=CommandServer)
 
 
-async def when_it_opens(open_service: Callable[[], Served], report: Report) -> Served:
+async def open_when_possible(open_service: Callable[[], Served], report: Report) -> Served:
     """The service, once it can be opened: a damaged file may be moved away meanwhile. Raises what does not pass by itself."""
     told = ""
     while True:

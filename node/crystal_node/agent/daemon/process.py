@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from crystal_node.agent.commands.service import CommandService
 from crystal_node.agent.daemon.actions import actions_of
-from crystal_node.agent.daemon.command_server import serve, when_it_opens
+from crystal_node.agent.daemon.command_server import open_when_possible, serve
 from crystal_node.agent.daemon.job_requests import JobRun, JobRunner
 from crystal_node.agent.daemon.logs import logged, logging_to
 from crystal_node.agent.daemon.power import on_battery
@@ -202,7 +202,7 @@ class _Agent:
 
     async def _serve(self, work: JobContext) -> None:
         """Until the desk can be opened the agent goes on without it: other devices can ask it for nothing."""
-        self._desk = await when_it_opens(
+        self._desk = await open_when_possible(
             lambda: CommandService(work.device, work.syncer, actions_of(work), self._report, self._now),
             self._report,
         )

@@ -7,7 +7,7 @@ import pytest
 
 from crystal_node.agent.commands.database import SqliteCommandDatabase
 from crystal_node.agent.daemon import command_server
-from crystal_node.agent.daemon.command_server import serve, when_it_opens
+from crystal_node.agent.daemon.command_server import open_when_possible, serve
 from crystal_node.base.events import WatchEvent
 
 
@@ -63,7 +63,7 @@ async def test_a_desk_whose_file_is_damaged_opens_when_that_was_moved_away(
         SqliteCommandDatabase.open(path).close()
         return _Desk()
 
-    opening = asyncio.create_task(when_it_opens(open_desk, report))
+    opening = asyncio.create_task(open_when_possible(open_desk, report))
     async with asyncio.timeout(10):
         await told.wait()
         await asyncio.sleep(0.05)

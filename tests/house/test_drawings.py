@@ -30,8 +30,8 @@ from crystal_relay.wire import InviteCreation
 from tests.crypto.invite_support import ENTRY_HASH, HEAD, a_joiner, an_inviter
 from tests.house.command_machines import asking as asking_another
 from tests.house.command_machines import target_again, target_once
+from tests.house.handover_machines import asking, giving
 from tests.house.log_machines import devices, reigns, roots
-from tests.house.moving_machines import asking, giving
 from tests.house.replication_machines import forgets, restoring, snapshots
 from tests.mirror.household import Household
 from tests.mirror.test_two_devices import capture

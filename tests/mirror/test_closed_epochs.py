@@ -4,7 +4,7 @@ from crystal_mirror.history.closed_epochs import VOIDS_IN_A_ROW_MAX, needs_its_e
 from crystal_mirror.requests import GetMany, Request
 from crystal_mirror.types import START
 from tests.mirror.support import Objects
-from tests.mirror.test_orphans import Forked
+from tests.mirror.test_reoffers import Forked
 
 
 class JunkForEver(Objects):

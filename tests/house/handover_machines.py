@@ -9,7 +9,7 @@ from crystal_mirror.handover.successor import stage_of, take
 from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS
 from crystal_mirror.membership.cursors import read_cursors
 from crystal_mirror.replication.claim import adopt_claim, claim
-from tests.mirror.moving import Moving, killed_at_write
+from tests.mirror.handover import Moving, killed_at_write
 from tests.support.drawings import Edge, tried
 
 

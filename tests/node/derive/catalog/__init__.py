@@ -1,0 +1,1 @@
+"""Tests of the Core's catalog."""

@@ -4,8 +4,8 @@ from collections.abc import Generator
 
 import pytest
 
-from crystal_core.coverage import percent_embedded
 from crystal_core.replica import Replica
+from crystal_core.search.coverage import percent_embedded
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Remember
 from crystal_mirror.types import Origin

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from crystal_core.coverage import percent_embedded
 from crystal_core.database import Database
 from crystal_core.embed.port import Embedder, EmbeddingError
 from crystal_core.errors import EmptyQuery
 from crystal_core.search import bm25
+from crystal_core.search.coverage import percent_embedded
 from crystal_core.search.filters import EVERYWHERE, Filters, HitPlace, Scope
 from crystal_core.search.keywords import Match, best_matches
 from crystal_core.search.near_duplicates import Alike

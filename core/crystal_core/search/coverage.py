@@ -6,7 +6,7 @@ memory in which nothing lacks vectors is told by one lookup.
 
 from crystal_core.database import Database
 
-LOOKED_AT = 64
+COVERAGE_LOOKED_AT = 64
 
 
 def percent_embedded(database: Database) -> int:
@@ -15,7 +15,7 @@ def percent_embedded(database: Database) -> int:
     if found is None or found[1] is None or found[0] >= found[1]:
         return 100
     first, last = int(found[0]) + 1, int(found[1])
-    step = max((last - first + 1) // LOOKED_AT, 1)
+    step = max((last - first + 1) // COVERAGE_LOOKED_AT, 1)
     looked = lacking = 0
     for rowid in range(first, last + 1, step):
         row = database.row(

@@ -1,12 +1,12 @@
-"""Whether this device is let in, as its last round of sync found: kept in the journal, so that commands which open no key store
-can say so, too.
+"""Whether the relay lets this device in, as its last sync round found. Kept in the journal, so that commands which open no
+key store can tell.
 
 ::
 
     OPEN --the relay does not know our token--> REFUSED --"revoke" read in the log--> REVOKED
          <------- a round that succeeds -------          <--- paired again, a round ---
 
-A refused token is no proof: a relay that lost its tokens looks the same. The device log proves it.
+A refused token proves nothing, because a relay that lost its tokens looks the same; the device log proves a revocation.
 """
 
 from enum import StrEnum
@@ -19,7 +19,7 @@ META_ACCESS = "node.access"
 
 
 class Access(StrEnum):
-    """See the drawing."""
+    """See the drawing above."""
 
     OPEN = "open"
     REFUSED = "refused"
@@ -35,8 +35,7 @@ TEXTS = {
 
 
 def note_access(journal: Journal, access: Access) -> None:
-    """Keeps what a round found, if it is another thing than before. Who knows of the revocation learns no more from a
-    relay that refuses."""
+    """Keeps what a round found, if it changed. REVOKED stays when a relay merely refuses."""
     value = None if access is Access.OPEN else access.value.encode()
     kept = journal.meta_get(META_ACCESS)
     if kept == value or (access is Access.REFUSED and _parsed(kept) is Access.REVOKED):
@@ -51,7 +50,7 @@ def read_access(journal: Journal) -> Access:
 
 
 def peek_access(state_database: Path) -> Access:
-    """``read_access`` without opening the journal for writing; OPEN if there is none."""
+    """``read_access`` without opening the journal for writing; OPEN if there is no journal."""
     return _parsed(peek(state_database, META_ACCESS))
 
 

@@ -1,13 +1,13 @@
-"""When this device last did what it is for, and since when its rounds fail: small notes in the journal, for ``status``.
+"""When this device last captured, sent and received, and since when its rounds fail: notes in the journal for ``status``.
 
-A note belongs to no promise. It is written with a transaction that is written anyway, or in one of its own at most once a
-minute (each ten seconds, while rounds move something); where it cannot be written (a full disk), the work goes on without it.
-Times are milliseconds by this device's clock.
+Nothing depends on a note. It is written within a transaction that is made anyway, or in one of its own at most once a minute
+(every ten seconds while rounds transfer something); if it cannot be written (a full disk), work goes on without it. Times are
+milliseconds by this device's clock.
 
 ::
 
-    rounds:   WELL --a round fails--> IN TROUBLE since then --a round of the same or another kind of failure--> stays
-                   <------------------ a round succeeds -------------------------------------------------------
+    rounds:   WELL --a round fails--> FAILING since then --another round fails, for whatever reason--> stays
+                   <------------------ a round succeeds ----------------------------------------------
 """
 
 from collections.abc import Iterable
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from crystal_mirror.round import RoundReport
 
 NOTED_MS = 60_000
-"""Notes get a transaction of their own at most this often."""
+"""Minimum time between transactions of notes alone."""
 MOVED_MS = 10_000
-"""After a round that moved something, which has written a good deal itself, at most this often."""
+"""The same after a round that transferred something, which has written much itself."""
 STRANGE_LINES = 20
-"""So many lines of a tool that are not understood, with no word between them, are told: it may write another format by now."""
+"""So many unknown lines of a tool in a row are reported: its format may have changed."""
 STRANGE_TOLD_MS = 7 * 24 * 3_600_000
-"""And as long after the last of them."""
+"""For so long after the last of them."""
 PROBLEMS_MAX = 50
-"""Transcripts that cannot be read, of which the reason is kept."""
+"""How many unreadable transcripts are kept."""
 TEXT_CHARS_MAX = 500
 
 _META = "node.moment."
@@ -43,8 +43,8 @@ _META_STRANGE = "node.capture-strange"
 
 
 class Activity(StrEnum):
-    """What is noted: something was recorded, sent, taken over; something of ours became durable; a round was made to its end;
-    the Dream Weaver wove; a backup was made."""
+    """What is noted: messages recorded, sent, received, or acknowledged as durable; a completed round; a run of the Dream Weaver; a
+    backup."""
 
     CAPTURE = "capture"
     PUSH = "push"
@@ -56,7 +56,7 @@ class Activity(StrEnum):
 
 
 class RoundFailure(msgspec.Struct, frozen=True, array_like=True):
-    """Why rounds fail, in words, and since when."""
+    """Why rounds fail, and since when."""
 
     since: int
     at: int
@@ -73,8 +73,8 @@ class UnreadableTranscript(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UnknownLines(msgspec.Struct, frozen=True, array_like=True):
-    """Lines of one tool that were not understood since words of it were last read: how many, the first one's place and fault,
-    when that one was met, and when the last."""
+    """Lines of one tool that were not understood since a message of it was last read: how many, position and fault of the
+    first, times of the first and the last."""
 
     tool: str
     lines: int
@@ -85,7 +85,7 @@ class UnknownLines(msgspec.Struct, frozen=True, array_like=True):
     at: int
 
     def is_told(self, now_ms: int) -> bool:
-        """Whether a person is to know."""
+        """Whether people are told."""
         return self.lines >= STRANGE_LINES and now_ms - self.at < STRANGE_TOLD_MS
 
 
@@ -96,7 +96,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def note(journal: SqliteJournal, moment: Activity, now_ms: int) -> None:
-    """Notes it: in the transaction that is under way, else in one of its own unless that was done less than a minute ago."""
+    """Notes an activity: in the current transaction, else in one of its own at most once a minute."""
     if journal.in_transaction:
         journal.meta_set(_META + moment.value, b"%d" % now_ms)
     elif not 0 <= now_ms - (_read(journal, moment) or 0) < NOTED_MS:
@@ -104,7 +104,7 @@ def note(journal: SqliteJournal, moment: Activity, now_ms: int) -> None:
 
 
 def read_moments(journal: SqliteJournal) -> dict[Activity, int]:
-    """Those that ever were."""
+    """The time of each activity that ever happened."""
     found = {moment: _read(journal, moment) for moment in Activity}
     return {moment: at for moment, at in found.items() if at is not None}
 
@@ -119,7 +119,7 @@ def read_trouble(journal: SqliteJournal) -> RoundFailure | None:
 
 
 def read_problems(journal: SqliteJournal) -> list[UnreadableTranscript]:
-    """Transcripts that could not be read when they were last looked at."""
+    """Transcripts that could not be read when last tried."""
     data = journal.meta_get(_META_PROBLEMS)
     try:
         return _problems.decode(data) if data else []
@@ -130,9 +130,9 @@ def read_problems(journal: SqliteJournal) -> list[UnreadableTranscript]:
 def note_problems(
     journal: SqliteJournal, found: Iterable[tuple[str, str]], *, looked_at: Iterable[str] | None
 ) -> None:
-    """Keeps what a capture pass could not read. ``looked_at``: the paths that it was given, None if it looked at all.
+    """Keeps what a capture pass could not read. ``looked_at``: the paths that it was given; None for all.
 
-    Written only when it is another list than before.
+    Writes only if the list has changed.
     """
     before = read_problems(journal)
     fresh = [UnreadableTranscript(path, why[:TEXT_CHARS_MAX]) for path, why in found]
@@ -146,7 +146,7 @@ def note_problems(
 
 
 def read_strange(journal: SqliteJournal) -> list[UnknownLines]:
-    """Of each tool of which lines were not understood lately."""
+    """Unknown lines of each tool, as they were last noted."""
     data = journal.meta_get(_META_STRANGE)
     try:
         return _strange.decode(data) if data else []
@@ -155,7 +155,7 @@ def read_strange(journal: SqliteJournal) -> list[UnknownLines]:
 
 
 def note_strange(journal: SqliteJournal, found: Iterable[UnknownLines]) -> None:
-    """Keeps these in place of those from before. Written only when they are others."""
+    """Replaces what was noted. Writes only if it has changed."""
     kept = sorted(found, key=lambda one: one.tool)
     if kept != read_strange(journal):
         with suppress(apsw.Error), journal.transaction() as transaction:
@@ -163,8 +163,7 @@ def note_strange(journal: SqliteJournal, found: Iterable[UnknownLines]) -> None:
 
 
 class RoundNotes:
-    """Notes of one process's rounds, as rarely as the module says: what is not written yet goes out with the next, or by
-    ``flush``."""
+    """Notes of one process's rounds, written rarely; what waits is written with the next note or by ``flush``."""
 
     def __init__(self, journal: SqliteJournal) -> None:
         self._journal = journal
@@ -172,7 +171,7 @@ class RoundNotes:
         self._written_at: int | None = None
 
     def succeeded(self, report: "RoundReport", now_ms: int) -> None:
-        """After a round that came to its end."""
+        """Notes a round that completed."""
         done = {
             Activity.ROUND: True,
             Activity.PUSH: bool(report.bytes_pushed),
@@ -189,7 +188,7 @@ class RoundNotes:
             self.flush()
 
     def failed(self, error: Exception, now_ms: int) -> None:
-        """After one that ended by an error. Another process of this home being at it is none."""
+        """Notes a round that failed. A home held by another process, and a bug, do not count."""
         failure = describe(error)
         if failure.exit_code in (ExitCode.BUSY, ExitCode.UNEXPECTED):
             return
@@ -204,7 +203,7 @@ class RoundNotes:
             transaction.meta_set(_META_TROUBLE, _encoder.encode(trouble))
 
     def flush(self) -> None:
-        """Writes what waits, and that the rounds are well."""
+        """Writes what waits, and that rounds succeed."""
         if self._waiting:
             _write(self._journal, self._waiting, well=True)
             self._waiting = {}

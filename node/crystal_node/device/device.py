@@ -1,8 +1,7 @@
-"""The composition root: puts a device together from its home, and takes it apart again.
+"""The composition root: opens a device from its home.
 
-``Device.open`` needs no network: keys, journal, memory, membership. ``online`` adds the relay. What is costly
-(HTTP, the embedding model) is made when it is first used, so that commands which need neither start as fast
-as they can.
+``Device.open`` needs no network: keys, journal, memory, membership. ``online`` adds the relay. Imports within functions are
+lazy so that commands which need neither HTTP nor an embedding model start fast.
 """
 
 import os
@@ -38,7 +37,7 @@ META_PENDING_SINCE = "node.pending-since"
 
 @dataclass
 class Device:
-    """One set-up device, opened. Close it, or use ``opened``."""
+    """A device of a vault, opened. Close it, or use ``opened``."""
 
     settings: Settings
     keys: DeviceKeys
@@ -47,38 +46,38 @@ class Device:
     replica: Replica
     member: Member
     spare_root: Root | None = None
-    """A second root in the key store: one that was replaced, and that the relay may still know (``roots.py``)."""
+    """A second root in the key store: a replaced one that the relay may still know (``keys.roots``)."""
 
     @property
     def root(self) -> Root | None:
-        """The root that is kept here, in force or not."""
+        """The root in this device's key store, in force or not."""
         return self.member.root
 
     @property
     def name(self) -> str:
-        """What the vault calls this device: it may have been renamed on another one."""
+        """This device's name in the vault; it may have been renamed on another device."""
         from crystal_mirror.membership.status import device_name
 
         return device_name(self.member, self.member.device_id) or self.settings.name.value
 
     @property
     def holds_root(self) -> bool:
-        """Whether the root that is kept here is the one in force."""
+        """Whether the root in force is in this device's key store."""
         return self.root is not None and in_force(self.member.log, self.root)
 
     def look_for_root(self) -> None:
-        """Looks into the key store again: another process of this device may have replaced the root. Raises KeyStoreError."""
+        """Reads the root from the key store again: another process may have replaced it. Raises KeyStoreError."""
         kept = kept_roots(self.keys, self.member.log)
         self.member.root, self.spare_root = kept.root, kept.spare
 
     @classmethod
     def open(cls, settings: Settings) -> "Device":
-        """Opens the device of this home.
+        """Opens this home's device.
 
         Raises:
-            NotSetUp: no vault was founded or joined here.
-            LocalStorage: keys or journal are missing, though a vault is named; or others can use what is here.
-            VaultDataError, JournalDamaged, KeyStoreError: what their packages say.
+            NotSetUp: this home belongs to no vault.
+            LocalStorage: keys or journal are missing although a vault is named, or others can use the home.
+            VaultDataError, JournalDamaged, KeyStoreError.
         """
         vault = settings.vault
         if vault is None:
@@ -121,7 +120,7 @@ class Device:
     def accept(
         self, operations: Sequence[Operation], extra: Callable[[], None] | None = None
     ) -> list[Origin]:
-        """Accepts operations, noting since when something is pending, and wakes a running watcher.
+        """Puts operations into the outbox and wakes a running watcher.
 
         ``extra`` runs in the same transaction of the journal.
         """
@@ -137,14 +136,14 @@ class Device:
         return origins
 
     def pending_seconds(self) -> float | None:
-        """For how long something has been waiting in the outbox, at most; None when it is empty. Local clock."""
+        """Upper bound of how long the outbox has held something, by the local clock; None when it is empty."""
         since = self.journal.meta_get(META_PENDING_SINCE)
         if since is None or not self.journal.outbox_count():
             return None
         return max(now_ms() - int(since), 0) / 1000
 
     def embedder(self) -> "HeldEmbedder":
-        """What makes vectors here when this device leads; its model is loaded at its first use. Raises EmbedderRefused."""
+        """The embedder of this device as Core; its model is loaded at first use. Raises EmbedderRefused."""
         from crystal_mirror.entries.control_state import META_MODEL
         from crystal_node.models.embedding import embedder_for
 
@@ -152,8 +151,7 @@ class Device:
 
     @asynccontextmanager
     async def at_relay(self) -> AsyncGenerator["HttpStore", None]:
-        """The relay's plain client, for what is no object of the vault: tokens, members, the recovery secret. Nothing is
-        repeated, and RelayError is what it raises.
+        """The relay's plain client, for tokens, members and the recovery secret. It does not retry, and raises RelayError.
 
         Raises:
             NotSetUp: no relay is configured, or this device has no token for it.
@@ -169,7 +167,7 @@ class Device:
 
         Raises:
             NotSetUp: no relay is configured, or this device has no token for it.
-            Revoked: in place of the relay's refusal, where the device log here says why it refuses.
+            Revoked: instead of the relay's refusal, if the device log here explains it.
         """
         from crystal_node.device.relay import open_store
         from crystal_node.device.runner import TokenRefused
@@ -200,7 +198,7 @@ class Device:
 
 @contextmanager
 def opened(settings: Settings) -> Generator[Device, None, None]:
-    """``Device.open`` that closes."""
+    """``Device.open`` as a context that closes the device."""
     device = Device.open(settings)
     try:
         yield device

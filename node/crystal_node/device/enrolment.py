@@ -1,14 +1,14 @@
-"""Founding a vault on this machine, and joining one by its code: the work of ``crystal init`` and ``crystal
-pair``. How a machine joins by an invite is in ``pairing/newcomer.py``; what it does to its home is here.
+"""Enrolment: founding a vault on this machine, and joining one by its code (``crystal init``, ``crystal pair``).
 
-Both can be killed anywhere and run again. Keys are made and stored first, so that nothing which a relay ever
-heard of is lost; ``config.json`` names the vault last, and that is what makes a home *set up*::
+Joining by an invite is in ``safekeeping.pairing``; what it does to the home is here. Both can be killed anywhere and run
+again. Keys are stored first, so that nothing is lost that a relay has heard of; ``config.json`` names the vault last, which
+makes a home *set up*::
 
     nothing --keys stored--> keyed --relay knows us, log written--> config.json names the vault: set up
 
-On a home that is set up they only mend the relay's side (a new address, an emptied relay, a lost token); a
-home never goes from one vault to another. With ``--new-keys`` it joins as another device: keys and token of that one are kept
-beside its own, which work until the new ones take their place, in the last step.
+On a home that is set up they only repair the relay's side (a new address, an emptied relay, a lost token); a home never
+goes from one vault to another. With ``--new-keys`` it joins as another device: the new keys and token are kept beside the old
+ones, which work until the new ones replace them in the last step.
 """
 
 import os
@@ -49,9 +49,9 @@ _SETUP_WAIT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentResult:
-    """What came of it. ``fresh`` is False when the home was set up before and only the relay's side was mended.
+    """The result. ``fresh`` is False when the home was set up before and only the relay's side was repaired.
 
-    ``anew``: it was set up, and is another device now; ``replaced`` is the one that it was, b"" where nothing tells.
+    ``anew``: the home was set up and is another device now; ``replaced`` is the former one, b"" if unknown.
     """
 
     settings: Settings
@@ -64,12 +64,12 @@ class EnrolmentResult:
 
 
 async def found_vault(settings: Settings, enrolment_token: str) -> EnrolmentResult:
-    """Makes a new vault with this device as its Core, or registers an existing one at a relay again.
+    """Founds a vault with this device as its Core, or registers an existing one at a relay again.
 
     Raises:
-        NotSetUp: no relay or no enrolment token was given.
+        UsageError: no relay was given. NotSetUp: no enrolment token was given.
         WrongCode: this home belongs to a vault whose root is not here.
-        RelayRefused, StoreFailure: what the relay says.
+        RelayRefused, StoreFailure.
     """
     _need_relay(settings)
     if not enrolment_token:
@@ -102,11 +102,11 @@ async def join_vault(
 ) -> EnrolmentResult:
     """Joins a vault by its root, or registers this member at the relay again.
 
-    ``vault`` None: the one that this root founded. ``new_keys``: as another device than this home was.
+    ``vault`` None: the one that this root founded. ``new_keys``: as another device.
 
     Raises:
         WrongCode: the relay has no such vault, or this home belongs to another one.
-        RelayRefused, StoreFailure: what the relay says.
+        RelayRefused, StoreFailure.
     """
     _need_relay(settings)
     vault = root.vault if vault is None else vault
@@ -118,21 +118,21 @@ async def join_vault(
         async with open_http(settings, vault=vault, token=token) as store:
             token = await register(store, keys, root, identity, token)
         if kept is None:
-            # Only now: a code that the relay knows nothing of must not stand in the way of the right one.
+            # Only now: a code that the relay does not know must not block the right one.
             keys.keep_root(root)
         async with open_http(settings, vault=vault, token=token) as store:
             await _write_log(settings, store, root, identity, founding=False, vault=vault)
         if kept is not None and kept != root:
-            take_root(keys, root)  # the log has it in force: the one before has no power any more
+            take_root(keys, root)  # the log has it in force, so the former root has no power
         return home.finish()
 
 
 @dataclass(slots=True)
 class PendingEnrolment:
-    """A home on its way into a vault: its keys are stored, and ``config.json`` does not name the vault yet.
+    """A home that is joining a vault: its keys are stored, and ``config.json`` does not name the vault yet.
 
-    ``anew``: it is set up, and comes as another device; it stays the one that it was until it is in. ``before``: the device
-    that it was, as far as that is known. ``keyless``: its keys were lost, and ``identity`` is new.
+    ``anew``: the home is set up and joins as another device; until then it remains the old one. ``before``: the old device, if
+    known. ``keyless``: its keys were lost, and ``identity`` is new.
     """
 
     settings: Settings
@@ -145,11 +145,11 @@ class PendingEnrolment:
     keyless: bool = False
 
     def journal(self) -> SqliteJournal:
-        """The home's own journal, which belongs to the vault from now on."""
+        """The home's journal, which belongs to the vault from now on."""
         return _journal(self.settings, self.vault)
 
     def finish(self) -> EnrolmentResult:
-        """Names the vault in ``config.json``: the home is set up. One that comes as another device becomes that one last."""
+        """Names the vault in ``config.json``: the home is set up. If it joins as another device, switches its keys last."""
         self.settings = _finish(self.settings, self.vault)
         if self.anew:
             self.keys.take_next_identity()
@@ -169,7 +169,7 @@ class PendingEnrolment:
         )
 
     def abandon(self) -> None:
-        """Drops the keys that are not in use yet: whoever was told of them is not to meet them again."""
+        """Drops the keys that are not in use yet, so that those who were told of them never meet them again."""
         if self.fresh:
             self.keys.drop_identity()
         elif self.anew:
@@ -178,7 +178,7 @@ class PendingEnrolment:
 
 @contextmanager
 def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Generator[PendingEnrolment]:
-    """Readies a home to join a vault: nobody else sets it up meanwhile, and the device's keys are stored.
+    """Prepares a home to join a vault: locks its set-up and stores the device's keys.
 
     Raises:
         WrongCode: the home belongs to another vault. Nothing was changed.
@@ -188,7 +188,7 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
     if settings.vault is not None and settings.vault != vault:
         raise _other_vault(settings.vault)
     with _setup(settings.home):
-        # A person may have typed a code for minutes: where the keys are now, the file tells.
+        # A person may have typed a code for minutes: read again where the keys are.
         settings = settings.reread()
         if settings.vault is not None and settings.vault != vault:
             raise _other_vault(settings.vault)
@@ -196,7 +196,7 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         keys, settings = _keys(settings)
         kept = keys.root()
         belongs = _check_journal(settings, vault)
-        # A root that took another's place does not tell its vault: then the journal does.
+        # A root that replaced another does not tell its vault; the journal does.
         if fresh and kept is not None and vault not in (kept.vault, belongs):
             raise _other_vault(kept.vault)
         anew = new_keys and not fresh
@@ -207,7 +207,7 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
 
 
 def prepare_node(settings: Settings) -> Settings:
-    """Makes the home and keeps the settings that were given; the vault comes with ``crystal pair``."""
+    """Makes the home and saves the given settings; the vault comes with ``crystal pair``."""
     with _setup(settings.home):
         settings = settings.reread()
         return settings.save(_config(settings, vault=settings.config.vault))
@@ -224,7 +224,7 @@ def _need_relay(settings: Settings) -> None:
 
 
 def _keys(settings: Settings) -> tuple[DeviceKeys, Settings]:
-    """The place for this home's keys, written down before a key goes there."""
+    """This home's key store, named in ``config.json`` before a key goes there."""
     if settings.config.key_store:
         config = settings.config
         return open_keys(settings.home, config.key_store, config.keyring_backend), settings
@@ -234,7 +234,7 @@ def _keys(settings: Settings) -> tuple[DeviceKeys, Settings]:
 
 
 def _root_of(settings: Settings, keys: DeviceKeys, vault: bytes) -> Root:
-    """The root in force of the vault of a home that is set up. Raises WrongCode if it is not here."""
+    """The root in force of a set-up home's vault. Raises WrongCode if it is not here."""
     journal = _journal(settings, vault)
     try:
         log = load_log(journal, vault)
@@ -303,10 +303,10 @@ def _other_vault(vault: bytes | None) -> WrongCode:
 
 
 def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
-    """The journal, if it is this vault's or nobody's yet.
+    """The journal, if it belongs to this vault or to none yet.
 
     Raises:
-        WrongCode: it holds something of another vault, which is not to be lost. Nothing was changed.
+        WrongCode: it holds something of another vault, which must not be lost. Nothing was changed.
     """
     journal = SqliteJournal.open(settings.home.state_file())
     try:
@@ -332,7 +332,7 @@ def _check_journal(settings: Settings, vault: bytes) -> bytes | None:
 
 
 def _device_before(settings: Settings) -> bytes:
-    """The device that this home was when it was set up last, or that recorded what waits in it; b"" if nothing tells."""
+    """The device that this home was last, by its journal or its outbox; b"" if unknown."""
     if not settings.home.state_database.exists():
         return b""
     journal = SqliteJournal.open(settings.home.state_file())
@@ -355,18 +355,18 @@ def _refuse_foreign(journal: SqliteJournal, vault: bytes) -> None:
 
 
 META_VAULT = "node.vault"
-"""In the journal: the vault that it belongs to."""
+"""In the journal: its vault."""
 META_DEVICE = "node.device"
-"""In the journal: the device that this home is, so that one whose keys are lost can name what it was."""
+"""In the journal: this home's device, for a home whose keys are lost."""
 
 
 def _adopt_outbox(settings: Settings) -> None:
-    """What an identity that this home has lost had accepted is offered by the new one, under its old names."""
+    """Lets the new identity send what a lost one had accepted, under its old names."""
     with opened(settings) as device, device.journal.transaction() as transaction:
         sender = _outbox_sender(transaction)
         if sender is not None and sender != device.identity.id:
             restart_stream(device.member, transaction)
-        transaction.meta_set(META_ACCESS, None)  # whatever kept it out before, it was let in now
+        transaction.meta_set(META_ACCESS, None)  # it was let in now
 
 
 def _finish(settings: Settings, vault: bytes) -> Settings:
@@ -383,6 +383,6 @@ def _note_device(settings: Settings, vault: bytes, device: bytes) -> None:
 
 
 def system_name() -> str:
-    """This machine's system, for the other devices' lists: "Linux x86_64"."""
+    """This machine's system, for lists of devices: "Linux x86_64"."""
     system = os.uname()
     return f"{system.sysname} {system.machine}"

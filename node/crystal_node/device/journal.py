@@ -1,8 +1,8 @@
-"""``state.db``: the outbox, the device log, the capture offsets, and small values that must never go back.
+"""The journal, ``state.db``: the outbox, the device log, the capture offsets, and small values that must never go back.
 
-One SQLite file (apsw, WAL, ``synchronous=FULL``): a transaction that has returned is on disk. Two processes may hold it at
-once: every transaction begins ``IMMEDIATE``, and nothing read in one is trusted in the next. It is apart from ``crystal.db``
-because SQLite is not atomic across two WAL files, and because the memory can be rebuilt from the log while this cannot.
+A transaction that has returned is on disk. Several processes may open the file: every transaction begins ``IMMEDIATE``, and
+nothing read in one is trusted in the next. It is apart from ``crystal.db`` because SQLite is not atomic across two WAL files,
+and because the memory can be rebuilt from the log while this cannot.
 """
 
 from collections.abc import Collection
@@ -42,7 +42,7 @@ _NAMES = (
 
 
 class JournalDamaged(CrystalError):
-    """``state.db`` cannot be read as one."""
+    """``state.db`` is damaged, or something else."""
 
     exit_code = 8
     hint = "Do not delete it: it may hold conversations that are nowhere else yet. Restore it from a backup, or copy it away."
@@ -66,7 +66,7 @@ SCHEMA_VERSION = _FILE.version
 
 
 class SqliteJournal(StreamDatabase):
-    """The journal over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
+    """The journal in one SQLite file; ``":memory:"`` for one that lives as long as the object."""
 
     @classmethod
     def open(cls, path: Path | str) -> "SqliteJournal":
@@ -85,13 +85,13 @@ class SqliteJournal(StreamDatabase):
 
     @property
     def in_transaction(self) -> bool:
-        """Whether one is under way on this object."""
+        """Whether a transaction is under way on this object."""
         return self._inside
 
     def scrub(self) -> None:
-        """Empties the write-ahead log, so that what was let go of leaves no bytes behind (``secure_delete`` does the rest).
+        """Empties the write-ahead log, so that deleted rows leave no bytes behind (``secure_delete`` does the rest).
 
-        Does what it can while another process reads; the next call does what is left.
+        While another process reads, part of the work is left to the next call.
         """
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -117,7 +117,7 @@ class SqliteJournal(StreamDatabase):
         )
 
     def outbox_count(self) -> int:
-        """Operations that are not durable yet."""
+        """How many operations are not durable yet."""
         return int(_one(self._db, "SELECT count(*) FROM outbox"))
 
     def add_row(self, row: OutboxRow) -> None:
@@ -152,7 +152,7 @@ class SqliteJournal(StreamDatabase):
         return [(slot, data, bool(void)) for slot, data, void in rows]
 
     def keep_log_entry(self, slot: int, data: bytes, *, void: bool) -> None:
-        """Keeps a slot. A slot that is kept already must hold the same bytes: the log never changes."""
+        """Keeps a slot of the device log. One that is kept already must hold the same bytes: the log never changes."""
         row = self._db.execute("SELECT data FROM device_log WHERE slot = ?", (slot,)).fetchone()
         if row is not None:
             assert row[0] == data, "a verified device-log slot never changes"
@@ -160,16 +160,16 @@ class SqliteJournal(StreamDatabase):
         self._write("INSERT INTO device_log (slot, data, void) VALUES (?, ?, ?)", (slot, data, int(void)))
 
     def drop_void_log_entries(self, first: int) -> None:
-        """Drops the kept slots from ``first`` on, all of which are void."""
+        """Drops the kept slots from ``first`` on, which must all be void."""
         valid = _one(self._db, f"SELECT count(*) FROM device_log WHERE slot >= {int(first)} AND NOT void")  # noqa: S608
         assert not valid, "a verified device-log entry never goes"
         self._write("DELETE FROM device_log WHERE slot >= ?", (first,))
 
     def become_anothers(self, kept: Collection[str], *, beginning: str) -> None:
-        """Lets go of what belongs to the device that kept this journal: its stream, its claims, every named value but ``kept``
-        and those whose names begin like ``beginning``.
+        """Drops what belongs to the former device of this journal: its stream, and every named value but ``kept`` and those whose
+        names start with ``beginning``. Within a transaction.
 
-        What waits to be sent stays, sealed by that device, for whoever takes it over. In a transaction.
+        The outbox stays, sealed by the former device, until another one takes it over.
         """
         self._write("DELETE FROM stream", ())
         names = [str(name) for (name,) in self._db.execute("SELECT name FROM meta")]
@@ -178,7 +178,7 @@ class SqliteJournal(StreamDatabase):
                 self.meta_set(name, None)
 
     def file_state(self, path: str) -> bytes | None:
-        """What capture remembers of a transcript, or None."""
+        """How far capture has read a transcript, or None."""
         row = self._db.execute("SELECT state FROM capture_file WHERE path = ?", (path,)).fetchone()
         return row[0] if row else None
 
@@ -193,14 +193,14 @@ class SqliteJournal(StreamDatabase):
 
 
 def peek(path: Path, name: str) -> bytes | None:
-    """A small value of a journal that somebody else may hold, without opening it for writing; None if it cannot be had."""
+    """A named value of a journal, without opening it for writing; None if it cannot be read."""
     try:
         db = open_read_only(path)
     except apsw.CantOpenError:
         return None
     try:
         row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    except apsw.Error:  # damaged, or none: whoever opens it for its work will say so
+    except apsw.Error:  # damaged: the process that opens it for writing reports that
         return None
     finally:
         db.close()

@@ -1,11 +1,9 @@
-"""Private mode: while it is on this device records nothing, and what was said meanwhile is not recorded later
-either.
+"""Private mode: while it is on, this device records nothing, and what was said meanwhile is not recorded later either.
 
-Two fences, because each alone leaks. When it goes off, everything that stands in transcripts by then is
-stepped over, unread. And each private span is remembered, so that a message of that time is dropped wherever
-it turns up later: in a session file that is copied on resuming, or one that was away. The state is in the
-journal and changes in its transactions; a capture pass that was under way when private mode went on is
-refused when it comes to commit.
+Two measures, because each alone leaks. When the mode is turned off, everything in the transcripts by then is skipped unread.
+And each private span is remembered, so that a message of that time is dropped wherever it appears later: in a session file that
+is copied on resuming, or one that was elsewhere. The state is in the journal and changes in its transactions; a capture pass
+that was under way when the mode was turned on cannot commit.
 """
 
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.device.journal import SqliteJournal
 
 SPANS_MAX = 10_000
-"""Private spans that are remembered; beyond that the two oldest are joined, which hides more, never less."""
+"""How many private spans are remembered; beyond that the two oldest are joined, which hides more, never less."""
 
 _META = "node.private"
 
@@ -26,9 +24,9 @@ Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Privacy(msgspec.Struct, frozen=True, array_like=True):
-    """``since`` is when private mode went on, None when it is off; ``spans`` are those that are over. Milliseconds.
+    """``since``: when private mode was turned on, None while it is off; ``spans``: earlier private times. Milliseconds.
 
-    ``caught_up``: what stood in transcripts before it went on has been recorded. ``uptime``: the machine's when it went on.
+    ``caught_up``: what was in transcripts before has been recorded. ``uptime``: the machine's uptime at ``since``.
     """
 
     since: Moment | None = None
@@ -41,8 +39,8 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
         return self.since is not None
 
     def hides(self, moment: int) -> bool:
-        """Whether a message of that time (milliseconds, 0 if unknown) was private. Unknown times are not, here: what
-        has no time is only ever read in order, and stepping over takes care of it."""
+        """Whether a message of that time (milliseconds, 0 if unknown) was private. Unknown times are not: messages without a time
+        are read in order only, and skipping covers them."""
         if moment <= 0:
             return False
         if self.since is not None and moment >= self.since:
@@ -53,12 +51,12 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
         return self if self.on else Privacy(now, self.spans, caught_up=False, uptime=uptime)
 
     def hides_if_unsure(self, moment: int) -> bool:
-        """As ``hides``, for a pass over what may reach into the private time: what has no time is not taken."""
+        """``hides`` for a pass that may reach into the private time: messages without a time are hidden, too."""
         return moment <= 0 or self.hides(moment)
 
     def or_version(self, hides: Callable[[int], bool], path: Path) -> Callable[[int], bool]:
-        """For a file that was stepped over in part, of a tool that writes messages again under their first time: what was
-        written in a private span may be written once more when it is over. A file not touched since holds nothing of it.
+        """``hides`` for a partly skipped file of a tool that rewrites messages under their first time: what was written in a
+        private span may be written again after it. A file not touched since the span holds nothing of it.
 
         Raises OSError: the file cannot be looked at.
         """
@@ -70,8 +68,8 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
     def turned_off(self, now: int, uptime: int | None = None) -> "Privacy":
         if self.since is None:
             return self
-        # A clock that was set back meanwhile must not make an empty span, nor one that begins when it ends. By how long the
-        # machine has run it was private at least so long; if it was started anew since, all of that time.
+        # A clock that was set back must not make the span empty. The uptime tells how long it was at least; after a restart of
+        # the machine, all of the uptime was private.
         lasted = 0
         if uptime is not None and self.uptime is not None:
             lasted = uptime - self.uptime if uptime >= self.uptime else uptime
@@ -93,11 +91,11 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def read_privacy(journal: SqliteJournal) -> Privacy:
-    """The state as it is now, inside or outside of a transaction."""
+    """The current state, inside or outside of a transaction."""
     data = journal.meta_get(_META)
     return Privacy() if data is None else _decoder.decode(data)
 
 
 def write_privacy(journal: SqliteJournal, privacy: Privacy) -> None:
-    """Writes the state, in a transaction of the journal."""
+    """Writes the state, within a transaction of the journal."""
     journal.meta_set(_META, _encoder.encode(privacy))

@@ -1,6 +1,6 @@
-"""Letting this device in at the relay, by the enrolment token or by the root's power: the vault, and its token.
+"""Registration at the relay: the vault, by the enrolment token, and this device's token, by the root.
 
-Repeating any of it is no error; a process that dies in between does it again.
+Everything may be repeated, so that a process that died simply runs again.
 """
 
 from crystal_crypto.hierarchy import Root
@@ -21,7 +21,7 @@ from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
 
 
 class UnknownVault(WrongCode):
-    """The relay lets nobody in by this root: another relay, an emptied one, or a root that was replaced."""
+    """The relay does not accept this root: it is another relay, an emptied one, or the root was replaced."""
 
     hint = (
         "Check that code and relay belong together, and that the code is whole: some go on behind an @. "
@@ -35,7 +35,7 @@ class UnknownVault(WrongCode):
 
 
 def token_of(keys: DeviceKeys, identity: DeviceIdentity) -> str:
-    """This device's token at the relay, kept before the relay hears of it."""
+    """This device's token at the relay, stored before the relay hears of it."""
     token = keys.token(identity.id)
     if token is None:
         token = new_token(identity.id)
@@ -46,12 +46,12 @@ def token_of(keys: DeviceKeys, identity: DeviceIdentity) -> str:
 async def create_vault(
     store: HttpStore, keys: DeviceKeys, root: Root, identity: DeviceIdentity, token: str, enrolment_token: str
 ) -> str:
-    """Makes the vault at the relay, or lets this device into the one that is there. Returns the token that counts.
+    """Makes the vault at the relay, or registers this device with an existing one. Returns the valid token.
 
     Raises:
         BadConfig: the enrolment token is not the relay's.
-        UnknownVault: the vault is there, and this root lets nobody in.
-        StoreFailure: what else the relay says.
+        UnknownVault: the vault exists, and its root is another.
+        StoreFailure: any other refusal or failure.
     """
     try:
         await store.create_vault(
@@ -61,7 +61,7 @@ async def create_vault(
             token_hash=token_hash(token),
         )
     except AlreadyExists:
-        # The vault is there with another first token: this device registers itself, as the root lets it.
+        # The vault exists with another first token: the root allows this device to register.
         return await register(store, keys, root, identity, token)
     except Unauthorized as error:
         raise BadConfig(
@@ -76,13 +76,13 @@ async def create_vault(
 async def register(
     store: HttpStore, keys: DeviceKeys, root: Root, identity: DeviceIdentity, token: str
 ) -> str:
-    """Lets this device's token in by the root's power; takes a new token if the old one was shut out for good.
+    """Registers this device's token with the root's secret, or a new one if the old one was revoked.
 
-    Returns the token that counts.
+    Returns the valid token.
 
     Raises:
-        UnknownVault: the relay lets nobody in by this root.
-        StoreFailure: what else the relay says.
+        UnknownVault: the relay does not accept this root.
+        StoreFailure: any other refusal or failure.
     """
     try:
         try:

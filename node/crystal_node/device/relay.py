@@ -1,4 +1,4 @@
-"""The relay as this device uses it: the HTTP store, and the same store repeating what may be repeated."""
+"""The relay as this device uses it: the plain HTTP store, and the store for sync with retries and the bandwidth limit."""
 
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -14,16 +14,16 @@ from crystal_relay.store import Store
 
 CONNECT_SECONDS_MAX = 5.0
 _POLICY = RetryPolicy(tries=3)
-"""A relay that hangs is given up after three timeouts; sync as a whole is what is tried again later."""
+"""A relay that hangs is given up after three timeouts; sync as a whole is retried later."""
 
 TOKEN_SECONDS_MAX = 30.0
-"""How long a token is used before the key store is asked again: pairing anew mends a running watcher, too."""
+"""How long a token is used before the key store is read again, so that a new pairing reaches a running watcher."""
 
 Token = str | Callable[[], str]
 
 
 class FreshToken:
-    """This device's token as the key store has it, asked for now and then."""
+    """This device's token, read again from the key store from time to time."""
 
     def __init__(self, load: Callable[[], str | None], first: str) -> None:
         self._load = load
@@ -46,7 +46,7 @@ _PLAIN_HTTP_HINT = (
 
 @asynccontextmanager
 async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[HttpStore, None]:
-    """The plain client, for managing vaults and tokens. Raises BadRequest for an address that cannot be used."""
+    """The plain client, for managing vaults and tokens. Raises BadRequest if the address cannot be used."""
     try:
         store = HttpStore(
             settings.relay_url,
@@ -54,7 +54,7 @@ async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncG
             token=token,
             timeouts=_timeouts(settings),
             allow_insecure=settings.allow_http,
-            # A bucket signs for minutes and is sent all at once; the relay takes a slow body.
+            # A bucket's signature lasts minutes and its bodies are sent at full speed; the relay accepts slow ones.
             direct=not (settings.bandwidth_up or settings.bandwidth_down),
         )
     except BadRequest as error:
@@ -66,7 +66,7 @@ async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncG
 
 
 def invite_store(settings: Settings, code: InviteCode) -> InviteStore:
-    """The newcomer's client for one invite's mailbox. The caller closes it. Raises BadRequest as ``open_http``."""
+    """The newcomer's client for an invite's mailbox, closed by the caller. Raises BadRequest as ``open_http``."""
     try:
         return InviteStore(
             settings.relay_url,
@@ -83,7 +83,7 @@ def invite_store(settings: Settings, code: InviteCode) -> InviteStore:
 
 @asynccontextmanager
 async def open_store(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[Store, None]:
-    """The store for sync: what failed for a moment is repeated a few times, and the bandwidth is kept to."""
+    """The store for sync: retries passing failures, and keeps to the bandwidth limit."""
     async with open_http(settings, vault=vault, token=token) as http:
         paced = PacedStore(http, up=Pace(settings.bandwidth_up), down=Pace(settings.bandwidth_down))
         yield RetryingStore(paced, policy=_POLICY)
@@ -94,7 +94,7 @@ def _timeouts(settings: Settings) -> Timeouts:
 
 
 def _with_hint(error: BadRequest, settings: Settings) -> BadRequest:
-    """A plain address of another machine is what people meet: they are told what lets it through."""
+    """The error with a hint for the common case: plain HTTP to another machine."""
     if not settings.relay_url.startswith("http://"):
         return error
     return BadRequest(str(error), hint=_PLAIN_HTTP_HINT)

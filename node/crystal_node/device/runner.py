@@ -58,10 +58,10 @@ from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.store import Store
 
 GETS_AT_ONCE = 16
-"""Objects fetched side by side: enough to hide a round trip of 100 ms, few enough not to be a burden."""
+"""Objects fetched concurrently: enough to hide a round trip of 100 ms, few enough for any relay."""
 
 READS_OF_BLOB_MAX = 4
-"""A blob whose reading breaks off is read on from there, so often at most, and only if each time brought bytes."""
+"""How often a blob is read on after the connection broke, as long as each time brings bytes."""
 
 _TOO_LARGE_HINT = (
     "A relay takes blobs of 8 MiB. What stands before it may not: let the proxy pass bodies of 9 MiB "
@@ -70,20 +70,20 @@ _TOO_LARGE_HINT = (
 
 T = TypeVar("T")
 EmbedderSource = Callable[[], Embedder]
-"""Gives the embedder, loading it at the first call; only asked when a flow needs vectors."""
+"""Returns the embedder; called only when a flow needs vectors."""
 OnProgress = Callable[[str, int, int], None]
-"""Told what is under way, how many bytes are done, and of how many."""
+"""Called with what is under way, the bytes done, and the bytes in all."""
 
 
 class RelayRefused(StoreFailure):
-    """The relay answered, and does not let this device do that."""
+    """The relay does not allow this device to do that."""
 
     exit_code = ExitCode.RELAY_REFUSED
     hint = "Join again with `crystal pair --code -`: the relay no longer knows this device's token."
 
 
 class TokenRefused(RelayRefused):
-    """The relay does not know this device's token: that is how a revocation looks from afar."""
+    """The relay does not know this device's token, as after a revocation."""
 
     hint = (
         "This device was revoked, or the relay lost its tokens. `crystal devices` on another machine tells; to bring this one "
@@ -93,7 +93,7 @@ class TokenRefused(RelayRefused):
 
 
 class DeletionRefused(RelayRefused):
-    """Deleting at the relay is for the Core, and the device log is for nobody to delete."""
+    """Only the Core may delete at the relay, and nobody may delete the device log."""
 
     hint = "Only the Core's token may delete. `crystal role` tells who leads; nothing was deleted."
 
@@ -106,7 +106,7 @@ class RelayHasNoRoom(StoreFailure):
 
 
 class BadRelayReply(StoreFailure):
-    """The relay's answer is impossible for a relay of this protocol."""
+    """The relay's answer violates its interface."""
 
     exit_code = ExitCode.RELAY_MISBEHAVES
     hint = "Check the relay's address and version; nothing was taken over from it."
@@ -114,7 +114,7 @@ class BadRelayReply(StoreFailure):
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over the line: object bytes and requests, as this device counts them."""
+    """Object bytes and requests that this device has sent and received."""
 
     bytes_up: int = 0
     bytes_down: int = 0
@@ -139,7 +139,7 @@ class Traffic:
 
 
 class Runner:
-    """Runs flows on one store. ``traffic`` counts what they cost."""
+    """Runs flows on one store, and counts their ``traffic``."""
 
     def __init__(
         self,
@@ -149,9 +149,9 @@ class Runner:
         on_progress: OnProgress | None = None,
         on_unembedded: Callable[[EmbeddingError], None] | None = None,
     ) -> None:
-        """``embedder`` None is for flows that never ask for vectors. ``on_embedded`` is told how many texts were.
+        """``embedder`` None: for flows that need no vectors. ``on_embedded`` is called with the number of texts embedded.
 
-        ``on_unembedded`` is told why vectors that are not needed could not be made; without it, that ends a flow.
+        ``on_unembedded`` is called with the reason why optional vectors were not made; without it, that ends a flow.
         """
         self._store = store
         self._condemner = condemner_of(store)
@@ -163,12 +163,12 @@ class Runner:
         self.traffic = Traffic()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Runs a flow to its end and returns its result.
+        """Runs a flow and returns its result.
 
-        Cancellation closes the flow at its current request; what it had committed stays committed.
+        Cancellation closes the flow at its current request; what it committed stays committed.
 
         Raises:
-            whatever the flow raises; store failures that it does not handle come out as ``StoreFailure``.
+            what the flow raises; ``StoreFailure`` for failures that it does not handle.
         """
         try:
             request = next(flow)
@@ -186,13 +186,13 @@ class Runner:
             flow.close()
 
     async def perform(self, request: Request) -> Any:
-        """One request's reply. Raises StoreFailure."""
+        """Performs one request. Raises StoreFailure."""
         if isinstance(request, Embed):
             return await self._vectors(request)
         if isinstance(request, Progress):
             if self._on_progress is not None:
                 self._on_progress(request.what, request.done, request.total)
-            await asyncio.sleep(0)  # a flow that works on the disk for long lets others of this process go on
+            await asyncio.sleep(0)  # a flow that works on the disk for long lets other tasks run
             return None
         try:
             return await self._ask(request)
@@ -266,14 +266,14 @@ class Runner:
                 except NotFound:
                     return None
                 except StoreDamaged:
-                    return b""  # its disk lost or cut this one: a damaged blob, which another name replaces
+                    return b""  # a blob that the relay's disk lost or truncated: damaged, replaced under another name
                 except StoreUnavailable:
                     if not left or len(held) == before or len(held) > BLOB_BYTES_MAX:
                         raise
         return bytes(held)
 
     async def _read_on(self, key: str, held: bytearray) -> None:
-        """Adds what ``held`` lacks of a blob. What came before it breaks off stays in ``held``."""
+        """Appends the rest of a blob to ``held``, which keeps what came before a failure."""
         self.traffic.requests += 1
         before = len(held)
         try:
@@ -284,7 +284,7 @@ class Runner:
             self.traffic.bytes_down += len(held) - before
 
     async def _many(self, ask: Callable[[str], Awaitable[T]], keys: tuple[str, ...]) -> list[T]:
-        """Asks for all keys side by side, within the gate's bound."""
+        """Asks for all keys concurrently, within the gate's bound."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_result_or_error(ask, key)) for key in keys]
         results: list[T] = []
@@ -342,9 +342,9 @@ async def _result_or_error(ask: Callable[[str], Awaitable[T]], key: str) -> T | 
 
 
 def store_failure(error: RelayError) -> StoreFailure:
-    """A relay error as flows and people see it."""
+    """The failure that flows and people see for a relay's error."""
     if isinstance(error, (VaultDropped, QuotaExceeded, StoreDamaged)):
-        # Neither joining again nor a larger disk helps here; what the relay says does.
+        # Neither joining again nor a larger disk helps here; the relay's own hint does.
         kind = RelayRefused if isinstance(error, VaultDropped) else RelayHasNoRoom
         return kind(str(error), hint=error.hint or None)
     if isinstance(error, Unauthorized):

@@ -22,7 +22,7 @@ from enum import StrEnum
 
 from crystal_core.cutting.blocks import SOLID_CHARS, Passage, packed
 
-__all__ = ["SOLID_CHARS", "PassageKind", "Passage", "cut"]
+__all__ = ["SOLID_CHARS", "Passage", "PassageKind", "cut"]
 
 
 class PassageKind(StrEnum):

@@ -10,31 +10,28 @@ call is not made then, the run is STOPPED, and the next one goes on at the same 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from msgspec import structs
 
 from crystal_core.llm.answers import Unreadable
-from crystal_core.llm.port import Declined, Llm, LlmError, Prompt, TooLong, tokens_bound
+from crystal_core.llm.port import Declined, Llm, Prompt, TooLong, tokens_bound
 from crystal_core.weaver import prompts
 from crystal_core.weaver.answers import (
-    ANSWER_CHARS_MAX,
     BATCH_BYTES_MIN,
     BATCH_TOKENS,
-    CALL_SECONDS_MAX,
     FACTS_TOKENS,
     JOURNAL_BYTES_MAX,
     JOURNAL_TOKENS,
     MEMORIES_A_DAY_MAX,
     REFLECTION_TOKENS,
-    TRIES_MAX,
     Facts,
     Reflection,
     read_facts,
     read_reflection,
 )
+from crystal_core.weaver.calls import BudgetReached, ModelCalls
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import paragraphs, whole
 from crystal_core.weaver.quotations import Quotable, honest
@@ -63,59 +60,6 @@ _BYTES_PER_TOKEN = 3
 _EARLIER_BYTES = 3000
 _REFERENCE_TO_QUOTATION = re.compile(r"\[\s*q\d+(?:\s*[,;]\s*q\d+)*\s*\]")
 _NUMBER = re.compile(r"\d+")
-
-T = TypeVar("T")
-
-
-class BudgetReached(Exception):
-    """The next call might pass the budget; it was not made."""
-
-
-@dataclass
-class ModelCalls:
-    """A run's calls to its model: each kept, counted, and made only if the budget has room for it."""
-
-    llm: Llm
-    ports: Ports
-    run: Run
-    budget: int
-    unread: int = 0
-
-    @property
-    def left(self) -> int:
-        return self.budget - self.ports.book.spent(self.run.id, self.run.leg).total
-
-    async def ask(
-        self, number: int, step: str, prompt: Prompt, tokens_max: int, read: Callable[[str], T]
-    ) -> T | None:
-        """An answer as ``read`` understands it; None if it could not be read, twice.
-
-        Raises BudgetReached, and LlmError.
-        """
-        kept = self.ports.book.answers(self.run.id, number, step)
-        for tried in range(max(TRIES_MAX, len(kept))):
-            if tried < len(kept):
-                text = kept[tried].text
-            else:
-                text = await self._call(number, step, prompts.again(prompt) if tried else prompt, tokens_max)
-            try:
-                return read(text[:ANSWER_CHARS_MAX])
-            except Unreadable:
-                continue
-        return None
-
-    async def _call(self, number: int, step: str, prompt: Prompt, tokens_max: int) -> str:
-        bound = tokens_bound(self.llm.identity, prompt) + tokens_max
-        if bound > self.left:
-            raise BudgetReached
-        call = self.ports.book.ask(self.run, number, step, bound)
-        try:
-            completion = await self.llm.complete(prompt, tokens_max=tokens_max, seconds_max=CALL_SECONDS_MAX)
-        except LlmError as error:
-            self.ports.book.unanswered(call, paid=error.paid)
-            raise
-        self.ports.book.answered(call, completion)
-        return completion.text
 
 
 def batch_bytes(llm: Llm) -> int:

@@ -17,8 +17,8 @@ from crystal_core.weaver.answers import (
     SOUL_BYTES_MAX,
     read_warm_start,
 )
+from crystal_core.weaver.calls import ModelCalls
 from crystal_core.weaver.database import DOCUMENTS
-from crystal_core.weaver.engine import ModelCalls
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import cut, whole
 from crystal_core.weaver.quotations import NO_QUOTATIONS, unquoted

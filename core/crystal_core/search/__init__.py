@@ -1,0 +1,1 @@
+"""Search in one memory: keywords and meaning, filters, ranking and snippets."""

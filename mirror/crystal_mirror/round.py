@@ -208,7 +208,7 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
     report.caught_up = pulled.outcome is PullOutcome.CAUGHT_UP
     report.relay_lost |= pulled.outcome is PullOutcome.LOG_BEHIND
     if report.caught_up:
-        # Only now is all that was applied here on the relay: what it has lost since is not durable.
+        # Only now is everything applied here on the relay; what the relay has lost is not durable.
         report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
 

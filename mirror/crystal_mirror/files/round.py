@@ -128,8 +128,8 @@ def _settled_put(
     if row is not None and not row.gone and content_of(row) == content:
         return AgreedFile(offer.path, row.version, content)
     if read_base(replica) is not None:
-        # The log was read from a snapshot on: that the name is done does not say that it was ours which was done under it.
-        # If it was, offering it again leaves a copy beside the later version at worst.
+        # The log was read from a snapshot on: that the name is done does not prove that our operation was done.
+        # If it was, offering it again leaves at worst a copy beside the later version.
         database.end_offer(offer.path)
         return None
     return ours

@@ -95,7 +95,7 @@ def _told(member: Member, event: LogEvent) -> VaultChange | None:
                 return None
             kind = ChangeKind.ROOT_REPLACED
         case LeadRecord():
-            if event.record.epoch == 1:  # the founder's: it is no other Core than before
+            if event.record.epoch == 1:  # the founder's: the Core did not change
                 return None
             freezes = event.record.device == NOBODY
             kind, device = (

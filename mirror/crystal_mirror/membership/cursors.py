@@ -232,7 +232,7 @@ def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
     }
     before = {seen.device: seen for seen in _seen(member)}
     heads = {seen.device: seen.log_head for seen in before.values() if member.log.is_active(seen.device)}
-    # The header is clear: a log that was hidden from us may well bring the key that its writer sealed with.
+    # The header is clear: a part of the log that is hidden from us may bring the key that its writer sealed with.
     for device, entry in told.items():
         if device not in before or before[device].count <= entry.header.sequence:
             heads[device] = entry.header.log_head

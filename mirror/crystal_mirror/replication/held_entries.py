@@ -6,9 +6,9 @@
          --drop----> done without effect, by an entry of the mirror --------> not held any more
 
 No device reads a held entry before, and nothing is deleted: what was dropped stays on the relay and counts as done. An
-operation may stand in another place than its name says (its maker had lost its place, and offered it again). When the Core
-accepts, such a place is done by an entry of the mirror too; when another device does, it stays held until the Core drops
-it.
+operation may be in another place than its name says (its maker had lost its place, and offered it again). When the Core
+accepts, an entry of the mirror marks such a place as done too; when another device accepts, the place stays held until the
+Core drops it.
 
 Also held, on this device only, are operations of an epoch that went on after its Core was revoked, and that a relay in
 league with it had shown this device (``streams/reoffers.py``).

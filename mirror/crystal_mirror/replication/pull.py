@@ -106,10 +106,10 @@ def tail_agrees(member: Member) -> Flow[PullOutcome]:
 def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | None:
     """The last slot that is on the relay as far as this device knows: epoch, slot, bytes. None at the very start."""
     unsent = member.replica.kept(EntryState.UNSENT)
-    # One of an earlier epoch was put by another process of this home that has not noted it yet.
+    # One of an earlier epoch was put by another process of this home, which has not noted that yet.
     epoch, end = (unsent[0].epoch, unsent[0].sequence) if unsent else (position.epoch, position.sequence)
     if (epoch, end) == first_position(member.replica)[:2]:
-        return None  # the snapshot that this state was made of
+        return None  # the state was made from this snapshot
     if end:
         found = member.replica.entries(epoch, end - 1, 1)
         assert found and found[0].sequence == end - 1, "every verified slot above the base is kept"
@@ -164,7 +164,7 @@ def pull(member: Member) -> Flow[PullReport]:
             slot = yield from judge_current(member, data, position)
             if packed and slot.kind in (SlotKind.VOID, SlotKind.DIVERGED):
                 # §11.14-5
-                packs.give_up()  # that verdict is passed on the slot alone
+                packs.give_up()  # that verdict is reached on the slot itself only
                 break
             if not (yield from _log_explains(member, slot)):  # §11.1-2
                 member.notices.put(

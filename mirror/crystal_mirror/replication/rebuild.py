@@ -178,7 +178,7 @@ def finish_rebuild(member: Member) -> Flow[None]:
         lower_floor(member, place)
     source = yield from _source(member, place if orphans or mark != b"all" else None)
     if source is not None and source.orphans:
-        orphans = []  # what that state lacks is offered again when it stands, and no more: ``snapshots/restoring.py``
+        orphans = []  # what that state lacks is offered again once it is loaded: ``snapshots/restore.py``
     reoffer(member, orphans)  # §11.10-2
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_REBUILD) != mark:
@@ -211,7 +211,7 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[RestoreSource 
     """The snapshot from which to make the state: the base, if the fork is not below it and the relay has it all; else the
     newest that counts. None without a base: the kept log goes back to the first slot."""
     base = read_base(member.replica)
-    if base is None or base.position == START:  # a snapshot of nothing is not needed to begin with nothing
+    if base is None or base.position == START:  # a snapshot of the empty state is not needed
         return None
     slot = snapshot_slot(member.replica) if newest_snapshot(member.replica) == base else None
     if slot is not None and fork is not None and slot >= fork:

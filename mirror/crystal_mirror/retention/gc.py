@@ -353,7 +353,7 @@ def _expire_conversations(member: Member, state: RetentionState, now_ms: int, fo
             seen.newer_at = min(seen.newer_at, now_ms)
             seen.older_at = min(seen.older_at, now_ms)
         if now_ms - seen.newer_at >= wait and ack > seen.older:  # §12.3-3
-            # What was acked a day ago may go; what is acked now, in a day.
+            # What was acked a day ago may be deleted now; what is acked now, in a day.
             seen.older, seen.older_at = (ack if force else seen.newer), now_ms
             seen.newer, seen.newer_at = ack, now_ms
         if seen.older > seen.gone:

@@ -74,7 +74,7 @@ def push(member: Member) -> Flow[int]:
             used_up = yield from _used_up(member, row)
             if used_up:
                 member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
-            _begin_stream_anew(member, used_up)
+            _begin_new_stream(member, used_up)
             continue
         key = member.keys.conversation(member.device_id, row.incarnation, row.sequence)
         created = yield PutNew(key, row.sealed)
@@ -136,10 +136,10 @@ def _give_way(member: Member, row: OutboxRow, there: bytes) -> Flow[None]:
         member.notices.put(
             Notice.STREAM_TAMPERED, f"the relay holds foreign bytes as entry {row.sequence} of this device"
         )
-    _begin_stream_anew(member, used_up)
+    _begin_new_stream(member, used_up)
 
 
-def _begin_stream_anew(member: Member, used_up: Container[Origin]) -> None:
+def _begin_new_stream(member: Member, used_up: Container[Origin]) -> None:
     with member.journal.transaction() as transaction:
         renamed = restart_stream(member, transaction, used_up)
     for before, after in renamed.items():
@@ -207,7 +207,7 @@ def _give_names_up(member: Member) -> Flow[None]:
     if not used_up and not overtaken:
         return
     member.notices.put(Notice.RESTORED, _ANOTHER_COPY)
-    _begin_stream_anew(member, used_up)
+    _begin_new_stream(member, used_up)
 
 
 def _there_already(member: Member, names: set[Origin]) -> Flow[set[Origin]]:

@@ -11,7 +11,7 @@ SEED ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench bench-quality docs sim clean
+.PHONY: help setup run check test lint format bench bench-quality docs sim clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -51,16 +51,15 @@ run: $(VENV)/.runtime ## install what is missing, then show Crystal at work: a r
 $(VENV)/.servers: scripts/install_test_servers.py requirements/swift.txt | $(VENV)/.dev
 	@if $(BIN)/python -m scripts.install_test_servers; then touch $@; fi
 
-test: $(VENV)/.dev $(VENV)/.servers ## run all tests; installs the servers that they run on (as root: Ceph, a keyring and Chromium, by apt-get)
-	@$(BIN)/python -m pytest $(ARGS)
+check: $(VENV)/.dev ## run the linters (without pyright) and the quick tests: under 3 minutes on 2 cores
+	@$(BIN)/python -m scripts.check quick $(ARGS)
 
-lint: $(VENV)/.dev ## ruff, mypy, pyright, import rules, module length
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports
-	@$(BIN)/python -m scripts.check_house_rules
-	@$(BIN)/mypy
-	@$(BIN)/pyright --warnings
+# With ARGS those tests alone, without the linters.
+test: $(VENV)/.dev $(VENV)/.servers ## run all linters and tests; installs the servers that tests run on (as root: Ceph, a keyring, Chromium, by apt-get)
+	@$(BIN)/python -m scripts.check all $(ARGS)
+
+lint: $(VENV)/.dev ## run the linters: ruff, import rules, house rules, mypy, pyright
+	@$(BIN)/python -m scripts.check lint
 
 format: $(VENV)/.dev ## rewrite the sources in the one format
 	@$(BIN)/ruff format .

@@ -1,0 +1,113 @@
+"""The linters and the tests, side by side: what `make lint`, `make check` and `make test` run.
+
+    python -m scripts.check lint              all linters
+    python -m scripts.check quick             the linters but for pyright, and the quick tests
+    python -m scripts.check all [PYTEST…]     all linters and all tests, or with arguments for pytest those tests alone
+
+The linters run one after the other beside the tests, and say at the end what they found and how long they took. Exit code 1 if
+anything failed.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+
+LINTERS: dict[str, tuple[str, ...]] = {
+    "ruff check": (str(BIN / "ruff"), "check", "."),
+    "ruff format": (str(BIN / "ruff"), "format", "--check", "."),
+    "import rules": (str(BIN / "lint-imports"),),
+    "house rules": (sys.executable, "-m", "scripts.check_house_rules"),
+    "mypy": (str(BIN / "mypy"),),
+    "pyright": (str(BIN / "pyright"), "--warnings"),
+}
+PYRIGHT = "pyright"
+"""Needs Node.js, and remembers nothing from run to run: it takes as long each time."""
+
+QUICK = ("-m", "quick")
+
+
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """What a linter said."""
+
+    name: str
+    code: int
+    output: str
+    seconds: float
+
+    def __str__(self) -> str:
+        verdict = "clean" if self.code == 0 else "FAILED"
+        return f"{self.name:<14}{verdict:<8}{self.seconds:6.1f} s"
+
+
+def main(arguments: Sequence[str]) -> int:
+    match list(arguments):
+        case ["lint"]:
+            return _report(linted(_available()))
+        case ["quick", *more]:
+            return _beside([name for name in LINTERS if name != PYRIGHT], (*QUICK, *more))
+        case ["all"]:
+            return _beside(_available(), ())
+        case ["all", *chosen]:
+            return _tests(chosen)
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+
+
+def linted(names: Sequence[str]) -> list[Linted]:
+    """Run these linters one after the other."""
+    return [_run(name) for name in names]
+
+
+def _available() -> list[str]:
+    if shutil.which("node") is not None:
+        return list(LINTERS)
+    print("pyright is left out: there is no Node.js here.", file=sys.stderr)
+    return [name for name in LINTERS if name != PYRIGHT]
+
+
+def _beside(linters: Sequence[str], chosen: Sequence[str]) -> int:
+    with ThreadPoolExecutor(1) as pool:
+        found: Future[list[Linted]] = pool.submit(linted, linters)
+        failed = _tests(chosen)
+        return max(failed, _report(found.result()))
+
+
+def _tests(chosen: Sequence[str]) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=PROJECT, check=False).returncode
+
+
+def _run(name: str) -> Linted:
+    began = time.monotonic()
+    done = subprocess.run(
+        LINTERS[name],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=False,
+    )
+    return Linted(name, done.returncode, done.stdout, time.monotonic() - began)
+
+
+def _report(found: Sequence[Linted]) -> int:
+    for one in found:
+        if one.code != 0:
+            print(f"\n{one.name}:\n{one.output}")
+    print()
+    for one in found:
+        print(one)
+    return 1 if any(one.code for one in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -56,7 +56,7 @@ class UnknownMethod(GatewayError):
     code = "no-such-method"
 
 
-class BodyTooLarge(GatewayError):
+class RequestTooLarge(GatewayError):
     """The body is too large."""
 
     status = 413

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from crystal_node.search.finding.schema_errors import SchemaMismatch, decoded, error_text
-from crystal_node.surfaces.gateway.errors import BodyTooLarge, BodyTooSlow, InvalidRequest
+from crystal_node.surfaces.gateway.errors import BodyTooSlow, InvalidRequest, RequestTooLarge
 from crystal_node.surfaces.gateway.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
 
 QUERY_FIELDS_MAX = 16
@@ -61,7 +61,7 @@ async def body_of(request: Request, bytes_max: int) -> bytes:
             async for piece in request.stream():
                 size += len(piece)
                 if size > bytes_max:
-                    raise BodyTooLarge(f"a body has at most {bytes_max // 1024} KiB here")
+                    raise RequestTooLarge(f"a body has at most {bytes_max // 1024} KiB here")
                 pieces.append(piece)
     except TimeoutError as error:
         raise BodyTooSlow("the body did not come in time") from error

@@ -32,6 +32,7 @@ from crystal_core.weaver.answers import (
     read_reflection,
 )
 from crystal_core.weaver.calls import BudgetReached, ModelCalls
+from crystal_core.weaver.pages import write_pages
 from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.prose import paragraphs, whole
 from crystal_core.weaver.quotations import Quotable, honest
@@ -83,8 +84,6 @@ async def weave_with(llm: Llm, ports: Ports, plan: Plan) -> Woven:
     Raises:
         LlmError: the model failed; what was done is kept, and the next call goes on.
     """
-    from crystal_core.weaver.pages import write_pages
-
     found = run_to_go_on(ports, plan, Method.MODEL)
     if found is None and not unread_sources(ports, plan, Method.MODEL, None):
         return Woven(None, False, 0, 0, (), False, False, (), 0)

@@ -43,8 +43,8 @@ _META_STRANGE = "node.capture-strange"
 
 
 class Activity(StrEnum):
-    """What is noted: messages recorded, sent, received, or acknowledged as durable; a completed round; a run of the Dream Weaver; a
-    backup."""
+    """What is noted: messages recorded, sent, received, or acknowledged as durable; a completed round; a run of the Dream
+    Weaver; a backup."""
 
     CAPTURE = "capture"
     PUSH = "push"

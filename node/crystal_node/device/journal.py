@@ -166,8 +166,8 @@ class SqliteJournal(StreamDatabase):
         self._write("DELETE FROM device_log WHERE slot >= ?", (first,))
 
     def become_anothers(self, kept: Collection[str], *, beginning: str) -> None:
-        """Drops what belongs to the former device of this journal: its stream, and every named value but ``kept`` and those whose
-        names start with ``beginning``. Within a transaction.
+        """Drops what belongs to the former device of this journal: its stream, and every named value but ``kept`` and those
+        whose names start with ``beginning``. Within a transaction.
 
         The outbox stays, sealed by the former device, until another one takes it over.
         """

@@ -16,7 +16,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.device.journal import SqliteJournal
 
 SPANS_MAX = 10_000
-"""How many private spans are remembered; beyond that the two oldest are joined, which hides more, never less."""
+"""How many private spans are remembered; beyond that the two oldest are joined, which never hides less."""
 
 _META = "node.private"
 

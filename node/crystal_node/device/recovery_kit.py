@@ -59,9 +59,9 @@ _STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class KitPage:
-    """What stands on the page. ``made`` is a date; ``device`` the name of the machine that made it.
+    """The page's content. ``made`` is a date; ``device`` the name of the machine that made it.
 
-    ``number`` counts how often the vault's root was replaced before.
+    ``number``: how often the vault's root was replaced before.
     """
 
     root: Root = field(repr=False)
@@ -78,11 +78,11 @@ class KitPage:
 
     @property
     def code(self) -> str:
-        """The same as an offline code, for a QR."""
+        """The same as an offline code, for a QR code."""
         return encode(self.root, self.vault)
 
     def text(self) -> str:
-        """The whole page."""
+        """The page as text."""
         parts = [
             "CRYSTAL RECOVERY KIT",
             "\n".join(
@@ -112,7 +112,7 @@ class KitPage:
 
 
 class KitState(StrEnum):
-    """What is known here of the recovery kit."""
+    """What this device knows of the recovery kit."""
 
     VERIFIED = "verified"
     NEVER = "never"
@@ -120,12 +120,12 @@ class KitState(StrEnum):
 
 
 def kit_mark(root: Root) -> str:
-    """What ``config.json`` keeps of a root whose kit was typed back: the beginning of its admin key's hash, in hex."""
+    """The mark of a root whose kit was typed back: the first bytes of its admin key's hash, in hex."""
     return root.vault[:_MARK_BYTES].hex()
 
 
 def kit_state(config: Config, log_root: RootRecord | None) -> KitState:
-    """The state by what was typed here and by the root in force, as the device log tells it (None: it tells none yet)."""
+    """The kit's state by what was typed here and the root in force in the device log (None: none yet)."""
     if not config.kit_verified:
         return KitState.NEVER
     if log_root is None:
@@ -135,27 +135,27 @@ def kit_state(config: Config, log_root: RootRecord | None) -> KitState:
 
 
 class WrongKit(CrystalError):
-    """A kit that is well typed and does not open this vault."""
+    """A well-formed kit that does not open this vault."""
 
     exit_code = ExitCode.WRONG_KEY
     hint = "Use the newest kit of this vault; `crystal recovery show` makes one on a machine that holds the root."
 
 
 class KitOfAnotherVault(WrongKit):
-    """Its vault id is another one."""
+    """A kit with another vault's id."""
 
 
 class KitOutdated(WrongKit):
-    """Its root was replaced: it opens nothing and signs nothing any more."""
+    """A kit whose root was replaced: it opens and signs nothing."""
 
 
 def check_kit(kit: Kit, log: DeviceLog, *, newer_may_be: bool = False) -> None:
-    """Raises unless the kit's root is the one in force. ``newer_may_be``: it may also be one that this log does not know yet.
+    """Checks that the kit's root is in force. ``newer_may_be``: or one that this log does not know yet.
 
     Raises:
-        KitOfAnotherVault: by its vault id.
+        KitOfAnotherVault: its vault id is another one.
         KitOutdated: its root was in force before.
-        WrongKit: its root was never this vault's, as far as the log tells.
+        WrongKit: its root was never this vault's, by this log.
     """
     if not hmac.compare_digest(kit.vault, log.vault):
         raise KitOfAnotherVault(
@@ -177,11 +177,11 @@ def check_kit(kit: Kit, log: DeviceLog, *, newer_may_be: bool = False) -> None:
 
 
 def remove_root(device: Device) -> None:
-    """Removes the root from the key store.
+    """Removes the root from the key store, for a person who has it on a kit that was typed back.
 
     Raises:
-        HomeBusy: a replacement of the root has begun here and is not finished: both are needed until then.
-        KeyStoreError: the key store does not let go of it.
+        HomeBusy: a replacement of the root is under way here, which needs both.
+        KeyStoreError: the key store cannot delete it.
     """
     if device.keys.store.load(NEXT) is not None:
         raise HomeBusy(
@@ -194,7 +194,7 @@ def remove_root(device: Device) -> None:
 
 
 def _labelled(label: str, text: str) -> list[str]:
-    """A label and its text, over as many lines as it takes."""
+    """A label and its text, wrapped."""
     room = COLUMNS_MAX - _LABEL_CHARS
     pieces = [text[at : at + room] for at in range(0, len(text), room)] or ["(none)"]
     return [f"{label if not at else '':<{_LABEL_CHARS}}{piece}" for at, piece in enumerate(pieces)]

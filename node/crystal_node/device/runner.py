@@ -1,18 +1,14 @@
-"""Drives the protocol's flows on a real store: the bridge from sans-IO generators to the asynchronous
-``Store`` port.
+"""Runs the protocol's flows on a store: the bridge from sans-IO generators to the asynchronous ``Store`` port.
 
-A flow yields a request, the runner performs it and sends the reply, until the flow returns. What the store
-cannot answer is thrown into the flow as a ``StoreFailure`` (or a child that keeps the relay's own exit code
-and hint), so that a flow sees one kind of failure whatever the network did. Everything that comes from the
-relay is bounded before it is held: an object is read up to one byte more than an entry (or a blob) may have,
-which is enough to see that it is none. Whether something is there (``Has``) is asked by reading one byte; what the
-relay says to that proves nothing.
+A flow yields a request, the runner performs it and sends the reply, until the flow returns. A failing request is thrown into
+the flow as a ``StoreFailure`` (or a subclass with the relay's exit code and hint), so that a flow sees one kind of failure.
+Everything from the relay is bounded before it is held: an object is read up to one byte more than an entry (or a blob) may
+have, which shows that it is none. ``Has`` reads one byte; the relay's answer to it proves nothing.
 
-``Condemn`` goes to the store if it takes condemnations, as a relay does; on any other store the objects are deleted
-there and then (``crystal_relay.deletion``).
+``Condemn`` goes to the store if it accepts condemnations, as a relay does; on other stores the objects are deleted at once
+(``crystal_relay.deletion``).
 
-Databases are used between requests on the event loop's thread; embedding runs in a thread, since it takes
-seconds.
+Databases are used between requests on the event loop's thread; embedding takes seconds and runs in a thread.
 """
 
 import asyncio

@@ -1,10 +1,8 @@
-"""This device's secrets by name: its identity, the vault's root (where it is held), and its token at the
-relay.
+"""This device's secrets by name: its identity, the vault's root (where it is held), and its token at the relay.
 
-Where they are kept is chosen once, when the home is set up, and written in ``config.json``: moving keys
-silently from one place to another would be how they get lost. ``auto`` takes the system's keyring when it
-truly works, else files of mode 0600, which a passphrase can close (``crystal keys passphrase``). Names carry
-the home, so that several homes of one user don't share keys.
+The key store is chosen once, when the home is set up, and named in ``config.json``; keys never move silently. ``auto`` takes
+the system's keyring if it works, else files of mode 0600, which a passphrase can close (``crystal keys passphrase``). Names in
+the keyring include the home, so that several homes of one user do not share keys.
 """
 
 from dataclasses import dataclass
@@ -29,16 +27,16 @@ _NEXT_TOKEN = "relay-token.next"  # noqa: S105
 
 _REPLACED = "recovery.before"
 REPLACED_MAX = 4
-"""Of so many roots that were replaced the recovery secrets are kept."""
+"""How many recovery secrets of replaced roots are kept."""
 
 NAMES = (_IDENTITY, _NEXT_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN, _NEXT_TOKEN)
-"""All names under which this program keeps a secret: a keyring cannot be asked what it holds."""
+"""All names under which secrets are kept: a keyring cannot list them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceKeys:
-    """Typed access to the key store. ``kind`` says where it is (file or keyring), ``reason`` why it was chosen, ``backend``
-    which keyring, for ``config.json`` ("" where it is none that can be loaded by its name)."""
+    """Typed access to the key store. ``kind``: file or keyring; ``reason``: why it was chosen; ``backend``: which keyring, for
+    ``config.json`` ("" for one that cannot be loaded by its name)."""
 
     store: KeyStore
     kind: KeyStoreKind
@@ -46,12 +44,12 @@ class DeviceKeys:
     backend: str = ""
 
     def close(self) -> None:
-        """Wipes the master key of a store that a passphrase closes. Secrets that were loaded are beyond reach."""
+        """Wipes the master key of a store with a passphrase. Secrets that were loaded stay in memory."""
         if isinstance(self.store, FileKeyStore):
             self.store.close()
 
     def identity(self) -> DeviceIdentity | None:
-        """Raises KeyStoreError if what is kept as such is none."""
+        """The identity, if there is one. Raises KeyStoreError if it is damaged."""
         data = self.store.load(_IDENTITY)
         try:
             return None if data is None else DeviceIdentity.from_bytes(data)
@@ -71,15 +69,15 @@ class DeviceKeys:
         self.store.store(_IDENTITY, identity.to_bytes())
 
     def drop_identity(self) -> None:
-        """For a device that nobody is to know any more; never for one that is set up."""
+        """Forgets the identity; never for a device that is set up."""
         self.store.delete(_IDENTITY)
 
     def next_identity(self) -> DeviceIdentity:
-        """The one under which a home that is set up is to join anew: made and kept at the first call. Until it is in, the home
-        keeps the one that it has, and with it all that only that one opens."""
+        """The identity with which a set-up home joins again, made and stored at the first call. Until it has joined, the home
+        keeps the current one and everything that only that one opens."""
         data = self.store.load(_NEXT_IDENTITY)
         if data is not None and data == self.store.load(_IDENTITY):
-            self._end_switch()  # that one came in long ago: a crash left it here
+            self._end_switch()  # it has joined already: a crash left it here
             data = None
         identity = DeviceIdentity.generate() if data is None else DeviceIdentity.from_bytes(data)
         if data is None:
@@ -87,14 +85,14 @@ class DeviceKeys:
         return identity
 
     def take_next_identity(self) -> None:
-        """The one that joined is this device's own from now on: from the first step, wherever a crash comes. Idempotent."""
+        """Makes the next identity this device's own, from the first step on even if a crash follows. Idempotent."""
         data = self.store.load(_NEXT_IDENTITY)
         if data is not None:
             self.store.store(_IDENTITY, data)
             self._end_switch()
 
     def drop_next_identity(self) -> None:
-        """For one that did not join, and that nobody is to meet again."""
+        """Forgets a next identity that did not join."""
         self.store.delete(_NEXT_TOKEN)
         self.store.delete(_NEXT_IDENTITY)
 
@@ -113,31 +111,31 @@ class DeviceKeys:
         self.store.store(_ROOT, root.to_bytes())
 
     def drop_root(self) -> None:
-        """For a person who has it on a kit that was typed back."""
+        """Removes the root, for a person who has typed a kit back."""
         self.store.delete(_ROOT)
 
     def replaced_secrets(self) -> list[bytes]:
-        """The recovery secrets of roots that were replaced here, the newest first."""
+        """The recovery secrets of roots that were replaced here, newest first."""
         data = self.store.load(_REPLACED) or b""
         return [data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES)]
 
     def keep_replaced(self, root: Root) -> None:
-        """Keeps the recovery secret of a root that was replaced: a relay that is put back from a backup knows no other."""
+        """Keeps a replaced root's recovery secret: a relay restored from a backup knows no other."""
         secrets = [root.relay_secret, *self.replaced_secrets()]
         self.store.store(_REPLACED, b"".join(list(dict.fromkeys(secrets))[:REPLACED_MAX]))
 
     def drop_replaced(self) -> None:
-        """For a device that gives the root away: they are of use beside the root only."""
+        """Forgets them, for a device that gives the root away: they are of use beside the root only."""
         self.store.delete(_REPLACED)
 
     def token(self, device: bytes) -> str | None:
-        """The token of that device. One that came in a moment ago may have it under its next name still."""
+        """The token of that device, which may still have its next name just after joining."""
         kept = (self.store.load(name) for name in (_TOKEN, _NEXT_TOKEN))
         tokens = (data.decode("ascii") for data in kept if data is not None)
         return next((token for token in tokens if _is_of(token, device)), None)
 
     def keep_token(self, token: str) -> None:
-        """One of a device that this home is not yet is kept beside that of the one that it is."""
+        """Stores a token; one of a next identity is kept beside the current one."""
         identity = self.identity()
         own = identity is None or _is_of(token, identity.id)
         self.store.store(_TOKEN if own else _NEXT_TOKEN, token.encode("ascii"))
@@ -148,12 +146,12 @@ def _is_of(token: str, device: bytes) -> bool:
 
 
 def open_keys(home: Home, chosen: str, backend: str = "") -> DeviceKeys:
-    """The keys of a home that is set up. ``chosen`` is the place that ``config.json`` names, ``backend`` the keyring there.
+    """The keys of a set-up home. ``chosen`` and ``backend`` are the key store and keyring that ``config.json`` names.
 
     A passphrase is asked for when the first secret is loaded.
 
     Raises:
-        BadConfig: it names no place.
+        BadConfig: it names no key store.
         KeyStoreError: the keyring cannot be reached at all.
     """
     match chosen:
@@ -169,10 +167,10 @@ def open_keys(home: Home, chosen: str, backend: str = "") -> DeviceKeys:
 
 
 def choose_keys(home: Home, wanted: KeyStoreKind) -> DeviceKeys:
-    """Finds the place for a new home's keys.
+    """Chooses the key store for a new home.
 
     Raises:
-        KeyStoreError: the keyring was asked for and does not truly work.
+        KeyStoreError: the keyring is wanted and does not work.
     """
     choice = choose_keystore(
         home.secrets,
@@ -185,12 +183,12 @@ def choose_keys(home: Home, wanted: KeyStoreKind) -> DeviceKeys:
 
 
 def file_store(home: Home) -> FileKeyStore:
-    """The files of this home, whether they are in use or not."""
+    """This home's key files, whether they are in use or not."""
     return FileKeyStore(home.secrets, lambda: ask_passphrase(home))
 
 
 def keyring_store(home: Home, backend: str = "") -> KeyringKeyStore:
-    """This home's part of the keyring. Raises KeyStoreError when there is none, with what can be done about it."""
+    """This home's part of the keyring. Raises KeyStoreError if there is no keyring."""
     try:
         return KeyringKeyStore(service_name(home), backend)
     except KeyStoreError as error:

@@ -1,7 +1,7 @@
-"""Changing how this device's keys are kept: moving them between keyring and files, and closing the files by a passphrase.
+"""Moving this device's keys between keyring and files, and closing the files with a passphrase.
 
-Everything here can be killed at any point and run again. A move copies first, compares, then switches, and deletes last; what
-``config.json`` says is what is in force, and it is replaced as a whole:
+Everything here can be killed at any point and run again. A move copies, compares, switches, and deletes last. ``config.json``
+says which key store is in force:
 
     key_store A                            everything is in A
         |  key_store_left = B              B may hold copies from now on
@@ -14,8 +14,8 @@ Everything here can be killed at any point and run again. A move copies first, c
         v
     key_store B                            everything is in B
 
-The same command again goes on from any of these; the command for the other direction turns round. While it works, nobody
-else syncs or sets up on this home, so that no secret is stored where it would be deleted.
+The same command continues from any of these states; the command for the other direction reverses it. Meanwhile nobody else
+syncs or sets up this home, so that no secret is stored where it would be deleted.
 """
 
 import hmac
@@ -41,7 +41,7 @@ _WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where the keys are now, and the names of those that were copied there by this call: none if they were there."""
+    """Where the keys are now, and the names of the keys that this call copied there."""
 
     settings: Settings
     kind: KeyStoreKind
@@ -49,7 +49,7 @@ class Moved:
 
 
 class PassphraseChange(StrEnum):
-    """What became of the passphrase."""
+    """What a command did with the passphrase."""
 
     SET = "set"
     CHANGED = "changed"
@@ -59,11 +59,11 @@ class PassphraseChange(StrEnum):
 
 
 def move_keys(settings: Settings, target: KeyStoreKind) -> Moved:
-    """Puts all keys into ``target``, or finishes a move that was interrupted.
+    """Moves all keys to ``target``, or finishes an interrupted move.
 
     Raises:
         NotSetUp: there is nothing to move.
-        KeyStoreError: the target does not truly work, or the source cannot be read. What is in force stays in force.
+        KeyStoreError: the target does not work, or the source cannot be read. Nothing has changed.
     """
     if target is KeyStoreKind.AUTO:
         raise UsageError("keys are moved to a place that is named", hint="Use --to keyring or --to file.")
@@ -74,13 +74,13 @@ def move_keys(settings: Settings, target: KeyStoreKind) -> Moved:
 
 
 def set_passphrase(settings: Settings, new_file: Path | None) -> PassphraseChange:
-    """Sets or changes the passphrase of the files, or finishes what was interrupted.
+    """Sets or changes the passphrase of the key files, or finishes an interrupted change.
 
-    Without a passphrase so far, the new one may be in the file that ``CRYSTAL_PASSPHRASE_FILE`` names.
+    A first passphrase may be in the file that ``CRYSTAL_PASSPHRASE_FILE`` names.
 
     Raises:
-        Usage: the keys are in the keyring, or the new passphrase cannot be had.
-        WrongPassphrase, PassphraseNeeded: there is one already, and what was given is not it.
+        UsageError: the keys are in the keyring, or there is no new passphrase.
+        WrongPassphrase, PassphraseNeeded: the current passphrase was not given.
     """
     with _alone(settings) as current, _files_in_force(current) as store:
         state = store.passphrase_state()
@@ -94,7 +94,7 @@ def set_passphrase(settings: Settings, new_file: Path | None) -> PassphraseChang
         try:
             store.check_passphrase()
         except WrongPassphrase:
-            # Killed after the new one came into force, a change is run again with an old one that is good no longer.
+            # A change that was killed after its last step is run again with the old passphrase, which no longer works.
             if new_file is None or not _finished_by(current, new_file):
                 raise
             return PassphraseChange.FINISHED
@@ -109,11 +109,11 @@ def set_passphrase(settings: Settings, new_file: Path | None) -> PassphraseChang
 
 
 def remove_passphrase(settings: Settings) -> PassphraseChange:
-    """Makes the files plain.
+    """Removes the passphrase of the key files.
 
     Raises:
-        Usage: the keys are in the keyring.
-        WrongPassphrase, PassphraseNeeded: what was given is not it.
+        UsageError: the keys are in the keyring.
+        WrongPassphrase, PassphraseNeeded: the passphrase was not given.
     """
     with _alone(settings) as current, _files_in_force(current) as store:
         if store.passphrase_state() is None:
@@ -124,7 +124,7 @@ def remove_passphrase(settings: Settings) -> PassphraseChange:
 
 @contextmanager
 def _alone(settings: Settings) -> Generator[Settings]:
-    """The settings as they are now, while nobody else uses the keys of this home for more than reading."""
+    """The current settings, while nobody else changes this home's keys."""
     home = settings.home
     if not home.state.exists():
         raise NotSetUp(f"{home.root} has no keys yet")
@@ -170,7 +170,7 @@ def _finished_by(settings: Settings, new_file: Path) -> bool:
 
 
 def _copy(settings: Settings, source: KeyStoreKind, target: KeyStoreKind) -> tuple[Settings, tuple[str, ...]]:
-    """Copies everything, compares it, and puts the target into force."""
+    """Copies all keys, compares them, and switches to the target."""
     backend = settings.config.keyring_backend
     keyring = keyring_store(settings.home, backend)
     files = file_store(settings.home)
@@ -204,9 +204,9 @@ def _copy(settings: Settings, source: KeyStoreKind, target: KeyStoreKind) -> tup
 def _found_there(
     settings: Settings, goal: KeyStore, source: KeyStoreKind, target: KeyStoreKind, backend: str
 ) -> tuple[Settings, tuple[str, ...]]:
-    """There is nothing to copy. The target may have the keys: a ``config.json`` from a backup names the place where they were.
+    """Switches if only the target has the keys: a ``config.json`` from a backup names the former key store.
 
-    Raises NotSetUp: they are nowhere. Nothing was deleted.
+    Raises NotSetUp: there are no keys anywhere. Nothing was deleted.
     """
     if all(goal.load(name) is None for name in NAMES):
         raise NotSetUp(f"there are no keys in the {source}")

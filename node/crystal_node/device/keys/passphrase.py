@@ -1,9 +1,9 @@
-"""Where the key store's passphrase comes from: the file that ``CRYSTAL_PASSPHRASE_FILE`` names, else a person at a terminal.
+"""The key store's passphrase, from the file that ``CRYSTAL_PASSPHRASE_FILE`` names or from a person at a terminal.
 
-Never from arguments or the environment itself: other processes read those. A file that others can read is refused. Where
-neither is there (services, hooks, pipes) nothing waits for an answer that cannot come: the error names the fix. What is read
-goes straight into a bytearray, which the key store wipes; text that is not ASCII is composed (NFC), so that all keyboards give
-the same bytes, and the copies which that makes cannot be wiped.
+Never from arguments or the environment itself, which other processes can read. A file that others can read is refused. Without
+file and terminal (services, hooks, pipes) an error names the fix. The passphrase is read into a bytearray, which the key store
+wipes; one that is not ASCII is composed (NFC), so that all keyboards give the same bytes, and the copies of that step cannot be
+wiped.
 """
 
 import os
@@ -26,11 +26,11 @@ _HOW = "Set CRYSTAL_PASSPHRASE_FILE to a file with the passphrase that only you 
 
 
 def ask_passphrase(home: Home) -> bytearray:
-    """The passphrase of this home's key store, for whoever wipes it.
+    """The passphrase of this home's key store. The caller wipes it.
 
     Raises:
         BadConfig: the file cannot be used.
-        PassphraseNeeded: there is no file, and nobody to ask.
+        PassphraseNeeded: there is no file and no terminal.
     """
     if home.passphrase_file is not None:
         return read_passphrase_file(home.passphrase_file)
@@ -42,11 +42,11 @@ def ask_passphrase(home: Home) -> bytearray:
 
 
 def ask_new_passphrase(file: Path | None) -> bytearray:
-    """A new passphrase, from a file or typed twice, for whoever wipes it.
+    """A new passphrase, from a file or typed twice. The caller wipes it.
 
     Raises:
         BadConfig: the file cannot be used.
-        Usage: too short, too long, not typed the same twice, or nobody to ask.
+        UsageError: too short, too long, typed differently the second time, or no terminal.
     """
     if file is not None:
         return _long_enough(read_passphrase_file(file))
@@ -66,10 +66,10 @@ def ask_new_passphrase(file: Path | None) -> bytearray:
 
 
 def read_passphrase_file(path: Path) -> bytearray:
-    """What the file holds, without the end of its line.
+    """The file's line, without its end.
 
     Raises:
-        BadConfig: it is not there, no plain file, open to others, empty, or too long.
+        BadConfig: the file is missing, no plain file, readable by others, empty, or too long.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -87,7 +87,7 @@ def read_passphrase_file(path: Path) -> bytearray:
 
 
 def has_terminal() -> bool:
-    """Whether a person can be asked: a hook of a program that owns the terminal has none of its own."""
+    """Whether a person can be asked."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -98,7 +98,7 @@ def _check_file(path: Path, found: os.stat_result) -> None:
         raise BadConfig(
             f"the passphrase file {path} belongs to another user", hint="Make one that belongs to you."
         )
-    # What belongs to root and its group is how systemd hands a credential to a service: nobody else can read that.
+    # systemd gives services credentials that belong to root and its group: nobody else can read those.
     others = 0o007 if found.st_uid == found.st_gid == 0 else 0o077
     if found.st_mode & others:
         raise BadConfig(
@@ -127,7 +127,7 @@ def _typed(prompt: str) -> bytearray:
 
 @contextmanager
 def _silent(handle: int) -> Generator[None]:
-    """A terminal that does not show what is typed. Standard library's getpass gives text, which cannot be wiped."""
+    """Turns the terminal's echo off. The standard library's getpass returns str, which cannot be wiped."""
     import termios
 
     before = termios.tcgetattr(handle)
@@ -141,7 +141,7 @@ def _silent(handle: int) -> Generator[None]:
 
 
 def _one_line(buffer: bytearray, size: int, what: str) -> bytearray:
-    """The line in the buffer, which is wiped."""
+    """The line in the buffer. Wipes the buffer."""
     try:
         if size > FILE_BYTES_MAX:
             raise BadConfig(f"{what} is over {PASSPHRASE_BYTES_MAX} bytes", hint="Use a shorter passphrase.")

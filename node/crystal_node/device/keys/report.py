@@ -1,4 +1,4 @@
-"""How this device's keys are kept, told without opening any of them: what ``crystal keys`` and ``crystal doctor`` show."""
+"""How this device's keys are kept, without opening any: for ``crystal keys`` and ``crystal doctor``."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ from crystal_node.device.keys.device_keys import file_store
 
 
 class PassphraseState(StrEnum):
-    """Whether a passphrase closes the keys. ``UNFINISHED``: setting or removing one was interrupted."""
+    """Whether the keys have a passphrase. ``UNFINISHED``: setting or removing one was interrupted."""
 
     NONE = "none"
     SET = "set"
@@ -28,7 +28,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """``names`` is None for a keyring, which is not opened here; ``left`` the place where a move may have left copies."""
+    """``names`` is None for a keyring, which is not opened; ``left``: where an interrupted move may have left copies."""
 
     kind: KeyStoreKind
     where: str
@@ -44,11 +44,11 @@ class KeyReport:
 
 
 def key_report(settings: Settings) -> KeyReport:
-    """Gathers it.
+    """The report on this home's keys.
 
     Raises:
         NotSetUp: this home has no keys yet.
-        KeyStoreError: the files cannot be looked at.
+        KeyStoreError: the files cannot be read.
     """
     config, home = settings.config, settings.home
     file = str(home.passphrase_file or "")

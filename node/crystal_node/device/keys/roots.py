@@ -1,4 +1,4 @@
-"""The vault's root in this device's key store, and how another one takes its place.
+"""The vault's root in this device's key store, and its replacement.
 
 ::
 
@@ -7,8 +7,8 @@
                                --the relay has the new recovery secret-->     root: new, root.next: new --> root: new
                                (of the old one its recovery secret stays, as recovery.before: see duties.py)
 
-Which of the two is in force, the device log says, not their names: a process that died between any two steps left both here,
-and whoever opens the device picks the right one. A root that is not in force has no power; it is kept, ignored, and said so.
+The device log says which of the two is in force, not their names: a process that died between two steps left both, and opening
+the device picks the right one. A root that is not in force has no power; it is kept, ignored, and reported.
 """
 
 from dataclasses import dataclass, field
@@ -25,14 +25,14 @@ NEXT = "root.next"
 
 @dataclass(frozen=True, slots=True)
 class KeptRoots:
-    """``root`` is the one in force, if it is here; else the one that is kept under that name. ``spare`` is the other one."""
+    """``root``: the one in force, if it is here, else the one stored as root. ``spare``: the other one."""
 
     root: Root | None = field(repr=False)
     spare: Root | None = field(repr=False)
 
 
 def kept_roots(keys: DeviceKeys, log: DeviceLog) -> KeptRoots:
-    """What the key store has. Looks for a second root only if the first is not in force. Raises KeyStoreError."""
+    """The roots in the key store. Reads the second one only if the first is not in force. Raises KeyStoreError."""
     root = keys.root()
     if root is not None and in_force(log, root):
         return KeptRoots(root, None)
@@ -43,11 +43,11 @@ def kept_roots(keys: DeviceKeys, log: DeviceLog) -> KeptRoots:
 
 
 def prepare_next(keys: DeviceKeys, log: DeviceLog) -> Root:
-    """A root that never was in force, durable in the key store: the one that an interrupted attempt left, or a new one.
+    """A root that was never in force, stored durably: that of an interrupted attempt, or a new one.
 
     Raises:
-        LocalStorage: the key store does not give back what it took.
-        KeyStoreError: it takes nothing.
+        LocalStorage: the key store does not return what was stored.
+        KeyStoreError: it stores nothing.
     """
     coming = _next(keys)
     if coming is None or _was_in_force(log, coming):
@@ -62,9 +62,9 @@ def prepare_next(keys: DeviceKeys, log: DeviceLog) -> Root:
 
 
 def settle_next(keys: DeviceKeys, log: DeviceLog) -> bool:
-    """Ends a replacement that stands in the log: the new root takes the old one's place. Idempotent.
+    """Completes a replacement that is in the device log: the new root becomes the root. Idempotent.
 
-    Returns False for one that does not stand yet: it is kept for the next attempt, if the one here can still sign it in.
+    Returns False if it is not in the log yet; the new root is kept for the next attempt while the old one can still sign it.
     """
     coming = _next(keys)
     if coming is None:
@@ -83,7 +83,7 @@ def settle_next(keys: DeviceKeys, log: DeviceLog) -> bool:
 
 
 def take_root(keys: DeviceKeys, root: Root) -> None:
-    """Keeps the root that the log has in force. What was to take the place of another one that was here never can any more."""
+    """Stores the root that is in force. A pending replacement of another root is dropped, because it can never complete."""
     before = keys.root()
     keys.keep_root(root)
     if before is not None and before != root:
@@ -96,11 +96,11 @@ def _next(keys: DeviceKeys) -> Root | None:
 
 
 def _was_replaced(log: DeviceLog, root: Root | None) -> bool:
-    """Whether another device has put a root in this one's place: what it signs, or has signed and not placed, is void."""
+    """Whether another device has replaced this root: everything it signs is void."""
     return root is not None and _was_in_force(log, root) and not in_force(log, root)
 
 
 def _was_in_force(log: DeviceLog, root: Root) -> bool:
-    """Whether the log ever believed this root: none is taken twice."""
+    """Whether this root was ever in force: no root is accepted twice."""
     admin = root.admin.public.to_bytes()
     return any(isinstance(event.record, RootRecord) and event.record.admin == admin for event in log.events)

@@ -199,8 +199,11 @@ class Demo:
                 moved += _moved(laptop.run("sync"))
             leaving.result()
         laptop.run("sync")
-        self._must(laptop.run("role")["role"] == "core", "the lead did not go over")
-        return "desktop gave the lead to laptop, and goes on as a Node: nothing was lost on the way.", moved
+        self._must(laptop.run("role")["role"] == "core", "the Core's role did not move")
+        return (
+            "desktop handed the Core's role to laptop, and goes on as a Node: nothing was lost on the way.",
+            moved,
+        )
 
     def _run_agents(self) -> None:
         desktop, laptop = self.devices[DESKTOP], self.devices[LAPTOP]
@@ -211,7 +214,7 @@ class Demo:
     def _follow_a_conversation(self) -> tuple[str, int]:
         say(self.devices[DESKTOP], "harbour-bot", SAID)
         seconds = until_found(self.devices[LAPTOP], SAID)
-        said = f"Agents run on desktop and laptop: what a tool wrote on desktop was in laptop's memory after {seconds:.2f} s."
+        said = f"The background service runs on desktop and laptop: what a tool wrote on desktop was in laptop's memory after {seconds:.2f} s."
         return said, len(SAID)
 
     def _ask_the_core(self) -> tuple[str, int]:

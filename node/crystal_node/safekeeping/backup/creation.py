@@ -1,4 +1,4 @@
-"""Making a backup of this device's home, while whatever runs on it goes on.
+"""Making a backup of this device's home while other processes go on using it.
 
 ::
 
@@ -6,8 +6,8 @@
       --each file flushed, read back, checked; manifest written--> verified --renamed--> complete
       --older ones beyond --keep deleted--> done
 
-Whatever fails before the renaming leaves nothing but what was there before; a process that is killed leaves a partial one,
-which the next backup deletes. Nobody writes to a backup afterwards.
+A failure before the renaming leaves the folder as it was; a killed process leaves a partial backup, which the next one deletes.
+Nothing writes to a complete backup.
 """
 
 import os
@@ -56,12 +56,12 @@ from crystal_node.safekeeping.backup.verification import Verified, open_journal,
 from crystal_node.safekeeping.file_copy import CopiedFile, Meter, Tell, never
 
 SPARE_BYTES = 16 * 1024 * 1024
-"""What has to be free beyond what is copied: names, folders, the manifest."""
+"""Disk space needed beyond the copied files, for names, folders and the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The device that a backup is of, with what its memory is checked by. Taken where the device is open, used anywhere."""
+    """The device of a backup and the secret that checks its memory. Read while the device is open; usable anywhere."""
 
     owner: BackupOwner
     secret: VaultSecret
@@ -74,8 +74,8 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class BackedUp:
-    """``gone``: older ones that were deleted; ``spared``: those that would have been, and are not complete, or hold something
-    that no backup put there; ``unread``: files that could not be read, for which nothing is deleted."""
+    """The outcome. ``gone``: older backups that were deleted; ``spared``: those kept because they are incomplete or hold
+    foreign files; ``unread``: files that could not be read, in which case nothing is deleted."""
 
     folder: Path
     manifest: BackupManifest
@@ -96,16 +96,16 @@ def back_up(
     tell: Tell | None = None,
     stopped: Callable[[], bool] = never,
 ) -> BackedUp:
-    """Makes a backup in the folder ``shelf``, and keeps the newest ``count`` of this device there; None: all.
+    """Makes a backup in the folder ``shelf`` and keeps the newest ``count`` of this device there; None: all.
 
-    ``marked``: the folder has to be one that was chosen for backups; else it is made, if the folder above it is there. As soon
-    as ``stopped`` says so, nothing more is done.
+    ``marked``: the folder must have been set up for backups; else it is created if its parent exists. ``stopped`` is asked
+    while copying.
 
     Raises:
         Usage: the folder lies in the home, or no keys can be kept there.
         LocalStorage, OSError: the disk is full, not there, or fails; or a database of the home is damaged.
         HomeBusy: another backup of this home is being made.
-        BackupStopped: see ``stopped``.
+        BackupStopped: ``stopped`` returned True.
     """
     started = time.monotonic()
     home = settings.home
@@ -121,7 +121,7 @@ def back_up(
 
 
 def ready_shelf(settings: Settings, shelf: Path, *, marked: bool) -> Path:
-    """The folder for backups, which is there then. See ``back_up``."""
+    """Checks the folder for backups, or creates it. See ``back_up``."""
     shelf = shelf.expanduser().absolute()
     root, data = settings.home.root.resolve(), settings.home.database.parent.resolve()
     for inner in (shelf.resolve(), *shelf.resolve().parents):
@@ -156,7 +156,7 @@ def _fill(
     tell: Tell | None,
     stopped: Callable[[], bool],
 ) -> tuple[BackupManifest, list[LeftOut]]:
-    """Copies all, checks it on the disk, and writes the manifest."""
+    """Copies everything, checks it on the disk, and writes the manifest."""
     target = folder / HOME_NAME
     target.mkdir(mode=DIRECTORY_MODE)
     items, meter = _databases(settings, target, folder, with_keys, tell, stopped)
@@ -206,15 +206,15 @@ def _databases(
     tell: Tell | None,
     stopped: Callable[[], bool],
 ) -> tuple[list[CopiedFile], Meter]:
-    """Copies the databases, and looks before that whether there is room for everything."""
+    """Checks the disk space for everything, and copies the databases."""
     home = settings.home
     items: list[CopiedFile] = []
     with snapshots(home) as taken:
         total = sum(each.bytes for each in taken) + sum(
             length for _, length in find_files(home, with_keys=with_keys).files
         )
-        room = os.statvfs(folder)
-        free = room.f_bavail * room.f_frsize
+        disk = os.statvfs(folder)
+        free = disk.f_bavail * disk.f_frsize
         if free < total + SPARE_BYTES:
             raise LocalStorage(
                 f"the backup needs {size(total + SPARE_BYTES)}, and {size(free)} are free at {folder.parent}",
@@ -234,7 +234,7 @@ def _databases(
 
 
 def _refuse_damage(found: Verified) -> None:
-    """Raises LocalStorage if what was copied is not as it must be: the disk of the backup is to blame, or the home's own."""
+    """Raises LocalStorage if a copy is damaged, by the backup's disk or already in the home."""
     for path, what in found.problems.items():
         if path in found.unsound:
             raise LocalStorage(
@@ -257,7 +257,7 @@ def _unsent(journal: Path) -> int:
 
 
 def _sync_folders(home: Path) -> None:
-    """Makes the names durable, from the bottom up; what the files hold is already."""
+    """Makes the names durable, from the bottom up; the contents are already."""
     for folder, _, _ in os.walk(home, topdown=False):
         sync_directory(Path(folder))
     sync_directory(home.parent)

@@ -1,11 +1,10 @@
-"""Copies of a home's databases as they are at one moment, while any number of processes goes on writing to them.
+"""Copies of a home's databases as of one moment, while other processes go on writing to them.
 
-All snapshots are taken first, and then copied, so that nothing between two databases is further apart than a few milliseconds.
-Their order is that in which they depend on each other: what is known of files, works and dreams is older than the journal, and
-the journal is older than the memory. So an operation that has just left the outbox is in the memory's copy, and one that
-was in neither is not taken for done: what is there twice counts once (its name tells), and what was there is not lost.
+All snapshots are taken first and then copied, so that they are at most a few milliseconds apart. Their order is that of their
+dependencies: what is known of files, works and dreams is older than the journal, and the journal is older than the memory. So
+an operation that has just left the outbox is in the memory's copy; one that is in both counts once, by its name.
 
-A copy is one file without a log beside it, which is why it can be read without being changed.
+A copy is one file without a log beside it, and so can be read without being changed.
 """
 
 import os
@@ -33,7 +32,7 @@ BUSY_TIMEOUT_MS = 30_000
 
 
 def database_paths(home: Home) -> dict[str, Path]:
-    """Where each database of a home is, by its place in a backup, in the order in which snapshots are taken."""
+    """The path of each database of a home by its place in a backup, in the order of the snapshots."""
     return {
         FILES: home.files_database,
         WORKS: home.works_database,
@@ -48,7 +47,7 @@ def database_paths(home: Home) -> dict[str, Path]:
 
 @dataclass
 class DatabaseSnapshot:
-    """One database as it was when the snapshot was taken."""
+    """A read transaction on one database."""
 
     place: str
     path: Path
@@ -64,7 +63,7 @@ class DatabaseSnapshot:
 
 @contextmanager
 def snapshots(home: Home) -> Generator[list[DatabaseSnapshot]]:
-    """Snapshots of all databases that this home has. Writers are never kept waiting by those that have a write-ahead log."""
+    """Snapshots of all databases that this home has. Databases in WAL mode keep no writer waiting."""
     taken: list[DatabaseSnapshot] = []
     try:
         for place, path in database_paths(home).items():
@@ -87,7 +86,7 @@ def copy_database(snapshot: DatabaseSnapshot, target: Path, meter: Meter) -> Non
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
     copy = apsw.Connection(str(target))
     try:
-        # Alone, and flushed as a whole at the end: a copy that is not finished is worth nothing.
+        # Fast and not durable: the copy is flushed as a whole at the end, and is worthless before.
         for setting in ("locking_mode = EXCLUSIVE", "journal_mode = OFF", "synchronous = OFF"):
             copy.execute(f"PRAGMA {setting}")
         page = int(snapshot.connection.execute("PRAGMA page_size").get)

@@ -1,14 +1,14 @@
-"""The folder that backups are in: their names, whose they are, and what may be deleted there.
+"""The folder that holds backups: their names, whose they are, and what may be deleted there.
 
 ::
 
-    .crystal-<device>-<time>.partial    being written, by who holds a lock on it; else what a crash left
+    .crystal-<device>-<time>.partial    being written, by the holder of a lock on it; else left by a crash
     crystal-1a2b3c4d-<time>             complete, and read back before it got this name
     .crystal-<device>-<time>.removing   a complete one that is being deleted
 
-Only what provably is of this very device is deleted: a complete backup whose manifest names it and that holds nothing else,
-file by file and never through a link; and its own partial ones, which bear its whole id in
-their names. Everything else in the folder is left alone, and told.
+Only what is provably this device's is deleted: a complete backup whose manifest names it and that holds nothing else, file by
+file and never through a link; and its own partial ones, which have its whole id in their names. Everything else in the folder
+is left alone and reported.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ from crystal_node.safekeeping.backup.manifest import (
 )
 
 SHELF_MARK = ".crystal-backups"
-"""In a folder that was chosen for backups: an empty mount point does not have it."""
+"""Marks a folder that was set up for backups: an empty mount point does not have it."""
 PARTIAL = ".partial"
 REMOVING = ".removing"
 
@@ -53,7 +53,7 @@ class BackupOwner(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class FoundBackup:
-    """A backup in the folder: its manifest, or why it has none that can be read."""
+    """A backup in the folder: its manifest, or why that cannot be read."""
 
     folder: Path
     manifest: BackupManifest | None
@@ -65,7 +65,7 @@ class FoundBackup:
 
 
 def backups(shelf: Path) -> list[FoundBackup]:
-    """All that bear a backup's name, of any device, oldest first."""
+    """All folders named like a backup, of any device, oldest first."""
     found: list[FoundBackup] = []
     for path in sorted(shelf.iterdir()):
         if not _COMPLETE.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
@@ -77,15 +77,15 @@ def backups(shelf: Path) -> list[FoundBackup]:
     return sorted(found, key=_age)
 
 
-def _age(standing: FoundBackup) -> tuple[str, int, str]:
-    """The clock may have gone back: the numbers of one device's backups tell, which are in one folder."""
-    manifest = standing.manifest
-    return (manifest.device, manifest.number, "") if manifest else ("", 0, standing.folder.name)
+def _age(found_backup: FoundBackup) -> tuple[str, int, str]:
+    """Sorts by device and number: the clock may have gone back."""
+    manifest = found_backup.manifest
+    return (manifest.device, manifest.number, "") if manifest else ("", 0, found_backup.folder.name)
 
 
 @contextmanager
 def partial(shelf: Path, owner: BackupOwner, now_ms: int) -> Generator[Path]:
-    """A new partial backup, locked. It is deleted again unless ``complete`` gave it its name."""
+    """A new partial backup, locked. It is deleted on an error."""
     folder = _made(shelf, owner, datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ"))
     with _locked(folder) as mine:
         if not mine:
@@ -109,7 +109,7 @@ def complete(folder: Path) -> Path:
 
 
 def tidy(shelf: Path, owner: BackupOwner) -> None:
-    """Deletes what crashes of this device have left."""
+    """Deletes what crashes of this device left."""
     for path in sorted(shelf.iterdir()):
         found = _HIDDEN.fullmatch(path.name)
         if found is None or found["device"] != owner.device or path.is_symlink() or not path.is_dir():
@@ -122,23 +122,23 @@ def tidy(shelf: Path, owner: BackupOwner) -> None:
 
 
 def keep(shelf: Path, owner: BackupOwner, newest: Path, count: int) -> tuple[list[Path], list[Path]]:
-    """Deletes the oldest complete backups of this device beyond ``count``, never ``newest``. Returns those, and those that
-    would have gone, but are not complete or hold something else."""
+    """Deletes the oldest complete backups of this device beyond ``count``, never ``newest``. Returns the deleted ones, and
+    those spared because they are incomplete or hold something else."""
     own = [each for each in backups(shelf) if each.is_of(owner) and each.folder != newest]
     surplus = own[: max(len(own) + 1 - count, 0)]
     gone: list[Path] = []
     spared: list[Path] = []
-    for standing in surplus:
-        if standing.manifest is None or not _is_whole(standing.folder, standing.manifest):
-            spared.append(standing.folder)
+    for found_backup in surplus:
+        if found_backup.manifest is None or not _is_whole(found_backup.folder, found_backup.manifest):
+            spared.append(found_backup.folder)
             continue
-        found = _COMPLETE.fullmatch(standing.folder.name)
+        found = _COMPLETE.fullmatch(found_backup.folder.name)
         assert found is not None, "found by its name"
-        removing = standing.folder.with_name(f".crystal-{owner.device}-{found['time']}{REMOVING}")
-        standing.folder.rename(removing)
+        removing = found_backup.folder.with_name(f".crystal-{owner.device}-{found['time']}{REMOVING}")
+        found_backup.folder.rename(removing)
         sync_directory(shelf)
         _delete_listed(removing)
-        gone.append(standing.folder)
+        gone.append(found_backup.folder)
     return gone, spared
 
 
@@ -169,7 +169,7 @@ def _made(shelf: Path, owner: BackupOwner, moment: str) -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Generator[bool]:
-    """Whether nobody else holds the folder: for as long as this lasts nobody does."""
+    """Tries to lock the folder. Yields whether that succeeded."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         try:
@@ -177,7 +177,7 @@ def _locked(folder: Path) -> Generator[bool]:
         except BlockingIOError:
             yield False
         except OSError:
-            yield True  # a file system without locks: then the home's own has to do
+            yield True  # a file system without locks: the home's own lock has to do
         else:
             yield True
     finally:
@@ -185,7 +185,7 @@ def _locked(folder: Path) -> Generator[bool]:
 
 
 def _files_below(folder: Path) -> tuple[set[str], list[str]]:
-    """Everything below a folder that is no folder, links included, and the folders, deepest first. Follows nothing."""
+    """Files and links below a folder, and its folders, deepest first. Follows no link."""
     files: set[str] = set()
     folders: list[str] = []
     waiting = [""]
@@ -203,7 +203,7 @@ def _files_below(folder: Path) -> tuple[set[str], list[str]]:
 
 
 def _is_whole(folder: Path, manifest: BackupManifest) -> bool:
-    """Whether all is there that the manifest names, with its size, and nothing else."""
+    """Whether the folder holds exactly the files of the manifest, with their sizes."""
     listed = {f"{HOME_NAME}/{item.path}": item.size for item in manifest.items}
     files, _ = _files_below(folder)
     if files != listed.keys() | {MANIFEST_NAME, SUMS_NAME}:
@@ -213,11 +213,11 @@ def _is_whole(folder: Path, manifest: BackupManifest) -> bool:
 
 
 def _delete_listed(folder: Path) -> None:
-    """Deletes a complete backup, the manifest last. What came to lie in it meanwhile stays, and it with that."""
+    """Deletes a complete backup, the manifest last. Foreign files in it stay, and the folder with them."""
     try:
         manifest = read_manifest(folder)
     except LocalStorage:
-        manifest = None  # all but this is gone already, or somebody changed it: then what is there stays
+        manifest = None  # all else is deleted already, or somebody changed it: what is there stays
     listed = {f"{HOME_NAME}/{item.path}" for item in manifest.items} if manifest is not None else set[str]()
     files, folders = _files_below(folder)
     for path in sorted(files & listed):
@@ -232,7 +232,7 @@ def _delete_listed(folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Deletes a partial backup: nothing is in it but what its writer put there."""
+    """Deletes a partial backup, which holds only what its writer put there."""
     files, folders = _files_below(folder)
     for path in sorted(files):
         (folder / path).unlink(missing_ok=True)

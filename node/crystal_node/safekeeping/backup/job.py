@@ -1,4 +1,4 @@
-"""The agent's job: a backup to the folder that `crystal backup setup` chose, as often as was said there."""
+"""The background job that backs up to the folder of `crystal backup setup`, as often as configured there."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ _HOUR_SECONDS = 3600.0
 
 
 def jobs(work: JobContext) -> list[Job]:
-    """One, which is due when a folder was chosen."""
+    """The job, due when a folder was chosen."""
 
     async def run() -> str:
         done = await back_up_now(work)
@@ -36,7 +36,7 @@ def jobs(work: JobContext) -> list[Job]:
 
 
 async def back_up_now(work: JobContext) -> BackedUp | None:
-    """A backup in the background of whatever else goes on; None if no folder was chosen. Raises what ``back_up`` raises.
+    """Makes a backup in a thread; None if no folder was chosen. Raises as ``back_up``.
 
     Cancelled, it ends at the next block of bytes and leaves nothing.
     """

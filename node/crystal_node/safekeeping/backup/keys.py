@@ -1,7 +1,7 @@
-"""The device's keys in a backup, for who wants them there: whoever has such a backup is that device.
+"""The device's keys in a backup, where they are wanted: a holder of such a backup is that device.
 
-Files that a passphrase closes are copied closed. Keys from the system's keyring become plain files, since nothing else than
-that keyring has its password. Either way the files are of mode 0600, on a file system that knows modes.
+Files that a passphrase protects are copied as they are. Keys from the system's keyring become plain files, since only that
+keyring has their password. All files have mode 0600, on file systems with modes.
 """
 
 import stat
@@ -23,7 +23,7 @@ def copy_keys(settings: Settings, target: Path) -> tuple[list[CopiedFile], Keys]
     """Copies this device's keys to a backup's home.
 
     Raises:
-        Usage: that disk cannot keep others from reading them.
+        UsageError: that disk cannot keep others from reading them.
         KeyStoreError: they cannot be read.
     """
     folder = target / SECRETS
@@ -39,7 +39,7 @@ def copy_keys(settings: Settings, target: Path) -> tuple[list[CopiedFile], Keys]
 
 
 def _from_files(home: Home) -> tuple[dict[str, bytes], Keys]:
-    """As they lie there. While they are read nobody writes a new one, or another passphrase."""
+    """The files as they are, under the lock of the key store."""
     folder = SecretFolder(home.secrets)
     with folder.locked():
         found = {name: folder.read(name) for name in (HEADER_FILE, *folder.names())}

@@ -1,11 +1,11 @@
-"""What is in a backup: ``manifest.json``, and ``SHA256SUMS`` for who has no Crystal at hand (``sha256sum -c SHA256SUMS``).
+"""What is in a backup: ``manifest.json``, and ``SHA256SUMS`` for checks without Crystal (``sha256sum -c SHA256SUMS``).
 
     crystal-1a2b3c4d-20260105T090000Z/
-        manifest.json     whose home it is of, when it was made, and each file with its size and hash
+        manifest.json     whose home it is, when it was made, and each file with its size and hash
         SHA256SUMS        the same hashes, and the manifest's own
-        home/             the files, as they lie in a home
+        home/             the files, as they are in a home
 
-A manifest is foreign data until it was checked: a path that climbs, or that is none of a home, is refused.
+A manifest is foreign data until it was checked: a path that leaves the home, or that no home has, is refused.
 """
 
 import os
@@ -26,7 +26,7 @@ SUMS_NAME = "SHA256SUMS"
 HOME_NAME = "home"
 VERSION = 1
 MANIFEST_BYTES_MAX = 256 * 1024 * 1024
-"""A backup has one line for each file: this is room for a million."""
+"""Enough for a million files."""
 
 _Id = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -34,13 +34,13 @@ _UNSAFE = re.compile(r"[\x00-\x1f\\]")
 
 
 class BackupDamaged(LocalStorage):
-    """A backup is not what was written; the message names the file."""
+    """A backup differs from what was written; the message names the file."""
 
     hint = "Use another backup (`crystal backup list`), and look after the disk that this one is on."
 
 
 class Keys(StrEnum):
-    """Whether a backup has the device's keys: none, as plain files, or as files that a passphrase closes."""
+    """Whether a backup has the device's keys: not, as plain files, or as files that a passphrase protects."""
 
     NONE = "none"
     PLAIN = "plain"
@@ -55,8 +55,8 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class BackupManifest(msgspec.Struct, frozen=True):
-    """``number`` counts the backups of a device in one folder, whatever its clock says; ``unsent`` are operations that were not
-    durable when it was made; ``digest`` is that of the memory's rows."""
+    """``manifest.json``. ``number`` counts the backups of a device in one folder, independent of its clock; ``unsent``:
+    operations that were not durable when it was made; ``digest``: of the memory's rows."""
 
     format: Literal["crystal-backup"]
     version: Annotated[int, msgspec.Meta(ge=1)]
@@ -90,11 +90,11 @@ def sums(manifest: BackupManifest, data: bytes) -> bytes:
 
 
 def read_manifest(folder: Path) -> BackupManifest:
-    """The manifest of a backup, if it is as it was written.
+    """Reads and checks the manifest of a backup.
 
     Raises:
         LocalStorage: there is none, or it is of a later version.
-        BackupDamaged: it or ``SHA256SUMS`` was changed since, or names what is in no home.
+        BackupDamaged: it or ``SHA256SUMS`` has changed, or names a path that no home has.
     """
     path = folder / MANIFEST_NAME
     data, listed = _read(path), _read(folder / SUMS_NAME)
@@ -106,7 +106,7 @@ def read_manifest(folder: Path) -> BackupManifest:
         raise LocalStorage(f"{folder} was made by a later version of Crystal", hint="Update Crystal.")
     if listed != sums(manifest, data):
         own = f"{sha256(data).hexdigest()}  {MANIFEST_NAME}\n".encode()
-        # Both hold all the hashes: which one was changed tells the manifest's own.
+        # Both hold all hashes: the manifest's own hash tells which one has changed.
         damaged = folder / SUMS_NAME if listed.startswith(own) else path
         raise BackupDamaged(f"{damaged} is damaged: it is not what the other one says")
     paths = [item.path for item in manifest.items]
@@ -140,5 +140,5 @@ def _read(path: Path) -> bytes:
 
 
 def _open(path: str, flags: int) -> int:
-    """Follows no link, and waits for nobody: a pipe of that name has no writer."""
+    """Follows no link, and does not block on a pipe."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

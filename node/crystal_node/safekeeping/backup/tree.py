@@ -23,15 +23,14 @@ from crystal_node.sync.files.scan import Scan
 
 CONFIG = "config.json"
 BESIDE = ("drop", "staging")
-"""Folders of the home that are not of the tree and are backed up like it."""
+"""Folders outside the tree that are backed up like it."""
 API_KEYS = ".env"
-"""A file of this name holds keys of somebody's services, wherever it is. The one beside the memory is in no backup."""
+"""A file of this name may hold API keys, wherever it is. The one beside the memory is in no backup."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupFiles:
-    """Files by their path in the home, with their sizes; ``left_out`` is what is not to be copied, ``unread`` what cannot be
-    looked at."""
+    """Files by their path in the home, with sizes; ``left_out``: not to be copied; ``unread``: cannot be read."""
 
     files: list[tuple[str, int]]
     left_out: list[LeftOut]
@@ -39,20 +38,20 @@ class BackupFiles:
 
 
 class _Everything(TreeRules):
-    """Below ``BESIDE``, where a folder's name is an agent's, and in a folder of an odd name nothing is Crystal's own."""
+    """Rules without own files, for ``BESIDE`` and for folders with odd names: nothing there is Crystal's own."""
 
     def is_own(self, path: str) -> bool:
         return False
 
 
 def backup_rules(home: Home) -> TreeRules:
-    """The tree with all that a person has excluded from the sync of this device."""
+    """The rules of the tree without a person's exclusions."""
     databases, secrets = own_places(home)
     return TreeRules((), databases, secrets)
 
 
 def find_files(home: Home, *, with_keys: bool) -> BackupFiles:
-    """What is to be copied, as it stands now. ``with_keys``: keys of services, too."""
+    """The files to copy. ``with_keys``: API keys, too."""
     files, refused = _scanned(home.root, backup_rules(home))
     for folder in BESIDE:
         if _is_folder(home.root / folder):
@@ -70,7 +69,7 @@ def find_files(home: Home, *, with_keys: bool) -> BackupFiles:
 
 
 def may_be_restored(path: str, home: Home) -> bool:
-    """Whether a file of this path is one that ``find_files`` gives: a manifest may name anything."""
+    """Whether ``find_files`` could return this path: a manifest may name anything."""
     folder, slash, rest = path.partition("/")
     if not is_safe(path) or (slash and folder in BESIDE):
         return is_safe(path) and bool(rest)
@@ -78,8 +77,7 @@ def may_be_restored(path: str, home: Home) -> bool:
 
 
 def _scanned(root: Path, rules: TreeRules, depth: int = 0) -> tuple[list[tuple[str, int]], dict[str, str]]:
-    """The files below a folder, and what is refused there. A name that not every system takes is no reason here, neither a
-    file's nor a folder's."""
+    """The files below a folder, and what is refused there. Names that not every system accepts are no reason to refuse here."""
     scan = Scan(root, rules)
     files = [(local.path, local.stamp.size) for local in scan]
     refused: dict[str, str] = {}
@@ -114,7 +112,7 @@ def _plain_length(path: Path) -> int | None:
 
 
 def _ought_to_be_read(path: Path) -> bool:
-    """Whether something is a file or a folder, so that it was refused because it cannot be read now."""
+    """Whether a refused path is a file or a folder, and so was refused only because it cannot be read."""
     try:
         mode = path.lstat().st_mode
     except OSError:

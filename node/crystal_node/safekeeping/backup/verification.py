@@ -1,7 +1,7 @@
-"""Reading a backup back: every byte against its hash, every database by SQLite's own check, the memory by its digest,
-the journal by the signatures of its device log.
+"""Reading a backup back: every byte against its hash, every database by SQLite's own check, the memory by its digest, the
+journal by the signatures of its device log.
 
-Nothing of it is written to. Files are read from the disk where the system lets us ask for that, not from its cache.
+Nothing is written to it. Files are read from the disk, not from the system's cache, where the system allows it.
 """
 
 import os
@@ -34,14 +34,14 @@ READ_BYTES = 1024 * 1024
 DATABASE_ENDING = ".db"
 
 FindSecret = Callable[[DeviceLog], VaultSecret | None]
-"""Gives the vault's secret, with which a digest is computed; None where this machine has no key for it."""
+"""Returns the vault's secret, with which a digest is computed; None where this machine has no key for it."""
 
 
 @dataclass
 class Verified:
-    """``problems``: what is wrong, by the file's path in the backup. ``unsound`` are those of which the bytes are what
-    was written, and were wrong then. ``digest``: that of the memory's rows, "" if it could not be computed for want of the
-    key, or because the memory is of an earlier version; ``position``: epoch and slot that it is of."""
+    """The outcome. ``problems``: what is wrong, by path in the backup. ``unsound``: those whose bytes are as written, and were
+    wrong then. ``digest``: of the memory's rows, "" without the key or for an earlier version; ``position``: its epoch and
+    slot."""
 
     manifest: BackupManifest
     problems: dict[str, str] = field(default_factory=dict[str, str])
@@ -62,7 +62,7 @@ def verify_backup(folder: Path, secret: FindSecret, tell: Tell | None = None) ->
 
     Raises:
         LocalStorage: it is no backup, or of a later version.
-        BackupDamaged: its manifest is damaged; all else is told in the result.
+        BackupDamaged: its manifest is damaged; other damage is in the result.
     """
     manifest = read_manifest(folder)
     return verify_files(folder / HOME_NAME, manifest, secret, Meter(tell, "reading", manifest.bytes))
@@ -71,7 +71,7 @@ def verify_backup(folder: Path, secret: FindSecret, tell: Tell | None = None) ->
 def verify_files(
     home: Path, manifest: BackupManifest, secret: FindSecret, meter: Meter, *, flush: bool = False
 ) -> Verified:
-    """The same of the files of a manifest. ``flush``: they were just written, and are brought to the disk first."""
+    """Verifies the files of a manifest. ``flush``: they were just written, and are flushed first."""
     found = Verified(manifest)
     for item in manifest.items:
         try:
@@ -120,12 +120,12 @@ def read_back(home: Path, item: CopiedFile, meter: Meter, *, flush: bool) -> str
 
 
 def open_journal(path: Path) -> SqliteJournal:
-    """A backup's journal, for reading. Raises apsw.Error."""
+    """Opens a backup's journal for reading. Raises apsw.Error."""
     return SqliteJournal(open_unchanging(path))
 
 
 def _is_ours(path: str) -> bool:
-    """A file of the tree may have such a name, too."""
+    """Whether a database is Crystal's: files of the tree may end in .db, too."""
     return path == MEMORY or path.startswith("state/")
 
 
@@ -142,7 +142,7 @@ def _integrity(path: Path) -> str:
 
 
 def _check_state(home: Path, found: Verified, secret: FindSecret) -> None:
-    """Journal and memory, if they are whole as files."""
+    """Checks journal and memory, if their files are intact."""
     places = {item.path for item in found.manifest.items}
     for place in (JOURNAL, MEMORY):
         if place not in places:
@@ -170,6 +170,6 @@ def _check_state(home: Path, found: Verified, secret: FindSecret) -> None:
 
 
 def _note(found: Verified, place: str, what: str) -> None:
-    """A file that is what was written, and is not what it should be."""
+    """Notes a file that is as written, but was wrong then."""
     found.problems[f"{HOME_NAME}/{place}"] = what
     found.unsound.add(f"{HOME_NAME}/{place}")

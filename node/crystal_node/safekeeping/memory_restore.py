@@ -1,13 +1,13 @@
-"""``crystal restore``: this machine's memory made anew from the relay, or from another machine's copy of its database.
+"""``crystal restore``: replaces this machine's memory, from the relay or from a copy of another machine's database.
 
 ::
 
     from the relay: a round of sync, nothing unsent, the relay has the log --> database set aside --> a new one is filled
     from a copy:    copied beside, checked page by page, row by row and entry by entry, of this vault
-                    --> database set aside --> the copy in its place --> what this machine has is brought to it
+                    --> database set aside --> the copy in its place --> a round brings it up to date
 
-The outbox is in another database and is not touched. The one that was set aside stays for a week beside the new one. A crash
-leaves the old database, the new one, or none, which is filled from the relay like a new one.
+The outbox is in another database and is not touched. The former database stays beside the new one for a week. A crash leaves
+the old database, the new one, or none, which the next sync fills from the relay.
 """
 
 import asyncio
@@ -44,7 +44,8 @@ _ENDINGS = ("-wal", "-shm")
 
 @dataclass(frozen=True, slots=True)
 class RestoredMemory:
-    """``kept``: where the former database is now; None if there was none. ``place``: up to where the new one stands."""
+    """The outcome. ``kept``: where the former database is now; None if there was none. ``place``: epoch and slot of the new
+    one."""
 
     kept: Path | None
     place: tuple[int, int]
@@ -55,12 +56,12 @@ class RestoredMemory:
 def restore_memory(
     settings: Settings, source: Path | None, progress: Callable[[str], None] | None
 ) -> RestoredMemory:
-    """Replaces this machine's memory; see the module.
+    """Replaces this machine's memory.
 
     Raises:
         HomeBusy: a watcher runs on this home.
-        RelayLacks: the relay does not have the log that this machine has: nothing was touched.
-        DamagedHome: the copy is damaged, or of another vault: nothing was touched.
+        RelayLacks: the relay lacks part of this machine's log; nothing was changed.
+        DamagedHome: the copy is damaged, or of another vault; nothing was changed.
         StoreFailure, ProtocolError: the relay could not answer; run it again.
     """
     started = time.monotonic()
@@ -89,12 +90,12 @@ def restore_memory(
 
 
 def _check_relay(settings: Settings, progress: Callable[[str], None] | None) -> None:
-    """That the relay has all that this machine's memory is made of."""
+    """Raises RelayLacks unless the relay has everything that this machine's memory is made of."""
     try:
         with opened(settings) as device:
             asyncio.run(_synced_and_compared(device, progress))
     except VaultDamaged:
-        return  # what cannot be read cannot be compared; it is set aside as it is
+        return  # an unreadable memory cannot be compared; it is set aside as it is
 
 
 async def _synced_and_compared(device: Device, progress: Callable[[str], None] | None) -> None:
@@ -109,7 +110,7 @@ async def _synced_and_compared(device: Device, progress: Callable[[str], None] |
 
 
 def _checked_copy(settings: Settings, source: Path) -> Path:
-    """A copy of that database beside ours, checked. ``source``: the file, or a home that holds it."""
+    """Copies the database beside ours, and checks it. ``source``: the file, or a home that holds it."""
     home = settings.home
     found = _find(source.expanduser().absolute(), home)
     incoming = home.database.with_name(f"{home.database.name}.incoming")
@@ -139,7 +140,7 @@ def _find(source: Path, home: Home) -> Path:
 
 
 def _check(settings: Settings, incoming: Path) -> None:
-    """Whether it is this vault's, and its rows and its log are as they say."""
+    """Raises DamagedHome unless it is this vault's and its rows and log are intact."""
     log, secret = _log_and_secret(settings)
     try:
         replica = Replica.open(incoming, secret)
@@ -158,7 +159,7 @@ def _check(settings: Settings, incoming: Path) -> None:
 
 
 def _log_and_secret(settings: Settings) -> tuple[DeviceLog, VaultSecret]:
-    """Without this machine's memory, which may be damaged."""
+    """Loads both without this machine's memory, which may be damaged."""
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     keys = open_keys(settings.home, settings.config.key_store, settings.config.keyring_backend)
@@ -177,7 +178,7 @@ def _log_and_secret(settings: Settings) -> tuple[DeviceLog, VaultSecret]:
 
 
 def _adopt(device: Device) -> None:
-    """What was another device's alone goes: what it had not sent is in its own outbox."""
+    """Drops what only the other device needs: operations that it had not sent are in its own outbox."""
     outbox = {name.origin for name in device.journal.names()}
     for origin in device.replica.provisional_origins() - outbox:
         device.replica.drop_provisional(origin)
@@ -185,11 +186,11 @@ def _adopt(device: Device) -> None:
 
 
 def _set_aside(home: Home) -> Path | None:
-    """Gives the database another name. Returns it."""
+    """Renames the database. Returns its new path."""
     if not home.database.exists():
         return None
     with suppress(VaultDataError), Database.open(home.database) as database:
-        database.scrub()  # if it cannot be read, its log is moved along as it is
+        database.scrub()  # if it cannot be read, its write-ahead log is moved along
     moment = datetime.fromtimestamp(now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     kept = home.database.with_name(f"{home.database.name}{BEFORE}{moment}")
     for ending in _ENDINGS:

@@ -1,7 +1,6 @@
-"""What can go wrong between two machines that pair: each says what happened and what to do next.
+"""Errors of pairing: each says what happened and what to do next.
 
-Nothing here leaves anything half done unless the message says so. Keys that a newcomer made are kept, so that a second
-attempt is by the same device.
+Nothing is left half done unless the message says so. A newcomer keeps its keys, so that a second attempt is by the same device.
 """
 
 from crystal_crypto.errors import CrystalError
@@ -82,7 +81,7 @@ class RelayOfTheCode(PairingFailed):
 
 
 class StrangeNewcomer(PairingFailed):
-    """What came through the invite cannot have come from a machine that holds the code."""
+    """A message in the mailbox cannot come from a machine that holds the code."""
 
     hint = (
         "Nobody was added. The relay, or somebody who saw the code, wrote into the mailbox: "
@@ -91,7 +90,7 @@ class StrangeNewcomer(PairingFailed):
 
 
 class StrangeInviter(PairingFailed):
-    """What came through the invite cannot have come from the machine that made it."""
+    """A message in the mailbox cannot come from the machine that made the invite."""
 
     hint = "Nothing was set up here. The relay changed what it carries: try another network, and make a new invite."
 
@@ -147,14 +146,14 @@ class NotInTheLog(PairingFailed):
 
 
 class RelayLost(PairingFailed):
-    """The relay was away until the invite's time was over, or refused. The exit code is that of what it said."""
+    """The relay was away until the invite expired, or refused. Has the exit code of its error."""
 
     exit_code = ExitCode.RELAY_UNREACHABLE
     hint = "Check the network and the relay, then make a new invite with `crystal pair`."
 
     @classmethod
     def by(cls, cause: CrystalError, standing: str, hint: str) -> "RelayLost":
-        """``standing`` is what the pairing came to; ``hint`` counts unless the relay was there and has one of its own."""
+        """``standing``: what the pairing came to. ``hint``: for a relay that is away, or an error without a hint."""
         away = cause.exit_code == ExitCode.RELAY_UNREACHABLE
         error = cls(f"{standing}: {cause}", hint=hint if away or not cause.hint else cause.hint)
         error.exit_code = ExitCode(cause.exit_code)

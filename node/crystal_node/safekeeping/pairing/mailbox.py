@@ -1,9 +1,9 @@
 """The mailbox that an invite opens on the relay, as both sides use it.
 
-``Mailbox`` is the port; the two adapters put it on the relay's clients. ``Post`` is a side's way with it: it repeats what
-failed for a moment as long as the invite lives, takes its own write for success when an answer was lost, and turns what
-the relay says of an invite that is over into the error that names the fix. How long the invite lives is said by the relay
-in seconds and counted by a clock that never jumps; this machine's date plays no part.
+``Mailbox`` is the port; two adapters implement it on the relay's clients. ``Post`` is one side's use of it: it retries while
+the invite lives, treats its own write as success when an answer was lost, and turns the relay's state of an invite that is
+over into the error that names the fix. The relay states the remaining seconds, counted by a monotonic clock: this machine's
+date plays no part.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ WAIT_SECONDS_MAX = 20.0
 TICK_SECONDS = 1.0
 _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 _TRIES_UNTOLD = 2
-"""So often a call may fail before the person is told that the relay is away."""
+"""Failures of a call before the person is told that the relay is away."""
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Mailbox(Protocol):
         ...
 
     async def get(self, slot: InviteSlot) -> bytes | None:
-        """A slot's bytes, cut off one byte after the most that a message has; None if there is nothing."""
+        """A slot's bytes, cut one byte above ``MESSAGE_BYTES_MAX``; None if it is empty."""
         ...
 
     async def wait(self, token: str | None, timeout: float) -> str:
@@ -57,7 +57,7 @@ class Mailbox(Protocol):
 
 
 class InviterMailbox:
-    """The mailbox of who opened it, by this device's token."""
+    """The inviter's access, by this device's token."""
 
     def __init__(self, store: HttpStore, vault: bytes, mailbox: bytes) -> None:
         self._store = store
@@ -89,7 +89,7 @@ class InviterMailbox:
 
 
 class NewcomerMailbox:
-    """The mailbox of who holds the code, by the access secret in it."""
+    """The newcomer's access, by the secret in the code."""
 
     def __init__(self, store: InviteStore) -> None:
         self._store = store
@@ -111,7 +111,7 @@ class NewcomerMailbox:
 
 
 class Countdown:
-    """What is left of an invite's time."""
+    """The remaining time of an invite."""
 
     def __init__(self, seconds: float, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -132,7 +132,7 @@ class Post:
         self._tell_away = away
         self._away = False
         self._seen: str | None = None
-        """The mailbox's token of the last wait: what was written since ends the next one at once."""
+        """The mailbox's token of the last wait; a later write ends the next wait at once."""
         self._trouble: Exception | None = None
         """Why the last call did not reach the relay; None once one did."""
 
@@ -141,7 +141,7 @@ class Post:
         return self._countdown.left()
 
     async def put(self, slot: InviteSlot, data: bytes) -> bool:
-        """Writes a slot. False if somebody else's bytes are in it.
+        """Writes a slot. Returns False if it holds other bytes.
 
         Raises:
             PairingFailed: the invite is over.
@@ -168,10 +168,10 @@ class Post:
         within: float | None = None,
         tick: Callable[[float], None] = lambda _: None,
     ) -> tuple[InviteSlot, bytes] | None:
-        """The first of the slots that is filled, in their order; None when the time is up.
+        """Waits for the first filled slot, in the given order; None when the time is up.
 
-        ``tick`` is told every second how many are left of the invite. Raises as ``put``; a time that is up while the relay
-        is away is the relay's failure, and no word of the other side's.
+        ``tick`` is called every second with the seconds left. Raises as ``put``, also if the time is up while the relay is
+        away.
         """
         ticking = asyncio.create_task(self._tick(tick))
         try:
@@ -187,9 +187,9 @@ class Post:
             ticking.cancel()
 
     async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Does what may be repeated until it succeeds, as long as the relay is only away and the invite lives.
+        """Repeats an idempotent call until it succeeds, while the relay is only away and the invite lives.
 
-        Whoever was given as ``away`` is told when the relay is, and when it is back. Raises as ``put``, and as the call.
+        ``away`` is told when the relay is away, and when it is back. Raises as ``put``, and as the call.
         """
         tries = 0
         while True:
@@ -232,7 +232,7 @@ class Post:
             self._tell_away(away)
 
     async def _over(self, error: InviteOver) -> Expired | Used | Withdrawn:
-        """Why the invite is over, as exactly as the relay tells."""
+        """Why the invite is over, as far as the relay tells."""
         try:
             info = await self._mailbox.info()
         except (InviteOver, StoreUnavailable, Busy, Unauthorized):
@@ -255,5 +255,5 @@ def over(info: InviteInfo) -> Expired | Used | Withdrawn:
 
 
 def unknown(error: Unauthorized) -> UnknownInvite:
-    """The error for an invite of which the relay knows nothing: it tells no one which of the two it was."""
+    """The error for an invite that the relay does not know, or whose secret is wrong: it does not say which."""
     return UnknownInvite("the relay knows no such invite", hint=error.hint and None)

@@ -1,8 +1,8 @@
 """The people at both ends, as ports: what each is shown, and what each is asked.
 
-Implementations are in the command line: one for a person at a terminal, one that gives programs a line of JSON for each
-event. Nothing that is shown here is kept: codes and digits go to the screen and nowhere else. Names and systems come from
-the other machine; whoever shows them makes them printable first.
+The command line implements them: for a person at a terminal, and for programs with a line of JSON for each event. Codes and
+digits go to the screen and nowhere else. Names and systems come from the other machine and are made printable before they are
+shown.
 """
 
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ class Confirmation(StrEnum):
 
     CONFIRMED = "confirmed"
     SILENT = "silent"
-    """It did not say so within the time: it may be set up, or not."""
+    """It did not answer in time: it may be set up, or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invited:
-    """How an invite ended well. ``again``: the machine was a member before, and got a new token."""
+    """The outcome of a successful invite. ``again``: the machine was a member before, and got a new token."""
 
     machine: Machine
     slot: int
@@ -48,7 +48,7 @@ class Invited:
 
 
 class InviterPerson(Protocol):
-    """Who sits at the machine that invites."""
+    """The person at the machine that invites."""
 
     def show(self, invite: ShownInvite) -> None:
         """The code, to be brought to the new machine."""
@@ -59,11 +59,11 @@ class InviterPerson(Protocol):
         ...
 
     def waiting(self, seconds_left: float) -> None:
-        """Nobody has come yet. Called every second or so."""
+        """Nobody has come yet. Called about every second."""
         ...
 
     def arrived(self, machine: Machine) -> None:
-        """Somebody has come; the digits are asked for next."""
+        """A machine has come; the digits are asked for next."""
         ...
 
     async def digits(self, machine: Machine, tries_left: int) -> str | None:
@@ -75,15 +75,15 @@ class InviterPerson(Protocol):
         ...
 
     def unreadable(self) -> None:
-        """That were not six digits; it does not count."""
+        """The input was not six digits; it does not count."""
         ...
 
     def added(self, machine: Machine) -> None:
-        """The machine is in the device log; its word that all went well is waited for."""
+        """The machine is in the device log; its confirmation is waited for."""
         ...
 
     def settling(self, seconds_left: float) -> None:
-        """It has not said so yet. Called every second or so."""
+        """It has not confirmed yet. Called about every second."""
         ...
 
     def away(self, gone: bool) -> None:
@@ -91,7 +91,7 @@ class InviterPerson(Protocol):
         ...
 
     def ended(self) -> None:
-        """It is over: what stands half said on a screen is ended before anything else is written."""
+        """It is over: an unfinished line on the screen is ended before anything else is written."""
         ...
 
     def withdrawn(self, *, added: bool | None) -> None:
@@ -100,7 +100,7 @@ class InviterPerson(Protocol):
 
 
 class NewcomerPerson(Protocol):
-    """Who sits at the machine that joins."""
+    """The person at the machine that joins."""
 
     def met(self, inviter_name: str, vault: bytes) -> None:
         """The invite was found, and who made it says this name."""
@@ -111,7 +111,7 @@ class NewcomerPerson(Protocol):
         ...
 
     def waiting(self, seconds_left: float) -> None:
-        """They have not been typed yet. Called every second or so."""
+        """They have not been typed yet. Called about every second."""
         ...
 
     async def confirms(self, machine: Machine, vault: bytes) -> bool:
@@ -119,11 +119,11 @@ class NewcomerPerson(Protocol):
         ...
 
     def ended(self) -> None:
-        """As above."""
+        """As for ``InviterPerson``."""
         ...
 
     def away(self, gone: bool) -> None:
-        """As above."""
+        """As for ``InviterPerson``."""
         ...
 
     def left(self, listed: bytes) -> None:

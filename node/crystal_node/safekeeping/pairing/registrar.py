@@ -1,9 +1,9 @@
-"""What the inviting device does to its vault: takes the newcomer into the device log, lets it in at the relay, and takes
-it back if it refuses.
+"""The inviting device's writes: adding the newcomer to the device log, its token at the relay, and taking both back if it
+refuses.
 
-An intent is written to the journal before the first of these, and removed once the newcomer has said that all went well:
-a process that dies in between leaves a trail, so that the next ``crystal pair`` can name the machine that may be half way.
-Everything may be repeated: the log holds a device once, a token is let in once.
+An intent is stored in the journal before the first write, and removed once the newcomer has confirmed: after a crash in
+between, the next ``crystal pair`` can name the machine that may be half added. Everything may be repeated: the log holds a
+device once, a token is registered once.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ META_INTENT = "pairing.intent"
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """Whom the journal says to be half way."""
+    """The newcomer that may be half added."""
 
     device: bytes
     name: str
@@ -45,7 +45,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The newcomer's place, as the welcome tells it. ``fresh`` is False if it was a member before."""
+    """The newcomer's place in the log, for the welcome. ``fresh``: False if it was a member before."""
 
     slot: int
     entry_hash: bytes
@@ -58,14 +58,14 @@ class Membership(Enum):
     """Whether the newcomer is in the device log, as far as this device knows."""
 
     OUT = "out"
-    """Nothing that adds it was ever sent."""
+    """Nothing that adds it was sent."""
     UNKNOWN = "unknown"
-    """It was sent, and the relay's answer never came."""
+    """It was sent, and the relay's answer did not come."""
     IN = "in"
 
 
 class Registrar:
-    """One vault's doorkeeper, on a device that may be it."""
+    """Adds devices to one vault, on a device that may."""
 
     def __init__(self, device: "Device", http: "HttpStore", *, grant: bool) -> None:
         self._device = device
@@ -108,7 +108,7 @@ class Registrar:
             raise RevokedBefore("that machine was a device of this vault, and was revoked")
 
     def interrupted(self) -> Intent | None:
-        """Whom an earlier pairing had added when it broke off; told once."""
+        """The newcomer that an interrupted pairing had added; returned once."""
         data = self._device.journal.meta_get(META_INTENT)
         if data is None:
             return None
@@ -120,13 +120,13 @@ class Registrar:
         return intent if self._device.member.log.is_active(intent.device) else None
 
     def intend(self, newcomer: Newcomer) -> None:
-        """Before anything is added: from here on the journal knows whom."""
+        """Stores the intent, before anything is added."""
         self._known = self._device.member.log.is_active(newcomer.device)
         self._store.wrote = False
         self._keep(msgspec.msgpack.encode(Intent(newcomer.device, newcomer.name, newcomer.system)))
 
     def settle(self) -> None:
-        """The newcomer is in or out for good: no trail is needed any more."""
+        """Removes the intent: the newcomer is in or out for good."""
         self._keep(None)
 
     def _keep(self, intent: bytes | None) -> None:
@@ -140,7 +140,7 @@ class Registrar:
         return Membership.UNKNOWN if self._store.wrote else Membership.OUT
 
     async def admit(self, newcomer: Newcomer) -> Admission:
-        """Takes it into the log, and its token in at the relay. May be repeated after a failure.
+        """Adds it to the log, and registers its token. May be repeated after a failure.
 
         Raises:
             NotAllowed, Revoked, Malformed, StoreFailure: as the flows do.
@@ -170,12 +170,12 @@ class Registrar:
             )
         except RelayError as error:
             raise store_failure(error) from error
-        # A repeated call finds what the one before wrote: what counts is whether it was there before the first.
+        # A repeated call finds the earlier write: what counts is whether it was there before the first.
         fresh = not self._known
         return Admission(added.slot, added.entry_hash, member.log.head, member.log.root_number, fresh)
 
     async def take_back(self, device: bytes) -> bool:
-        """Puts a newcomer that refused out of the log again. Returns whether it is out."""
+        """Revokes a newcomer that refused. Returns whether it is out of the log."""
         try:
             await self._runner.run(revoke(self._device.member, device, now_ms=now_ms()))
             await self._http.revoke_token(device=device)
@@ -185,7 +185,7 @@ class Registrar:
 
 
 class _Writing(RetryingStore):
-    """A store that knows whether anything was ever written through it, even if no answer came."""
+    """A store that notes whether a write was attempted, even if no answer came."""
 
     wrote = False
 

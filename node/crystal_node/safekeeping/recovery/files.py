@@ -1,13 +1,13 @@
-"""The files of the other home, in a restore from one.
+"""The files of the other home, in a recovery from one.
 
 ::
 
-    a device of the vault again --what was known of its files copied, then each file--> files here, no marker: halted
+    a device of the vault again --its files.db copied, then each file--> files here, no marker: halted
       --adopted--> this device's, synced from the next round on
 
-What was known comes first: from then on a round that somebody begins in between finds no marker, and touches nothing. A file
-that is here already stays as it is, so doing it again goes on where it stopped. Files that the other device left out of the
-sync are left where they are.
+``files.db`` comes first: a round that begins in between finds no marker, and touches nothing. A file that is here already
+stays as it is, so a repeated run goes on where it stopped. Files that the other device excluded from sync are left where they
+are.
 """
 
 import os
@@ -32,7 +32,7 @@ _SCRATCH = "restored-file"
 
 @dataclass(frozen=True, slots=True)
 class FilesBack:
-    """How many files came along, and which could not, with the reason. ``gone``: the other home is not there any more."""
+    """How many files were copied, and which could not be, with the reason. ``gone``: the other home is not there any more."""
 
     count: int = 0
     unread: tuple[tuple[str, str], ...] = ()
@@ -40,11 +40,11 @@ class FilesBack:
 
 
 def bring_files(device: Device, folder: Path, *, relay_lost: bool) -> FilesBack:
-    """Copies the files of the home in ``folder`` to this one, where they are not, and makes them this device's.
+    """Copies missing files of the home in ``folder`` to this one, and makes them this device's.
 
     Raises:
-        HomeBusy: what is known of its files is being written there.
-        NoRoom, OSError: it cannot be written here, as on a disk that is full.
+        HomeBusy: its ``files.db`` is being written.
+        NoRoom, OSError: it cannot be written here.
     """
     home = device.settings.home
     found = _copied(home, Home(folder)) if folder.is_dir() else FilesBack(gone=True)
@@ -77,13 +77,13 @@ def _rules_of(old: Home) -> TreeRules:
     databases, secrets = own_places(old)
     try:
         patterns = read_config(old.config_file).files_rules
-    except BadConfig:  # the files matter more than what was left out
+    except BadConfig:  # the files matter more than the exclusions
         patterns = ()
     return TreeRules(patterns, databases, secrets)
 
 
 def _brought(folder: Path, path: str, home: Home) -> bool:
-    """Puts one file into its place whole, or not at all. False for one that was here already, or is gone there."""
+    """Copies one file, whole or not at all. Returns False if it is here already, or gone there."""
     if look(home.root, path) is not None:
         return False
     _clear(home)

@@ -1,6 +1,13 @@
-"""Another device's databases in this home: whether that may be, doing it, and taking it back.
+"""Another device's databases copied into this home: whether that may be, the copy, its progress, and undoing it.
 
-What was in this home before is never lost for it: only a home that holds nothing takes another one's databases.
+Only a home that holds nothing takes another one's databases: nothing in this home is lost for it. ``restore.json`` beside the
+databases records the progress::
+
+    (no file) --> COPYING, databases half in place --> COPIED, ours --> (no file)
+
+In COPYING, the databases of this home came from the other one and are copied again. From COPIED on, everything else is found
+out from the databases; the file notes only what later repairs would hide: that the relay had lost the vault, and that the
+device whose home was copied was the Core.
 """
 
 from enum import StrEnum
@@ -30,15 +37,15 @@ from crystal_node.safekeeping.recovery.source_home import (
 
 
 class Phase(StrEnum):
-    """What stands in this home's databases."""
+    """What this home's databases hold."""
 
     COPYING = "copying"
     COPIED = "copied"
 
 
 class RestoreProgress(msgspec.Struct, frozen=True):
-    """``source`` is the other home's folder, ``led`` the claim by which its device was the Core ("" if it was not), ``lost``
-    whether the relay had lost the vault."""
+    """``source``: the other home's folder; ``led``: the claim by which its device was the Core, or ""; ``lost``: whether the
+    relay had lost the vault."""
 
     phase: Phase
     source: str
@@ -47,7 +54,7 @@ class RestoreProgress(msgspec.Struct, frozen=True):
 
 
 def read_progress(home: Home) -> RestoreProgress | None:
-    """What an interrupted restore left; None if there is none. Raises LocalStorage for a file that says nothing."""
+    """The progress of an interrupted restore; None if there is none. Raises LocalStorage if the file is damaged."""
     try:
         data = home.restore_file.read_bytes()
     except FileNotFoundError:
@@ -71,11 +78,11 @@ def end_progress(home: Home) -> None:
 
 
 META_RESTORED = "node.restored-from"
-"""In the journal of a home that was restored from another: the folder of that, so that doing it again does nothing."""
+"""In the journal of a restored home: the folder that it came from, so that repeating the restore does nothing."""
 
 
 def begins_anew(home: PendingEnrolment, progress: RestoreProgress, folder: Path) -> bool:
-    """Whether the databases are to be copied (again). Raises Usage if what came from elsewhere is in use here already."""
+    """Whether the databases have to be copied (again). Raises UsageError if another copy is in use here."""
     if progress.source != str(folder) and not home.fresh:
         raise UsageError(
             f"this home is being restored from {progress.source}",
@@ -85,7 +92,7 @@ def begins_anew(home: PendingEnrolment, progress: RestoreProgress, folder: Path)
 
 
 def check_done(home: PendingEnrolment, folder: Path) -> None:
-    """Raises Usage for a home that is set up, unless it was restored from that very folder: then there is nothing to copy."""
+    """Raises UsageError for a home that is set up, unless it was restored from this folder: then there is nothing to copy."""
     journal = home.journal()
     try:
         done = journal.meta_get(META_RESTORED) == str(folder).encode()
@@ -99,7 +106,7 @@ def check_done(home: PendingEnrolment, folder: Path) -> None:
 
 
 def copy_home(home: Home, kit: Kit, folder: Path, *, resumed: bool) -> RestoreProgress:
-    """Both databases of the other home in place of ours."""
+    """Copies both databases of the other home into this one."""
     old = find_source_home(folder, home)
     if not resumed:
         _refuse_to_lose(home)
@@ -116,7 +123,7 @@ def copy_home(home: Home, kit: Kit, folder: Path, *, resumed: bool) -> RestorePr
 
 
 def check_memory(home: Home, kit: Kit, log: DeviceLog) -> None:
-    """Whether what was copied of the mirror is as its Cores signed it. ``log`` is read as far as it goes.
+    """Checks the copied mirror against the signatures of its Cores, as far as ``log`` goes.
 
     Raises:
         DamagedHome: an entry is damaged or missing, or the memory is another vault's than the journal.
@@ -136,7 +143,7 @@ def check_memory(home: Home, kit: Kit, log: DeviceLog) -> None:
 
 
 def undo_copy(home: Home) -> None:
-    """A copy that turned out to be the wrong one goes again: what it came from is untouched."""
+    """Deletes the copied databases; the other home is untouched."""
     for path in (home.database, home.state_database):
         for ending in ("", "-wal", "-shm"):
             Path(f"{path}{ending}").unlink(missing_ok=True)
@@ -145,8 +152,8 @@ def undo_copy(home: Home) -> None:
 
 
 def _led_by(home: Home, kit: Kit, claim_there: bytes | None) -> str:
-    """The claim by which the device whose home was copied leads, in hex; "" if it does not. Raises WrongKit if the copy is not
-    of this kit's vault."""
+    """The claim by which the copied home's device is the Core, in hex; "" if it is not. Raises WrongKit if the copy is of
+    another vault."""
     journal = SqliteJournal.open(home.state_database)
     try:
         log = load_log(journal, journal.meta_get(META_VAULT) or kit.vault)
@@ -158,7 +165,7 @@ def _led_by(home: Home, kit: Kit, claim_there: bytes | None) -> str:
 
 
 def _refuse_to_lose(home: Home) -> None:
-    """Raises Usage if anything is here that the other home's databases would take the place of."""
+    """Raises UsageError if the copy would overwrite anything."""
     held = home.database.exists()
     if not held and home.state_database.exists():
         journal = SqliteJournal.open(home.state_file())

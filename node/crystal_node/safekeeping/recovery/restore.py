@@ -1,4 +1,4 @@
-"""A vault comes back with its recovery kit, on a fresh home: from the relay that has it, or from a copy of any device's home.
+"""Recovers a vault with its recovery kit on a fresh home: from the relay that has it, or from a copy of any device's home.
 
 ::
 
@@ -6,8 +6,8 @@
       --(the relay lacks the device log: put back)--> added by the root --> the other device's outbox taken over
       --> config.json names the vault: set up --(mirror put back, lead taken)--> synced --(files copied)--> done
 
-This device gets an identity of its own: two devices with one key would write over each other, and the lost one may come
-back. A process that dies anywhere is followed by another that finds what is done and goes on. The other home is only read.
+This device gets an identity of its own: two devices with one key would overwrite each other's entries, and the lost one may
+come back. A process that dies anywhere is followed by another that finds what is done and goes on. The other home is only read.
 """
 
 import os
@@ -64,12 +64,12 @@ from crystal_relay.decorators import RetryingStore, RetryPolicy
 from crystal_relay.errors import RecoveryReplaced
 
 CORE_SEEN_MS = 24 * 3600 * 1000
-"""A Core that has told nothing of itself for so long may be gone: it tells every six hours that it lives."""
+"""A Core that has published nothing for this long may be gone: it publishes its position every six hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """Who leads, as this device knows it. ``seen_ms``: its own clock when it last told its position; 0 if it never did."""
+    """The Core, as this device knows it. ``seen_ms``: its own clock when it last published its position; 0 if it never did."""
 
     device: bytes
     name: str | None
@@ -81,7 +81,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What could not be brought back: a device (None: the very home that was copied) had applied more than is here."""
+    """What could not be recovered: a device (None: the copied home) had applied entries up to here, which are missing."""
 
     device: bytes | None
     name: str | None
@@ -91,11 +91,11 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What came of it.
+    """The outcome.
 
-    ``fresh`` is False for a home that was set up before; ``relay_lost``: the relay had lost the vault; ``others``: the other
-    devices that are not revoked, by id and name; ``private``: nothing is recorded here, as in the home that was copied;
-    ``files``: what came along of that home's files, None if they were not to.
+    ``fresh``: False for a home that was set up before; ``relay_lost``: the relay had lost the vault; ``others``: the other
+    active devices, by id and name; ``private``: private mode is on, as in the copied home; ``files``: of the copied home, None
+    if they were not wanted.
     """
 
     settings: Settings
@@ -128,16 +128,16 @@ async def restore(
     wants_lead: Callable[[Core], bool] = lambda _: False,
     with_files: bool = True,
 ) -> Restored:
-    """Brings the vault of ``kit`` to this home, as a new device.
+    """Recovers the vault of ``kit`` on this home, as a new device.
 
-    ``source`` is another device's home, ``enrolment_token`` for a relay that does not have the vault. ``lead``: take the
-    lead; else ``wants_lead`` is asked if the Core was not seen lately. ``with_files``: the files of ``source`` come along.
+    ``source`` is another device's home, ``enrolment_token`` for a relay that does not have the vault. ``lead``: become
+    the Core; else ``wants_lead`` is asked if the Core was not seen lately. ``with_files``: the files of ``source`` come along.
 
     Raises:
         WrongKit: the kit is another vault's, or outdated.
         UnknownVault: the relay lets nobody in by this kit.
-        Usage, LocalStorage, HomeBusy: the other home cannot be used, or this one is none to restore into.
-        StoreFailure, LogForked, KeyStoreError: as their packages say.
+        UsageError, LocalStorage, HomeBusy: the other home cannot be used, or this one is not empty.
+        StoreFailure, LogForked, KeyStoreError.
     """
     if not settings.relay_url:
         raise UsageError(
@@ -194,7 +194,7 @@ async def _enter(
     progress: RestoreProgress | None,
     enrolment_token: str,
 ) -> tuple[int, RestoreProgress | None]:
-    """In at the relay, and into the device log. Returns how many slots of that were put back."""
+    """Registers at the relay, and joins the device log. Returns how many of its slots were put back, and the progress."""
     token = token_of(home.keys, home.identity)
     async with open_http(home.settings, vault=kit.vault, token=token) as store:
         token = await _registered(home, kit, store, token, enrolment_token, log, progress)
@@ -212,7 +212,7 @@ async def _enter(
         _check_copy(home, kit, log, progress)
         if not complete:
             if progress is not None:
-                # Noted before it is mended: afterwards nothing shows that the relay had lost the vault.
+                # Noted before the repair, after which nothing shows that the relay had lost the vault.
                 progress = write_progress(home.settings.home, msgspec.structs.replace(progress, lost=True))
             put_back = await runner.run(put_back_log(log, journal, keys))
         try:
@@ -231,7 +231,7 @@ async def _registered(
     log: DeviceLog,
     progress: RestoreProgress | None,
 ) -> str:
-    """Lets this device in. A vault is made there only by who has something to put into it, and by its root in force."""
+    """Registers this device. A vault is created there only if its log is here, and by its root in force. Returns the token."""
     try:
         return await register(store, home.keys, kit.root, home.identity, token)
     except UnknownVault as error:
@@ -253,7 +253,7 @@ async def _registered(
 
 
 def _check_copy(home: PendingEnrolment, kit: Kit, log: DeviceLog, progress: RestoreProgress | None) -> None:
-    """Before anything is written: the kit's root is in force, and what was copied is what its Cores had signed."""
+    """Checks, before anything is written, that the kit's root is in force and that Cores signed what was copied."""
     try:
         check_kit(kit, log)
     except KitOutdated:
@@ -268,7 +268,7 @@ def _check_copy(home: PendingEnrolment, kit: Kit, log: DeviceLog, progress: Rest
 
 
 def _take_over(home: PendingEnrolment) -> int:
-    """What the other device had not sent is this one's to send, before anything else may use this home."""
+    """Takes over operations that the other device had not sent, before anything else may use this home."""
     config = msgspec.structs.replace(home.settings.config, vault=home.vault.hex())
     with opened(replace(home.settings, config=config)) as device:
         return adopt_outbox(device.member)
@@ -305,7 +305,7 @@ async def _bring_back(
                     for lack in missing(member)
                 )
                 if (lead or progress.lost or _leads_still(device, progress)) and not member.is_core:
-                    # What is lacking is told; whoever has more goes over to this history and offers the rest again.
+                    # What is missing is reported. A device that has more adopts this history and offers the rest again.
                     await syncer.run(claim(member, root, force=True, abandon=True))
             await syncer.round()
             if progress is None and _shall_lead(device, lead, wants_lead, lost=bool(log_put_back)):
@@ -348,19 +348,19 @@ async def _bring_back(
 
 
 def _leads_still(device: Device, progress: RestoreProgress) -> bool:
-    """Whether the device whose home was copied is the Core by the log as it is now: then nobody leads."""
+    """Whether the device whose home was copied is still the Core by the log."""
     lead = device.member.log.lead
     return lead is not None and lead.claim.hex() == progress.led
 
 
 def _mend_memory(device: Device) -> None:
-    """Rows that are not what the log says (a disk that rots changes them unseen) are made again from the log."""
+    """Rebuilds rows that differ from the log, as after silent disk errors."""
     if not rebuild_pending(device.member) and not verify(device).ok:
         mark_rebuild(device.member, None)
 
 
 def _shall_lead(device: Device, lead: bool, wants_lead: Callable[[Core], bool], *, lost: bool) -> bool:
-    """Whether to take the lead: if that was asked for, else if the Core may be gone and the person wants it."""
+    """Whether to become the Core: if asked for, else if the Core may be gone and the person wants it."""
     core = _core(device)
     if device.member.is_core or core is None:
         frozen = device.member.log.lead is not None and device.member.log.lead.is_freeze

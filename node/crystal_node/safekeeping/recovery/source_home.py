@@ -1,8 +1,8 @@
 """Copying the databases of another home into this one, without ever writing there.
 
-SQLite itself would make files beside a database that it only reads, so the other home's files are read as files: each database
-with its write-ahead log, again if somebody wrote meanwhile, into a folder of ours. There SQLite brings the two together and
-checks every page; what belonged to the old device alone is taken out; then the whole file is moved into its place.
+SQLite would create files beside a database even to read it, so the other home's files are copied as bytes into a scratch folder
+of ours: each database with its write-ahead log, again if it was written meanwhile. There SQLite merges the two and checks every
+page; values of the old device alone are removed; then the whole file is moved into its place.
 """
 
 import os
@@ -24,15 +24,15 @@ from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home, sync_directo
 from crystal_node.device.journal import JournalDamaged, SqliteJournal
 
 TRIES = 3
-"""How often a database is copied that is being written, before its home counts as in use."""
+"""How often a database that is being written is copied, before its home counts as in use."""
 COPY_BYTES = 1024 * 1024
 
 KEPT_VALUES = frozenset({"node.vault", "floor", "cursors.seen", "node.private", "node.pending-since"})
-"""Named values of a journal that say something of the vault, or of what its person wants: everything else is of one device, of
-one relay, or of one run. ``floor`` and ``cursors.seen`` tell what is known to be missing. Kept as well is what the owner has
-yet to decide about (``META_HELD``): it may be nowhere else."""
+"""Named values of a journal that belong to the vault or to the person; all others belong to one device, one relay or one run.
+``floor`` and ``cursors.seen`` tell what is known to be missing. Entries that wait for a decision (``META_HELD``) are kept as
+well: they may be nowhere else."""
 DROPPED_VALUES = (META_OWN, META_QUARANTINE)
-"""Those of the memory that are of one device."""
+"""Values of the memory that belong to one device."""
 
 _SCRATCH = ".restoring"
 _BESIDE = ("", "-wal", "-journal")
@@ -40,7 +40,7 @@ _LEFT_OVER = ("-wal", "-shm", "-journal")
 
 
 class DamagedHome(LocalStorage):
-    """The other home's databases are not whole."""
+    """The other home's databases are damaged."""
 
     hint = "Take the home of another device, or bring the vault back from its relay: leave --from out."
 
@@ -58,7 +58,7 @@ def find_source_home(folder: Path, own: Home) -> SourceHome:
     """The databases in ``folder``.
 
     Raises:
-        Usage: there is no such folder, it is this device's own home, or it is none of a device.
+        UsageError: there is no such folder, it is this device's own home, or no device's.
     """
     folder = folder.expanduser().absolute()
     if not folder.is_dir():
@@ -85,8 +85,8 @@ def copy_memory(old: SourceHome, target: Path) -> None:
     """Puts a checked copy of the memory at ``target``, durably.
 
     Raises:
-        HomeBusy: somebody is writing there.
-        DamagedHome: it is damaged, or none.
+        HomeBusy: it is being written.
+        DamagedHome: it is damaged, or no database of ours.
     """
     copy = _copied(old.memory, target)
     try:
@@ -107,13 +107,13 @@ def copy_memory(old: SourceHome, target: Path) -> None:
 
 
 def copy_journal(old: SourceHome, target: Path) -> bytes | None:
-    """Puts a checked copy of the journal at ``target``, durably, without what was the old device's alone.
+    """Puts a checked copy of the journal at ``target``, durably, without the values of the old device alone.
 
-    Returns the claim by which that device led; None if it never did.
+    Returns the claim by which that device was the Core; None if it never was.
 
     Raises:
-        HomeBusy: somebody is writing there.
-        DamagedHome: it is damaged, or none.
+        HomeBusy: it is being written.
+        DamagedHome: it is damaged, or no database of ours.
     """
     copy = _copied(old.journal, target)
     try:
@@ -135,10 +135,9 @@ def copy_journal(old: SourceHome, target: Path) -> bytes | None:
 
 
 def copy_file_database(source: Path, target: Path) -> None:
-    """Puts a copy of what is known of a home's files at ``target``. One that is damaged is left: what it says can be found out
-    again.
+    """Puts a copy of ``files.db`` at ``target``; a damaged one is skipped, since it can be found out again.
 
-    Raises HomeBusy if somebody is writing there.
+    Raises HomeBusy: it is being written.
     """
     copy = _copied(source, target)
     try:
@@ -162,7 +161,7 @@ def clear_scratch(home: Home) -> None:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    """The database as it is now, with all that its log holds, in a fresh folder beside ``target``."""
+    """Copies the database and its log into a new folder beside ``target``."""
     scratch = target.parent / _SCRATCH
     for _ in range(TRIES):
         shutil.rmtree(scratch, ignore_errors=True)
@@ -179,7 +178,7 @@ def _copied(source: Path, target: Path) -> Path:
 
 
 def _state(source: Path) -> dict[str, tuple[int, int, int]]:
-    """What tells whether the files of a database were written."""
+    """Identifies the state of a database's files, to notice writes."""
     found: dict[str, tuple[int, int, int]] = {}
     for ending in _BESIDE:
         try:
@@ -197,13 +196,13 @@ def _copy_bytes(source: Path, target: Path) -> None:
             with source.open("rb") as read:
                 shutil.copyfileobj(read, written, COPY_BYTES)
         except FileNotFoundError:
-            return  # a log that was emptied meanwhile: what was there before tells
+            return  # a log that was emptied meanwhile: the comparison notices
         written.flush()
         os.fsync(written.fileno())
 
 
 def _move(copy: Path, target: Path) -> None:
-    """Puts a closed database in its place, without a log of what was there before."""
+    """Moves a closed database into its place, and deletes logs of a former one."""
     for ending in _LEFT_OVER:
         Path(f"{target}{ending}").unlink(missing_ok=True)
     descriptor = os.open(copy, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,19 +1,19 @@
-"""The agent's pulse: once a second it looks whether the world went on without it.
+"""Heartbeat of the background service: once a second it checks what changed around the process.
 
 ::
 
-    the last beat was long ago by the clock that counts sleep  --> slept   (asleep, frozen, stopped by a debugger)
-    the clock on the wall moved otherwise than that one        --> clock   (somebody set it)
-    this machine sends from another address, or by another gateway --> network
-    config.json is another one                                 --> settings
+    the last beat is long ago by the clock that counts sleep   --> slept   (asleep, frozen, stopped by a debugger)
+    the wall clock moved differently from that one             --> clock   (it was set)
+    the addresses or gateways of this machine changed          --> network
+    config.json was replaced                                   --> settings
     jobs.db was written by another process                     --> asked
 
-Each beat costs some microseconds, and nothing is started for it.
+A beat takes some microseconds and starts nothing. The network is known by the addresses that this machine would send from, and
+on Linux by its gateways; nothing is sent.
 """
 
 import asyncio
 import socket
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -21,60 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROUTES = Path("/proc/net/route")
-ASK_SECONDS_MAX = 2.0
 _ANYWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 """Addresses for documentation. Connecting a datagram socket sends nothing: the system only chooses the way."""
-_METERED = (1, 3)
-"""NetworkManager's NM_METERED_YES and NM_METERED_GUESS_YES."""
-
-
-def network_identity(routes: Path = ROUTES) -> tuple[str, ...]:
-    """What changes when the network does; () without any."""
-    return (*_sources(), *_gateways(routes))
-
-
-def is_metered() -> bool:
-    """Asks NetworkManager, where there is one. Blocks for moments: call it in a thread."""
-    if not sys.platform.startswith("linux"):
-        return False
-    from jeepney import DBusAddress, Properties
-    from jeepney.io.blocking import open_dbus_connection
-
-    manager = DBusAddress(
-        "/org/freedesktop/NetworkManager", "org.freedesktop.NetworkManager", "org.freedesktop.NetworkManager"
-    )
-    # No bus, no NetworkManager on it, or one that answers something else: all of them mean "not known".
-    with suppress(Exception), open_dbus_connection(bus="SYSTEM", auth_timeout=ASK_SECONDS_MAX) as connection:
-        reply = connection.send_and_get_reply(Properties(manager).get("Metered"), timeout=ASK_SECONDS_MAX)
-        answer: tuple[str, object] = reply.body[0]  # pyright: ignore[reportUnknownVariableType]  jeepney has no types
-        return answer[1] in _METERED
-    return False
-
-
-def _sources() -> list[str]:
-    found: list[str] = []
-    for family, address in _ANYWHERE:
-        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((address, 9))
-            found.append(str(probe.getsockname()[0]))
-    return found
-
-
-def _gateways(routes: Path) -> list[str]:
-    """Interface and gateway of each default route."""
-    try:
-        lines = routes.read_text(errors="replace").splitlines()[1:]
-    except OSError:
-        return []
-    fields = [line.split() for line in lines]
-    return sorted(
-        f"{each[0]} {each[2]}" for each in fields if len(each) > 7 and each[1] == each[7] == "00000000"
-    )
 
 
 BEAT_SECONDS = 1.0
 SLEPT_SECONDS = 30.0
-"""Between two beats: then connections are dead, and pauses have lost their meaning."""
+"""Between two beats: connections are dead then, and pauses are over."""
 NETWORK_BEATS = 5
 
 ConfigStamp = tuple[int, int, int]
@@ -82,23 +35,23 @@ ConfigStamp = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What is called, with one word about why where that is for people."""
+    """Calls back what changed. ``again`` is told why, for people."""
 
     config_file: Path
     again: Callable[[str], None]
     settings: Callable[[], None]
     asked: Callable[[], None]
     every_minute: Callable[[], None] = lambda: None
-    """After some beats, a minute's worth."""
+    """Called about once a minute."""
     elapsed: Callable[[], float] | None = None
     wall: Callable[[], float] = time.time
-    where: Callable[[], tuple[str, ...]] = network_identity
+    where: Callable[[], tuple[str, ...]] = lambda: network_identity()  # noqa: PLW0108  defined below
     read: ConfigStamp | None = None
-    """The file as it was when the settings were read."""
+    """The file's stamp when the settings were read."""
     beat: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self) -> None:
-        """Goes on until it is cancelled."""
+        """Beats until cancelled."""
         elapsed = self.elapsed or sleeping_clock
         beaten, shown = elapsed(), self.wall()
         here, config = self.where(), self.read or config_stamp(self.config_file)
@@ -128,15 +81,41 @@ class Heartbeat:
 
 
 def sleeping_clock() -> float:
-    """Seconds that go on while the machine sleeps, and that nobody sets; where there is no such clock, monotonic ones."""
+    """Seconds that count sleep and cannot be set; of the monotonic clock where the system has no such one."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def config_stamp(path: Path) -> ConfigStamp:
-    """What changes when a file is written anew."""
+    """Changes when the file is written again."""
     try:
         info = path.stat()
     except OSError:
         return (0, 0, 0)
     return (info.st_ino, info.st_size, info.st_mtime_ns)
+
+
+def network_identity(routes: Path = ROUTES) -> tuple[str, ...]:
+    """Changes when the network does; () without any."""
+    return (*_sources(), *_gateways(routes))
+
+
+def _sources() -> list[str]:
+    found: list[str] = []
+    for family, address in _ANYWHERE:
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            found.append(str(probe.getsockname()[0]))
+    return found
+
+
+def _gateways(routes: Path) -> list[str]:
+    """Interface and gateway of each default route."""
+    try:
+        lines = routes.read_text(errors="replace").splitlines()[1:]
+    except OSError:
+        return []
+    fields = [line.split() for line in lines]
+    return sorted(
+        f"{each[0]} {each[2]}" for each in fields if len(each) > 7 and each[1] == each[7] == "00000000"
+    )

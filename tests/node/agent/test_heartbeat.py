@@ -21,7 +21,7 @@ class _World:
     script: list[Callable[["_World"], None]]
     elapsed: float = 1000.0
     wall: float = 1_000_000.0
-    network_identity: tuple[str, ...] = ("10.0.0.2",)
+    network: tuple[str, ...] = ("10.0.0.2",)
     seen: list[str] = field(default_factory=list[str])
 
     async def live(self) -> list[str]:

@@ -1,8 +1,7 @@
-"""Commands between the devices of a vault, as this machine sends, receives, runs and shows them.
+"""Commands between the devices of a vault: status, verify, snapshot, backup, backfill, dream-weave.
 
-book     what was asked and answered, in `state/commands.db`
-asking   asking another device, and waiting for its answer
-desk     in the agent: listens, runs what is asked, and answers
-actions  what each action does here
-policy   which device may have which action run here
+client    asking another device, and waiting for its answer
+service   in the background service: listens, runs what is asked, and answers
+policy    which device may have which action run here
+database  what was asked and answered, in `state/commands.db`
 """

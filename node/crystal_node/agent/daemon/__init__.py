@@ -1,16 +1,12 @@
-"""The agent: one process a home that captures, syncs, and does the home's duties in the background.
+"""The background service: one process a home that captures, syncs, and runs the home's jobs.
 
 | module | holds |
 |---|---|
-| `work` | what every duty is given |
-| `jobs` | what a job is, and how it stands |
-| `store` | jobs.db: last runs, what is paused, what a person asked for |
-| `schedule` | when each job runs |
-| `duties` | the list of all jobs |
-| `pulse` | notices sleep, a stopped clock, another network, another configuration |
-| `running` | the process itself |
-| `standing` | what others see of it: who runs, since when |
-| `stopping` | ends it |
+| `process` | the process itself |
+| `registry` | all jobs |
+| `actions` | what each command of another device does here |
+| `command_server` | the loop that serves these commands |
+| `job_requests` | running or pausing a job on request |
 | `logs` | the log file |
-| `power`, `network` | battery, metered networks, which network |
+| `power` | battery and metered networks |
 """

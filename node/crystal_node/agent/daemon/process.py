@@ -26,9 +26,9 @@ from crystal_node.agent.daemon.actions import actions_of
 from crystal_node.agent.daemon.command_server import open_when_possible, serve
 from crystal_node.agent.daemon.job_requests import JobRun, JobRunner
 from crystal_node.agent.daemon.logs import logged, logging_to
-from crystal_node.agent.daemon.power import on_battery
+from crystal_node.agent.daemon.power import is_metered, on_battery
 from crystal_node.agent.daemon.registry import all_jobs
-from crystal_node.agent.heartbeat import ConfigStamp, Heartbeat, config_stamp, is_metered
+from crystal_node.agent.heartbeat import ConfigStamp, Heartbeat, config_stamp
 from crystal_node.agent.jobs.database import JobStore
 from crystal_node.agent.jobs.scheduler import Scheduler
 from crystal_node.agent.jobs.status import PURPOSE, ProcessNotes

@@ -1,4 +1,4 @@
-"""Installing the service and starting it, up to the agent that has its home: for `crystal agent install` and `crystal up`."""
+"""Installing, starting and stopping the background service, by the system's service manager or without one."""
 
 import os
 import signal
@@ -12,36 +12,31 @@ from crystal_node.base.errors import HomeBusy, NotSetUp
 from crystal_node.base.settings import Settings
 from crystal_node.device.keys.report import PassphraseState, key_report
 
+STARTS_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 40.0
+"""A round may take 5 s to end, a job's thread 10; a service manager kills after 30."""
+_POLL_SECONDS = 0.05
 _HOW = (
     "Write it to a file that only you can read (chmod 600), and run the command again with CRYSTAL_PASSPHRASE_FILE naming that "
     "file: the service then knows the file's name, never the passphrase."
 )
 
 
-def check_startable(settings: Settings) -> None:
-    """Raises:
-    NotSetUp: there is no vault here yet.
-    PassphraseNeeded: the keys need a passphrase that nobody can type there, and no file is named.
-    """
-    if settings.vault is None:
-        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
-    found = key_report(settings)
-    if found.passphrase is PassphraseState.SET and not found.passphrase_file:
-        raise PassphraseNeeded(
-            "this device's keys are closed by a passphrase, and nobody can type it for a service", hint=_HOW
-        )
+@dataclass(frozen=True, slots=True)
+class StopResult:
+    """``ran``: whether a process was there to stop. ``by``: the service manager's name, "" for a signal."""
 
-
-STARTS_SECONDS_MAX = 30.0
-_LOOK_SECONDS = 0.05
+    ran: bool
+    by: str
+    seconds: float
 
 
 def install_and_start(settings: Settings, manager: Manager) -> str:
-    """Says what a person should know.
+    """Installs the service and starts it. Returns what a person should know.
 
     Raises:
-        NotSetUp, PassphraseNeeded: an agent could not start here.
-        ServiceUnavailable: no manager, or the agent did not come up.
+        NotSetUp, PassphraseNeeded: the service could not start here.
+        ServiceUnavailable: there is no manager, or the service did not come up.
     """
     check_startable(settings)
     by_hand = _by_hand(settings, manager)
@@ -53,53 +48,29 @@ def install_and_start(settings: Settings, manager: Manager) -> str:
 
 
 def start(settings: Settings, manager: Manager) -> str:
-    """Starts what is installed. Raises as above, and NotInstalled."""
+    """Starts the installed service. Raises ServiceUnavailable, NotInstalled."""
     by_hand = _by_hand(settings, manager)
     manager.start()
     return by_hand or await_agent(settings, manager)
 
 
 def await_agent(settings: Settings, manager: Manager) -> str:
-    """Returns when an agent has its home; says nothing then. Raises ServiceUnavailable."""
+    """Waits until the service watches this home. Returns "". Raises ServiceUnavailable."""
     deadline = time.monotonic() + STARTS_SECONDS_MAX
     while (holder := lock_holder(settings.home)) is None or not holder.is_agent:
         if time.monotonic() > deadline or manager.state() is not ServiceState.RUNNING:
             raise ServiceUnavailable(
                 "the service was started, and no agent runs", hint="`crystal agent logs` says why."
             )
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return ""
 
 
-def _by_hand(settings: Settings, manager: Manager) -> str:
-    """What to say if a process that the manager did not start has this home: the service has to wait for its end."""
-    holder = lock_holder(settings.home)
-    if holder is None or manager.state() is ServiceState.RUNNING:
-        return ""
-    who = f"process {holder.pid} ({holder.purpose})" if holder.pid is not None else "another process"
-    return f"It takes over when {who} ends, which was started by hand and watches this home."
-
-
-STOP_SECONDS_MAX = 40.0
-"""A round may take 5 s to end, a job's thread 10; a service manager kills after 30."""
-_POLL_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class StopResult:
-    """``ran``: there was one to stop. ``by``: the service manager's name, or "" for a signal."""
-
-    ran: bool
-    by: str
-    seconds: float
-
-
 def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SECONDS_MAX) -> StopResult:
-    """Returns when none runs any more.
+    """Stops the service and returns when it has ended.
 
     Raises:
-        HomeBusy: it did not end in time, it is not known for certain which process it is, or what runs is no agent but a
-            person's own `crystal sync --watch`.
+        HomeBusy: it did not end in time, the process is not known for certain, or it is a person's own `crystal sync --watch`.
         ServiceUnavailable: the service manager refused.
     """
     started = time.monotonic()
@@ -123,6 +94,31 @@ def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SE
             )
         time.sleep(_POLL_SECONDS)
     return StopResult(bool(by) or holder is not None, by, time.monotonic() - started)
+
+
+def check_startable(settings: Settings) -> None:
+    """Checks that the service could start without a terminal.
+
+    Raises:
+        NotSetUp: there is no vault here yet.
+        PassphraseNeeded: the keys need a passphrase, and no file that holds it is named.
+    """
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+    found = key_report(settings)
+    if found.passphrase is PassphraseState.SET and not found.passphrase_file:
+        raise PassphraseNeeded(
+            "this device's keys are closed by a passphrase, and nobody can type it for a service", hint=_HOW
+        )
+
+
+def _by_hand(settings: Settings, manager: Manager) -> str:
+    """What to say where a process that the manager did not start watches this home; "" else."""
+    holder = lock_holder(settings.home)
+    if holder is None or manager.state() is ServiceState.RUNNING:
+        return ""
+    who = f"process {holder.pid} ({holder.purpose})" if holder.pid is not None else "another process"
+    return f"It takes over when {who} ends, which was started by hand and watches this home."
 
 
 def _signal(holder: LockHolder) -> None:

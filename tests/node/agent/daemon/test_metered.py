@@ -19,8 +19,8 @@ from jeepney import (
 from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import open_dbus_connection
 
-from crystal_node.agent.daemon import network
-from crystal_node.agent.heartbeat import is_metered
+from crystal_node.agent.daemon import power
+from crystal_node.agent.daemon.power import is_metered
 
 _NAME = "org.freedesktop.NetworkManager"
 
@@ -76,7 +76,7 @@ def test_a_network_is_metered_if_the_manager_says_or_guesses_so(monkeypatch: pyt
 
 
 def test_a_manager_that_answers_with_something_else_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "ASK_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(power, "_BUS_SECONDS_MAX", 0.3)
     with _bus(monkeypatch), _manager("org.freedesktop.DBus.Error.Failed", "metered", None):
         started = time.monotonic()
         assert [is_metered() for _ in range(3)] == [False, False, False]

@@ -24,7 +24,7 @@ Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Privacy(msgspec.Struct, frozen=True, array_like=True):
-    """``since``: when private mode was turned on, None while it is off; ``spans``: earlier private times. Milliseconds.
+    """``since``: when private mode was turned on, None while it is off; ``spans``: earlier private times, in milliseconds.
 
     ``caught_up``: what was in transcripts before has been recorded. ``uptime``: the machine's uptime at ``since``.
     """
@@ -39,8 +39,8 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
         return self.since is not None
 
     def hides(self, moment: int) -> bool:
-        """Whether a message of that time (milliseconds, 0 if unknown) was private. Unknown times are not: messages without a time
-        are read in order only, and skipping covers them."""
+        """Whether a message of that time (milliseconds, 0 if unknown) was private. Unknown times are not: messages without
+        one are read in order only, and skipping covers them."""
         if moment <= 0:
             return False
         if self.since is not None and moment >= self.since:

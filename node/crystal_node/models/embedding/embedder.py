@@ -12,11 +12,11 @@ from crystal_core.database import Database
 from crystal_core.state.vectors import float16_vectors
 
 Sample = tuple[str, bytes]
-"""A text that the vault has, and the one vector that is kept of it."""
+"""A text of the vault with its one vector."""
 
 
 class HeldEmbedder(Embedder, Protocol):
-    """``loaded``: it holds memory that ``release`` gives back. ``close`` is for good."""
+    """An embedder and what its owner needs. ``loaded``: it holds memory that ``release`` frees. ``close`` is final."""
 
     @property
     def loaded(self) -> bool: ...
@@ -54,26 +54,26 @@ class NoEmbedder:
         raise NoEmbedding(self._why, hint=self._hint)
 
     def release(self) -> None:
-        """There is nothing to give back."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing."""
 
 
 _BYTES_MIN, _BYTES_MAX = 24, 800
-"""Long enough to tell models apart, short enough to be one window of any of them."""
+"""Long enough to tell models apart, short enough to be one window of any model."""
 _LOOKED_AT = 2000
 
 
 def compare_with(embedder: HeldEmbedder | None, database: Database) -> None:
-    """Has a remote model compared with the vault before it gives anything out. Does nothing to the built-in one."""
+    """Makes a remote model compare itself with the vault before its next answer. Does nothing for the built-in one."""
     expect = getattr(embedder, "expect", None)
     if expect is not None:
         expect(sample_of(database))
 
 
 def sample_of(database: Database) -> Sample | None:
-    """One that every device of the vault has; None if there is none."""
+    """A text that every device of the vault has; None if there is none."""
     row = database.row(
         "SELECT c.rowid, c.text FROM (SELECT rowid, text, provisional FROM chunks ORDER BY rowid LIMIT ?) c"
         " WHERE c.provisional = 0 AND length(CAST(c.text AS BLOB)) BETWEEN ? AND ?"

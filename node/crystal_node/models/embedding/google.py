@@ -1,4 +1,4 @@
-"""Google's API for embeddings: many texts a request, and it is told which of them are looked for and which look."""
+"""Google's API for embeddings, which tells documents and queries apart."""
 
 from collections.abc import Sequence
 from urllib.parse import quote

@@ -1,13 +1,13 @@
-"""How every provider of vectors over HTTP sends a request: bounded, and tried again where nothing can have been paid.
+"""Requests to embedding models: bounded, and retried where nothing can have been charged.
 
-As ``crystal_node.models.llm.http`` does it, without an event loop::
+Like ``crystal_node.models.llm.http``, without an event loop::
 
     send ─┬─ 200 ─────────────────────────────► document
-          ├─ not connected, 429, 500-503, 529 ─► wait (Retry-After, else 1, 2, 4 s) ─► send, as long as the patience lasts
+          ├─ not connected, 429, 500-503, 529 ─► wait (Retry-After, else 1, 2, 4 s) ─► send, within the retry budget
           ├─ other status ────────────────────► EmbedderRefused, InputTooLong
           └─ sent, and the answer got lost (or 504, 524) ─► EmbedderUnavailable, paid
 
-A key goes to the address that it belongs to, never along a redirection, and stands in no message, log or repr. Nor does a text.
+A key goes to the address that it belongs to, never along a redirect. Neither keys nor texts appear in a message, log or repr.
 """
 
 import threading
@@ -39,23 +39,23 @@ from crystal_node.models.llm.http import (
 )
 
 ANSWER_BYTES_MAX = 48 * 1024 * 1024
-"""Vectors are written out as decimal numbers: 128 of 8,192 numbers have about 22 MiB."""
+"""Vectors come as decimal numbers: 128 of 8,192 numbers have about 22 MiB."""
 
 Pause = Callable[[float], None]
 T = TypeVar("T")
 
 
 class InputTooLong(EmbedderRefused):
-    """The model takes no text of this length."""
+    """The model does not accept a text of this length."""
 
 
 class EmbedHttp:
-    """One server. ``secret``: headers that hold the key; they stay in here. May be used by several threads."""
+    """One server. ``secret``: headers that hold the key, which are never shown. Thread-safe."""
 
     def __init__(
         self, base: str, *, secret: Mapping[str, str] | None = None, pause: Pause = time.sleep
     ) -> None:
-        """Raises EmbedderRefused: the key would go over the network for everybody on the way to read."""
+        """Raises EmbedderRefused: the key would be readable on the network."""
         if secret and urlsplit(base).scheme != "https" and not is_loopback(base):
             raise EmbedderRefused(
                 "a key is not sent over plain http to another machine",
@@ -74,13 +74,13 @@ class EmbedHttp:
 
     @property
     def local(self) -> bool:
-        """Whether the server is this machine."""
+        """Whether the server is on this machine."""
         return is_loopback(self.base)
 
     def post(
         self, path: str, body: Mapping[str, object], kind: type[T], *, seconds: float, patience: float
     ) -> T:
-        """Sends ``body`` and gives the answer as a ``kind``. ``seconds``: for one try; ``patience``: of waiting in all.
+        """Sends ``body`` and returns the answer as a ``kind``. ``seconds``: for one try; ``patience``: for all pauses together.
 
         Raises:
             EmbedderUnavailable, EmbedderRefused, InputTooLong, EmbedderClosed.
@@ -98,7 +98,7 @@ class EmbedHttp:
         raise AssertionError("the last try raises or returns")
 
     def close(self) -> None:
-        """For good."""
+        """Closes it for good."""
         with self._lock:
             client, self._client, self._closed = self._client, None, True
         if client is not None:
@@ -106,7 +106,7 @@ class EmbedHttp:
 
     def _once(self, path: str, sent: bytes, kind: type[T], seconds: float) -> T:
         client, late = self._opened(), threading.Event()
-        # The web client's own limit is for each piece of an answer: who sends byte after byte would never be late.
+        # The web client's own limit is per read: a server that sends byte after byte would never be late.
         watch = threading.Timer(seconds, self._drop, (client, late))
         watch.daemon = True
         watch.start()
@@ -133,7 +133,7 @@ class EmbedHttp:
             raise EmbedderRefused(f"what {self.host} answers is not of its API") from error
 
     def _drop(self, client: httpx.Client, late: threading.Event) -> None:
-        """Of another thread: ends what waits for that client's answer."""
+        """Called by the timer's thread: ends what waits for that client's answer."""
         late.set()
         with self._lock:
             if self._client is client:
@@ -192,7 +192,7 @@ class EmbedHttp:
 
 
 class _Passing(Exception):
-    """What may be tried again."""
+    """A failure that may be retried."""
 
     def __init__(self, error: EmbedderUnavailable) -> None:
         super().__init__(str(error))

@@ -1,6 +1,6 @@
 """Ollama's own API for embeddings.
 
-It keeps to ``truncate``: a model with a short context reads the beginning of a window then, in place of nothing.
+With ``truncate`` a model with a short context reads the beginning of a window instead of refusing it.
 """
 
 from collections.abc import Sequence

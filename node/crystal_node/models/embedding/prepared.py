@@ -1,4 +1,4 @@
-"""Vectors of the next model, made before the vault changes over to it: `embedding.db`, on the Core, while a migration goes on.
+"""Vectors of the next model, made before the vault changes over to it: `embedding.db`, on the Core, during a migration.
 
 ::
 
@@ -6,10 +6,9 @@
                                                                                      │ the vault changes over
     nothing ◄──────────────────────────── no text lacks vectors any more ◄───────────┘
 
-So the old vectors answer until the new ones are all there, and what a provider was paid for once is not asked for again. Rows
-are found by the hash of their text, and checked against the memory's rows: where a text was forgotten, its row goes too,
-overwritten in the file, in the same round. The file is nobody's only copy: lost, or damaged wherever that is met, it
-is begun anew, and so are its vectors.
+The old vectors answer until all new ones are there, and nothing is paid for twice. Rows are found by the hash of their text;
+when a text is forgotten, its row is deleted and overwritten in the same round. The file is no one's only copy: if it is lost or
+damaged, it is made again, and so are its vectors.
 """
 
 import hashlib
@@ -47,7 +46,7 @@ T = TypeVar("T")
 
 
 class PreparedVectors:
-    """The file, opened. ``model`` is whose vectors they are."""
+    """The open file. ``model``: the model of its vectors."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
@@ -56,7 +55,7 @@ class PreparedVectors:
 
     @classmethod
     def open(cls, path: Path) -> "PreparedVectors":
-        """Opens it, made if it is not there. One that cannot be read is made anew: its vectors are, too."""
+        """Opens or makes the file. One that cannot be read is replaced."""
         try:
             return cls(_opened(path), path)
         except (apsw.NotADBError, apsw.CorruptError):
@@ -71,20 +70,20 @@ class PreparedVectors:
 
     @property
     def anew(self) -> bool:
-        """Whether they are to replace vectors of the same model, and the vault has not changed over yet: where nothing lacks
-        vectors, nothing else tells that there is something to do."""
+        """Whether they replace vectors of the same model and the vault has not changed over yet. If nothing lacks vectors, only
+        this tells that there is something to do."""
         row = self._row("SELECT anew FROM model")
         return bool(row and row[0])
 
     def begin(self, model: str, dimensions: int, *, anew: bool = False) -> None:
-        """For vectors of that model; those of another are dropped."""
+        """Prepares the file for vectors of that model and drops those of another."""
         self._begun = model, dimensions, int(anew)
         if self.model != model:
             self.clear()
         self._change("INSERT OR REPLACE INTO model VALUES (1, ?, ?, ?)", [self._begun])
 
     def changed_over(self) -> None:
-        """The vault's vectors were dropped for these: from now on what lacks vectors is all that is left to do."""
+        """Notes that the vault's vectors were dropped for these: only texts without vectors are left to do."""
         self._change("UPDATE model SET anew = 0", [()])
 
     def clear(self) -> None:
@@ -92,14 +91,14 @@ class PreparedVectors:
         self._change("DELETE FROM made", [()])
 
     def add(self, rows: Sequence[tuple[int, str, Sequence[bytes]]]) -> None:
-        """Keeps vectors: the chunk's number in the memory, its text, its windows'. Durable when it returns."""
+        """Keeps vectors: the chunk's rowid, its text, its windows' vectors. Durable when it returns."""
         self._change(
             "INSERT OR REPLACE INTO made VALUES (?, ?, ?)",
             [(_content(text), chunk, b"".join(windows)) for chunk, text, windows in rows],
         )
 
     def vectors(self, text: str) -> list[bytes] | None:
-        """A text's vectors, if they were made."""
+        """A text's vectors, or None."""
         row = self._row("SELECT vectors, dimensions FROM made, model WHERE content = ?", (_content(text),))
         if row is None:
             return None
@@ -116,7 +115,7 @@ class PreparedVectors:
         return int(row[0])
 
     def sample(self, database: Database) -> Sample | None:
-        """A text of one window whose vector was made: for comparing the model before it goes on."""
+        """A text of one window and its vector, to compare the model with before going on."""
         rows = self._rows(
             "SELECT chunk, content, vectors FROM made, model WHERE length(vectors) = 2 * dimensions LIMIT 50"
         )
@@ -127,7 +126,7 @@ class PreparedVectors:
         return None
 
     def prune(self, database: Database) -> int:
-        """Drops what the memory no longer has, from the file's bytes too. Returns how many."""
+        """Drops vectors of texts that the memory no longer has, overwriting them. Returns how many."""
         gone = [
             (content,)
             for content, chunk in self._rows("SELECT content, chunk FROM made")
@@ -137,7 +136,7 @@ class PreparedVectors:
         return len(gone)
 
     def discard(self) -> None:
-        """Overwrites and removes the file: it has done its work."""
+        """Overwrites and removes the file."""
         self.clear()
         self.close()
         _remove(self._path)
@@ -163,7 +162,7 @@ class PreparedVectors:
         self._whole(write)
 
     def _whole(self, act: Callable[[], T]) -> T:
-        """What ``act`` comes to; on a new file, if damage shows only now."""
+        """Runs ``act``; if the file proves damaged, replaces it and runs ``act`` again."""
         try:
             return act()
         except (apsw.NotADBError, apsw.CorruptError):
@@ -176,7 +175,7 @@ class PreparedVectors:
 
 
 class PreparedEmbedder:
-    """An embedder that looks among what was made first. Held and closed with the one that it stands before."""
+    """An embedder that uses prepared vectors where there are any. It owns the embedder behind it."""
 
     def __init__(self, embedder: HeldEmbedder, made: PreparedVectors) -> None:
         self._embedder = embedder
@@ -192,7 +191,7 @@ class PreparedEmbedder:
 
     @property
     def known(self) -> bool:
-        """Whether it need not ask a server who it is."""
+        """Whether its identity is known without a request."""
         return bool(getattr(self._embedder, "known", True))
 
     @property
@@ -226,7 +225,7 @@ class PreparedEmbedder:
 
 
 def kept_model(path: Path) -> str:
-    """Of the file there; "" if there is none."""
+    """The model of the file's vectors; "" if there is no file."""
     if not path.exists():
         return ""
     made = PreparedVectors.open(path)
@@ -237,7 +236,7 @@ def kept_model(path: Path) -> str:
 
 
 def _content(text: str) -> bytes:
-    """As the memory's own hash of a text."""
+    """The hash of a text, as in the memory."""
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 

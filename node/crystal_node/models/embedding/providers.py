@@ -1,4 +1,4 @@
-"""Makes the embedder of a provider from this device's settings. Imported when one is really used: it brings the web client."""
+"""Makes a provider's embedder from this device's settings. Imported when one is used, because it loads the web client."""
 
 from pathlib import Path
 
@@ -17,18 +17,18 @@ from crystal_node.models.embedding.windows import LONG, SHORT, WindowScheme
 
 LONG_TOKENS = 2048
 INGEST_PATIENCE_SECONDS = 4.0
-"""What a batch of new texts waits for a provider at most. They are committed without vectors then, and embedded later."""
+"""How long a batch of new texts waits for a provider before it is committed without vectors."""
 MIGRATION_PATIENCE_SECONDS = 300.0
 
 
 def provided(
     settings: Settings, kept: ModelIdentity | None = None, *, patience: float = INGEST_PATIENCE_SECONDS
 ) -> RemoteEmbedder:
-    """The embedder of the provider that the settings name. ``kept``: of the vault's vectors; it spares asking an unknown model
-    for its dimensions.
+    """The embedder of the provider that the settings name. ``kept``: the model of the vault's vectors, whose dimensions need not
+    be asked for.
 
     Raises:
-        EmbedderRefused: there is no key, or the key would be sent where it does not belong.
+        EmbedderRefused: there is no key, or it would be sent to another address than its own.
         EmbeddingError: the model's name cannot be used.
         LocalStorage: the file with the keys can be read by others.
     """
@@ -54,7 +54,7 @@ def provided(
 
 
 def destination(settings: Settings) -> str:
-    """Where texts go, in words: "" for this process."""
+    """The server that texts go to; "" if they stay in this process."""
     chosen = settings.embedding
     url = {"ollama": chosen.ollama_host, "openai": OPENAI_URL, "google": GOOGLE_URL}.get(chosen.provider, "")
     if not url:
@@ -65,7 +65,7 @@ def destination(settings: Settings) -> str:
 
 
 def _key(settings: Settings, owner: KeyOwner) -> str:
-    """The provider's own key for the provider's own address only; a server of another address has a key of its own, or none."""
+    """The provider's key for the provider's own address only; a server at another address has its own key, or none."""
     other = bool(settings.embedding.url)
     try:
         key = api_key(KeyOwner.EMBEDDING if other else owner, settings.home)
@@ -80,7 +80,7 @@ def _key(settings: Settings, owner: KeyOwner) -> str:
 
 
 def _shown(provider: str, place: str) -> str:
-    """A model's name as it stands in the identity: of a folder, only its own name."""
+    """A model's name in its identity: for a folder, only its last part."""
     if provider == "sentence-transformers" and place.startswith(("/", "~", ".")):
         return Path(place).name
     return place

@@ -1,15 +1,14 @@
-"""What all providers but the built-in one have in common: windows, batches, checks of what comes back, and the comparison.
+"""What all providers but the built-in one share: windows, batches, checks of the answers, comparison with the vault.
 
 ::
 
     texts ─ windows ─ those not made lately ─ batches ─► the model ─► rows ─ finite? as many numbers as they must have?
                                                                         └─► normalised ─► float16, or float32 for a query
 
-Whether the model is still the one that made the vault's vectors is asked of the vault itself: with the first request, and
-again each hour, a text goes along whose vector is kept. If the new vector is not the same within ``SAME_COSINE``, the
-answer is thrown away and ``AnotherModel`` raised, before anything could be mixed. Another number of dimensions is the same.
+Before the first request, and again each hour, a text is embedded whose vector the vault has. If the new vector differs by more
+than ``SAME_COSINE`` allows, or has another number of dimensions, ``AnotherModel`` is raised before vectors could be mixed.
 
-What was made lately is held for a while, so that a batch that has to be repeated, for whatever reason, is not paid twice.
+Recent vectors are cached, so that a batch that has to be repeated is not paid for twice.
 """
 
 import hashlib
@@ -31,24 +30,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SAME_COSINE = 0.999
-"""Two vectors of one text by one model. Other hardware gives 0.9999; another quantisation of the same model much less."""
+"""Least cosine of two vectors of one text by one model. Other hardware gives 0.9999, another quantisation much less."""
 VERIFY_AGAIN_SECONDS = 3600.0
 MADE_LATELY_BYTES_MAX = 16 * 1024 * 1024
 INPUT_CHARS_MIN = 64
-"""A text of which the model does not even read that much is refused by it for another reason."""
+"""A text this short is refused for another reason than its length."""
 QUERY_SECONDS_MAX = 10.0
 BATCH_SECONDS_MAX = 90.0
 _PROBE = "The quick brown fox jumps over the lazy dog."
 
 
 class RemoteEmbedder(ABC):
-    """A provider's model. ``patience``: seconds of waiting that a call may add when the provider asks for it.
+    """A provider's model. ``patience``: seconds that a call may wait when the provider asks for it.
 
-    A provider says how it is asked (``_ask``), and no more.
+    Subclasses implement ``_ask``.
     """
 
     in_process = False
-    """Whether the model is in this process, and no server is asked."""
+    """Whether the model runs in this process."""
     batch_texts = 64
     batch_bytes = 128 * 1024
 
@@ -62,8 +61,7 @@ class RemoteEmbedder(ABC):
         before: tuple[str, str] = ("", ""),
         patience: float = 0.0,
     ) -> None:
-        """``dimensions`` 0: the model is asked for them when they are needed. ``before``: what is said before a document, and
-        before a query."""
+        """``dimensions`` 0: the model is asked when they are needed. ``before``: prefixes of a document and of a query."""
         self._provider = provider
         self._model = model
         self._dimensions = dimensions
@@ -81,7 +79,7 @@ class RemoteEmbedder(ABC):
 
     @property
     def identity(self) -> str:
-        """See ``crystal_core.embed.identities``. Asks a model that is not known for its dimensions: raises EmbeddingError."""
+        """See ``crystal_core.embed.identities``. Asks an unknown model for its dimensions. Raises EmbeddingError."""
         return str(ModelIdentity(self._provider, self._model, self.dimensions, str(self._scheme)))
 
     @property
@@ -94,7 +92,7 @@ class RemoteEmbedder(ABC):
 
     @property
     def known(self) -> bool:
-        """Whether ``identity`` asks nobody."""
+        """Whether ``identity`` is known without a request."""
         return bool(self._dimensions)
 
     @property
@@ -103,7 +101,7 @@ class RemoteEmbedder(ABC):
         return bool(self._lately)
 
     def expect(self, sample: Sample | None) -> None:
-        """Compare with this text's vector before anything else is given out; see the module."""
+        """Sets the sample that the model is compared with before its next answer; see the module."""
         self._sample = sample
         self._verify_at = 0.0
 
@@ -134,7 +132,7 @@ class RemoteEmbedder(ABC):
         return row
 
     def release(self) -> None:
-        """Lets go of what was made lately."""
+        """Drops the cached vectors."""
         with self._lock:
             self._lately.clear()
 
@@ -165,7 +163,7 @@ class RemoteEmbedder(ABC):
         return batches
 
     def _checked(self, windows: Sequence[str]) -> "NDArray[np.float32]":
-        """Vectors of documents, by a model that was compared."""
+        """Vectors of documents, after the comparison with the vault."""
         self._verify(seconds=BATCH_SECONDS_MAX)
         return self._asked(windows, query=False, seconds=BATCH_SECONDS_MAX)
 
@@ -189,7 +187,7 @@ class RemoteEmbedder(ABC):
             self._verify_at = time.monotonic() + VERIFY_AGAIN_SECONDS
 
     def _asked(self, inputs: Sequence[str], *, query: bool, seconds: float) -> "NDArray[np.float32]":
-        """Normalised rows, whatever the model says to long inputs."""
+        """Normalised rows. Inputs that are too long for the model are split or shortened."""
         if self._closed:
             raise EmbedderClosed("this embedder was closed")
         said = [self._before[query] + text for text in inputs]
@@ -236,7 +234,7 @@ class RemoteEmbedder(ABC):
 
 
 class HttpEmbedder(RemoteEmbedder):
-    """A model behind a server at ``url``. A provider says what it is called, and where in a request its key stands."""
+    """A model behind a server at ``url``. Subclasses name the ``provider`` and the headers of its key."""
 
     provider: ClassVar[str]
 
@@ -252,7 +250,7 @@ class HttpEmbedder(RemoteEmbedder):
         patience: float = 0.0,
         pause: Pause = time.sleep,
     ) -> None:
-        """Raises EmbedderRefused: the key would go where others can read it."""
+        """Raises EmbedderRefused: the key would be readable on the network."""
         super().__init__(self.provider, model, dimensions, scheme, before=before, patience=patience)
         self._http = EmbedHttp(url, secret=self._secret(key) if key else {}, pause=pause)
 
@@ -262,7 +260,7 @@ class HttpEmbedder(RemoteEmbedder):
 
     @staticmethod
     def _secret(key: str) -> dict[str, str]:
-        """The headers that hold the key. None here: a server without keys."""
+        """The headers that hold the key; none for a server without keys."""
         del key
         return {}
 

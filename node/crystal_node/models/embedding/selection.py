@@ -1,4 +1,4 @@
-"""Which embedder this device uses.
+"""Which embedding model this device uses.
 
 ::
 
@@ -9,8 +9,8 @@
     another            the same one      that one                     that one
     another            yet another       nothing, until `migrate`     nothing: keywords, and the note says so
 
-The built-in model needs nobody's consent: no text leaves the process. Any other is used only where this device's own settings
-name it; what other devices have chosen, or what the vault's log says, sends no text anywhere.
+The built-in model needs no consent, because no text leaves the process. Any other is used only if this device's own settings
+name it; other devices' choices and the vault's log send no text anywhere.
 """
 
 from functools import lru_cache
@@ -27,13 +27,13 @@ NONE = "none"
 
 
 def embedder_for(settings: "Settings", kept: str = "", *, threads: int | None = None) -> HeldEmbedder:
-    """What makes vectors on a Core whose vault has vectors of the model ``kept`` ("" while it has none).
+    """The embedder of a Core whose vault has vectors of the model ``kept`` ("" while it has none).
 
-    Its identity is that of the model that the settings name, whatever is kept, but for the built-in model's vectors: with
-    those it goes on until they are migrated. Making it is cheap, and asks nobody.
+    It is the model that the settings name, except that vectors of the built-in model are continued until they are migrated.
+    Making it is cheap and sends no request.
 
     Raises:
-        EmbedderRefused: the settings name what cannot be used: no key, no address, no such package.
+        EmbedderRefused: the settings cannot be used: no key, address or package.
         LocalStorage: the file with the keys can be read by others.
     """
     provider = settings.embedding.provider
@@ -45,7 +45,7 @@ def embedder_for(settings: "Settings", kept: str = "", *, threads: int | None = 
 
 
 def named(settings: "Settings", kept: str = "") -> HeldEmbedder:
-    """The embedder that the settings name, whatever the vault's is. Raises as ``embedder_for``."""
+    """The embedder that the settings name, regardless of the vault's. Raises as ``embedder_for``."""
     provider = settings.embedding.provider
     if provider == BUILTIN:
         return builtin(None)
@@ -57,9 +57,9 @@ def named(settings: "Settings", kept: str = "") -> HeldEmbedder:
 
 
 def query_embedder(settings: "Settings", identity: str | None) -> tuple[HeldEmbedder | None, str]:
-    """What embeds queries for a vault whose vectors are of the model ``identity``, or None and why there is none.
+    """The embedder of queries for a vault with vectors of the model ``identity``, or None and the reason, which names the fix.
 
-    The reason names what mends it. Nobody is asked yet.
+    Sends no request.
     """
     if not identity:
         return None, "the memory holds no vectors yet"
@@ -85,7 +85,7 @@ def query_embedder(settings: "Settings", identity: str | None) -> tuple[HeldEmbe
 
 
 def is_builtin(identity: str) -> bool:
-    """Whether vectors are those of the built-in model of this version."""
+    """Whether vectors are of this version's built-in model."""
     return bool(identity) and identity == _builtin_identity()
 
 

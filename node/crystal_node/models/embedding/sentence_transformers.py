@@ -1,7 +1,6 @@
-"""sentence-transformers: any model of that library, in this process. An extra, because it brings PyTorch.
+"""sentence-transformers: any model of that library, in this process. An extra, because it needs PyTorch.
 
-The library and the model are loaded by the first call. It fetches a model that is not on this machine from its hub; a folder's
-path in place of a name stays here.
+The first call loads the library and the model, which is fetched from the hub unless its place is a folder.
 """
 
 import importlib
@@ -17,7 +16,7 @@ _FIX = "Install the extra: `pip install 'memory-crystal[sentence-transformers]'`
 
 
 class SentenceEmbedder(RemoteEmbedder):
-    """One model. ``place`` is its name or the folder it is in; ``model`` is what stands in the identity."""
+    """One model. ``place``: its name or folder; ``model``: its name in the identity."""
 
     in_process = True
     batch_texts = 32
@@ -34,7 +33,7 @@ class SentenceEmbedder(RemoteEmbedder):
         return self._loaded is not None
 
     def release(self) -> None:
-        """Gives the model's memory back."""
+        """Frees the model's memory."""
         super().release()
         with self._lock:
             self._loaded = None

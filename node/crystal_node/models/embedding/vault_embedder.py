@@ -1,12 +1,11 @@
-"""For whoever searches: embeds queries with the model of the memory that is open, whichever that is at the moment.
+"""Embeds queries with the current model of the open memory.
 
-A memory changes its model under a process that goes on (`crystal embed migrate` on the Core, a snapshot that came in), and a
-person changes settings. So the model that is recorded is looked at for each query, and the embedder is chosen anew when it, or
-what the settings say of embedding, is another. Where there is none, ``embed_query`` raises NoEmbedding, whose text names what
-mends it; a search goes on by keyword then and shows it.
+A memory can change its model while a process runs (`crystal embed migrate` on the Core, a snapshot), and a person can change the
+settings. So the recorded model is read for each query, and another embedder is chosen when it or the embedding settings have
+changed. Without an embedder ``embed_query`` raises NoEmbedding, whose message names the fix; the search continues by keyword and
+shows it.
 
-``identity``, ``dimensions``, ``reason`` and ``look`` read the database and belong to its thread; the rest may be called from
-others meanwhile.
+``identity``, ``dimensions``, ``reason`` and ``look`` read the database and belong to its thread; the rest is thread-safe.
 """
 
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from crystal_core.database import Database
 from crystal_core.embed.port import AnotherModel, EmbeddingError, NoEmbedding
 from crystal_core.state import mirror_log
+from crystal_node.base.settings import Settings, with_current_options
 from crystal_node.models.embedding.embedder import HeldEmbedder, compare_with
 from crystal_node.models.embedding.selection import query_embedder
 
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from crystal_node.base.settings import Settings
-
 
 class VaultEmbedder:
-    """See the module. Close it, or use it as a context; the database stays open."""
+    """Close it, or use it as a context; the database stays open."""
 
     def __init__(self, settings: "Settings", database: Database) -> None:
         self._settings = settings
@@ -38,7 +36,7 @@ class VaultEmbedder:
 
     @property
     def identity(self) -> str:
-        """That of the memory's vectors; "" if it has none."""
+        """The model of the memory's vectors; "" if it has none."""
         self.look()
         return self._identity
 
@@ -49,7 +47,7 @@ class VaultEmbedder:
 
     @property
     def reason(self) -> str:
-        """Why queries are not embedded; "" if they are, as far as it is known without asking anybody."""
+        """Why queries are not embedded; "" if they are, as far as is known without a request."""
         self.look()
         return self._reason
 
@@ -68,15 +66,11 @@ class VaultEmbedder:
             return embedder.embed_query(text)
         except EmbeddingError as error:
             if isinstance(error, AnotherModel):
-                self._for = (
-                    None  # compared with another text next time: all may have been made anew meanwhile
-                )
+                self._for = None  # compared with another text next time: all vectors may have been made again
             raise NoEmbedding(f"{error}. {error.hint}".rstrip(".")) from error
 
     def look(self) -> None:
-        """Reads which model the memory has by now, and what the settings say, and chooses anew where that has changed."""
-        from crystal_node.base.settings import with_current_options
-
+        """Reads the memory's model and the settings, and chooses an embedder again if they have changed."""
         self._settings = with_current_options(self._settings)
         self._identity = self._recorded()
         wanted = (self._identity, self._settings.embedding)
@@ -87,7 +81,7 @@ class VaultEmbedder:
             self._for = wanted
 
     def prepare(self) -> None:
-        """Loads a model that is on this machine and takes a while to load. Asks no server. Raises EmbeddingError."""
+        """Loads a model that runs in this process. Asks no server. Raises EmbeddingError."""
         chosen = self._chosen
         if chosen is not None and getattr(chosen, "in_process", True):
             chosen.embed_query("ready")

@@ -10,17 +10,17 @@ Windows end at white space where some is near, and never within a character.
 from dataclasses import dataclass
 
 WINDOWS_PER_TEXT_MAX = 96
-"""What stands beyond them in a longer text is found by its words only. A text of 64 KiB has 73."""
+"""The rest of a longer text is found by its words only. A text of 64 KiB has 73."""
 _NEAR = 48
-"""Bytes before a window's end within which white space is looked for."""
+"""How many bytes before a window's end are searched for white space."""
 EMPTY = "-"
-"""What is embedded for a text without a visible character: servers refuse or skip those."""
+"""Embedded instead of a text without visible characters, which servers refuse or skip."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowScheme:
-    """Bytes: of a text that is not cut, of the windows of one that is, and what neighbours share. ``version`` goes up with any
-    other change of what is sent for a text."""
+    """Sizes in bytes: of a text that is not cut, of the windows of one that is, and their overlap. ``version`` is raised with
+    any other change of what is sent for a text."""
 
     whole: int
     part: int
@@ -54,7 +54,7 @@ def windows_of(text: str, scheme: WindowScheme) -> list[str]:
 
 
 def first_window(text: str, scheme: WindowScheme) -> str:
-    """What of a query is embedded."""
+    """The part of a query that is embedded."""
     data = text[: scheme.whole].encode("utf-8", "replace")
     return _shown(data[: _boundary(data, scheme.whole)])
 
@@ -81,7 +81,7 @@ def _begin(data: bytes, wanted: int) -> int:
 
 
 def _boundary(data: bytes, wanted: int) -> int:
-    """That place, or the one before it that is between two characters."""
+    """The nearest boundary between two characters at or before ``wanted``."""
     wanted = min(wanted, len(data))
     while 0 < wanted < len(data) and data[wanted] & 0xC0 == 0x80:
         wanted -= 1

@@ -1,4 +1,4 @@
-"""Addresses on this machine, without a web client: whether one is its own, whether anybody listens there, and who."""
+"""Addresses of this machine, without a web client: whether one is local, whether somebody listens there, and who."""
 
 import os
 import re
@@ -13,13 +13,13 @@ _PORTS = {"http": 80, "https": 443}
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _LISTENING = "0A"
 _HERE = frozenset(("00000000", "0100007F", "0" * 32, "0" * 24 + "01000000", "0" * 16 + "FFFF00000100007F"))
-"""All addresses and the machine's own, in both families, as Linux writes them."""
+"""The wildcard and loopback addresses of both families, as Linux writes them."""
 _PEOPLE = range(1000, 61184)
-"""Numbers of users who are people. Below are the system's services, above those that systemd makes up."""
+"""User ids of people. Below are the system's services, above systemd's dynamic users."""
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is this machine's own."""
+    """Whether an address is a loopback address."""
     with suppress(ValueError):
         host = (urlsplit(url).hostname or "").lower()
         return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
@@ -27,8 +27,8 @@ def is_loopback(url: str) -> bool:
 
 
 def listens_here(url: str) -> bool:
-    """Whether somebody on this machine takes connections at an address, and is not another person (``is_strangers``). Takes no
-    more than ``LISTEN_SECONDS_MAX``, most often a tenth of a millisecond, and no import of a web client."""
+    """Whether a local address accepts connections, and not from another person's program (``is_strangers``). Takes at most
+    ``LISTEN_SECONDS_MAX``, usually a tenth of a millisecond."""
     if not is_loopback(url) or is_strangers(url):
         return False
     try:
@@ -41,8 +41,7 @@ def listens_here(url: str) -> bool:
 
 
 def is_strangers(url: str) -> bool:
-    """Whether another person who uses this machine listens at that port: whoever comes first may take it, and pose as a model.
-    As far as the system tells, which is Linux."""
+    """Whether another person's program listens at that port, where it could pose as a model. Only Linux tells."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme, 0)

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""Anthropic's messages API."""
 
 import asyncio
 from typing import Annotated
@@ -36,7 +36,7 @@ class _Answer(msgspec.Struct):
 
 
 class Anthropic:
-    """Anthropic itself."""
+    """One model of Anthropic."""
 
     def __init__(
         self, key: str, model: str = "", *, url: str = ANTHROPIC_URL, pause: Pause = asyncio.sleep

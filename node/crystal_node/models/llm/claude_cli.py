@@ -1,12 +1,11 @@
-"""``claude -p``: Claude Code as a language model, as a child process that can do nothing but answer.
+"""``claude -p``: Claude Code as a language model, a child process that can do nothing but answer.
 
     start (own process group, empty folder) ── data on stdin ──► one JSON document on stdout ──► Completion
       └── at the time limit, when cancelled, at too much output: SIGKILL to the group, then wait; no child is left
 
-What it is to work on goes to its standard input, never into an argument. It gets no tools, no MCP servers, no settings or
-hooks, and keeps no session: what it is told must neither run anything nor come back as a conversation to be recorded. A
-version that does not know one of these options refuses to start, which is told. If this process is killed itself, the child
-ends with its one answer, which nobody reads.
+The data goes to its standard input, never into an argument. It gets no tools, MCP servers, settings or hooks, and keeps no
+session: the data must neither run anything nor return as a conversation to be recorded. A version without one of these options
+refuses to start, which is an error. If this process is killed, the child ends after its one answer.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ CLAUDE_PROGRAM = "claude"
 CLAUDE_MODEL = "haiku"
 CLAUDE_CONTEXT_TOKENS = 200_000
 CLAUDE_OVERHEAD_TOKENS = 20_000
-"""What Claude Code says to its model beside our prompt, at most."""
+"""What Claude Code adds to our prompt, at most."""
 OUTPUT_BYTES_MAX = 8 * 1024 * 1024
 END_SECONDS_MAX = 2.0
 _LOOK_SECONDS = 0.02
@@ -49,7 +48,7 @@ class _Answer(msgspec.Struct):
 
 
 class ClaudeCli:
-    """The command ``program``, run anew for each prompt. ``environment``: what it may see of ours."""
+    """Runs ``program`` once for each prompt, with ``environment``."""
 
     def __init__(
         self, model: str = "", *, environment: Mapping[str, str], program: str = CLAUDE_PROGRAM
@@ -104,7 +103,7 @@ class ClaudeCli:
         )
 
     async def aclose(self) -> None:
-        """Nothing is kept between two prompts."""
+        """Does nothing: nothing is kept between prompts."""
 
     async def _run(self, prompt: Prompt, tokens_max: int, seconds: float, folder: str) -> tuple[int, bytes]:
         environment = self._environment | {_TOKENS_VARIABLE: str(tokens_max)}
@@ -157,10 +156,10 @@ async def _feed(child: asyncio.subprocess.Process, text: str) -> None:
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
-    """Its whole process group, also what it started and left; then nothing of it is left to wait for.
+    """Kills the child's process group and waits for the child.
 
-    What it has said is read to its end: of a pipe that nobody reads, nobody hears that it is over. Only who left the group can
-    hold it open still; that is not waited for.
+    Its output is read to the end, because the end of an unread pipe is never noticed. A process that left the group can still
+    hold the pipe open; that is not waited for.
     """
     assert child.stdout is not None
     with suppress(ProcessLookupError, PermissionError):
@@ -170,6 +169,6 @@ async def _end(child: asyncio.subprocess.Process) -> None:
             while await child.stdout.read(64 * 1024):
                 pass
             await child.wait()
-    while child.returncode is None:  # noqa: ASYNC110  killed, it ends, whatever becomes of its pipe: no event says so
+    while child.returncode is None:  # noqa: ASYNC110  no event tells the end of a killed process whose pipe stays open
         await asyncio.sleep(_LOOK_SECONDS)
-    child._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  our end of a pipe that another holds open
+    child._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001  our end of a pipe that another process holds open

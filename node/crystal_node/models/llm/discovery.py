@@ -1,9 +1,9 @@
-"""Which language model this device asks: the one that its settings name, or the first that there is.
+"""Which language model this device uses: the one that its settings name, or the first that is available.
 
-    auto:  MLX on :8080 ─► Ollama (models that only embed left out) ─► OpenAI, with a key ─► Anthropic, with a key ─► none
+    auto:  MLX on :8080 ─► Ollama (without embedding models) ─► OpenAI, with a key ─► Anthropic, with a key ─► none
 
-A provider that is named is taken or an error, never replaced by another: where the texts go, and what it costs, is the
-person's choice. Looking is quick (``LOOK_SECONDS_MAX`` each) and only at addresses of this machine, or that were configured.
+A named provider is used or is an error, never replaced by another: where text goes, and what it costs, is the person's choice.
+Discovery is quick (``LOOK_SECONDS_MAX`` each) and asks only addresses of this machine and configured ones.
 """
 
 import asyncio
@@ -53,11 +53,11 @@ class _Models(msgspec.Struct):
 
 
 def find_llm(settings: Settings, provider: str = "", *, mlx_url: str = MLX_URL) -> Llm | None:
-    """The language model of these settings, or of ``provider`` in their place. None for ``none``, and where ``auto`` finds
-    none. Blocks for as long as the looking takes.
+    """The language model of these settings, or of ``provider`` instead. None for ``none``, and if ``auto`` finds none. Blocks
+    during discovery.
 
     Raises:
-        LlmError: the one that is named is not there, or cannot be used as it is configured.
+        LlmError: the named provider is not available, or cannot be used as configured.
         LocalStorage: the file with the keys can be read by others.
     """
     dreams = settings.dreams
@@ -81,7 +81,7 @@ def find_llm(settings: Settings, provider: str = "", *, mlx_url: str = MLX_URL) 
 
 
 def find_llm_here(settings: Settings, *, mlx_url: str = MLX_URL) -> Llm | None:
-    """The first that ``auto`` finds on this machine. What it is given to read goes nowhere else."""
+    """The first that ``auto`` finds on this machine, so that no text leaves it."""
     if listens_here(mlx_url) and (found := _mlx(mlx_url, settings.dreams.model)) is not None:
         return found
     return _ollama(settings) if listens_here(settings.dreams.ollama_host) else None
@@ -102,7 +102,7 @@ def _first(settings: Settings, mlx_url: str) -> Llm | None:
 
 
 def _usable(owner: KeyOwner, settings: Settings) -> ApiKey | None:
-    """For ``auto``: what is no API key, such as a subscription's token, is as good as none."""
+    """For ``auto``: the key, if there is one; a subscription's token counts as none."""
     try:
         return api_key(owner, settings.home)
     except Refused:
@@ -169,7 +169,7 @@ def _only_embeds(model: _OllamaModel) -> bool:
 
 
 def _listed(url: str, kind: type[T]) -> T | None:
-    """What a server lists; None where none answers, or something that is none."""
+    """A server's list of models; None if nothing valid answers."""
     try:
         data = asyncio.run(_read(url))
         return None if data is None else msgspec.json.decode(data, type=kind)
@@ -185,7 +185,7 @@ def _listed(url: str, kind: type[T]) -> T | None:
 
 
 async def _read(url: str) -> bytes | None:
-    """All of it within the time, however slowly it comes."""
+    """The whole answer, within ``LOOK_SECONDS_MAX`` however slowly it comes."""
     async with (
         asyncio.timeout(LOOK_SECONDS_MAX),
         httpx.AsyncClient(headers=PLAIN, timeout=None, trust_env=not is_loopback(url)) as client,  # noqa: S113

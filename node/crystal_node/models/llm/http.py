@@ -1,12 +1,12 @@
-"""How every provider sends a request: bounded in time and size, tried again where nothing can have been paid.
+"""Requests to language models: bounded in time and size, retried where nothing can have been charged.
 
     send ─┬─ 200 ─────────────────────────────► document
           ├─ not connected, 429, 500-503, 529 ─► wait (Retry-After, else 1, 2, 4 s) ─► send, TRIES_MAX times in all
           ├─ other status ────────────────────► Refused, TooLong
-          └─ sent, and the answer got lost (or 504, 524: between us and the model somebody gave up) ─► Unavailable, paid
+          └─ sent, and the answer got lost (or 504, 524: a proxy gave up on the model) ─► Unavailable, paid
 
-Keys are sent to the address that they belong to, never along a redirection, and never shown: what a server says about an
-error is cut short, rid of everything that looks like one, and left out if it repeats what was sent.
+Keys are sent to the address that they belong to, never along a redirect, and never shown: a server's words on an error are
+shortened, stripped of everything that looks like a key, and left out if they repeat what was sent.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from crystal_node.models.llm.addresses import is_loopback
 TRIES_MAX = 4
 BACKOFF_SECONDS = 1.0
 RETRY_AFTER_SECONDS_MAX = 120.0
-"""A server that wants us to wait for longer is told of instead."""
+"""A longer wait that a server asks for is an error."""
 CONNECT_SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
 REASON_CHARS_MAX = 160
@@ -36,7 +36,7 @@ ECHO_CHARS = 20
 
 OK = 200
 PLAIN = {"Accept-Encoding": "identity"}
-"""Answers are not unpacked: some kilobytes could become gigabytes within one step, whatever the limits say."""
+"""Answers are not decompressed: kilobytes could become gigabytes in one step, past all limits."""
 PASSING = frozenset({500, 502, 503, 529})
 GIVEN_UP = frozenset({504, 524})
 TOO_MANY = 429
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class LlmHttp:
-    """One server. ``secret``: headers that hold the key; they stay in here."""
+    """One server. ``secret``: headers that hold the key, which are never shown."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class LlmHttp:
         headers: Mapping[str, str] | None = None,
         pause: Pause = asyncio.sleep,
     ) -> None:
-        """Raises Refused: the key would go over the network for everybody on the way to read."""
+        """Raises Refused: the key would be readable on the network."""
         if secret and urlsplit(base).scheme != "https" and not is_loopback(base):
             raise Refused(
                 "a key is not sent over plain http to another machine",
@@ -78,11 +78,11 @@ class LlmHttp:
 
     @property
     def local(self) -> bool:
-        """Whether the server is this machine."""
+        """Whether the server is on this machine."""
         return is_loopback(self.base)
 
     async def post(self, path: str, body: Mapping[str, object], kind: type[T], *, seconds_max: float) -> T:
-        """Sends ``body`` and gives the answer as a ``kind``. Raises LlmError."""
+        """Sends ``body`` and returns the answer as a ``kind``. Raises LlmError."""
         deadline = asyncio.get_running_loop().time() + seconds_max
         last: LlmError | None = None
         for tried in range(TRIES_MAX):
@@ -173,7 +173,7 @@ class LlmHttp:
 
 
 class _Passing(Exception):
-    """What may be tried again, and when."""
+    """A failure that may be retried, and when."""
 
     def __init__(self, error: LlmError, after: float | None = None) -> None:
         super().__init__(str(error))
@@ -182,7 +182,7 @@ class _Passing(Exception):
 
 
 def reason_of(data: bytes, secrets: Iterable[str]) -> str:
-    """A server's own words on an error in short, without anything that could be a key."""
+    """A server's own words on an error, shortened and without anything that could be a key."""
     try:
         document: object = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -198,7 +198,7 @@ def reason_of(data: bytes, secrets: Iterable[str]) -> str:
 
 
 def repeats(reason: str, sent: bytes) -> bool:
-    """Whether a server's words hold a piece of what it was sent: no message or log repeats a conversation."""
+    """Whether a server's words repeat part of the request: no message or log may quote a conversation."""
     text = sent.decode("utf-8", "replace")
     return any(reason[at : at + ECHO_CHARS] in text for at in range(len(reason) - ECHO_CHARS + 1))
 
@@ -208,7 +208,7 @@ def _fields(document: object) -> dict[str, object]:
 
 
 def encoded(body: Mapping[str, object]) -> bytes:
-    """As JSON; what is no character, such as half a surrogate pair, becomes a question mark."""
+    """The body as JSON; lone surrogates become question marks."""
     return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -218,7 +218,7 @@ def is_packed(response: httpx.Response) -> bool:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds to wait, from a number of seconds or a date. None where nothing is said that can be read."""
+    """Seconds to wait, from a number of seconds or a date; None if it is neither."""
     if value is None:
         return None
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):

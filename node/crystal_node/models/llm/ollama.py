@@ -1,7 +1,7 @@
 """Ollama's own chat API.
 
-Its servers cut a prompt that is longer than ``num_ctx`` without a word, so each request says how long it may be. Some
-servers do not count a prompt that they have in their cache; the most that it can be is counted then.
+Its servers silently truncate a prompt that is longer than ``num_ctx``, so each request sets that. Some servers do not count a
+cached prompt; its upper bound is counted then.
 """
 
 import asyncio

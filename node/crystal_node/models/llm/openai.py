@@ -1,4 +1,4 @@
-"""Chat completions: OpenAI's API, which MLX's, llama.cpp's and vLLM's servers speak too.
+"""OpenAI's chat completions, which the servers of MLX, llama.cpp and vLLM speak, too.
 
 OpenAI calls the answer's limit ``max_completion_tokens``, all others ``max_tokens``.
 """
@@ -22,7 +22,7 @@ OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_MODEL = "gpt-4.1-mini"
 OPENAI_CONTEXT_TOKENS = 128_000
 COMPATIBLE_MODEL = "default"
-"""Servers that hold one model take any name for it."""
+"""Servers with one model accept any name for it."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
@@ -49,7 +49,7 @@ class _Answer(msgspec.Struct):
 
 
 class ChatCompletions:
-    """Any server that speaks the API; ``openai`` and ``compatible`` make one."""
+    """A server that speaks the API; made by ``openai`` and ``compatible``."""
 
     def __init__(self, http: LlmHttp, identity: LlmIdentity, *, limit: str) -> None:
         self._http = http
@@ -96,7 +96,7 @@ class ChatCompletions:
 def openai(
     key: str, model: str = "", *, url: str = OPENAI_URL, pause: Pause = asyncio.sleep
 ) -> ChatCompletions:
-    """OpenAI itself."""
+    """OpenAI's own server."""
     http = LlmHttp(url, secret={"Authorization": f"Bearer {key}"}, pause=pause)
     identity = LlmIdentity("openai", model or OPENAI_MODEL, http.host, False, OPENAI_CONTEXT_TOKENS)
     return ChatCompletions(http, identity, limit="max_completion_tokens")
@@ -110,7 +110,7 @@ def compatible(
     key: str = "",
     pause: Pause = asyncio.sleep,
 ) -> ChatCompletions:
-    """A server at ``url`` (with its ``/v1``). OpenAI's key is never sent to it: ``key`` is its own."""
+    """A server at ``url`` (including ``/v1``) with a key of its own. OpenAI's key is never sent to it."""
     http = LlmHttp(url, secret={"Authorization": f"Bearer {key}"} if key else {}, pause=pause)
     identity = LlmIdentity(provider, model or COMPATIBLE_MODEL, http.host, http.local)
     return ChatCompletions(http, identity, limit="max_tokens")

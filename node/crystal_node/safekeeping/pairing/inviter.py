@@ -1,4 +1,4 @@
-"""The side that invites: opens a mailbox, shows the code, has the digits typed, and only then adds the newcomer.
+"""The inviting side: opens a mailbox, shows the code, has the digits typed, and only then adds the newcomer.
 
 ::
 
@@ -9,9 +9,9 @@
      +-- stopped: withdrawn      |   burnt              +-- stopped: finished first, then told      +-- refuses: taken back
                                  +-- stopped: withdrawn
 
-Before ADDING nothing was added to anything but the mailbox. Once something was sent that adds the newcomer a stop comes too
-late: the step is finished, and the person is told so. A relay that is away is tried again as long as the invite lives. Whatever
-happens the invite is closed at the relay, unless that is out of reach: then it expires.
+Before ADDING, nothing was written but the mailbox. Once an entry that adds the newcomer was sent, a stop comes too late: the
+step is finished, and the person is told. A relay that is away is retried while the invite lives. The invite is always closed at
+the relay in the end; if that is out of reach, it expires.
 """
 
 import asyncio
@@ -53,20 +53,20 @@ if TYPE_CHECKING:
     from crystal_relay.client.http import HttpStore
 
 DONE_SECONDS_MAX = 600.0
-"""So long the newcomer's last word is waited for at most, if the invite lives as long: its person may have to find it first."""
+"""Longest wait for the newcomer's confirmation, within the life of the invite: its person may have to be found first."""
 ADD_SECONDS_MIN = 10.0
-"""With less than this left of the invite nobody is added: the welcome could come too late."""
+"""With less time left of the invite, nobody is added: the welcome could come too late."""
 _FINISH_SECONDS_MAX = 30.0
-"""For a step that was begun when the person stopped it."""
+"""Time for a step under way when the person stops the pairing."""
 _CLOSE_SECONDS_MAX = 5.0
 _READ_SECONDS = 0.5
-"""For a newcomer to read the welcome, or why it ended: behind a closed invite nothing is read any more."""
+"""Time for a newcomer to read the welcome or the reason of an end: a closed invite cannot be read."""
 
 T = TypeVar("T")
 
 
 class InviteStep(Enum):
-    """How far an invite is; see the drawing."""
+    """The state of an invite; see the drawing."""
 
     OPEN = "open"
     MET = "met"
@@ -83,11 +83,11 @@ async def invite(
     grant: bool = False,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Invited:
-    """Brings one machine into this device's vault.
+    """Adds one machine to this device's vault.
 
     Raises:
         NotAllowed: this device may not add devices.
-        PairingFailed: see its children.
+        PairingFailed: see its subclasses.
         StoreFailure: the relay cannot be reached, or refuses.
     """
     registrar = Registrar(device, http, grant=grant)
@@ -217,7 +217,7 @@ class _Serving:
         raise NewcomerLeft("the new machine has left the pairing")
 
     async def _admit(self, newcomer: Newcomer) -> Admission:
-        """Adds the newcomer and tells it. Once begun it is not left half way: a stop waits for it."""
+        """Adds the newcomer and sends the welcome. A stop waits for a step that was begun."""
         return await self._finished(self._add_and_welcome(newcomer))
 
     async def _finished(self, step: Coroutine[Any, Any, T]) -> T:
@@ -251,7 +251,7 @@ class _Serving:
         return Membership.OUT if self._newcomer is None else self._registrar.standing(self._newcomer.device)
 
     def _lost(self, cause: RelayError | StoreFailure) -> PairingFailed:
-        """The relay's failure, with the word whether anybody was added."""
+        """The error for a failure of the relay, which says whether anybody was added."""
         error = cause if isinstance(cause, StoreFailure) else store_failure(cause)
         if self._newcomer is None or self._standing() is Membership.OUT:
             return RelayLost.by(error, "nobody was added", RelayLost.hint)
@@ -270,7 +270,9 @@ class _Serving:
         self._person.added(_machine(newcomer))
         confirmation = Confirmation.SILENT
         found = None
-        with suppress(RelayError, PairingFailed):  # it is added and was told: nothing depends on its word
+        with suppress(
+            RelayError, PairingFailed
+        ):  # it is added and has its welcome: nothing depends on the confirmation
             found = await self._post.first_of(
                 [InviteSlot.DONE], within=DONE_SECONDS_MAX, tick=self._person.settling
             )
@@ -302,13 +304,13 @@ class _Serving:
             raise StrangeNewcomer("the relay holds something else in the place of this machine's message")
 
     async def _close_after(self, error: BaseException) -> None:
-        """Closes the invite as what it has come to, and tells the newcomer why nothing comes of it."""
+        """Closes the invite by the outcome, and tells the newcomer why it ended."""
         if self.step in (InviteStep.ADDED, InviteStep.WELCOMED):
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(_READ_SECONDS)  # the welcome may have been written a moment ago
             await self._close(CloseReason.USED)
         elif isinstance(error, (NobodyCame, Expired)):
-            return  # the relay has it as expired, and says so to whoever comes late
+            return  # the relay reports it as expired
         elif isinstance(error, DigitsDiffer):
             await self._close(CloseReason.BURNT, EndReason.DIGITS)
         elif isinstance(error, (StrangeNewcomer, InviteDeclined)):
@@ -326,7 +328,7 @@ class _Serving:
             )
 
     async def _close(self, reason: CloseReason, end: EndReason | None = None) -> None:
-        """Best effort: a relay that is gone lets the invite expire, which says the same a little later."""
+        """Best effort: at a relay that is gone, the invite expires a little later."""
         with suppress(RelayError, CrystalError, TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                 if end is not None:

@@ -1,4 +1,4 @@
-"""The side that joins: meets the inviting machine by its code, shows six digits, and believes nothing but the device log.
+"""The joining side: meets the inviting machine by its code, shows six digits, and trusts nothing but the device log.
 
 ::
 
@@ -12,13 +12,12 @@
 
 The device's keys are stored before anything is sent and ``config.json`` names the vault last, as in ``enrol``. Until the
 person has confirmed, the vault's log is read into memory only: a home that was lured towards a foreign vault keeps nothing
-of it. A home that is not set up drops the keys that it showed when its person does not know the inviting machine, when it
-is told that they were revoked, and when it refused and they are not in the device log any more. Otherwise they are kept:
-whatever was added of it is added once. A home that is set up, and comes as another device, keeps the keys that it has until
-it is in.
+of it. A home that is not set up drops the keys that it showed if the person does not know the inviting machine, if they
+were revoked, or if it refused and they are no longer in the device log. Otherwise it keeps them, so that a device that was
+added is not added twice. A home that is set up and joins as another device keeps its present keys until it is in.
 
-A refusal is heard when the inviting machine closes the invite upon it. Where nobody hears it the vault's list may have this
-machine still: then the person is told its id, by which it is taken out.
+A refusal has arrived when the inviting machine closes the invite after it. If it does not, the vault may still list this
+machine: then the person is told its id, to revoke it.
 """
 
 import asyncio
@@ -68,10 +67,10 @@ if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
 
 ANSWER_SECONDS_MAX = 30.0
-"""So long the inviting machine, which needs no person for that, may take to answer a join."""
+"""Time for the inviting machine to answer a join, which needs no person."""
 _LAST_WORD_SECONDS_MAX = 5.0
 HEARD_SECONDS_MAX = 15.0
-"""So long the inviting machine may take to put this one out again."""
+"""Time for the inviting machine to take this one out again."""
 _HEARD_PAUSE_SECONDS = 0.25
 
 _RELAY_LOST_HINT = (
@@ -82,7 +81,7 @@ _RELAY_LOST_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What came of it: the home as it stands now, and who took it in."""
+    """The outcome: the home as it is now, and the machine that added it."""
 
     enrolled: EnrolmentResult
     inviter: Machine
@@ -96,11 +95,11 @@ async def join_by_invite(
     new_keys: bool = False,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Joined:
-    """Joins the vault of an invite, or lets this member in at the relay again. ``new_keys``: as another device.
+    """Joins the vault of an invite; a member gets a new token. ``new_keys``: joins as another device.
 
     Raises:
         WrongCode: this home belongs to another vault; nothing was asked of the relay.
-        PairingFailed: see its children.
+        PairingFailed: see its subclasses.
         StoreFailure: the relay cannot be reached any more, or refuses.
         KeyStoreError: the keys cannot be kept.
     """
@@ -120,7 +119,7 @@ async def join_by_invite(
 
 
 async def _seconds_left(mailbox: NewcomerMailbox, url: str) -> float:
-    """Asks the relay after the invite. Uses nothing up."""
+    """Asks the relay for the invite's remaining seconds. Does not use it up."""
     try:
         info = await mailbox.info()
     except (StoreUnavailable, Busy) as error:
@@ -133,7 +132,7 @@ async def _seconds_left(mailbox: NewcomerMailbox, url: str) -> float:
 
 
 class _Meeting:
-    """One newcomer's way through an invite."""
+    """One newcomer's path through an invite."""
 
     def __init__(self, home: PendingEnrolment, code: InviteCode, post: Post, person: NewcomerPerson) -> None:
         self._home = home
@@ -179,7 +178,7 @@ class _Meeting:
         return Joined(enrolled, inviter)
 
     async def _meet(self) -> Machine:
-        """Comes to the mailbox, and shows the digits once the inviting machine has answered."""
+        """Writes the join, and shows the digits once the inviting machine has answered."""
         offer = await self._post.first_of([InviteSlot.OFFER], within=ANSWER_SECONDS_MAX)
         if offer is None:
             raise NobodyWaiting("the machine that made this invite is not waiting")
@@ -248,10 +247,10 @@ class _Meeting:
                 return RevokedHere("this machine was a device of that vault, and was revoked")
 
     async def _verified(self, journal: SqliteJournal, welcome: Welcome) -> None:
-        """Reads the device log and finds in it what the welcome said: this device, with its own keys, at its place.
+        """Reads the device log and checks the welcome against it: this device, with its own keys, at its place.
 
         Raises:
-            NotInTheLog: it is not so.
+            NotInTheLog: the log differs.
             StoreFailure: the log could not be read.
         """
         vault = self._code.vault
@@ -261,7 +260,7 @@ class _Meeting:
         self._check(log, welcome)
 
     async def _keep_log(self, read: SqliteJournal, welcome: Welcome) -> None:
-        """Puts what was read into the home's own journal; one that holds something else is held against the relay's."""
+        """Stores the log in the home's own journal. One that holds another log is checked against the relay's."""
         journal = self._home.journal()
         try:
             kept, entries = journal.log_entries(), read.log_entries()
@@ -292,18 +291,18 @@ class _Meeting:
             raise NotInTheLog(f"the device log brings this machine no keys that open: {error}") from error
 
     async def _refuse(self) -> bytes:
-        """Has the inviting machine put this one out again. Returns this device's id if it is in its list still."""
+        """Has the inviting machine take this one out again. Returns this device's id if the vault may still list it."""
         said = await self._say(accepted=False)
         heard = said and await self._heard()
         if self._welcome is None or not (self._home.fresh or self._home.anew):
-            return b""  # it was not added as far as anybody here was told, or is the device that it was
+            return b""  # it was not added as far as is known here, or is the device that it was before
         if said and await self._is_out(guess=heard):
             self._home.abandon()
             return b""
         return self._home.identity.id
 
     async def _heard(self) -> bool:
-        """Whether the inviting machine took note: it closes the invite then, and does so last."""
+        """Whether the refusal arrived: the inviting machine closes the invite as its last step."""
         try:
             async with asyncio.timeout(HEARD_SECONDS_MAX):
                 while True:
@@ -316,7 +315,7 @@ class _Meeting:
             return False
 
     async def _is_out(self, *, guess: bool) -> bool:
-        """Whether this machine is no device of the vault: one that was a member before its refusal stays one."""
+        """Whether this machine is not in the device log any more; ``guess`` where that cannot be read."""
         vault = self._code.vault
         journal = SqliteJournal.open(":memory:")
         log = load_log(journal, vault)
@@ -335,7 +334,7 @@ class _Meeting:
         return not log.is_active(self._home.identity.id)
 
     async def _say(self, *, accepted: bool) -> bool:
-        """The last word to the inviting machine, which likes to know and does not depend on it. Returns whether it is there."""
+        """Tells the inviting machine the outcome, on which nothing depends there. Returns whether that was written."""
         if not self._revealed:
             return False
         with suppress(RelayError, PairingFailed, TimeoutError):

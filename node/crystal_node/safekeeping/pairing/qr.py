@@ -1,10 +1,9 @@
 """A code as a QR that a camera reads: drawn on a terminal, or written to a file.
 
-On a terminal both colours are said outright, black on white, since most terminals are dark and an inverted code is
-one that many cameras don't take. With UTF-8 two rows of modules share a line (half blocks); without, a module is two
-spaces with a background. A drawing that does not fit, or a terminal that knows no colours, gets none: half a code
-only looks like one. In a file the border is the four modules that the standard demands; on a terminal two have to do,
-so that an invite fits 24 lines.
+On a terminal both colours are set, black on white: most terminals are dark, and many cameras don't read inverted codes. With
+UTF-8, two rows of modules share a line (half blocks); without, a module is two spaces with a background. A code that does not
+fit, or a terminal without colours, gets no drawing. In a file the border is four modules, as the standard requires; on a
+terminal it is two, so that an invite fits 24 lines.
 """
 
 import io
@@ -23,7 +22,7 @@ FILE_BORDER_MODULES = 4
 TERMINAL_BORDER_MODULES = 2
 FILE_MODULE_PIXELS = 10
 
-_BLACK, _WHITE = "38;5;16", "48;5;231"  # of the fixed part of the 256 colours: no theme changes them
+_BLACK, _WHITE = "38;5;16", "48;5;231"  # from the fixed part of the 256 colours, which no theme changes
 _BLACK_GROUND = "48;5;16"
 _RESET = "\x1b[0m"
 _HALVES = {(False, False): " ", (True, False): "\u2580", (False, True): "\u2584", (True, True): "\u2588"}
@@ -39,7 +38,7 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A terminal as far as a drawing depends on it. ``colours`` is False for TERM=dumb and the like."""
+    """What a drawing depends on. ``colours`` is False for TERM=dumb and the like."""
 
     columns: int
     lines: int
@@ -49,7 +48,7 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """``lines`` is empty unless ``fit`` is DRAWN. ``columns`` and ``rows`` are what it takes."""
+    """``lines`` is empty unless ``fit`` is DRAWN. ``columns`` and ``rows``: the space needed."""
 
     fit: Fit
     columns: int
@@ -71,10 +70,10 @@ def draw(text: str, screen: Screen) -> Drawing:
 
 
 def check_file(path: Path) -> None:
-    """Said before a code is made, so that no invite is spent on a name that cannot be.
+    """Checks a file name before a code is made, so that no invite is wasted.
 
     Raises:
-        Usage: the name's ending is neither .png nor .svg, or there is no such folder.
+        UsageError: the name's ending is neither .png nor .svg, or there is no such folder.
     """
     if path.suffix.lower() not in (".png", ".svg"):
         raise UsageError(
@@ -88,10 +87,10 @@ def check_file(path: Path) -> None:
 
 
 def write(text: str, path: Path) -> None:
-    """Writes the QR as PNG or SVG, by the name's ending; only its owner can read the file, and it is whole or not there.
+    """Writes the QR as PNG or SVG, by the name's ending, atomically and readable by its owner only.
 
     Raises:
-        Usage: as ``check_file``.
+        UsageError: as ``check_file``.
     """
     check_file(path)
     from qrcode.image.pure import PyPNGImage
@@ -109,7 +108,9 @@ def _code(text: str, border: int) -> "QRCode[Any]":
     from qrcode.constants import ERROR_CORRECT_L
 
     code: QRCode[Any] = QRCode(border=border, box_size=FILE_MODULE_PIXELS, error_correction=ERROR_CORRECT_L)
-    code.add_data(text, optimize=0)  # one mode for all of it: capitals and digits take two thirds of the room
+    code.add_data(
+        text, optimize=0
+    )  # one mode for all of it: capitals and digits take two thirds of the space
     code.make(fit=True)
     return code
 

@@ -1,7 +1,7 @@
-"""``crystal export``: a memory as JSON lines and files, as of one moment, readable without Crystal.
+"""``crystal export``: writes a memory as JSON lines and files, as of one moment, readable without Crystal.
 
-Everything is written into a folder beside the target, on the disk before it gets its name: a folder of that name is whole. It
-is plain text, readable by its owner only. What is forgotten is not in it, nor is any key.
+Everything is written to a folder beside the target and flushed before it gets its name: a folder of that name is whole. It is
+plain text, readable by its owner only, and holds neither forgotten texts nor keys.
 """
 
 import hashlib
@@ -46,12 +46,12 @@ _PAGE = 500
 _BLOCK = 1024 * 1024
 
 Progress = Callable[[str, int], None]
-"""Told what is written, and how many lines of it."""
+"""Called with the name of a file and the number of its lines so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Lines by file, files of the home, and those that this device does not have."""
+    """The outcome: lines by file, files of the home, and those that this device does not have."""
 
     folder: Path
     lines: dict[str, int]
@@ -68,10 +68,10 @@ def export(
     with_files: bool = True,
     progress: Progress = lambda _what, _count: None,
 ) -> Exported:
-    """Writes an export. With ``agent`` or ``since_ms`` only conversations are filtered by it, and nothing else is left out.
+    """Writes an export. ``agent`` and ``since_ms`` filter conversations only.
 
     Raises:
-        Usage: there is something at the target.
+        UsageError: the target exists.
         LocalStorage: it cannot be written. Nothing is left behind.
         VaultDataError: the memory cannot be read.
     """
@@ -190,7 +190,7 @@ class _Writing:
                 yield DocumentRecord(
                     source=source.name,
                     path=document.path,
-                    # What is half the old version and half the new one is neither: whoever has the file reads it anew.
+                    # A document between two versions matches no hash, so that a device with the file reads it again.
                     version=document.version.hex() if document.complete else "0" * 64,
                     kind=document.kind,
                     modified_at=document.modified_at,
@@ -198,7 +198,7 @@ class _Writing:
                 )
 
     def _files(self) -> list[FileRecord]:
-        """Copies the tree's files as they lie in the home; what is not there (left out here, not fetched yet) is listed."""
+        """Copies the tree's files from the home; those that are not there (excluded, not fetched yet) are listed."""
         found: list[FileRecord] = []
         for row in self._device.replica.files():
             if row.gone:
@@ -209,7 +209,7 @@ class _Writing:
         return found
 
     def _copied(self, path: str) -> str:
-        """The SHA-256 of what was copied; "" if there is no such file. Never through a link."""
+        """Copies a file, never through a link. Returns its SHA-256; "" if there is no such file."""
         root = self._device.settings.home.root.resolve()
         try:
             if (root / path).resolve(strict=True) != root / path:

@@ -1,13 +1,13 @@
 """The lines of an export: JSON that any program can read. docs/export.md describes it.
 
     manifest.json         what is there, and the SHA-256 of each of these files
-    conversations.jsonl   one piece of a message a line, in the order in which the memory has them
-    memories.jsonl        one memory a line
-    sources.jsonl         one source of documents a line
-    documents.jsonl       one document a line, with its pieces
+    conversations.jsonl   one message, or piece of a long one, per line, in the memory's order
+    memories.jsonl        one memory per line
+    sources.jsonl         one source of documents per line
+    documents.jsonl       one document per line, with its pieces
     files/…               the files of the memory home
 
-Moments are milliseconds since 1970, 0 if unknown. Readers ignore fields that they do not know.
+Times are milliseconds since 1970, 0 if unknown. Readers ignore unknown fields.
 """
 
 from typing import Annotated
@@ -27,14 +27,14 @@ FILES = "files"
 
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 64 * 1024 * 1024
-"""A document with all its pieces is the longest."""
+"""The longest line is a document with all its pieces."""
 
 _Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
 _Moment = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class PieceRecord(Struct, frozen=True, kw_only=True):
-    """A piece of a message. ``text`` may be of any length: it is cut where it is too long for a piece."""
+    """A message, or a piece of one. ``text`` may have any length: the import splits it."""
 
     text: Annotated[str, Meta(min_length=1)]
     agent: _Name
@@ -49,7 +49,7 @@ class PieceRecord(Struct, frozen=True, kw_only=True):
 
 
 class MemoryRecord(Struct, frozen=True, kw_only=True):
-    """A memory. ``superseded_by`` is the id (SHA-256 of its text, hex) of what took its place, "" for none."""
+    """A memory. ``superseded_by``: the id of its successor (SHA-256 of its text, hex), "" for none."""
 
     text: Annotated[str, Meta(min_length=1)]
     category: _Name = "fact"
@@ -88,7 +88,7 @@ class DocumentRecord(Struct, frozen=True, kw_only=True):
 
 
 class FileRecord(Struct, frozen=True, kw_only=True):
-    """A file of the home below ``files/``. ``sha256`` "": it was not on the exporting device, and is not here."""
+    """A file of the home below ``files/``. ``sha256``: "" if the exporting device did not have it; then it is not here."""
 
     path: str
     size: Annotated[int, Meta(ge=0)]
@@ -96,7 +96,7 @@ class FileRecord(Struct, frozen=True, kw_only=True):
 
 
 class PartRecord(Struct, frozen=True, kw_only=True):
-    """A file of lines."""
+    """One of the line files."""
 
     lines: Annotated[int, Meta(ge=0)]
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]

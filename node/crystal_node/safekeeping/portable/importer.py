@@ -1,8 +1,8 @@
-"""``crystal import``: an export comes into this vault, through this device, as if it had been recorded here.
+"""``crystal import``: imports an export into this vault, through this device, as if it had been recorded here.
 
-Everything is read and compared with the manifest before anything is taken. A file of the home that is another one here stays
-as it is, and the imported one is put beside it. An export may come from anybody: no link in it or in the home is followed, and
-what is Crystal's own in a home (settings, state, keys, programs) is in no export.
+Everything is read and compared with the manifest before anything is imported. A file of the home that differs from the one here
+is put beside it under another name. An export may come from anybody: no link in it or in the home is followed, and Crystal's
+own files in a home (settings, state, keys, programs) are in no export.
 """
 
 import hashlib
@@ -57,14 +57,14 @@ Progress = Callable[[str, int], None]
 
 
 class DamagedExport(UsageError):
-    """It is not, or no longer, what was exported."""
+    """The folder is no export, or has changed since."""
 
     hint = "Nothing was taken. Export again, or take another copy."
 
 
 @dataclass
 class Imported:
-    """What came of it. ``files``: put into the home; ``beside``: under another name, since another file was there."""
+    """The outcome. ``files``: put into the home; ``beside``: put under another name, since another file was there."""
 
     taken: ImportCounts
     documents: int = 0
@@ -83,11 +83,11 @@ def import_export(
     dry_run: bool = False,
     progress: Progress = lambda _what, _count: None,
 ) -> Imported:
-    """Takes an export in. Run again it goes on, and doubles nothing.
+    """Imports an export. A repeated run goes on, and adds nothing twice.
 
     Raises:
-        DamagedExport: a file is missing, differs from the manifest, or holds what no export holds. Nothing was taken.
-        PrivateNow, LocalStorage, JournalDamaged, VaultDataError: what was taken before stays.
+        DamagedExport: a file is missing, differs from the manifest, or is malformed. Nothing was imported.
+        PrivateNow, LocalStorage, JournalDamaged, VaultDataError: what was imported before stays.
     """
     manifest = _manifest(folder)
     _check(device, folder, manifest, progress)
@@ -106,7 +106,7 @@ class _Import:
         self.result = Imported(taker.taken)
 
     def documents(self) -> None:
-        """Sources that another device of this vault reads in stay its own: their documents come from there."""
+        """Imports sources and documents, except sources that another device of this vault reads."""
         database, own = self._device.replica.database, self._device.identity.id
         before = {source.name: source for source in sources(database)}
         mine: set[str] = set()
@@ -169,7 +169,7 @@ class _Import:
             raise LocalStorage(f"{target} cannot be written: {error.strerror or error}") from error
 
     def _same(self, file: BufferedReader, record: FileRecord) -> Iterator[bytes]:
-        """What is read of it. Raises DamagedExport at the end if that is another file by now."""
+        """Yields the file's blocks. Raises DamagedExport at the end if its hash differs."""
         digest = hashlib.sha256()
         while block := file.read(_BLOCK):
             digest.update(block)
@@ -230,7 +230,7 @@ def _check_operation(operation: Operation, path: Path) -> None:
 
 
 def _records(path: Path, kind: type[Record]) -> Iterator[Record]:
-    """Line by line. Raises DamagedExport with the line's number."""
+    """Yields the records of a line file. Raises DamagedExport with the line's number."""
     with path.open("rb") as file:
         number = 0
         while line := file.readline(LINE_BYTES_MAX + 1):
@@ -242,7 +242,7 @@ def _records(path: Path, kind: type[Record]) -> Iterator[Record]:
 
 
 def _digest(folder: Path, path: str) -> str:
-    """Of a file of the folder; "" if it is none, or not to be reached without following a link."""
+    """The SHA-256 of a file in the folder; "" if there is none that is reachable without a link."""
     digest = hashlib.sha256()
     try:
         with _opened(folder, path) as file:
@@ -255,7 +255,7 @@ def _digest(folder: Path, path: str) -> str:
 
 @contextmanager
 def _opened(folder: Path, path: str) -> Generator[BufferedReader]:
-    """A regular file, by way of folders alone. Raises FileTrouble, OSError."""
+    """Opens a regular file without following links. Raises FileTrouble, OSError."""
     with folder_of(folder, path) as found:
         if found is None:
             raise FileTrouble("it is not there")
@@ -272,7 +272,7 @@ def _source(record: SourceRecord) -> PutSource:
 
 
 def _put(record: DocumentRecord) -> Iterator[PutDocument]:
-    """The operations of one document: as many pieces in each as fit, without credentials."""
+    """The operations of one document, each with as many pieces as fit, without credentials."""
     total, first = len(record.pieces), 0
     while True:
         texts: list[str] = []

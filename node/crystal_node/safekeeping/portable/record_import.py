@@ -1,7 +1,7 @@
-"""Taking records into the memory, whatever they were read from: in batches, each piece once, run again as often as one likes.
+"""Importing records into the memory, from whatever source: in batches, each once; a repeated import adds nothing.
 
-What the memory has at the same place is passed over; what was forgotten stays forgotten; credentials are blanked out, as in
-anything that is recorded. Nothing is taken in private mode.
+A message that the memory has at the same place is skipped, forgotten texts stay forgotten, and credentials are redacted, as
+in all recorded texts. Nothing is imported in private mode.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,14 +35,14 @@ from crystal_node.safekeeping.portable.export_format import MemoryRecord, PieceR
 BATCH_OPERATIONS = 16
 
 Progress = Callable[[int], None]
-"""Told how many records were looked at."""
+"""Called with the number of records read."""
 
 
 @dataclass
 class ImportCounts:
-    """What came of it. ``new``: pieces or memories that the memory did not have; ``known``: it has them; ``forgotten``: they
-    were forgotten here; ``redacted``: credentials that were blanked out; ``too_long``: memories over the limit of one.
-    ``by_agent``: new pieces."""
+    """What an import did. ``new``, ``known``, ``forgotten``: messages (pieces of long ones count each) that are new here,
+    known, or were forgotten here; ``redacted``: credentials; ``too_long``: memories over the size limit; ``by_agent``: new
+    messages."""
 
     new: int = 0
     known: int = 0
@@ -59,7 +59,7 @@ class ImportCounts:
 
 
 class RecordImporter:
-    """Takes records into one device's memory; with ``dry_run`` it only counts."""
+    """Imports records through one device; with ``dry_run`` it only counts."""
 
     def __init__(self, device: Device, *, dry_run: bool, progress: Progress = lambda _: None) -> None:
         self._device, self._dry_run, self._progress = device, dry_run, progress
@@ -67,7 +67,7 @@ class RecordImporter:
         self.taken = ImportCounts()
 
     def pieces(self, records: Iterable[PieceRecord]) -> None:
-        """Raises PrivateNow, JournalDamaged, VaultDataError: what was taken before stays; run it again."""
+        """Imports messages. Raises PrivateNow, JournalDamaged, VaultDataError: run it again; what was imported stays."""
         looked_at = 0
         for common, group in groupby(records, key=_place):
             for capture in self._captures(common, group):
@@ -79,7 +79,7 @@ class RecordImporter:
         self.flush()
 
     def memories(self, records: Iterable[MemoryRecord]) -> None:
-        """What was superseded comes before what took its place. Raises as ``pieces``."""
+        """Imports memories, superseded ones before their successors. Raises as ``pieces``."""
         found = {sha256(record.text.encode()).hexdigest(): record for record in records}
         clean = {name: self._clean(record.text) for name, record in found.items()}
         former: dict[str, list[str]] = {}
@@ -93,11 +93,11 @@ class RecordImporter:
         self.flush()
 
     def other(self, operation: Operation) -> None:
-        """Takes an operation that is neither."""
+        """Imports another operation, such as a document."""
         self._accept(operation)
 
     def flush(self) -> None:
-        """Has what waits accepted."""
+        """Records the waiting operations."""
         operations, self._waiting = self._waiting, []
         if not operations or self._dry_run:
             return
@@ -109,7 +109,7 @@ class RecordImporter:
         self._device.accept(operations, refuse_private)
 
     def _accept(self, *operations: Operation) -> None:
-        """All or none of them are taken, wherever this is killed."""
+        """Queues operations that are recorded all or none."""
         self._waiting += operations
         if len(self._waiting) >= BATCH_OPERATIONS:
             self.flush()
@@ -130,7 +130,7 @@ class RecordImporter:
             yield Capture(*common, tuple(pieces))
 
     def _cut(self, group: Iterable[PieceRecord]) -> Iterator[Piece]:
-        """A text that is too long for a piece becomes several, of a message of their own if it has none."""
+        """Splits a text that is too long for a piece into several, under a message id of their own."""
         for record in group:
             text = self._clean(record.text)
             cut = list(split_message(text))
@@ -165,7 +165,7 @@ class RecordImporter:
         return self._device.replica.hides(sha256(text.encode()).digest())
 
     def _memory(self, record: MemoryRecord, text: str, former: list[str], succeeded: bool) -> None:
-        """``succeeded``: what took its place comes, too. Where that was forgotten, it does not come back by that."""
+        """``succeeded``: its successor is imported, too, and was not forgotten here."""
         content = sha256(text.encode()).digest()
         if not text.strip() or len(text.encode()) > PIECE_BYTES_MAX:
             self.taken.too_long += bool(text.strip())
@@ -198,7 +198,7 @@ class RecordImporter:
 
 
 def _successors(found: dict[str, MemoryRecord], name: str) -> int:
-    """How many memories took its place, one after the other."""
+    """The length of its chain of successors."""
     seen: set[str] = set()
     while name in found and name not in seen:
         seen.add(name)
@@ -211,11 +211,9 @@ def _place(record: PieceRecord) -> tuple[str, str, str, str, str]:
 
 
 def say_counts(taken: ImportCounts, *, dry_run: bool, say: Callable[[str], None]) -> None:
-    """A few lines on what came in, or would."""
+    """Says what was imported, or would be."""
     say("Would come in:" if dry_run else "Came in; other devices have it after the next sync:")
-    say(
-        f"  pieces of conversations: {taken.new:,} new, {taken.known:,} known, {taken.forgotten:,} forgotten here"
-    )
+    say(f"  messages: {taken.new:,} new, {taken.known:,} known, {taken.forgotten:,} forgotten here")
     for agent, count in sorted(taken.by_agent.items()):
         say(f"    {agent}: {count:,}")
     say(f"  memories: {taken.memories:,} new, {taken.memories_known:,} known")

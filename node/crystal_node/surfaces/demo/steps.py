@@ -214,7 +214,10 @@ class Demo:
     def _follow_a_conversation(self) -> tuple[str, int]:
         say(self.devices[DESKTOP], "harbour-bot", SAID)
         seconds = until_found(self.devices[LAPTOP], SAID)
-        said = f"The background service runs on desktop and laptop: what a tool wrote on desktop was in laptop's memory after {seconds:.2f} s."
+        said = (
+            "The background service runs on desktop and laptop: what a tool wrote on desktop was in laptop's memory "
+            f"after {seconds:.2f} s."
+        )
         return said, len(SAID)
 
     def _ask_the_core(self) -> tuple[str, int]:

@@ -19,12 +19,12 @@ SUBJECTS = 3000
 PROMPTS = 40
 
 _SERVICE = """
-import sys, time
-from crystal_node.search.finding.serving import FinderService
-from crystal_node.search.recall.service import recall_of
+import sys
 from crystal_node.base.settings import resolve
+from crystal_node.surfaces.gateway.local import LocalApi
+from tests.support.local_api import NoJobs
 settings = resolve()
-service = FinderService(lambda: settings, {"recall": recall_of})
+service = LocalApi(lambda: settings, NoJobs())
 print(service.start() or "ready", flush=True)
 sys.stdin.read()
 service.stop()

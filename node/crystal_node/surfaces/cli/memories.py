@@ -13,17 +13,9 @@ from crystal_node.base.settings import resolve
 from crystal_node.base.wording import one_line, printable
 from crystal_node.device.device import opened
 from crystal_node.search.finding.documents import StatusFilter
-from crystal_node.search.memories import (
-    MemoryDocument,
-    MemoryEventDocument,
-    amend_memory,
-    edit_memory,
-    find_memory,
-    history_of,
-    list_memories,
-    memory_document,
-    reactivate_memory,
-)
+from crystal_node.search.memories.changes import amend_memory, edit_memory, reactivate_memory
+from crystal_node.search.memories.documents import MemoryDocument, MemoryEventDocument
+from crystal_node.search.memories.queries import find_memory, history_of, list_memories, memory_document
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 

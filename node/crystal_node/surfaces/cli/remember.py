@@ -13,14 +13,8 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Flags, resolve
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import opened
-from crystal_node.search.memories import (
-    AlikeDocument,
-    NewMemory,
-    RememberedDocument,
-    WhenAlike,
-    remember_text,
-)
-from crystal_node.search.memories.changes import Choose
+from crystal_node.search.memories.changes import Choose, remember_text
+from crystal_node.search.memories.documents import AlikeDocument, NewMemory, RememberedDocument, WhenAlike
 from crystal_node.surfaces.cli.console.options import Agent, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask

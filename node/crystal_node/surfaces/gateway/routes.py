@@ -30,18 +30,15 @@ from crystal_node.search.finding.documents import (
     ShowRequest,
     StatusFilter,
 )
-from crystal_node.search.memories import (
+from crystal_node.search.memories.changes import change_memory, remember_text
+from crystal_node.search.memories.documents import (
     HistoryDocument,
     MemoriesDocument,
     MemoryDocument,
     MemoryEdit,
     RememberedDocument,
-    change_memory,
-    history_of,
-    list_memories,
-    memory_document,
-    remember_text,
 )
+from crystal_node.search.memories.queries import history_of, list_memories, memory_document
 from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import (
     ForgetRequest,

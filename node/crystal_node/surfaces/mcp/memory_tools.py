@@ -5,7 +5,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.lookup import StoredText, find_text
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import Device, opened
-from crystal_node.search.memories import remember_text
+from crystal_node.search.memories.changes import remember_text
 from crystal_node.surfaces.mcp.answer_text import Fence
 from crystal_node.surfaces.mcp.answers import NOTICE, AlikeAnswer, ForgetAnswer, ForgetTarget, RememberAnswer
 from crystal_node.surfaces.mcp.arguments import ForgetArguments, RememberArguments

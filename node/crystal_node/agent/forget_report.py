@@ -1,7 +1,7 @@
-"""What still holds a forgotten text, and until when: gathered from what this device knows, without a network.
+"""Report on forgets: what may still hold a forgotten text and until when, as far as this device knows. No network.
 
-The relay and the devices are meant to be free of it after seven days. What is not in anybody's reach is named: devices that
-stay away, files of the person, copies of databases.
+The relay and the devices are free of it after seven days. What Crystal cannot reach is named: devices that stay away, files of
+the person, copies of databases.
 """
 
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ from crystal_node.device.device import Device
 from crystal_node.sync.leftovers import leftovers
 
 META_FILES = "node.forget-files"
-"""In the journal: files that held a text when it was forgotten here."""
+"""Journal value: files that held a text when it was forgotten here."""
 FILES_KEPT_MS = 30 * 24 * 3600 * 1000
 FILES_MAX = 1000
 CONVERSATIONS_MS = 2 * 24 * 3600 * 1000
-"""After it was taken in, when an entry of a device is gone from the relay."""
+"""After this long a device's entry that the Core applied is gone from the relay."""
 
 
 class RemnantPlace(StrEnum):
-    """What may hold a text; the names for programs."""
+    """What may hold a text, by names for programs."""
 
     LOG = "relay-log"
     SNAPSHOTS = "snapshots"
@@ -49,7 +49,8 @@ class RemnantPlace(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remnant:
-    """``until``: when it will be free of the text, in milliseconds; None: not by itself, or nobody knows."""
+    """A place that may hold a forgotten text. ``until``: when it is free of it, in milliseconds; None if never by itself or
+    unknown."""
 
     where: RemnantPlace
     what: str
@@ -59,7 +60,7 @@ class Remnant:
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """``texts``: how many are forgotten in all. ``pending``: forgets of which something may be in reach, oldest first."""
+    """``texts``: how many are forgotten in all. ``pending``: forgets with remnants, oldest first."""
 
     texts: int
     pending: tuple[PendingForget, ...]
@@ -89,7 +90,7 @@ def forget_report(device: Device) -> ForgetReport:
 
 
 def note_files(device: Device, paths: list[str]) -> None:
-    """Remembers which files held a text when it was forgotten, for later reports."""
+    """Stores which files held a text when it was forgotten, for later reports."""
     now = now_ms()
     with device.journal.transaction() as transaction:
         kept = {each.path: each for each in _files(device) if now - each.at < FILES_KEPT_MS}
@@ -163,7 +164,7 @@ def _on_devices(device: Device, pending: tuple[PendingForget, ...]) -> list[Remn
 
 
 def _in_backups(device: Device, pending: tuple[PendingForget, ...]) -> list[Remnant]:
-    """Those in the folder that was chosen for them, if its disk is here."""
+    """Backups in the configured folder, if its disk is here."""
     folder = device.settings.backup.folder
     if folder is None or not folder.is_dir():
         return []
@@ -190,7 +191,7 @@ def _here(device: Device) -> list[Remnant]:
         found.append(
             Remnant(
                 RemnantPlace.OUTBOX,
-                f"{counted(waiting, 'operation')} that wait here to be sent: gone once they are",
+                f"{counted(waiting, 'change')} that wait here to be sent: gone once they are",
             )
         )
     rows = device.replica.database.value(
@@ -224,7 +225,7 @@ def _here(device: Device) -> list[Remnant]:
 
 
 def _in_outbox(device: Device) -> tuple[int, int]:
-    """How many forgets wait here, and how many operations with a text that is forgotten."""
+    """How many forgets wait in the outbox, and how many operations with a forgotten text."""
     forgets = count = 0
     for name in device.journal.names():
         row = device.journal.row(name.incarnation, name.sequence)

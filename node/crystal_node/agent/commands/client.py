@@ -1,7 +1,7 @@
-"""Asking another device from here: the request is written down and sent, and what comes back can be waited for.
+"""Client of commands: asks another device, and can wait for its answer.
 
-It needs no agent on this machine: the flows run under the home's lock, as a round does. What could not be sent stays in the
-book, and goes out when the agent, or the next command of this kind, reaches the relay.
+Needs no background service: the flows run under the home's lock, as a round does. A request that could not be sent stays in
+commands.db and goes out when the service, or the next such command, reaches the relay.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from crystal_node.sync.syncer import Syncer, syncing
 LONG_POLL_SECONDS = 25.0
 REFRESH_SECONDS_MAX = 4.0
 SILENT_SECONDS_MAX = 2.0
-"""Who waits for longer is told for what, and that the waiting can be left."""
+"""After this long a waiting person is told for what, and how to stop waiting."""
 ID_DIGITS_MIN = 4
 RESULT_DEPTH_MAX = 32
-"""Of lists and objects within each other in a result. None of ours has five."""
+"""Nesting of lists and objects in a result. None of ours has five levels."""
 _PURPOSE = "crystal run"
 
 Tell = Callable[[str], None]
@@ -42,7 +42,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What is known of a request of this device."""
+    """What this device knows of one of its requests."""
 
     id: str
     device: str
@@ -76,7 +76,7 @@ def command_result(row: AskedRequest) -> CommandResult:
     if row.result:
         try:
             result = json.loads(row.result, parse_constant=_no_number)
-        except (ValueError, RecursionError):  # another device's word: shown as far as it can be
+        except (ValueError, RecursionError):  # from another device: shown as far as possible
             result = {}
     if not _is_flat(result, RESULT_DEPTH_MAX):
         result = {}
@@ -95,7 +95,7 @@ def command_result(row: AskedRequest) -> CommandResult:
 
 @contextmanager
 def open_database(settings: Settings) -> Generator[SqliteCommandDatabase]:
-    """The home's book of commands."""
+    """The home's commands.db, closed on exit."""
     book = SqliteCommandDatabase.open(settings.home.commands_database)
     try:
         yield book
@@ -111,11 +111,11 @@ async def ask_core(
     wait: float | None = None,
     progress: Tell | None = None,
 ) -> CommandResult:
-    """Asks the Core. With ``wait`` it waits for the end, at most so many seconds, and returns what is known then.
+    """Asks the Core. ``wait``: seconds to wait for the end; returns what is known then.
 
     Raises:
-        Usage: this device leads.
-        Unready: nobody leads.
+        Usage: this device is the Core.
+        Unready: there is no Core.
         and what ``ask_device`` raises.
     """
     with opened(settings) as device:
@@ -131,11 +131,11 @@ async def ask_device(
     wait: float | None = None,
     progress: Tell | None = None,
 ) -> CommandResult:
-    """Asks ``target``, None for whoever leads now, after a round of sync.
+    """Asks ``target``, or the Core if None, after a round of sync.
 
     Raises:
-        NotAMember, NotAllowed, Revoked: it is not asked.
-        StoreFailure, HomeBusy: it may be written down and not sent; the hint says so.
+        NotAMember, NotAllowed, Revoked: nothing was asked.
+        StoreFailure, HomeBusy: the request may be stored and not sent; the hint says so.
     """
     with open_database(device.settings) as book:
         async with syncing(device, _PURPOSE) as syncer:
@@ -158,10 +158,10 @@ async def ask_device(
 
 
 def core_of(device: Device) -> bytes:
-    """Raises Unready, and Usage if it is this device."""
+    """The Core's id. Raises Unready if there is none, Usage if it is this device."""
     lead = device.member.log.lead
     if lead is None or lead.is_freeze:
-        raise Unready("nobody leads this vault, so that nobody can be asked")
+        raise Unready("this vault has no Core that could be asked")
     if lead.device == device.identity.id:
         raise UsageError(
             "this device is the Core itself", hint="Run the command for it here, without asking anybody."
@@ -170,7 +170,7 @@ def core_of(device: Device) -> bytes:
 
 
 async def refresh(device: Device, book: SqliteCommandDatabase) -> str:
-    """Reads what has come in and sends what waits, for some seconds at most. Returns why it could not, "" if it could."""
+    """Receives and sends messages, for some seconds at most. Returns why it could not, "" if it could."""
     from crystal_crypto.errors import CrystalError
     from crystal_node.base.errors import describe
 
@@ -185,7 +185,7 @@ async def refresh(device: Device, book: SqliteCommandDatabase) -> str:
 
 
 async def exchange(device: Device, syncer: Syncer, book: SqliteCommandDatabase) -> str:
-    """One look, and what waits goes out. Returns what moved, in words."""
+    """Receives and sends messages. Returns what moved, in words."""
     requests = reports = 0
     while True:
         looked = await syncer.run(read_commands(device.member, book, now_ms()))
@@ -198,13 +198,13 @@ async def exchange(device: Device, syncer: Syncer, book: SqliteCommandDatabase) 
 
 
 async def take_back(device: Device, book: SqliteCommandDatabase, request: bytes) -> str:
-    """Withdraws a request. Returns why its target could not be told yet, "" if it was, or need not be."""
+    """Withdraws a request. Returns why its target could not be told yet, "" if it was or need not be."""
     withdraw(device.member, book, request, now_ms())
     return await refresh(device, book) if book.outgoing() else ""
 
 
 def find_asked(book: SqliteCommandDatabase, given: str) -> AskedRequest:
-    """By the first digits of its id. Raises NoSuchEntry, Usage."""
+    """The request whose id starts with these digits. Raises NoSuchEntry, Usage."""
     digits = given.strip().lower()
     if len(digits) < ID_DIGITS_MIN or not all(digit in "0123456789abcdef" for digit in digits):
         raise UsageError(
@@ -222,8 +222,8 @@ def find_asked(book: SqliteCommandDatabase, given: str) -> AskedRequest:
 
 
 async def _come_up(device: Device, syncer: Syncer) -> StoreFailure | None:
-    """A round, by which this device knows who leads, and names a place in the mirror that is not behind. Returns the relay's
-    failure: a request can be written down without it."""
+    """A round of sync, after which this device knows the Core and is not behind. Returns the relay's failure, if any: a request
+    can be stored without it."""
     member = device.member
     try:
         if member.is_core:
@@ -243,7 +243,7 @@ async def _wait(
     seconds: float,
     progress: Tell | None,
 ) -> None:
-    """Until it has ended, or the time is over. A relay that is away for a while is waited for like the answer."""
+    """Waits until the request has ended or the time is over, also for a relay that is away."""
     deadline = time.monotonic() + seconds
     prefix, token, told = device.member.keys.commands_prefix, None, ""
     pause, patience = 0.5, time.monotonic() + SILENT_SECONDS_MAX
@@ -285,7 +285,7 @@ def _outcome(book: SqliteCommandDatabase, request: bytes) -> CommandResult:
 
 
 def _is_flat(value: object, left: int) -> bool:
-    """Whether whoever prints it comes to its end."""
+    """Whether the value is nested at most ``left`` levels deep, so that it can be printed."""
     if isinstance(value, dict):
         inner = list(cast("dict[str, object]", value).values())
     elif isinstance(value, list):

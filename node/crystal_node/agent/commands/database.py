@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class CommandsDamaged(CrystalError):
-    """``commands.db`` cannot be read as one."""
+    """``commands.db`` is not a readable database of commands."""
 
     exit_code = 8
     hint = "It holds no memory: move it away, and commands start anew. Those that were asked before are then not run."
@@ -48,11 +48,11 @@ _FILE = SqliteFile(
 
 
 class SqliteCommandDatabase(StreamDatabase):
-    """The book over one SQLite file. ``":memory:"`` gives one that lives as long as the object."""
+    """Commands in one SQLite file; ``":memory:"`` gives a database of the object's lifetime."""
 
     @classmethod
     def open(cls, path: Path | str) -> "SqliteCommandDatabase":
-        """Opens or makes the file, for its owner only. Raises BookDamaged."""
+        """Opens or makes the file, for its owner only. Raises CommandsDamaged."""
         return cls(_FILE.open(path))
 
     def outgoing(self) -> list[OutgoingMessage]:
@@ -129,4 +129,4 @@ def _decoded(row: Any, kind: type[_T]) -> _T:
     try:
         return msgspec.msgpack.decode(row, type=kind)
     except msgspec.MsgspecError as error:
-        raise CommandsDamaged(f"a row of the book of commands cannot be read: {error}") from error
+        raise CommandsDamaged(f"a row of commands.db cannot be read: {error}") from error

@@ -1,7 +1,7 @@
-"""Which device may have which action run here: everything, but what this machine's owner denied.
+"""Policy of commands: a device may run every action here that this machine's owner did not deny.
 
-``commands_denied`` in config.json is the list: ``DEVICE:ACTION``, either of which may be ``*``; a device is 8 or more digits of
-its id. It is looked at on the machine that is asked, when the request is to run.
+``commands_denied`` in config.json lists rules ``DEVICE:ACTION``, where either may be ``*`` and a device is 8 or more digits of
+its id. The machine that is asked checks them when the request is about to run.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ ANY = "*"
 
 
 def denial(denied: Sequence[str], sender: bytes, action: Action) -> str:
-    """Why the device may not have the action run here; "" if it may."""
+    """Why the device may not run the action here; "" if it may."""
     for rule in denied:
         device, _, name = rule.partition(":")
         if (device == ANY or sender.hex().startswith(device)) and name in (ANY, action.value):
@@ -32,9 +32,9 @@ def deny(settings: Settings, device: str, action: str) -> tuple[str, ...]:
 
 
 def allow(settings: Settings, device: str, action: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Takes the rules for that device and action out. Returns those that are left, and of these, those that still deny it.
+    """Removes the rules for that device and action. Returns those left, and of these the ones that still deny it.
 
-    ``*`` takes out the rules for whichever device, or action.
+    ``*`` removes the rules of every device or action.
     """
     name = checked_action(action)
 
@@ -61,7 +61,7 @@ def _touches(rule: str, device: str, action: str) -> bool:
 
 
 def _save(settings: Settings, rules: tuple[str, ...]) -> tuple[str, ...]:
-    """Raises BadConfig: that are too many. A list that cannot be read denies nothing new."""
+    """Raises BadConfig if there are too many rules."""
     checked = BY_NAME["commands_denied"].check(",".join(rules), "`crystal commands`")
     settings.save(replace(settings.config, commands_denied=checked or None))
     return rules

@@ -1,12 +1,12 @@
-"""The desk in the agent: listens for what other devices ask, runs it beside the rounds, one at a time, and answers.
+"""Service of commands: listens for requests of other devices, runs them beside the rounds, one at a time, and answers.
 
 ::
 
-    long-poll of commands/ --something written--> look: into the book --a request--> begin (claim) --> the action --> report
-                                                        --a report--> the book, for whoever waits
+    long-poll of commands/ --something written--> look: into commands.db --a request--> begin (claim) --> the action --> report
+                                                        --a report--> commands.db, for the client
 
-One process of a home runs actions at a time, by a lock. What the process was about when it ended is settled by the next one:
-an action that may be repeated begins again, of another it says that how it ended is not known.
+A lock lets one process of a home run actions at a time. If it ends during an action, the next one begins it again where it may
+be repeated, and else reports that its outcome is unknown.
 """
 
 import asyncio
@@ -37,23 +37,23 @@ from crystal_node.sync.syncer import Syncer
 
 LONG_POLL_SECONDS = 50.0
 SAFETY_SECONDS = 1800.0
-"""A look is done about this often though nothing seemed to come."""
+"""Interval of looking although nothing seemed to come."""
 PROGRESS_SECONDS = 10.0
-"""How far an action is is told at most this often: each time is a write, and wakes whoever listens."""
+"""Shortest interval of progress reports: each is a write and wakes the listeners."""
 PROGRESS_SHARE = 20
-"""And the more seldom, the longer it has run: after that fraction of the time."""
+"""The interval grows to this fraction of the time that the action has run."""
 TIDY_SECONDS = 3600.0
 AGAIN_SECONDS_MAX = 300.0
 
 _log = logging.getLogger("crystal_node.agent.commands")
 
 Tell = Callable[[str, int, int], None]
-"""Told a line for people, and how much of how much is done. From any thread."""
+"""Progress: a line for people, done, total. Callable from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """How an action ended well: a line for people, and what a program reads."""
+    """Result of an action that succeeded: a line for people, and a JSON object."""
 
     text: str
     result: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -63,7 +63,7 @@ ActionHandler = Callable[[Arguments, Tell], Awaitable[ActionResult]]
 
 
 class CommandService:
-    """See the module. ``run`` until cancelled; or ``look`` and ``run_due`` by whoever drives it."""
+    """``run`` does everything until cancelled; tests call ``look`` and ``run_due`` themselves."""
 
     def __init__(
         self,
@@ -73,10 +73,9 @@ class CommandService:
         report: Report,
         latest: Callable[[], Settings] | None = None,
     ) -> None:
-        """``report`` is told what comes and goes. ``latest`` gives the settings as they are at this moment: who
-        has just denied something is not to see it done.
+        """``report`` is told what comes and goes. ``latest`` gives the current settings, so that a denial counts at once.
 
-        Raises BookDamaged.
+        Raises CommandsDamaged.
         """
         self._device = device
         self._syncer = syncer
@@ -92,21 +91,21 @@ class CommandService:
         self._sending: set[asyncio.Task[None]] = set()
 
     def prefixes(self) -> tuple[str, ...]:
-        """What to listen for."""
+        """Prefixes of the relay to listen to."""
         return (self._device.member.keys.commands_prefix,)
 
     def close(self) -> None:
         self._book.close()
 
     def wake(self) -> None:
-        """Tries again now what failed: the network came back."""
+        """Retry now what failed: the network came back."""
         self._waking.set()
 
     async def run(self) -> None:
-        """Everything, until cancelled. Failures that pass are told and tried again.
+        """Listen, run and tidy until cancelled. Transient failures are reported and retried.
 
         Raises:
-            Revoked, and what is not known to pass by itself.
+            Revoked, and whatever is not known to be transient.
         """
         loops = (
             (self._listen, "commands cannot be read"),
@@ -122,7 +121,7 @@ class CommandService:
             await asyncio.gather(*tasks, *self._sending, return_exceptions=True)
 
     async def look(self) -> str:
-        """Reads what has come, and sends what waits. Returns what moved, in words."""
+        """Receives and sends messages. Returns what moved, in words."""
         moved = await exchange(self._device, self._syncer, self._book)
         if next_due(self._book) is not None:
             self._due.set()
@@ -130,7 +129,7 @@ class CommandService:
         return moved
 
     async def run_due(self) -> str:
-        """Runs what waits, one after the other, however long that takes. Returns how many ran, in words.
+        """Runs the waiting requests one after the other. Returns how many ran, in words.
 
         Does nothing while another process of this home does. Raises StoreFailure and the like: call it again later.
         """
@@ -150,7 +149,7 @@ class CommandService:
             self._lock.release()
 
     async def tidy(self) -> None:
-        """On a Core: has the relay delete what is old of the channel, at most once a day."""
+        """On a Core: has the relay delete old messages of the channel, at most once a day."""
         if self._device.member.is_core:
             await self._syncer.run(expire(self._device.member, now_ms()))
 
@@ -252,7 +251,7 @@ class CommandService:
 
 
 class _Teller:
-    """Takes an action's word on its progress from any thread, and passes it on now and then."""
+    """Takes progress of an action from any thread and passes it on at growing intervals."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Tell) -> None:
         self._loop = loop

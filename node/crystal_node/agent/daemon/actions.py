@@ -1,7 +1,7 @@
-"""What each action does on the machine that is asked. Whoever asks chooses among these, and gives plain arguments: no path, no
-program, no text of a conversation goes either way but what the documents of these commands hold anyway.
+"""Actions that other devices may ask for. A request names one of them and gives plain arguments; no path, program or text of a
+conversation travels either way, except what the JSON of these commands holds anyway.
 
-What reads for long is done in a thread, with databases of its own; what it needs is imported when it is asked for.
+Long reads run in a thread with databases of their own. Imports of each action are lazy: most services never run them.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from crystal_node.safekeeping.backup.folder import BackupOwner
 
 BACKUPS_MAX = 3
-"""Within the time in which the agent makes one by itself. Who asks again and again would push all older ones out."""
+"""Within the interval of the service's own backups: repeated requests would push older backups out."""
 _HOUR_MS = 3_600_000
 
 
 def actions_of(work: JobContext) -> dict[Action, ActionHandler]:
-    """All of them, for the agent's desk."""
+    """All actions, by name."""
     return {
         Action.STATUS: partial(_status, work),
         Action.VERIFY: partial(_verify, work),
@@ -130,7 +130,7 @@ async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Action
 
 
 def _check_backups(settings: "Settings", owner: "BackupOwner", now_ms: int) -> None:
-    """Raises Usage: enough were made lately; LocalStorage: the folder is not there."""
+    """Raises Usage if enough were made lately, LocalStorage if the folder is missing."""
     from crystal_node.safekeeping.backup.creation import ready_shelf
     from crystal_node.safekeeping.backup.folder import backups
 
@@ -186,7 +186,7 @@ async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> Ac
 
 
 def _check_live(settings: "Settings", agent: str) -> None:
-    """From afar nobody has an agent woven that waits in staging or was rejected. Raises Usage."""
+    """Other devices cannot have an agent woven that is in staging or rejected. Raises Usage."""
     from crystal_node.derive.catalog.agents import StagingState, staged_agents
 
     if agent in ("", settings.agent_id):

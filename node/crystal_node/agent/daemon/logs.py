@@ -1,8 +1,7 @@
-"""The agent's log: JSON lines in ``logs/agent.log``, five files of 2 MiB at most, for their owner only.
+"""Log of the background service: JSON lines in ``logs/agent.log``, at most five files of 2 MiB, for their owner only.
 
-A line is ``{"at", "level", "event", "text"}``, with ``trace`` where something unknown went wrong. It holds what the agent did
-and how much of it, never what was said in a conversation, and no key: traces are code lines without values. A full disk costs
-lines, never the agent.
+A line is ``{"at", "level", "event", "text"}``, with ``trace`` after an unknown error. It says what was done and how much, never
+what was said in a conversation, and holds no key: traces are code lines without values. A full disk costs lines only.
 """
 
 import json
@@ -35,7 +34,7 @@ _log = logging.getLogger("crystal_node.agent.daemon")
 
 
 class _Handler(logging.handlers.RotatingFileHandler):
-    """Makes its files for the owner only, and takes a full disk in its stride."""
+    """Makes its files for the owner only, and survives a full disk."""
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
@@ -43,13 +42,13 @@ class _Handler(logging.handlers.RotatingFileHandler):
         return TextIOWrapper(file, encoding="utf-8", errors="backslashreplace")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A file that somebody took away is made anew: nobody would read what goes on in it."""
+        """Opens the file again if it was deleted."""
         if self.stream is not None and not self._stands(self.stream):
             self._drop()
         super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging's name
-        """There is nowhere left to say it. The next line opens the file anew."""
+        """Drops the line. The next one opens the file again."""
         self._drop()
 
     def close(self) -> None:
@@ -81,14 +80,14 @@ class _Lines(logging.Formatter):
         }
         if record.exc_info:
             document["trace"] = self.formatException(record.exc_info)[-TRACE_CHARS_MAX:]
-        # A name on the disk that is no text costs its odd bytes, not the line.
+        # A file name that is not UTF-8 costs its odd bytes, not the line.
         document["text"] = document["text"].encode("utf-8", "backslashreplace").decode("utf-8")
         return json.dumps(document, ensure_ascii=False)
 
 
 @contextmanager
 def logging_to(path: Path, level: str) -> Generator[None]:
-    """While this lasts, what the agent's process logs goes to that file; of libraries only warnings."""
+    """Logs this process to the file until exit; of libraries only warnings."""
     path.parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
     handler = _Handler(path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES - 1, delay=True, encoding="utf-8")
     handler.setFormatter(_Lines())
@@ -107,7 +106,7 @@ def logging_to(path: Path, level: str) -> Generator[None]:
 
 
 def logged(report: Report) -> Report:
-    """Tells the log and then ``report``."""
+    """A report that writes to the log, then calls ``report``."""
 
     def tell(event: WatchEvent, text: str) -> None:
         _log.log(
@@ -122,11 +121,11 @@ def logged(report: Report) -> Report:
 
 
 def quiet(_event: WatchEvent, _text: str) -> None:
-    """A report that tells nobody."""
+    """Discards events."""
 
 
 def last_lines(path: Path, count: int) -> list[dict[str, Any]]:
-    """The last lines of the log, older files included, oldest first. A line that is none is shown as text."""
+    """The last lines of the log and its older files, oldest first. A line that is not JSON is shown as text."""
     found: list[dict[str, Any]] = []
     for number in range(LOG_FILES):
         file = path if not number else path.with_name(f"{path.name}.{number}")
@@ -142,7 +141,7 @@ def last_lines(path: Path, count: int) -> list[dict[str, Any]]:
 
 
 def follow(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> Generator[dict[str, Any]]:
-    """New lines as they come, through rotations, for ever. Begins at the end of what is there."""
+    """New lines as they are written, across rotations, for ever. Begins at the end of the file."""
     log, rest = _opened(path), b""
     if log is not None:
         log.seek(0, os.SEEK_END)
@@ -154,7 +153,7 @@ def follow(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> Genera
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 yield parsed(line)
-            if turned:  # what was written to the old file until then has been read
+            if turned:  # the old file has been read to its end
                 if log is not None:
                     log.close()
                 log, rest = _opened(path), b""
@@ -164,7 +163,7 @@ def follow(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> Genera
 
 
 def parsed(line: bytes) -> dict[str, Any]:
-    """A line as a document."""
+    """A line of the log as a dictionary."""
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
         return msgspec.json.decode(line, type=dict[str, Any])
     return {"at": iso(now_ms()), "level": "unknown", "event": "", "text": line.decode("utf-8", "replace")}
@@ -178,7 +177,7 @@ def _opened(path: Path) -> BufferedReader | None:
 
 
 def _turned(path: Path, log: BufferedReader | None) -> bool:
-    """Whether the name is another file's by now."""
+    """Whether the log was rotated."""
     try:
         info = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The agent's process: everything of ``crystal sync --watch``, and the jobs, the commands desk and the log beside it.
+"""Process of the background service: everything of ``crystal sync --watch``, with jobs, commands of other devices and a log.
 
 ::
 
@@ -9,7 +9,7 @@
                                                                         +-> server: the API for programs of this machine
     SIGTERM, SIGINT, SIGHUP --> rounds end in 5 s, jobs are cancelled --> whatever does not end is left, after 10 s
 
-It may be killed anywhere: what it promises stands in transactions of others, and what it notes about itself may be lost.
+It may be killed at any time: everything durable is in transactions of the parts, and its notes about itself may be lost.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from crystal_node.device.device import Device, opened
 from crystal_node.sync.job_context import JobContext
 
 END_SECONDS_MAX = 10.0
-"""After the last round a thread of a job may go on for so long; a kill loses nothing, so it then ends with the process."""
+"""A job's thread may go on for this long after the last round; then the process exits, which loses nothing."""
 
 _log = logging.getLogger("crystal_node.agent.daemon")
 
@@ -72,7 +72,7 @@ def run_agent(resolve: Callable[[], Settings], report: Report, make_server: Make
     begins_anew = True
     while begins_anew:
         home = resolve().home
-        mark = config_stamp(home.config_file)  # before it is read: what is written from here on is heard of
+        mark = config_stamp(home.config_file)  # before reading: later writes are noticed
         settings = resolve()
         with (
             opened(settings) as device,
@@ -88,7 +88,7 @@ def run_agent(resolve: Callable[[], Settings], report: Report, make_server: Make
 
 
 class _Agent:
-    """What is beside the rounds, and the settings as a person last left them."""
+    """What runs beside the rounds, with the settings as a person last left them."""
 
     def __init__(
         self,
@@ -112,10 +112,10 @@ class _Agent:
         self._server: LocalServer | None = None
         self._told = ""
         self.begins_anew = False
-        """It ended because the relay, or how it is spoken to, is another one by now."""
+        """It ended because the relay's settings changed, and starts again with the new ones."""
 
     def has_ended(self) -> None:
-        """No thread goes on: the process may end by itself."""
+        """No thread goes on: cancels the forced exit."""
         if self._ending is not None:
             self._ending.cancel()
 
@@ -150,7 +150,7 @@ class _Agent:
             self._ending = _end_in_time(ends)
 
     def _store(self) -> JobStore:
-        """Where jobs are noted. Without it the agent goes on: it only does not remember."""
+        """The record of jobs; in memory if jobs.db cannot be used."""
         try:
             return JobStore.open(self._device.settings.home.jobs_database)
         except Exception as error:
@@ -188,7 +188,7 @@ class _Agent:
         return [pulse.run(), self._serve(found.work)]
 
     def _start(self, schedule: Scheduler, jobs: list[Job]) -> None:
-        """Without notes rather than not at all: what is said is recorded even when the disk has no room for notes."""
+        """Starts without a record rather than not at all: capture must go on when the disk is full."""
         try:
             schedule.start(jobs)
         except Exception as error:
@@ -209,10 +209,10 @@ class _Agent:
         await serve(self._desk, self._report, SystemRandom().uniform)
 
     def _now(self) -> Settings:
-        """Also within the second in which nobody has looked."""
+        """The settings of this moment, also between two heartbeats."""
         return with_current_options(self._settings)
 
-    # --- the pulse ---
+    # --- heartbeat ---
 
     def _again(self, why: str) -> None:
         assert self._watching is not None
@@ -233,7 +233,7 @@ class _Agent:
             _log.warning("jobs.db cannot be read: %s", describe(error).message)
 
     def _read_settings(self) -> None:
-        """A person changed them. A file that cannot be used changes nothing, and is told."""
+        """Applies settings that a person changed. An unusable file changes nothing and is reported."""
         assert self._watching is not None
         try:
             before, self._settings = self._settings, self._resolve()
@@ -266,7 +266,7 @@ class _Agent:
         return "on a metered network" if wanted.pause_on_metered and self._metered else ""
 
     def _look_around(self) -> None:
-        """Asks in a thread: a bus may not answer at once. Nobody is asked unless a person wants to know."""
+        """Asks for battery and network in a thread, if a person wants heavy jobs to wait for them."""
         wanted = self._settings.agent_process
         if not (wanted.pause_on_battery or wanted.pause_on_metered):
             self._tell_put_off()
@@ -314,7 +314,7 @@ class _LoopJobs:
 
 
 def _connection(settings: Settings) -> tuple[object, ...]:
-    """What is built in when the device opens, and cannot be changed while it is open."""
+    """Settings that are fixed while the device is open."""
     return (
         settings.relay_url,
         settings.allow_http,
@@ -327,7 +327,7 @@ def _connection(settings: Settings) -> tuple[object, ...]:
 
 
 def _end_in_time(code: int) -> threading.Timer:
-    """Ends the process though a thread of a job goes on: the event loop would wait for it, for ever if need be."""
+    """Exits the process in time although a job's thread goes on: the event loop would wait for it for ever."""
     timer = threading.Timer(END_SECONDS_MAX, os._exit, (code,))
     timer.daemon = True
     timer.start()

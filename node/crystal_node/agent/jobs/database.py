@@ -1,8 +1,8 @@
-"""``jobs.db``: when each job last ran and how that went, what is paused, and what a person asked for.
+"""``jobs.db``: the last run of each job and how it ended, which jobs are paused, and requests to run one.
 
-The agent writes what happened, commands write wishes; both at once, each in a transaction of its own. Nothing here is the only
-copy of anything: a damaged file is put aside and begun anew. A write is in the system's hands, not yet on the disk
-(``synchronous=NORMAL``): a killed process loses nothing, a power cut perhaps the last run's note.
+The background service writes runs, commands write requests, at the same time, each in a transaction of its own. Nothing here
+is the only copy of anything: a damaged file is put aside and a new one made. With ``synchronous=NORMAL`` a killed process loses
+nothing, a power cut perhaps the record of the last run.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ _FILE = SqliteFile(
 
 
 class JobStore:
-    """One process's hold of the file. Close it."""
+    """The file, opened by one process. Close it."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
@@ -68,7 +68,7 @@ class JobStore:
 
     @classmethod
     def in_memory(cls) -> "JobStore":
-        """One that ends with the process: ``crystal sync --watch`` keeps no record."""
+        """A database of this process: ``crystal sync --watch`` keeps no record."""
         return cls(_opened(MEMORY))
 
     def close(self) -> None:
@@ -80,10 +80,10 @@ class JobStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- what the agent writes ---
+    # --- written by the background service ---
 
     def register(self, jobs: Iterable[Job]) -> None:
-        """These are the jobs that there are. What is known of others is kept, in case they come back."""
+        """Lists exactly these jobs. Records of others are kept, in case they come back."""
         with immediate(self._db):
             self._db.execute("UPDATE job SET listed = 0")
             self._db.executemany(
@@ -93,7 +93,7 @@ class JobStore:
             )
 
     def begun(self, name: str, moment: int) -> None:
-        """A run is under way; if nothing is written behind this, the process was killed."""
+        """Records that a run began. A run without an end was killed."""
         self._change(name, "started = ?", moment)
 
     def ended(
@@ -125,13 +125,13 @@ class JobStore:
         self._change(name, "next = ?, put_off = ?", next_run, put_off)
 
     def note(self, **values: str) -> None:
-        """Facts of the agent's process, by name."""
+        """Stores facts of the service's process, by name."""
         with immediate(self._db):
             self._db.executemany(
                 "INSERT OR REPLACE INTO agent (name, value) VALUES (?, ?)", [*values.items()]
             )
 
-    # --- what a person wants ---
+    # --- requests of a person ---
 
     def pause(self, name: str, *, paused: bool) -> None:
         """Raises NoSuchEntry."""
@@ -139,17 +139,17 @@ class JobStore:
         self._change(name, "paused = ?", int(paused))
 
     def ask_for(self, name: str) -> int:
-        """Wants a run of it, and returns the request's number: over when ``served`` has come to it. Raises NoSuchEntry."""
+        """Requests a run and returns the request's number; it is over when ``served`` reaches it. Raises NoSuchEntry."""
         self._known(name)
         found = self._db.execute(
             "UPDATE job SET wanted = wanted + 1 WHERE name = ? RETURNING wanted", (name,)
         )
         return int(next(iter(found))[0])
 
-    # --- looking ---
+    # --- queries ---
 
     def all(self) -> list[JobStatus]:
-        """The jobs that there are, by name."""
+        """All listed jobs, by name."""
         rows = self._db.execute(_ALL)
         return [_standing(row) for row in rows]
 
@@ -163,7 +163,7 @@ class JobStore:
         return {str(name): str(value) for name, value in self._db.execute("SELECT name, value FROM agent")}
 
     def changed(self) -> bool:
-        """Whether another process wrote since this was last asked."""
+        """Whether another process wrote since the last call."""
         version = self._data_version()
         before, self._version = self._version, version
         return version != before
@@ -179,13 +179,13 @@ class JobStore:
             raise NoSuchEntry(f"there is no job {name!r}", hint="`crystal jobs list` shows the names.")
 
     def _change(self, name: str, assignments: str, *values: object) -> None:
-        self._db.execute(f"UPDATE job SET {assignments} WHERE name = ?", (*values, name))  # noqa: S608  our own words
+        self._db.execute(f"UPDATE job SET {assignments} WHERE name = ?", (*values, name))  # noqa: S608  constants of ours
 
 
 def _opened(path: Path | str) -> apsw.Connection:
-    """Raises apsw.CorruptError for whatever cannot be used."""
+    """Raises apsw.CorruptError if the file cannot be used."""
     db = _FILE.open(path)
-    # It is small, and damage that shows only at some row would keep the agent from starting.
+    # The file is small, and damage in a single row would keep the service from starting.
     found = db.execute("PRAGMA quick_check(1)").get
     if found != "ok":
         db.close()
@@ -194,7 +194,7 @@ def _opened(path: Path | str) -> apsw.Connection:
 
 
 def put_aside(path: Path) -> Path:
-    """Where a damaged file goes, until its person deletes it."""
+    """Where a damaged file is kept until a person deletes it."""
     return path.with_name(f"{path.name}.damaged")
 
 

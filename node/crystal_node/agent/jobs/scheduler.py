@@ -1,18 +1,18 @@
-"""When each job runs. APScheduler keeps the times; what came in between is decided here.
+"""Scheduler of the background jobs. APScheduler keeps the times; whether a job runs is decided here.
 
 ::
 
-    its time has come, or a person asked
+    its time has come, or a person requested it
           |
-          +-- under way already ----------------> nothing
+          +-- running already ------------------> nothing
           +-- paused by the person -------------> nothing   \\
-          +-- heavy, on battery or metered -----> a minute   +  a person who asks comes before these
-          +-- not due --------------------------> a minute (whoever asked is told so)
+          +-- heavy, on battery or metered -----> a minute   +  a request overrides these
+          +-- not due --------------------------> a minute (a request is answered so)
           |
           +-- run, one heavy job at a time --> done: at its interval; failed: after a growing pause
 
-A run that was missed is made up for, once, however many were (no misfire is ever dropped, all are coalesced). Nothing that a
-job does ends the agent. A note that cannot be written (a full disk) keeps no job from running.
+Missed runs are coalesced into one, which is never dropped. Nothing that a job does ends the background service. A record that
+cannot be written (a full disk) keeps no job from running.
 """
 
 import asyncio
@@ -31,21 +31,21 @@ from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.jobs import Job, JobOutcome, JobStatus
 
 FAILED_SECONDS = 60.0
-"""The pause after a first failure; it doubles."""
+"""Pause after the first failure; it doubles."""
 FAILED_SECONDS_MAX = 600.0
-"""The longest pause of a job that runs more often than that; a rarer one waits for its own interval at most."""
+"""Longest pause of a job with a shorter interval; others wait for at most their interval."""
 ASK_AGAIN_SECONDS = 60.0
-"""A job whose time has come and that is not due, or put off, is looked at again this often."""
+"""Interval of trying a job that is not due or put off when its time has come."""
 FIRST_SECONDS = (2.0, 20.0)
-"""A job that has never run, or is overdue, runs so long after the start: not everything at once."""
+"""Delay after the start of jobs that never ran or are overdue, so that not all start at once."""
 KILLED_MAX = 3
-"""A request that was begun so often, and each time ended with the process, is given up."""
+"""A request that ended with its process this often is dropped."""
 STOP_SECONDS_MAX = 5.0
-"""A job that was told to stop is waited for so long."""
+"""How long to wait for a job that was told to stop."""
 NOTED_AFTER_SECONDS = 1.0
-"""A run is written down as begun when it takes longer than this."""
+"""A run that takes longer is recorded as begun."""
 NOTED_MS = 600_000
-"""Runs that find nothing to do are written down this often."""
+"""Interval of recording runs that found nothing to do."""
 
 _log = logging.getLogger("crystal_node.agent.daemon")
 
@@ -58,7 +58,7 @@ class _Entry:
     task: "asyncio.Task[None] | None" = None
     noted: int = 0
     served: int = 0
-    """The last request that was run for, written down or not."""
+    """The last request that a run served, recorded or not."""
 
     @property
     def running(self) -> bool:
@@ -66,13 +66,13 @@ class _Entry:
 
     @property
     def asked(self) -> bool:
-        """A person waits for a run."""
+        """Whether a request is not served yet."""
         return self.standing.wanted > max(self.standing.served, self.served)
 
 
 @dataclass
 class Scheduler:
-    """Of one process. ``put_off`` says why heavy work has to wait, "" if it need not."""
+    """The jobs of one process. ``put_off`` says why heavy jobs have to wait, "" if they need not."""
 
     store: JobStore
     report: Report
@@ -81,7 +81,7 @@ class Scheduler:
     now_ms: Callable[[], int] = system_now_ms
     first_seconds: tuple[float, float] = FIRST_SECONDS
     alone: str = ""
-    """Only this job runs, and only when it is asked for."""
+    """Only this job runs, and only on request."""
     _entries: dict[str, _Entry] = field(default_factory=dict[str, _Entry], init=False)
     _scheduler: Any = field(default=None, init=False)
     _heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), init=False)
@@ -90,7 +90,7 @@ class Scheduler:
     _closed: bool = field(default=False, init=False)
 
     def start(self, jobs: Iterable[Job]) -> None:
-        """Begins, on the running loop."""
+        """Starts on the running event loop."""
         from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
         logging.getLogger("apscheduler").setLevel(logging.WARNING)
@@ -99,7 +99,7 @@ class Scheduler:
         self._scheduler.start()
 
     def set_jobs(self, jobs: Iterable[Job]) -> None:
-        """These are the jobs from now on. A run under way goes on; times that are set stay."""
+        """Replaces the jobs. A running job goes on; times that are set stay."""
         jobs = list(jobs)
         self.store.register(jobs)
         standings = {standing.name: standing for standing in self.store.all()}
@@ -120,7 +120,7 @@ class Scheduler:
         self.look()
 
     def look(self) -> None:
-        """Another process has written: a job may be wanted, or paused."""
+        """Reads requests and pauses that another process wrote."""
         for standing in self.store.all():
             entry = self._entries.get(standing.name)
             if entry is None:
@@ -157,7 +157,7 @@ class Scheduler:
                 waiter.set_result(None)
 
     def wake(self) -> None:
-        """The machine slept, or its clock was set: what is overdue runs now, and nothing is further away than its interval."""
+        """Runs what is overdue after sleep or a set clock, and lets no job wait longer than its interval."""
         now = self._now()
         for entry in self._entries.values():
             found = self._scheduler.get_job(entry.job.name)
@@ -169,7 +169,7 @@ class Scheduler:
         self._scheduler.wakeup()
 
     async def aclose(self) -> None:
-        """Tells what runs to stop, and waits for it."""
+        """Stops the running jobs and waits for them."""
         self._closed = True
         self._wake_waiters()
         if self._scheduler is None:
@@ -186,7 +186,7 @@ class Scheduler:
 
     @property
     def running(self) -> list[str]:
-        """The names of what is under way."""
+        """Names of the running jobs."""
         return sorted(entry.job.name for entry in self._entries.values() if entry.running)
 
     # --- times ---
@@ -199,7 +199,7 @@ class Scheduler:
         if standing.started:  # the process that ran it was killed
             moment = max(standing.started, standing.ended)
             failures = standing.failures + 1
-            # A run that ends its process each time is not begun at every start for ever, though a person asked for it.
+            # A run that kills its process each time is not begun at every start, even on request.
             served = standing.wanted if failures >= KILLED_MAX else standing.served
             self._write(
                 lambda: self.store.ended(
@@ -253,7 +253,7 @@ class Scheduler:
         return max(FAILED_SECONDS_MAX, job.every)
 
     def _again_in(self, entry: _Entry, seconds: float) -> int:
-        """Sets the next time, and returns it in milliseconds."""
+        """Sets the time of the next run and returns it in milliseconds."""
         moment = self._now() + timedelta(seconds=seconds)
         with suppress(LookupError):
             self._scheduler.modify_job(entry.job.name, next_run_time=moment)
@@ -282,7 +282,7 @@ class Scheduler:
                 self._write(lambda: self.store.scheduled(job.name, due, reason))
                 self._write(lambda: self._look_at(entry))
             return
-        # A task of our own: the scheduler would log one that is cancelled at the end as a failure.
+        # A task of our own: the scheduler would log a cancelled one as a failure.
         entry.task = asyncio.create_task(self._run(entry, standing.wanted), name=f"job {job.name}")
 
     async def _run(self, entry: _Entry, wanted: int) -> None:
@@ -292,7 +292,7 @@ class Scheduler:
         try:
             outcome, said = await self._outcome(entry)
         except asyncio.CancelledError:
-            # A request stands: the next start serves it.
+            # The request stays: the next start serves it.
             self._ended(entry, JobOutcome.STOPPED, "", wanted=entry.standing.served, quick=False)
             raise
         finally:
@@ -306,7 +306,7 @@ class Scheduler:
         self._ended(entry, outcome, said, wanted=wanted, quick=quick)
 
     async def _outcome(self, entry: _Entry) -> tuple[JobOutcome | None, str]:
-        """How a run went; None if it is not due."""
+        """Outcome of a run; None if the job is not due."""
         job = entry.job
         try:
             if not job.due():
@@ -346,11 +346,11 @@ class Scheduler:
             asyncio.get_running_loop().call_soon(self._fire_if_idle, entry)
 
     def _after(self, entry: _Entry, outcome: JobOutcome, said: str) -> int:
-        """Tells how it went, and returns when it runs next, in milliseconds."""
+        """Reports the outcome and returns the time of the next run in milliseconds."""
         job = entry.job
         if outcome.bad:
             pause = entry.backoff.failed()
-            if job.name not in self._told:  # once, until it has worked again; the record has the last failure
+            if job.name not in self._told:  # once, until it works again; the record has the last failure
                 self.report(WatchEvent.FAILED, f"{job.name}: {said} It is tried again in {pause:.0f} s.")
             self._told.add(job.name)
             return self._again_in(entry, pause)
@@ -361,7 +361,7 @@ class Scheduler:
             self._told.discard(job.name)
         if outcome is JobOutcome.DONE:
             self.report(WatchEvent.PROGRESS, f"{job.name}: {said}")
-            if entry.asked:  # what was just done is not done again by itself in a minute
+            if entry.asked:  # not again by itself in a minute
                 return self._again_in(entry, job.every)
         found = self._scheduler.get_job(job.name)
         moment = None if found is None else found.next_run_time
@@ -384,5 +384,5 @@ class Scheduler:
 
 
 def _text(said: str) -> str:
-    """With what is no character of it, as in names on a disk, written out: it could not be kept else."""
+    """``said`` with lone surrogates (of file names) escaped: SQLite could not store them."""
     return said.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,6 +1,6 @@
-"""What others see of the agent: whether one runs on this home, which process, since when, and what it puts off.
+"""Status of the background service as other processes see it: whether it runs, which process, since when, what it puts off.
 
-The lock says whether; jobs.db only says what that process noted about itself, and is believed for its own number alone.
+The watch lock says whether one runs. jobs.db holds what that process noted about itself, and counts only for its own pid.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from crystal_node.base.jobs import JobStatus
 from crystal_node.base.locking import is_held
 
 PURPOSE = "crystal agent"
-"""What the lock's note says of the agent; ``crystal sync --watch`` holds the same lock under its own name."""
+"""The lock's note of the background service; ``crystal sync --watch`` holds the same lock with its own note."""
 _NOTE_BYTES_MAX = 200
 _LOCKS = Path("/proc/locks")
 
 
 class ProcessNotes:
-    """The names of what the agent notes about its process."""
+    """Names of what the service notes about its process."""
 
     NAMES = frozenset({"pid", "started", "version", "put_off"})
 
@@ -34,7 +34,7 @@ class ProcessNotes:
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Who watches this home: the process, if it is known for certain, and what it calls itself."""
+    """The process that watches this home. ``pid``: None if it is not known for certain."""
 
     pid: int | None
     purpose: str
@@ -46,7 +46,8 @@ class LockHolder:
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """``holder`` None: nobody watches. ``started``: milliseconds, 0 if not known. ``put_off``: why heavy work waits."""
+    """``holder``: None if no process watches this home. ``started``: in milliseconds, 0 if unknown. ``put_off``: why heavy jobs
+    wait."""
 
     holder: LockHolder | None
     started: int
@@ -59,7 +60,7 @@ class AgentStatus:
 
 
 def agent_status(home: Home) -> AgentStatus:
-    """How it stands now. Without a jobs.db that can be read, whether it runs is still known."""
+    """The status now. Without a readable jobs.db it is still known whether the service runs."""
     holder = lock_holder(home)
     noted = _noted(home) if holder is not None and holder.is_agent else {}
     if holder is None or noted.get("pid") != str(holder.pid):
@@ -68,7 +69,7 @@ def agent_status(home: Home) -> AgentStatus:
 
 
 def job_statuses(home: Home) -> list[JobStatus]:
-    """The jobs as they stand; none where no agent has run yet."""
+    """All jobs; none where no background service has run yet."""
     if not home.jobs_database.exists():
         return []
     with JobStore.open(home.jobs_database) as store:
@@ -76,7 +77,7 @@ def job_statuses(home: Home) -> list[JobStatus]:
 
 
 def lock_holder(home: Home) -> LockHolder | None:
-    """Who holds the watch lock. The kernel says who it is where it tells that; the file's note alone may be an old one."""
+    """The holder of the watch lock, confirmed by the kernel where it tells: the file's note alone may be old."""
     if not is_held(home.watch_lock):
         return None
     try:
@@ -92,7 +93,7 @@ def lock_holder(home: Home) -> LockHolder | None:
 
 
 def _by_kernel(path: Path) -> set[int] | None:
-    """The processes that the kernel says hold it; None where it does not say."""
+    """The pids that hold the lock according to the kernel; None where it does not tell."""
     try:
         info = path.stat()
         lines = _LOCKS.read_text(encoding="ascii", errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""The jobs that ``crystal sync --watch`` has, too: snapshots, and giving back the model's memory."""
+"""Jobs of sync, which ``crystal sync --watch`` runs too: snapshots, and releasing the model's memory."""
 
 import os
 
@@ -15,7 +15,7 @@ def jobs(work: JobContext) -> list[Job]:
     async def snapshot() -> str:
         if not await syncer.snapshot():
             return ""
-        os.utime(nudge)  # asks for the round that announces it
+        os.utime(nudge)  # requests the round that announces it
         return "made a snapshot"
 
     async def release() -> str:
@@ -33,7 +33,7 @@ def jobs(work: JobContext) -> list[Job]:
         ),
         Job(
             "idle-model",
-            "Gives the embedding model's memory back when it is not needed.",
+            "Releases the embedding model's memory when it is not needed.",
             MODEL_SECONDS,
             release,
         ),

@@ -1,1 +1,1 @@
-"""Capture: reading the conversations of AI tools where those tools leave them. See ``adapter.py`` for the port."""
+"""Capture: reading the conversations of AI tools where those tools leave them. See README.md."""

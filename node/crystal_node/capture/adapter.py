@@ -1,14 +1,14 @@
 """The port of capture: one adapter for each tool whose transcripts are read.
 
-What an adapter must hold:
+What an adapter must guarantee:
 
 - It only reads, and only files below the root it was given; it never follows a link out of it.
-- ``read`` does a bounded amount of work in bounded memory, whatever the file holds, and never raises on content. What it
-  cannot use is counted by reason; it is never dropped silently.
-- The state it returns covers exactly what its operations cover. The caller commits both in one transaction, so a crash
-  repeats a pass or does not, and a message is neither lost nor doubled.
+- ``read`` does bounded work in bounded memory, whatever the file holds, and never raises on content. What it cannot use is
+  counted by reason, never dropped silently.
+- The state it returns covers exactly what its operations cover. The caller commits both in one transaction, so that no crash
+  loses or doubles a message.
 - Reading again from the start is safe: messages carry the source's own ids, and equal text is one chunk.
-- Text is cleaned of the tool's own mark-up and redacted before it leaves the adapter.
+- Text is cleaned of the tool's mark-up and redacted before it leaves the adapter.
 """
 
 from collections import Counter
@@ -23,15 +23,15 @@ from crystal_mirror.operations import Capture
 from crystal_node.capture.line_reader import FileState
 
 SPOTS_MAX = 20
-"""Damaged lines that are remembered by place; beyond that they are only counted."""
+"""How many damaged lines are kept with their position; more are only counted."""
 
 Hides = Callable[[int], bool]
-"""Whether a message of that moment (milliseconds, 0 if unknown) was private and must not be recorded."""
+"""Whether a message of that time (milliseconds, 0 if unknown) was private and must not be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTranscript:
-    """A transcript, or a place that could not be looked into (``problem`` says why)."""
+    """A transcript, or a folder that could not be read (``problem`` says why)."""
 
     path: Path
     problem: str | None = None
@@ -39,7 +39,7 @@ class FoundTranscript:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A line that should have been read and could not be: where it begins (a byte offset), and why."""
+    """A line that could not be read: the byte offset at which it begins, and why."""
 
     path: Path
     offset: int
@@ -48,10 +48,9 @@ class Spot:
 
 @dataclass
 class CaptureCounts:
-    """What a pass met: messages taken, secrets redacted by kind, records and blocks skipped by reason.
+    """Counts of a pass: messages recorded, secrets redacted by kind, records and blocks skipped by reason.
 
-    ``strange`` counts those lines that are damaged or of an unknown kind; all of them are in ``skipped``, too, and the first
-    are in ``spots``.
+    ``strange`` counts lines that are damaged or of an unknown kind; they are in ``skipped``, too, and the first in ``spots``.
     """
 
     messages: int = 0
@@ -62,7 +61,7 @@ class CaptureCounts:
 
     @property
     def understood(self) -> bool:
-        """Whether there were words of a conversation, recorded or not."""
+        """Whether there were messages, recorded or not."""
         return bool(self.messages or self.skipped["said before"] or self.skipped["private"])
 
     def strange_words(self) -> str:
@@ -89,7 +88,7 @@ class CaptureCounts:
 
 @dataclass
 class TranscriptReading:
-    """The result of one bounded pass over one file. ``more``: the pass ended at its bound, read again."""
+    """The result of one bounded pass over one file. ``more``: the pass ended at its bound; read again."""
 
     operations: list[Capture]
     state: FileState
@@ -101,19 +100,19 @@ class Adapter(Protocol):
     """One tool's transcripts."""
 
     name: str
-    """What operations carry as their source, such as ``claude-code``."""
+    """The source that operations carry, such as ``claude-code``."""
     title: str
     """What people call the tool."""
     repeats: bool
-    """Whether the tool writes a message again, under its first time, when something of it changed."""
+    """Whether the tool writes a changed message again, under its first time."""
 
     @property
     def folders(self) -> list[Path]:
-        """Where its transcripts appear, whether the folders exist or not; to be watched with all that is in them."""
+        """Folders to watch for its transcripts, with everything below them, whether they exist or not."""
         ...
 
     def discover(self) -> Iterator[FoundTranscript]:
-        """All transcripts there are, in the order of their paths, and what could not be looked into."""
+        """All transcripts in the order of their paths, and folders that could not be read."""
         ...
 
     def concerns(self, path: str) -> bool:
@@ -121,44 +120,44 @@ class Adapter(Protocol):
         ...
 
     def agent_of(self, path: Path) -> str:
-        """Whose conversations a transcript holds: an agent id, whatever the path says."""
+        """The agent whose conversations a transcript holds: a valid agent id for any path."""
         ...
 
     def former(self, path: Path) -> Path | None:
-        """Where this transcript may have been before its tool moved it: what was read of it there is read."""
+        """The path that this transcript may have had before its tool moved it, and under which it may have been read."""
         ...
 
     def transcript(self, path: Path) -> Path:
-        """The transcript that a changed file belongs to: most often the file itself."""
+        """The transcript that a changed file belongs to, usually the file itself."""
         ...
 
     def unchanged(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
-        """Whether there is nothing to read, by a cheap look. Raises OSError."""
+        """Whether there is nothing to read, by a cheap check. Raises OSError."""
         ...
 
     def recognises(self, record: dict[str, Any]) -> bool:
-        """Whether a file that begins with this record is one of this tool's, wherever it lies."""
+        """Whether a file that begins with this record is one of this tool's, wherever it is."""
         ...
 
     def read(
         self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
     ) -> TranscriptReading:
-        """Reads on from ``state``. In a file that has not changed since ``quiet_ns`` (its own clock, nanoseconds) a last line
-        without its end is taken if it is whole. Raises OSError if the file cannot be opened or read."""
+        """Reads on from ``state``. If the file has not changed since ``quiet_ns`` (nanoseconds by its own clock), a last line
+        without newline is read if it is whole. Raises OSError if the file cannot be opened or read."""
         ...
 
     def skip(self, path: Path) -> FileState:
-        """A state behind everything that the file holds now, its last half line included. Raises OSError."""
+        """A state after everything in the file, an incomplete last line included. Raises OSError."""
         ...
 
 
 def encode_state(state: FileState) -> bytes:
-    """The state's bytes, to be kept with what was captured."""
+    """The state as bytes, to be kept with what was captured."""
     return msgspec.msgpack.encode(state)
 
 
 def decode_state(data: bytes) -> FileState | None:
-    """The state as it was kept; None if another version wrote it (the file is then read from its start again)."""
+    """The state from its bytes; None if another version wrote them (the file is then read from its start)."""
     try:
         return msgspec.msgpack.decode(data, type=FileState)
     except msgspec.MsgspecError:

@@ -1,10 +1,10 @@
-"""Backfill: reading transcripts from their beginning, for what is not in the memory yet.
+"""Backfill: reading transcripts from their beginning, for messages that are not in the memory yet.
 
-It finds what `crystal up --from-now` stepped over, what a tool wrote while it was not recorded, and what was recorded and then
-lost; what stands in the memory already is passed over, so that it can be killed anywhere and simply run again. Private spans
-stay hidden, and so does, on a device that was ever private, what bears no time. What was forgotten stays forgotten.
+It finds what `crystal up --from-now` skipped, what a tool wrote while it was not recorded, and what was recorded and then lost.
+What is in the memory already is skipped, so that a killed backfill is simply run again. Private spans stay hidden, as do, on a
+device that was ever private, messages without a time. What was forgotten stays forgotten.
 
-How far recording has come in a file is not touched, but for files that nobody has read yet: those are done afterwards.
+The recorder's position in a file is not changed, except that a file which was never read counts as read afterwards.
 """
 
 import asyncio
@@ -29,27 +29,27 @@ from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, PrivateNow, read_privacy
 
 EMBEDDED_A_SECOND = 25.0
-"""Chunks that one core of a small machine embeds, about."""
+"""Chunks a second that one core of a small machine embeds, roughly."""
 SENT_SHARE = 0.45
-"""Of a text's bytes, what compressed and sealed entries take, about."""
+"""Share of a text's bytes that compressed and sealed entries take, roughly."""
 SENT_BESIDE = 60
-"""Bytes a chunk beside its text, about."""
+"""Bytes of a chunk beside its text, roughly."""
 
 TELL_SECONDS = 1.0
 
 Progress = Callable[[str, int, int], None]
-"""Told a line for people, and how much of how much is done (bytes)."""
+"""Called with a line for people, the bytes done, and the bytes in all."""
 
 
 def unheard(_text: str, _done: int, _total: int) -> None:
-    """Progress that nobody listens to."""
+    """Ignores progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
     """``agent`` and ``tool`` "": all. ``dry_run``: count only. ``limit``: chunks to record at most, 0 for all.
 
-    ``settle``: also in a dry run, a file of which all is in the memory is noted as read.
+    ``settle``: even in a dry run, a file that is completely in the memory counts as read.
     """
 
     agent: str = ""
@@ -61,8 +61,8 @@ class BackfillRequest:
 
 @dataclass
 class BackfillResult:
-    """What was read, and what of it is new. ``chunks``: in the transcripts; ``recorded``: of these, already in the memory;
-    ``new`` and ``new_bytes``: the rest, as texts. ``taken``: chunks that were recorded now. ``more``: the limit ended it."""
+    """What was read. ``chunks``: in the transcripts; ``recorded``: of these, already in the memory; ``new``, ``new_bytes``:
+    the rest. ``taken``: chunks that were recorded now. ``more``: the limit was reached."""
 
     files: int = 0
     bytes: int = 0
@@ -79,7 +79,7 @@ class BackfillResult:
 
     @property
     def embed_seconds(self) -> float:
-        """What embedding the new chunks takes, about: on the Core, whichever device recorded them."""
+        """Estimate of the seconds that the Core needs to embed the new chunks."""
         return self.new / EMBEDDED_A_SECOND
 
     @property
@@ -87,7 +87,7 @@ class BackfillResult:
         return round(self.new_bytes * SENT_SHARE) + self.new * SENT_BESIDE
 
     def document(self) -> dict[str, object]:
-        """For ``--json`` and for other devices. No text and no path of a conversation is in it but of problems."""
+        """For ``--json`` and for other devices: no text, and no paths except those of problems."""
         return {
             "files": self.files,
             "bytes": self.bytes,
@@ -107,16 +107,16 @@ class BackfillResult:
 
 
 async def backfill(device: Device, request: BackfillRequest, progress: Progress = unheard) -> BackfillResult:
-    """Reads, counts, and records what is new unless it is a dry run.
+    """Reads transcripts, counts, and records what is new unless it is a dry run.
 
     Raises:
-        PrivateNow: private mode is on. Usage: recording is off, or there is no such tool.
+        PrivateNow: private mode is on. UsageError: recording is off, or there is no such tool.
         LocalStorage, JournalDamaged, VaultDataError: this device cannot keep what was read; run it again.
     """
     privacy = read_privacy(device.journal)
     if privacy.on:
         raise PrivateNow("private mode is on: nothing is recorded")
-    # In an agent, which goes on while a person turns recording off.
+    # The background service runs on while a person turns recording off.
     settings = with_current_options(device.settings)
     if not settings.capture.on:
         raise UsageError("recording is off on this device", hint="`crystal capture on` turns it on.")
@@ -155,7 +155,7 @@ class _Backfill:
                 return
 
     def _tell(self, text: str, total: int) -> None:
-        """Now and then, and at the end: there may be thousands of small files."""
+        """Reports progress from time to time, and at the end."""
         now = time.monotonic()
         if now - self._told >= TELL_SECONDS or self.result.bytes >= total:
             self._told = now
@@ -185,7 +185,7 @@ class _Backfill:
     async def _file(self, adapter: Adapter, path: Path) -> None:
         agent, state, before = adapter.agent_of(path), None, self.result.new
         quiet_ns = (now_ms() - QUIET_MS) * 1_000_000
-        # What stands in transcripts of a private time without bearing its own may have been said then.
+        # Messages without a time may have been said in a private span.
         hides: Hides = self._privacy.hides_if_unsure if self._privacy.spans else self._privacy.hides
         if adapter.repeats and self._privacy.spans:
             hides = self._privacy.or_version(hides, path)
@@ -220,7 +220,7 @@ class _Backfill:
         self.result.taken += sum(len(operation.pieces) for operation in fresh)
 
     def _fresh(self, operation: Capture) -> Capture | None:
-        """What of it is not in the memory yet, and may be, as far as the limit goes."""
+        """The part of an operation that is not in the memory yet and may be recorded, up to the limit."""
         result = self.result
         stands = self._device.replica.recorded(operation)
         result.chunks += len(stands)
@@ -237,7 +237,7 @@ class _Backfill:
         return structs.replace(operation, pieces=tuple(left)) if left else None
 
     def _done(self, path: Path, state: FileState) -> None:
-        """A file that recording has never read is read to here now."""
+        """Notes how far a file was read that the recorder has never read."""
         journal, key = self._device.journal, str(path.absolute())
         with journal.transaction():
             if journal.file_state(key) is None and read_privacy(journal) == self._privacy:

@@ -7,12 +7,12 @@ archived. Each line is ``{timestamp, type, payload}``. Where the person's words 
     events    since then: in an event ``user_message``
     turns     since August 2026: in an event ``item_completed`` of an item ``UserMessage``
 
-Beside such an event stands an item with the role ``user``: what was sent to the model, with much that nobody typed. It is held
-until there is an event, and dropped; should the model answer first, there are none in this file, and what is not known to have
-been put in was the person's.
+Besides such an event there is an item with the role ``user``: what was sent to the model, including much that nobody typed. It
+is held until the event comes, and then dropped. If the model answers first, the file has no such events, and everything that is
+not known to be inserted counts as the person's.
 
-The model's words and its reasoning, where it is in clear, are items in all of them; events repeat them. A forked session
-and one of a sub-agent begin with a header of their own, and may hold another's behind it.
+The model's messages, and its reasoning where it is readable, are items in all versions; events repeat them. A forked session and
+one of a sub-agent begin with a header of their own, which another session's may follow.
 """
 
 import re
@@ -41,7 +41,7 @@ from crystal_node.capture.redaction import redact
 
 BARE, EVENTS, TURNS = "bare", "events", "turns"
 PENDING_MAX = 16
-"""Prompts that are held; the oldest of more is taken for the person's."""
+"""How many prompts are held; if there are more, the oldest counts as the person's."""
 
 PENDING_CHARS_MAX = 1024 * 1024
 """Of all of them together."""
@@ -88,14 +88,14 @@ _INJECTED = (
     "<user_shell_command>",
     "You are `/root`, the primary agent",
 )
-"""How items with the role ``user`` begin that nobody typed."""
+"""Beginnings of items with the role ``user`` that nobody typed."""
 _REQUEST = "## My request for Codex:"
-"""Behind what an editor says of itself, in the same text."""
+"""Follows an editor's context in the same text."""
 _CWD = re.compile(r"<cwd>([^<\n]{1,4096})</cwd>")
 
 
 class Codex(ObjectLines):
-    """See the module. ``root`` is Codex's folder (``~/.codex``), ``home`` the person's home folder."""
+    """Codex's transcripts. ``root`` is Codex's folder (``~/.codex``), ``home`` the person's home folder."""
 
     name = "codex"
     title = "Codex"
@@ -163,7 +163,7 @@ class Codex(ObjectLines):
 
 
 def _header(fields: dict[str, Any], context: Context) -> None:
-    """The first header is the file's; those behind it are of sessions that it was made from."""
+    """The first header is the file's; later ones belong to sessions that it was forked from."""
     if context.session:
         return
     context.session = as_text(fields.get("id")) or ""
@@ -196,7 +196,7 @@ def _event(
 def _told(
     mode: str, texts: list[str] | None, moment: int, context: Context, at: LinePosition
 ) -> Iterator[TranscriptMessage | SkippedRecord]:
-    """The person's words, from one of the two kinds of events: a file may repeat them in the other."""
+    """The person's message, from one of the two kinds of events: a file may repeat it in the other."""
     if context.mode not in ("", mode):
         yield SkippedRecord("said before")
         return
@@ -257,13 +257,13 @@ def _message(
     elif context.mode or not (typed := [text for text in map(_typed, texts) if text]):
         yield SkippedRecord("said as an event" if context.mode else "mark-up only")
     else:
-        # What is held is kept with the file's state: like all that is kept, without credentials.
+        # Held prompts are kept with the file's state, therefore redacted.
         context.pending = (*context.pending, *((moment, redact(text).text) for text in typed))
         yield from _released(context, _fitting(context), at)
 
 
 def _released(context: Context, left: int, at: LinePosition) -> Iterator[TranscriptMessage | SkippedRecord]:
-    """Prompts that no event has told of: all but so many."""
+    """Releases held prompts that no event confirmed, all but ``left``."""
     count = max(len(context.pending) - left, 0)
     released, context.pending = context.pending[:count], context.pending[count:]
     for moment, text in released:
@@ -300,7 +300,7 @@ def _words(
 
 
 def _typed(text: str) -> str:
-    """What the person typed of a prompt; "" if nobody typed it."""
+    """The part of a prompt that the person typed; "" if there is none."""
     text = plain(text)
     if text.startswith(_INJECTED):
         return ""

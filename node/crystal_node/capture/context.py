@@ -1,4 +1,4 @@
-"""What was learned of a file that its offset does not say, kept with its state."""
+"""Knowledge about a file that goes beyond its offset, kept with its state."""
 
 import msgspec
 
@@ -6,16 +6,16 @@ from crystal_node.capture.messages import TranscriptMessage, said_mark
 
 MARK_BYTES = 8
 MARKS_MAX = 8192
-"""Versions of messages that are known to have been recorded from one file; the oldest are dropped."""
+"""How many recorded versions of messages are remembered per file; the oldest are dropped."""
 
 
 class Context(msgspec.Struct, array_like=True, omit_defaults=True):
-    """What earlier lines of a file say of later ones, and what was recorded of one that is written anew.
+    """What earlier lines of a file say about later ones, and what was recorded from a file that is rewritten.
 
-    ``mode`` is the adapter's own; ``moment`` (milliseconds) stands for messages without a time; ``said`` holds marks of
-    ``MARK_BYTES`` each. ``hidden``: so many messages without a time of a document were stepped over, the last of which had
-    ``hidden_chars`` characters with the hash ``hidden_hash``. ``pending``: texts, with their moments, of which later lines
-    tell whether somebody said them.
+    ``mode`` is the adapter's own; ``moment`` (milliseconds) is the time of messages without one; ``said`` holds marks of
+    ``MARK_BYTES`` each. ``hidden``: how many messages without a time of a document were skipped, the last of which had
+    ``hidden_chars`` characters with the hash ``hidden_hash``. ``pending``: texts with their times, of which later lines tell
+    whether somebody said them.
     """
 
     session: str = ""
@@ -35,7 +35,7 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
 
 
 def decoded(memo: bytes) -> Context:
-    """The context as it was kept; an empty one if another version wrote it."""
+    """The context from its bytes; an empty one if another version wrote them."""
     try:
         return msgspec.msgpack.decode(memo, type=Context) if memo else Context()
     except msgspec.MsgspecError:
@@ -43,13 +43,13 @@ def decoded(memo: bytes) -> Context:
 
 
 class Marks:
-    """Which versions of messages were recorded from a file, as far as is remembered."""
+    """The remembered versions of messages that were recorded from a file."""
 
     def __init__(self, said: bytes = b"") -> None:
         self._known = dict.fromkeys(said[at : at + MARK_BYTES] for at in range(0, len(said), MARK_BYTES))
 
     def new(self, spoken: TranscriptMessage) -> bool:
-        """Whether this version was not known; from here on it is."""
+        """Whether this version is new. Remembers it."""
         mark = said_mark(spoken, MARK_BYTES)
         if mark in self._known:
             return False

@@ -1,10 +1,10 @@
-"""Transcripts that are one document, written anew as a whole when something is added.
+"""Transcripts that are one document, rewritten as a whole when something is added.
 
-There is no offset to read on from: the document is read again when it changed, and the marks of what was recorded tell what
-is new. They are kept with the file's state, so such a file may have ``MARKS_MAX`` messages and ``DOCUMENT_BYTES_MAX`` bytes.
+There is no offset to continue from: a changed document is read again, and the marks of what was recorded tell what is new. They
+are kept with the file's state, so that such a file may have ``MARKS_MAX`` messages and ``DOCUMENT_BYTES_MAX`` bytes.
 
-What was stepped over on purpose stays out by its place: of a document without times, messages that stood before its end then
-are not taken any more, however they are rewritten, and of the last of them only what was written behind it.
+What was skipped on purpose stays out by its position: in a document without times, the messages that it had then are never
+recorded, however they are rewritten, and of the last of them only what was appended.
 """
 
 import errno
@@ -26,8 +26,8 @@ DOCUMENT_BYTES_MAX = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DocumentContent:
-    """What a document says. Not ``whole``: it is being written, and its last message may not be complete. ``written``: when
-    messages without a time were written at the latest, in milliseconds; 0 if unknown."""
+    """A document's messages. Not ``whole``: it is being written, and its last message may be incomplete. ``written``: upper
+    bound of the time of messages without one, in milliseconds; 0 if unknown."""
 
     outcomes: list[TranscriptMessage | SkippedRecord]
     whole: bool = True
@@ -39,10 +39,10 @@ class DocumentContent:
 
 
 class DocumentReader:
-    """One document as it is now. ``data``: its bytes."""
+    """Reads one document. ``data``: its bytes."""
 
     def __init__(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> None:
-        """Raises OSError: it cannot be read, or is larger than such a document may be."""
+        """Raises OSError: it cannot be read, or is too large."""
         self._path = path
         with open_regular(path) as file:
             self._found = os.fstat(file.fileno())
@@ -68,7 +68,7 @@ class DocumentReader:
     def read(
         self, said: DocumentContent, home: Path, agent: str, source: str, hides: Hides
     ) -> TranscriptReading:
-        """What is new. Raises OSError: more messages than such a document may have."""
+        """What is new in it. Raises OSError: it has too many messages."""
         self._check(said)
         counts = CaptureCounts()
         gatherer = OperationBuilder(agent, source, ProjectFinder(home), counts)
@@ -96,7 +96,7 @@ class DocumentReader:
         )
 
     def skip(self, said: DocumentContent) -> FileState:
-        """The state behind everything that the document holds."""
+        """The state after everything in the document."""
         self._check(said)
         spoken = said.spoken
         marks = Marks()
@@ -131,7 +131,7 @@ class DocumentReader:
             gatherer.take(rest)
 
     def _behind_hidden(self, spoken: TranscriptMessage) -> TranscriptMessage | None:
-        """What was written behind the last message that was stepped over; None if it was changed itself."""
+        """What was appended to the last skipped message; None if that message was changed."""
         text, count = _text(spoken), self._context.hidden_chars
         behind = text[count:].strip()
         if not behind or _hash(text[:count]) != self._context.hidden_hash:
@@ -145,7 +145,7 @@ class DocumentReader:
 
     def _after(self, context: Context, *, complete: bool) -> FileState:
         found = self._found
-        # Not the whole of it: there is more to be read when it has been quiet.
+        # If incomplete, there is more to read once the file is quiet.
         return FileState(
             offset=found.st_size if complete else max(found.st_size - 1, 0),
             size=found.st_size,

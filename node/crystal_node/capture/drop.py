@@ -4,10 +4,10 @@
 
     {"role": "user", "text": "…", "timestamp": "2026-11-21T10:00:00Z", "session": "…", "id": "…"}
 
-of which only ``role`` and ``text`` must be there; or ``<folder>/<agent>/<session>.md``, one conversation: messages under the
-headings ``## user`` and ``## assistant``, or a text without them, which is one message of the user. What stands before the
-first heading is one, too. A file is best written elsewhere and moved in: of one without a newline at its end the last message
-waits until the file has been quiet. Files that lie in the folder itself are of this machine's own agent.
+where only ``role`` and ``text`` are required; or ``<folder>/<agent>/<session>.md``, one conversation: messages under the
+headings ``## user`` and ``## assistant``. Text before the first heading, or without any, is a message of the user. A file
+should be written elsewhere and moved in: without a newline at its end, the last message waits until the file is quiet. Files
+directly in the folder belong to this machine's own agent.
 """
 
 import re
@@ -33,7 +33,7 @@ from crystal_node.capture.messages import (
 )
 
 _DEPTH = 1
-"""Folders below the drop folder: the agents'."""
+"""Levels below the drop folder: the agents' folders."""
 _ROLE = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _ROLES = {
     "ai": "assistant",
@@ -49,7 +49,7 @@ _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 
 
 class DropFolder(ObjectLines):
-    """See the module. ``agent``: whose conversations those are that lie in no agent's folder."""
+    """The drop folder. ``agent``: the agent of files that are in no agent's folder."""
 
     name = "drop"
     title = "the drop folder"
@@ -117,7 +117,7 @@ def _document(path: Path, reader: DocumentReader) -> DocumentContent:
     messages: list[TranscriptMessage | SkippedRecord] = []
     repeated: dict[tuple[str, str], int] = {}
     for role, said in _messages(text):
-        # What is inserted before a message leaves its id as it is; saying the same again makes another.
+        # Insertions before a message do not change its id; a repeated message gets another.
         number = repeated[role, said] = repeated.get((role, said), -1) + 1
         made = derived_id(path.stem, role, str(number), said)
         messages.append(TranscriptMessage(made, path.stem, {role: said}, reader.moment, dated=False))
@@ -149,7 +149,7 @@ def _said(role: str, lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _role(text: str) -> str:
-    """A role as rows carry it; "" if it is none."""
+    """A normalised role; "" if it is none."""
     lower = text.strip().lower()
     return _ROLES.get(lower, lower) if _ROLE.fullmatch(lower) else ""
 

@@ -1,4 +1,4 @@
-"""Finding transcripts in a tool's folder. Links are not followed below it; a folder that does not exist holds nothing."""
+"""Walking a tool's folder. Links below it are not followed; a missing folder is empty."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -8,8 +8,8 @@ from crystal_node.capture.adapter import FoundTranscript
 
 
 def files_below(folder: Path, wanted: Callable[[str], bool], depth: int = 64) -> Iterator[FoundTranscript]:
-    """All regular-looking files below a folder whose name is wanted, in order, and what could not be looked into. ``depth``:
-    so many folders down at most; 0 is the folder itself."""
+    """Files below a folder whose name is wanted, in order, without links; and folders that could not be read. ``depth``: levels
+    below the folder; 0 is the folder itself."""
     problems: list[OSError] = []
     for place, folders, files in os.walk(folder, onerror=problems.append):
         folders.sort()
@@ -23,7 +23,7 @@ def files_below(folder: Path, wanted: Callable[[str], bool], depth: int = 64) ->
 
 
 def folders_in(folder: Path) -> tuple[list[Path], list[FoundTranscript]]:
-    """The folders directly in a folder, in order, without links; and why it could not be looked into."""
+    """The folders directly in a folder, in order, without links; and why it could not be read."""
     try:
         with os.scandir(folder) as entries:
             found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
@@ -34,8 +34,8 @@ def folders_in(folder: Path) -> tuple[list[Path], list[FoundTranscript]]:
 
 
 def below(path: str, folder: Path) -> tuple[str, ...] | None:
-    """The components of a path below a folder; None if it is not there. Events may name the real folder where we name a
-    link to it."""
+    """The components of a path below a folder; None if it is elsewhere. Events may name the real folder where we name a link
+    to it."""
     for root in (folder, folder.resolve()):
         if Path(path).is_relative_to(root):
             return Path(path).relative_to(root).parts

@@ -1,13 +1,13 @@
 """The adapter for Gemini CLI's transcripts.
 
 ``<root>/tmp/<project>/chats/session-<time>-<id>.jsonl``, and for sub-agents ``chats/<session>/<id>.jsonl``. The first line
-names the session; then each line is a message, a change of the session's own fields (``$set``, which may hold all messages
-again), or a mark that the person went back or the tool made room (``$rewindTo``, ``$patch``: what was taken back was said
-nevertheless). Until spring 2026 a session was one JSON document, ``session-….json``, that was written anew with every message.
+names the session; then each line is a message, a change of the session's own fields (``$set``, which may repeat all messages),
+or a mark that the person went back or the tool compacted (``$rewindTo``, ``$patch``: what was taken back was said
+nevertheless). Until spring 2026 a session was one JSON document, ``session-….json``, rewritten with every message.
 
-A message is written again, under the same id, whenever something of it changed: tool calls, tokens, rarely its words. Each
-version whose words differ is recorded under that id, the last one last; the same words are recorded once. Nothing that was
-recorded can be replaced on all devices, so whoever shows a conversation takes the last version of a message.
+A message is written again under the same id whenever something in it changed: tool calls, tokens, rarely its text. Each version
+with another text is recorded under that id, the last one last; the same text is recorded once. Recorded versions cannot be
+replaced on all devices, so that conversations are shown with the last version of each message.
 """
 
 import re
@@ -42,13 +42,13 @@ _INJECTED = (
     "This is the Gemini CLI.",
     "[SYSTEM:",
 )
-"""How messages of the person begin that nobody typed."""
+"""Beginnings of user messages that nobody typed."""
 _ROOT_FILE = ".project_root"
 _ROOT_BYTES_MAX = 4096
 
 
 class GeminiCli(ObjectLines):
-    """See the module. ``root`` is Gemini CLI's folder (``~/.gemini``), ``home`` the person's home folder."""
+    """Gemini CLI's transcripts. ``root`` is Gemini CLI's folder (``~/.gemini``), ``home`` the person's home folder."""
 
     name = "gemini-cli"
     title = "Gemini CLI"
@@ -122,7 +122,7 @@ class GeminiCli(ObjectLines):
             yield UNKNOWN_FORM
 
     def _document(self, path: Path, data: bytes) -> DocumentContent:
-        """What one of the older documents says."""
+        """The messages of one of the older documents."""
         try:
             record = parse_json(data)
         except ValueError:
@@ -147,7 +147,7 @@ class GeminiCli(ObjectLines):
         context.moment = moment_of(fields.get("startTime"))
 
     def _as_home(self, folder: str) -> str:
-        """The folder with the person's home as it is spelled: the tool writes it in lower case where case does not count."""
+        """The folder with the home's proper case: the tool writes it in lower case where case does not matter."""
         home = str(self._home)
         below = folder.lower().startswith(home.lower() + "/")
         return home + folder[len(home) :] if below else folder
@@ -168,7 +168,7 @@ def _message(
     texts, thoughts, silent = _content(message.get("displayContent"))
     if not texts:
         texts, thoughts, silent = _content(message.get("content"))
-    # The pieces of a text stand in a row without anything between them.
+    # Parts of a text follow each other without separators.
     text = plain("".join(texts))
     if kind == "user" and text.startswith(_INJECTED):
         text = ""
@@ -195,7 +195,7 @@ def _message(
 
 
 def _content(content: object) -> tuple[list[str], list[str], list[SkippedRecord]]:
-    """Texts, thoughts, and why other parts were left out."""
+    """Texts, thoughts, and why other parts were skipped."""
     texts: list[str] = []
     thoughts: list[str] = []
     silent: list[SkippedRecord] = []
@@ -214,7 +214,7 @@ def _content(content: object) -> tuple[list[str], list[str], list[SkippedRecord]
 
 
 def _project_root(path: Path) -> str:
-    """The project's folder, as the tool notes it beside the transcripts where it does not name the folder by a hash."""
+    """The project's folder, which the tool notes beside the transcripts unless it names the folder by a hash."""
     chats = path.parent if path.parent.name == "chats" else path.parent.parent
     try:
         with open_regular(chats.parent / _ROOT_FILE) as file:

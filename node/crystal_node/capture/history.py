@@ -1,7 +1,7 @@
-"""What was said on this machine before Crystal came: recorded, or stepped over. It is decided once.
+"""Conversations from before the installation: recorded or skipped, decided once.
 
-Stepping over puts a mark behind everything that transcripts hold now, of every tool, whether it is recorded or not. The
-transcripts themselves stay, and `crystal backfill` reads them after all.
+Skipping moves the position behind everything in the transcripts of every tool, whether it is recorded or not. The transcripts
+stay, and `crystal backfill` can still read them.
 """
 
 from enum import StrEnum
@@ -17,20 +17,20 @@ _META = "setup.history"
 
 
 class History(StrEnum):
-    """What becomes of it."""
+    """What was decided."""
 
     RECORDED = "recorded"
     STEPPED_OVER = "stepped-over"
 
 
 def decided(state_database: Path) -> History | None:
-    """What was decided here; None if nothing was. Opens no keys."""
+    """The decision on this device; None if there is none yet. Opens no keys."""
     kept = peek(state_database, _META)
     return History(kept.decode()) if kept in {each.value.encode() for each in History} else None
 
 
 async def record(device: Device) -> RecordReport:
-    """Records it. Killed in between, the next capture goes on."""
+    """Records them. After a kill, the next capture continues."""
     report = await Recorder(device).record()
     with device.journal.transaction():
         device.journal.meta_set(_META, History.RECORDED.value.encode())
@@ -38,7 +38,7 @@ async def record(device: Device) -> RecordReport:
 
 
 def step_over(device: Device) -> int:
-    """Steps over it, in one transaction. Returns how many transcripts there are."""
+    """Skips them, in one transaction. Returns the number of transcripts."""
     journal = device.journal
     before: dict[str, bytes | None] = {}
     behind: dict[str, bytes] = {}
@@ -50,11 +50,11 @@ def step_over(device: Device) -> int:
             before[key] = journal.file_state(key)
             try:
                 behind[key] = encode_state(adapter.skip(found.path))
-            except OSError:  # gone, or unreadable: then it is not recorded either
+            except OSError:  # gone or unreadable: not recorded either
                 continue
     with journal.transaction():
         for key, state in behind.items():
-            if journal.file_state(key) == before[key]:  # else another process has just read on in it
+            if journal.file_state(key) == before[key]:  # else another process has just read on
                 journal.set_file_state(key, state)
         journal.meta_set(_META, History.STEPPED_OVER.value.encode())
     return len(behind)

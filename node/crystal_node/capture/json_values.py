@@ -1,4 +1,4 @@
-"""JSON of formats that are not ours: what has an unexpected type counts as missing, and costs nothing beside it."""
+"""JSON of formats that are not ours: a value of unexpected type counts as missing, and nothing else is lost."""
 
 import json
 from typing import Any, TypeGuard
@@ -7,13 +7,13 @@ import msgspec
 
 _BOM = b"\xef\xbb\xbf"
 _TRIED_BYTES_MAX = 64 * 1024 * 1024
-"""How much of a damaged line is looked at, over all places at which a record might begin in it."""
+"""How much of a damaged line is parsed, over all places at which a record might begin."""
 _decoder = msgspec.json.Decoder()
 _searcher = json.JSONDecoder()
 
 
 def parse_json(data: bytes) -> object:
-    """The value, bytes that are no UTF-8 replaced. Raises ValueError if it is no JSON."""
+    """The value, invalid UTF-8 replaced. Raises ValueError if it is no JSON."""
     data = data.removeprefix(_BOM)
     try:
         return _decoder.decode(data)
@@ -28,8 +28,8 @@ def parse_json(data: bytes) -> object:
 def records_within(line: bytes) -> list[tuple[int, bytes]]:
     """The whole objects on a line that is not one itself, each with its byte offset.
 
-    A program that dies within a line and is started again may write its next record right behind it. Found are objects that
-    stand at the line's end or before another one; what is torn is not among them.
+    A program that dies within a line may write its next record right behind it. Objects are found at the line's end or before
+    another object; torn ones are not.
     """
     text = line.decode("utf-8", "surrogateescape").rstrip()
     found: list[tuple[int, bytes]] = []
@@ -53,7 +53,7 @@ def _bytes(text: str) -> bytes:
 
 
 def as_text(value: object) -> str | None:
-    """A text with lone surrogates replaced: they are no characters and have no UTF-8."""
+    """A text with lone surrogates replaced, because they have no UTF-8."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else None
 
 

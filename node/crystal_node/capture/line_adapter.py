@@ -31,19 +31,19 @@ from crystal_node.capture.messages import (
 )
 
 QUIET_MS = 10 * 60 * 1000
-"""A file that has not changed for so long is not being written."""
+"""A file that has not changed for so long counts as quiet: it is not being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinePosition:
-    """Where a line stands: its file, and its byte offset."""
+    """A line's position: its file and byte offset."""
 
     path: Path
     offset: int
 
 
 class LineAdapter(ABC):
-    """See the module. ``repeats``: the tool writes a message again when something beside its words changed."""
+    """An adapter of files of lines. ``repeats``: the tool writes a message again when something else than its words changed."""
 
     name: str
     repeats = False
@@ -55,7 +55,7 @@ class LineAdapter(ABC):
     def said(
         self, line: bytes, context: Context, at: LinePosition
     ) -> Iterator[TranscriptMessage | SkippedRecord]:
-        """What one line says; nothing for an empty one. Changes ``context`` for the lines behind it. Never raises.
+        """The messages of one line; nothing for an empty one. Updates ``context`` for later lines. Never raises.
 
         A line that is no JSON is ``SkippedRecord(Damage.NOT_JSON.value, damaged=True)`` alone.
         """
@@ -69,7 +69,7 @@ class LineAdapter(ABC):
             if reader.restarted:
                 counts.skipped["file replaced, read again"] += 1
             before = decoded(reader.memo)
-            # Of a file that is read from its start, only what was recorded stays known.
+            # For a file that is read from its start only the marks of what was recorded are kept.
             context = Context(said=before.said) if reader.from_start else before
             one_pass = LinePass(self, path, context, hides, reader.unsure_until, counts, gatherer)
             for line in reader.lines():
@@ -96,14 +96,14 @@ class LineAdapter(ABC):
             if first is not None:
                 for _ in self.said(first, context, LinePosition(path, 0)):
                     pass
-                context.pending = ()  # stepped over, like all the rest
+                context.pending = ()  # skipped, like everything else
             return structs.replace(reader.skip_to_end(), memo=context.encoded())
 
 
 class LinePass:
-    """What the lines of one pass over one file, or one database, have in common.
+    """State of one pass over one file or database.
 
-    ``unsure_until``: what bears no time and stands before this offset is left out, because it may be what was stepped over.
+    ``unsure_until``: messages without a time before this offset are left out, because they may have been skipped on purpose.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class LinePass:
         self._marks = Marks(context.said) if adapter.repeats else None
 
     def take(self, line: bytes | None, start: int) -> None:
-        """One line; None stands for one over the limit."""
+        """Takes one line; None for one over the limit."""
         if line is None:
             self._counts.damaged(self._path, start, "line too long")
             return
@@ -136,7 +136,7 @@ class LinePass:
             self._outcome(outcome, start)
 
     def take_whole(self, line: bytes, start: int) -> bool:
-        """The last line without its end: taken if it is whole. Returns whether it was."""
+        """Takes the last line without newline if it is whole. Returns whether it was."""
         before = structs.replace(self._context)
         outcomes = self._outcomes(line, start)
         if not outcomes or any(isinstance(one, SkippedRecord) and one.damaged for one in outcomes):
@@ -147,7 +147,7 @@ class LinePass:
         return True
 
     def remember(self) -> None:
-        """Keeps what was recorded in the context."""
+        """Keeps the marks of what was recorded in the context."""
         if self._marks is not None:
             self._context.said = self._marks.encoded()
 
@@ -186,7 +186,7 @@ class ObjectLines(LineAdapter):
     def of_record(
         self, record: dict[str, Any], context: Context, at: LinePosition
     ) -> Iterator[TranscriptMessage | SkippedRecord]:
-        """What one record says. Changes ``context`` for the records behind it. Never raises."""
+        """The messages of one record. Updates ``context`` for later records. Never raises."""
 
     def said(
         self, line: bytes, context: Context, at: LinePosition

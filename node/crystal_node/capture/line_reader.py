@@ -1,9 +1,9 @@
-"""Following a file of lines by byte offset, through growth, rotation, truncation and replacement.
+"""Reading a growing file of lines by byte offset, through rotation, truncation and replacement.
 
-A state names what was read by content, not by inode: the hash of the file's first bytes and the hash of the last bytes
-before the offset, both of the bytes that were really consumed. If both still stand, the file has only grown (or was moved,
-copied, or away for a while) and is read on; otherwise it is another file, and is read from its start. A last line without
-its newline is left for the next time; in a file that has been quiet, whoever reads may take it (``LineReader.unended``).
+A state identifies what was read by content, not by inode: the hashes of the file's first bytes and of the last bytes before the
+offset, as they were consumed. If both are unchanged, the file has only grown (or was moved, copied, or away for a while) and is
+read on; otherwise it is another file and is read from its start. A last line without newline is left for the next pass; in a
+quiet file the caller may take it (``LineReader.unended``).
 """
 
 import errno
@@ -20,13 +20,13 @@ import msgspec
 from msgspec import structs
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
-"""A longer line is stepped over, and counted, without being held in memory."""
+"""A longer line is skipped and counted without being held in memory."""
 PASS_BYTES_MAX = 4 * 1024 * 1024
-"""A pass ends at the first line end behind this many bytes, or within a line that is being stepped over."""
+"""A pass ends at the first line end after this many bytes, or within a line that is being skipped."""
 BLOCK_BYTES = 256 * 1024
 FIRST_LINE_BYTES_MAX = 1024 * 1024
 MARK_BYTES = 1024
-"""How much of the file's head, and of what stands before the offset, a state remembers the hash of."""
+"""How many bytes of the file's head, and before the offset, a state's hashes cover."""
 
 
 OFFSET_MAX = 2**62
@@ -38,15 +38,15 @@ class FileState(msgspec.Struct, frozen=True, array_like=True):
     """How far a file was read.
 
     ``head`` and ``tail`` are SHA-256 hashes of the first ``head_bytes`` bytes and of the last ``tail_bytes`` bytes before
-    ``offset``. ``inside_line``: the offset stands within a line whose rest is to be dropped. ``stepped_over``: something
-    of this file was left out on purpose; should it have to be read again, what cannot be dated stays out: until the offset
+    ``offset``. ``inside_line``: the offset is within a line whose rest is to be dropped. ``stepped_over``: something in this
+    file was skipped on purpose; if it has to be read again, messages without a time stay out before the offset
     ``unsure_until``.
 
-    ``looked``: what stands behind the offset was looked at when the file had been quiet, and is no whole record. ``memo`` is
-    the reader's own: what earlier lines said of later ones.
+    ``looked``: what follows the offset was read when the file was quiet, and is no whole record. ``memo`` is the adapter's own:
+    what earlier lines say about later ones.
 
     ``size`` (bytes), ``modified`` and ``changed`` (nanoseconds) and ``inode`` are those of the file when it was read: while
-    all are the same there is nothing to do, and it need not even be opened. They decide nothing else.
+    all are the same there is nothing to do, and the file need not be opened. They decide nothing else.
     """
 
     offset: Count = 0
@@ -84,9 +84,9 @@ class FileLine:
 class LineReader:
     """The complete lines of one file from a state on. Use as a context manager; ``state()`` after the last line.
 
-    ``restarted``: the file is not the one that the state was of, and is read from its start (``from_start``). ``more``: the
-    pass ended at its bound. ``unended``: behind the lines, a last one without its end, in a file that was last changed at
-    ``quiet_ns`` or before. ``stepped_over``, ``unsure_until``, ``memo``: see ``FileState``.
+    ``restarted``: it is another file than the state's, and is read from its start (``from_start``). ``more``: the pass ended at
+    its bound. ``unended``: a last line without newline, in a file that was last changed at ``quiet_ns`` or before.
+    ``stepped_over``, ``unsure_until``, ``memo``: see ``FileState``.
     """
 
     def __init__(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> None:
@@ -121,7 +121,7 @@ class LineReader:
         self._file.close()
 
     def lines(self) -> Iterator[FileLine]:
-        """Complete lines, until the end of the file or of the pass. What was yielded counts as read."""
+        """Complete lines, until the end of the file or of the pass. A yielded line counts as read."""
         self._file.seek(self._offset)
         limit = self._offset + PASS_BYTES_MAX
         held = bytearray()
@@ -139,7 +139,7 @@ class LineReader:
                     return
             held += rest
             if self._dropping or len(held) > LINE_BYTES_MAX:
-                # The offset moves into the line: whatever comes of it, now or in a later pass, is dropped.
+                # The offset moves into the line: the rest of it, now or in a later pass, is dropped.
                 line = self._drop(held)
                 held.clear()
                 if line is not None:
@@ -151,7 +151,7 @@ class LineReader:
             self.unended = FileLine(bytes(held), self._offset, self._found.st_size)
 
     def take_unended(self) -> None:
-        """Counts the last line as read, though its end is not there. Should it come, it is an empty line."""
+        """Counts the last line as read without its newline, which would later be an empty line."""
         if self.unended is not None and self.unended.data is not None:
             self._advance(bytearray(self.unended.data))
 
@@ -161,7 +161,7 @@ class LineReader:
         return line if end else None
 
     def state(self) -> FileState:
-        """The state behind what was read."""
+        """The state after what was read."""
         return FileState(
             offset=self._offset,
             head_bytes=len(self._head),
@@ -180,7 +180,7 @@ class LineReader:
         )
 
     def skip_to_end(self) -> FileState:
-        """The state behind everything there is now; a half line is dropped, its rest too when it comes."""
+        """The state after everything in the file; an incomplete line is dropped, and its rest when it comes."""
         size = self._found.st_size
         self._head = self._at(0, min(MARK_BYTES, size))
         self._tail = self._at(size - min(MARK_BYTES, size), min(MARK_BYTES, size))
@@ -190,7 +190,7 @@ class LineReader:
         return self.state()
 
     def _consume(self, held: bytearray) -> FileLine | None:
-        """Moves behind a complete line. None: it was the rest of one that is being dropped."""
+        """Moves past a complete line. None: it was the rest of a dropped one."""
         start = self._offset
         self._advance(held)
         if self._dropping:
@@ -223,8 +223,8 @@ class LineReader:
 
 
 def unchanged(path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
-    """Whether the file is just as it was left, by size, times and inode: a cheap look before opening it. A last line without
-    its end is to be looked at once more when the file has not changed since ``quiet_ns``. Raises OSError."""
+    """Whether size, times and inode are as they were: a cheap check before opening the file. A last line without newline is
+    read once more when the file has not changed since ``quiet_ns``. Raises OSError."""
     if state is None:
         return False
     found = path.lstat()
@@ -243,21 +243,21 @@ def unchanged(path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
 
 
 def rewound(state: FileState | None) -> FileState | None:
-    """A state from which the file is read from its start. If something was left out on purpose, what bears no time stays out
-    of all that it holds by then."""
+    """A state from which the file is read from its start. If something was skipped on purpose, messages without a time stay out
+    of everything that it holds by then."""
     if state is None or not state.stepped_over:
         return None
     return FileState(stepped_over=True, unsure_until=OFFSET_MAX, memo=state.memo)
 
 
 def unsure(state: FileState | None) -> FileState:
-    """A state of a file that was to be stepped over and cannot be read: what bears no time stays out of all that it holds when
-    it is read again."""
+    """A state of a file that is to be skipped and cannot be read: messages without a time stay out of everything that it holds
+    when it can be read."""
     return structs.replace(state or START, size=-1, stepped_over=True, unsure_until=OFFSET_MAX)
 
 
 def open_regular(path: Path) -> FileIO:
-    """Opens without following a link in the last part, and without waiting on pipes or devices."""
+    """Opens a regular file without following a link in the last component, and without waiting on pipes or devices."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
     try:

@@ -14,12 +14,12 @@ from crystal_node.capture.adapter import CaptureCounts
 from crystal_node.capture.redaction import redact
 
 EARLIEST_MS = 946_684_800_000
-"""Moments before 2000 or after 2200 are taken for unknown."""
+"""Times before 2000 or after 2200 count as unknown."""
 LATEST_MS = 7_258_118_400_000
 ID_BYTES_MAX = 256
-"""Ids of messages and sessions are UUIDs; longer ones are cut."""
+"""Ids of messages and sessions are UUIDs; longer ones are truncated."""
 OPERATION_TEXT_BYTES = OPERATION_BYTES_MAX * 3 // 4
-"""UTF-8 bytes of the pieces of one operation; the rest is for what they have in common."""
+"""UTF-8 bytes of the pieces of one operation; the rest is for their common fields."""
 PIECE_BYTES_BESIDE_TEXT = 300
 """At most, encoded: message id (``ID_BYTES_MAX``), role, moment, part."""
 
@@ -28,8 +28,8 @@ PIECE_BYTES_BESIDE_TEXT = 300
 class TranscriptMessage:
     """One message as a transcript has it. ``texts``: cleaned texts by role, in order.
 
-    ``message`` is the tool's own id, or one made of what was said and when (``derived_id``). ``moment`` is in milliseconds
-    since 1970, 0 if unknown; not ``dated``: it is a guess, good enough to order by and not to tell what was private.
+    ``message`` is the tool's own id, or one made of content and time (``derived_id``). ``moment`` is in milliseconds since
+    1970, 0 if unknown; not ``dated``: it is a guess, good enough for sorting but not to tell what was private.
     """
 
     message: str
@@ -51,7 +51,7 @@ class LineFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SkippedRecord:
-    """A record without words of anybody. ``damaged``: it should have had some, or is of a kind that we do not know."""
+    """A record without a message. ``damaged``: it should have one, or is of an unknown kind."""
 
     reason: str
     damaged: bool = False
@@ -62,7 +62,7 @@ UNKNOWN_FORM = SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
 
 
 def joined(blocks: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Texts by role from blocks of role and text, in order; empty ones are left out."""
+    """Texts by role, from blocks of role and text in order; empty ones are left out."""
     spoken: dict[str, list[str]] = {}
     for role, text in blocks:
         if text:
@@ -71,7 +71,7 @@ def joined(blocks: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def derived_id(*parts: str) -> str:
-    """A message id for what has none: the same for the same parts, in the form of a UUID, which travels in 16 bytes."""
+    """An id for a message without one: a UUID (16 bytes when sent) that is the same for the same parts."""
     return str(UUID(bytes=_digest(parts)[:16]))
 
 
@@ -81,7 +81,7 @@ def said_mark(spoken: TranscriptMessage, bytes_kept: int) -> bytes:
 
 
 class OperationBuilder:
-    """Gathers messages into operations: one session and place each, within the limits, in the order of the transcript."""
+    """Builds operations from messages: one session and project each, within the limits, in the order of the transcript."""
 
     def __init__(self, agent: str, source: str, places: ProjectFinder, counts: CaptureCounts) -> None:
         self._agent, self._source, self._places, self._counts = agent, source, places, counts
@@ -91,7 +91,7 @@ class OperationBuilder:
         self._bytes = 0
 
     def take(self, spoken: TranscriptMessage) -> None:
-        """Adds a message's pieces."""
+        """Adds a message."""
         self._counts.messages += 1
         place = self._places.of(spoken.cwd)
         if not place.repository and spoken.repository:
@@ -131,7 +131,7 @@ class OperationBuilder:
 
 
 def milliseconds(timestamp: str | None) -> int:
-    """Milliseconds since 1970 of an ISO 8601 moment, taken for UTC if it names no zone; 0 if it is none or absurd."""
+    """Milliseconds since 1970 of an ISO 8601 time, in UTC if it names no zone; 0 if it is none or out of range."""
     try:
         moment = datetime.fromisoformat(timestamp or "")
         value = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
@@ -141,7 +141,7 @@ def milliseconds(timestamp: str | None) -> int:
 
 
 def moment_of(value: object) -> int:
-    """Milliseconds since 1970 of an ISO 8601 text, or of a number of seconds or milliseconds; 0 if it is none or absurd."""
+    """Milliseconds since 1970 of an ISO 8601 text or a number of seconds or milliseconds; 0 if it is none or out of range."""
     if isinstance(value, str):
         return milliseconds(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -153,13 +153,13 @@ def moment_of(value: object) -> int:
 
 
 def bounded(name: str | None, limit: int = ID_BYTES_MAX) -> str:
-    """A name of the transcript's, at most ``limit`` bytes of UTF-8; "" for none."""
+    """A name, truncated to ``limit`` bytes of UTF-8; "" for none."""
     encoded = (name or "").encode()
     return encoded[:limit].decode("utf-8", "ignore")
 
 
 def plain(text: str) -> str:
-    """A text without what no text can hold, and without white space around it."""
+    """A text without NULs and surrounding white space."""
     return text.replace("\0", "").strip()
 
 

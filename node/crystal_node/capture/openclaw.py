@@ -1,14 +1,14 @@
 """The adapter for OpenClaw's transcripts.
 
 ``<root>/agents/<agent>/sessions/<session>.jsonl`` holds a header and then one entry a line; entries form a tree by ``id`` and
-``parentId``, and all branches were said. Kept are messages of the person and the model, and the model's thinking. Tool calls
-and results, changes of the model, compaction and branch summaries, and what extensions keep for themselves are not.
+``parentId``, of which all branches are recorded. Recorded are messages of the person and the model, and the model's thinking.
+Left out are tool calls and results, changes of the model, compaction and branch summaries, and extensions' own entries.
 
-When a session is reset its file becomes ``<session>.jsonl.reset.<time>``: what had not been read yet is read there. A file
-that was deleted (``.deleted.<time>``) is left alone. The first version wrote entries without ids.
+When a session is reset its file becomes ``<session>.jsonl.reset.<time>`` and is read on there. A deleted file
+(``.deleted.<time>``) is left alone. The first version wrote entries without ids.
 
-Since August 2026 the same entries are rows of a database, one for each agent (``openclaw_store``). What was moved there keeps
-its ids, so it is in the memory once, however often it is read.
+Since August 2026 the same entries are rows of a database, one for each agent (``openclaw_database``). Entries that were moved
+there keep their ids, so they are in the memory once, however often they are read.
 """
 
 import re
@@ -62,13 +62,13 @@ _SILENT_ROLES = frozenset(
 )
 _SILENT_BLOCKS = frozenset({"image", "toolCall", "toolResult", "tool_use", "tool_result"})
 _MARKERS = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
-"""What the model answers when nothing is to be said."""
+"""What the model answers when there is nothing to say."""
 _TOOLS_OWN = ("Read HEARTBEAT.md if it exists", "Pre-compaction memory flush")
 _METADATA = re.compile(r"[A-Z][A-Za-z ]{0,60} \(untrusted[a-z ,]{0,40}\):\n```json\n")
 _STAMP = re.compile(r"\[[A-Z][a-z]{2} \d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})? [^\]\n]{1,20}\][ \t]*")
-"""When the message came in; the entry says it, too."""
+"""The time of arrival, which the entry holds, too."""
 _DIRECTIVES = re.compile(r"(?:\[\[[a-z_]{1,30}(?::[^\]\n]{0,100})?\]\][ \t]*)*+")
-"""What the model tells the gateway before its words: which message it answers, or that they are to be spoken."""
+"""Directives of the model to the gateway before its text: which message it answers, or that it is to be spoken."""
 _SYSTEM_LINE = re.compile(r"System: \[[^\]\n]{1,60}\][^\n]*\n*")
 _SPACE = re.compile(r"\s*")
 _CLOSED = "\n```"
@@ -76,7 +76,7 @@ _RESET = re.compile(r"(.+\.jsonl)\.reset\.[^/]+")
 
 
 class OpenClaw(ObjectLines):
-    """See the module. ``root`` is OpenClaw's folder (``~/.openclaw``), ``home`` the person's home folder."""
+    """OpenClaw's transcripts. ``root`` is OpenClaw's folder (``~/.openclaw``), ``home`` the person's home folder."""
 
     name = "openclaw"
     title = "OpenClaw"
@@ -192,7 +192,7 @@ def _message(
 
 
 def _blocks(role: str, content: object) -> tuple[list[tuple[str, str]], list[SkippedRecord]]:
-    """Role and cleaned text of each block, and why others were left out."""
+    """Role and cleaned text of each block, and why others were skipped."""
     found: list[tuple[str, str]] = []
     silent: list[SkippedRecord] = []
     for block in as_array(content) or [{"type": "text", "text": content}]:
@@ -212,9 +212,9 @@ def _blocks(role: str, content: object) -> tuple[list[tuple[str, str]], list[Ski
 
 
 def _cleaned(text: str) -> str:
-    """What the person said, without what the gateway put before it. "" if the gateway spoke for itself."""
+    """The person's text without what the gateway put before it; "" if it is the gateway's own."""
     text, at = plain(text), 0
-    while True:  # by places: a text of many such parts must not be copied for each
+    while True:  # by position: a text with many such parts must not be copied for each
         at = _end(_SPACE, text, at)
         if (ahead := _STAMP.match(text, at) or _SYSTEM_LINE.match(text, at)) is not None:
             at = ahead.end()
@@ -232,13 +232,13 @@ def _is_store(path: Path) -> bool:
 
 
 def _answered(text: str) -> str:
-    """What the model said, without what it told the gateway."""
+    """The model's text without its directives to the gateway."""
     text = plain(text)
     return text[_end(_DIRECTIVES, text, 0) :].strip()
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Where what the pattern matches there ends; ``at`` if it matches nothing."""
+    """The end of the pattern's match at that position; the position if there is none."""
     found = pattern.match(text, at)
     return at if found is None else found.end()
 

@@ -1,11 +1,11 @@
 """OpenClaw's database of one agent, ``agents/<agent>/agent/openclaw-agent.sqlite``: its sessions are there since August 2026.
 
-The table ``transcript_events`` holds the lines that the transcripts held, one a row, numbered within each session; large ones
-are compressed since September 2026. Read on from is the last number of each session. A session whose last number is lower
-than that was written anew, and is read from its start: its messages keep their ids.
+The table ``transcript_events`` holds the transcripts' lines, one a row, numbered within each session; large ones are compressed
+since September 2026. Reading continues after the last number of each session. A session whose last number is lower than before
+was rewritten and is read from its start: its messages keep their ids.
 
-The database is only read, while its program writes into it: from one snapshot of it, or, if it has no journal, as a file that
-nobody changes, which is checked afterwards.
+The database is read from one snapshot while its program may write, or, if it has no journal, as an immutable file; that it did
+not change is checked afterwards.
 """
 
 import errno
@@ -28,13 +28,13 @@ STORE_NAME = "openclaw-agent.sqlite"
 JOURNAL_NAME = STORE_NAME + "-wal"
 BUSY_MS = 2000
 NAME_BYTES = 8
-"""Of the hash of a session's id, under which its last number is kept."""
+"""Bytes of the hash of a session's id, under which its last number is kept."""
 READ_SECONDS_MAX = 30.0
-"""Of one pass. A foreign database may hold what takes for ever to read."""
+"""Time limit of one pass: reading a foreign database might never end."""
 _STEPS_LOOK = 100_000
 _TRIES_MAX = 3
 _NONE = (ValueError, TypeError, OverflowError)
-"""What names and numbers raise that are none."""
+"""Raised by values of unexpected types."""
 
 _SESSIONS = """
 WITH RECURSIVE found (id) AS (
@@ -43,14 +43,14 @@ WITH RECURSIVE found (id) AS (
     SELECT (SELECT min(session_id) FROM transcript_events WHERE session_id > id) FROM found WHERE id IS NOT NULL)
 SELECT id, (SELECT max(seq) FROM transcript_events WHERE session_id = id) FROM found WHERE id IS NOT NULL
 """
-"""Each session with its last number, by a few look-ups in the index for each."""
+"""Each session with its last number, by a few index look-ups each."""
 
 Positions = dict[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStamp:
-    """The database's file and its journal, as ``FileState`` has them of one file."""
+    """Size and times of the database's file and journal together, for ``FileState``."""
 
     size: int
     modified: int
@@ -81,7 +81,7 @@ class DatabaseBatch:
 
 
 def stamp_of(path: Path) -> DatabaseStamp:
-    """Raises OSError: it is not there, or no regular file."""
+    """The database's stamp. Raises OSError: it is missing, or no regular file."""
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -99,7 +99,7 @@ def stamp_of(path: Path) -> DatabaseStamp:
 
 
 def store_unchanged(path: Path, state: FileState | None) -> bool:
-    """Whether database and journal are just as they were left. Raises OSError."""
+    """Whether database and journal are unchanged. Raises OSError."""
     if state is None:
         return False
     found = stamp_of(path)
@@ -112,7 +112,7 @@ def store_unchanged(path: Path, state: FileState | None) -> bool:
 
 
 def read_store(path: Path, state: FileState | None) -> DatabaseBatch:
-    """Reads on from ``state``, a bounded piece. Raises OSError: it cannot be read, or is being written all the time."""
+    """Reads a bounded part on from ``state``. Raises OSError: it cannot be read, or is written all the time."""
     before = state or FileState()
     positions = {} if before.offset == 0 else _decoded(before.memo)
     for _ in range(_TRIES_MAX):
@@ -135,7 +135,7 @@ def read_store(path: Path, state: FileState | None) -> DatabaseBatch:
 
 
 def skip_store(path: Path) -> FileState:
-    """The state behind everything that the database holds. Raises OSError."""
+    """The state after everything in the database. Raises OSError."""
     stamp = stamp_of(path)
     sessions: list[tuple[str, int]] = []
     try:
@@ -204,7 +204,7 @@ def _unpacked(frame: object) -> bytes | None:
 
 
 def _opened(path: Path, stamp: DatabaseStamp) -> apsw.Connection:
-    """Without a journal nothing is laid beside the database, as it would be for a reader of one that is being written."""
+    """Opens it read-only; without a journal as an immutable file, so that no file is made beside it."""
     database = open_read_only(path, busy_milliseconds=BUSY_MS, immutable=not stamp.journal, trusted=False)
     deadline = time.monotonic() + READ_SECONDS_MAX
     database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_LOOK)
@@ -212,7 +212,7 @@ def _opened(path: Path, stamp: DatabaseStamp) -> apsw.Connection:
 
 
 def _is_table(database: apsw.Connection) -> bool:
-    """And no view, which may compute anything."""
+    """Whether the table exists and is no view, which may compute anything."""
     query = "SELECT 1 FROM sqlite_schema WHERE name = 'transcript_events' AND type = 'table'"
     return database.execute(query).fetchone() is not None
 

@@ -1,12 +1,11 @@
-"""Recording: from transcripts into the outbox, exactly once, whoever else reads the same files at the same
-time.
+"""Recording: from transcripts into the outbox, each message exactly once, even if several processes read the same files.
 
-A pass reads a bounded piece of one transcript, and what it read commits together with how far it read. Before
-it commits it looks whether another process has been there meanwhile, or private mode has changed: then the
-piece is read again. So two captures at once, or a crash anywhere, neither lose nor double a message.
+A pass reads a bounded part of one transcript and commits it together with the position reached. If another process has
+committed meanwhile, or private mode has changed, the part is read again. So neither concurrent captures nor a crash lose or
+double a message.
 
-``crystal capture off`` pauses recording, of all tools or of some: nothing is read meanwhile, and what was said is read when
-it is on again. Going private, or ending it, is for all tools.
+``crystal capture off`` pauses recording of all tools or of some: nothing is read meanwhile, and what was said is read when it
+is on again. Private mode is for all tools.
 """
 
 import asyncio
@@ -47,13 +46,13 @@ from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
 
 _TRIES_MAX = 10
-"""How often one piece is read again because another process committed it first. Each time somebody made progress."""
+"""How often one part is read again because another process committed it first. Each time somebody made progress."""
 
 
 @dataclass
 class RecordReport:
-    """What a capture pass did. ``problems`` are transcripts that could not be read, and why. ``strange``: by tool, lines that
-    are not understood since words of it were last read.
+    """What a capture pass did. ``problems``: transcripts that could not be read, and why. ``strange``: unknown lines by tool,
+    since a message of it was last read.
 
     Nothing was read in ``private`` mode, or while recording is ``off``.
     """
@@ -67,7 +66,7 @@ class RecordReport:
     off: bool = False
 
     def meet(self, tool: str, counts: CaptureCounts, now_ms: int) -> None:
-        """One reading of one of the files that a tool writes. Words in it show that the tool's format is known still."""
+        """Counts one reading of a tool's file. A message in it shows that the tool's format is still known."""
         if counts.understood:
             self.strange.pop(tool, None)
         elif counts.spots:
@@ -96,7 +95,7 @@ class RecordReport:
 
 
 class Recorder:
-    """Records the transcripts of one device. Used from one event loop; files are read in a thread."""
+    """Records one device's transcripts. Used from one event loop; files are read in a thread."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -105,7 +104,7 @@ class Recorder:
         self._lock = asyncio.Lock()
 
     def folders(self) -> list[Path]:
-        """Where transcripts appear, whether it exists yet or not."""
+        """Folders in which transcripts appear, whether they exist yet or not."""
         return [folder for adapter in self._wanted() for folder in adapter.folders]
 
     def concerns(self, path: Path) -> bool:
@@ -113,8 +112,8 @@ class Recorder:
         return any(adapter.concerns(str(path)) for adapter in self._adapters)
 
     async def record(self, paths: Iterable[Path] | None = None) -> RecordReport:
-        """One pass over these transcripts (and those in these folders), or over all known ones. Nothing in private mode, nor
-        while recording is off.
+        """One pass over these transcripts (and those in these folders), or over all known ones. Records nothing in private mode
+        or while recording is off.
 
         Raises:
             LocalStorage, JournalDamaged, VaultDataError: this device cannot keep what was read; nothing is lost.
@@ -137,9 +136,9 @@ class Recorder:
             return report
 
     async def go_private(self) -> RecordReport:
-        """Turns private mode on: from now on nothing is recorded. What stood in transcripts before is recorded first.
+        """Turns private mode on, then records what was in the transcripts before.
 
-        The mode is on before that. If this is interrupted, the next call, or turning it off, records what was left.
+        If this is interrupted, the next call, or turning it off, records the rest.
         """
         async with self._lock:
             journal = self._device.journal
@@ -151,7 +150,7 @@ class Recorder:
             return report
 
     async def go_public(self) -> RecordReport:
-        """Turns private mode off, and steps over everything that transcripts hold by now. ``files`` counts them."""
+        """Turns private mode off and skips everything in the transcripts by now. ``files`` counts them."""
         async with self._lock:
             journal = self._device.journal
             await self._catch_up(read_privacy(journal))
@@ -179,7 +178,7 @@ class Recorder:
         return report
 
     async def _ends(self, report: RecordReport) -> dict[str, bytes]:
-        """For each transcript the state behind everything that it holds: of tools that are not recorded now, too."""
+        """For each transcript, also of tools that are not recorded, the state after everything in it."""
         states: dict[str, bytes] = {}
         for adapter, found in discovered(self._all()):
             if found.problem is not None:
@@ -198,7 +197,7 @@ class Recorder:
     async def _pass(
         self, choices: Iterable[Choice], privacy: Privacy, hides: Hides, report: RecordReport
     ) -> None:
-        # What its tool moved comes before what now stands under its name, whose state is still that of what was moved.
+        # A transcript that its tool moved comes before the new file under its old name, which still has its state.
         for adapter, found in sorted(choices, key=_stays):
             if found.problem is not None:
                 report.problems.append((str(found.path), found.problem))
@@ -244,7 +243,7 @@ class Recorder:
                     return recorded
                 continue
             report.counts.add(reading.counts)
-            if adapter.concerns(str(path)):  # what a person names may be of any kind
+            if adapter.concerns(str(path)):  # a file that a person names may be of any kind
                 report.meet(adapter.name, reading.counts, now_ms())
             report.operations += len(reading.operations)
             recorded = recorded or bool(reading.operations)
@@ -252,9 +251,9 @@ class Recorder:
                 return recorded
 
     def _commit(self, path: Path, before: bytes | None, privacy: Privacy, reading: TranscriptReading) -> None:
-        """Commits what was read with how far. Raises TransactionStale if another process was here meanwhile."""
+        """Commits what was read and the position. Raises TransactionStale if another process committed meanwhile."""
         journal = self._device.journal
-        # With more to read, an unchanged file must not count as done: somebody may kill us before the next piece.
+        # With more to read, an unchanged file must not count as done: the process may be killed before the next part.
         state = structs.replace(reading.state, size=-1, modified=-1) if reading.more else reading.state
         key, after = _key(path), encode_state(state)
 
@@ -273,13 +272,13 @@ class Recorder:
                 advance()
 
     def _former(self, adapter: Adapter, path: Path) -> FileState | None:
-        """What was read of a transcript under the name that it had before its tool moved it."""
+        """The state of a transcript under the name that it had before its tool moved it."""
         former = adapter.former(path)
         data = None if former is None else self._device.journal.file_state(_key(former))
         return None if data is None else decode_state(data)
 
     def _wanted(self) -> list[Adapter]:
-        """The adapters that are wanted by now: recording may be turned on or off while this process goes on."""
+        """The adapters of the current settings: recording may be turned on or off while this process runs."""
         settings = with_current_options(self._settings)
         if settings is not self._settings:
             self._settings, self._adapters = settings, adapters_of(settings, settings.person_home)
@@ -290,12 +289,12 @@ class Recorder:
 
 
 def clean_text(text: str) -> Redacted:
-    """What a person gave to remember, made storable: whole characters, and credentials blanked out.
+    """A memory as it can be stored: valid characters, credentials redacted.
 
     Raises:
-        Usage: nothing is left, or it is longer than one text may be.
+        UsageError: nothing is left, or it is too long.
     """
-    # Lone surrogates are what Python makes of arguments that are no UTF-8.
+    # Python makes lone surrogates of arguments that are no UTF-8.
     whole = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "").strip()
     redacted = redact(whole)
     if not redacted.text.strip():
@@ -318,12 +317,12 @@ def _problem(report: RecordReport, path: Path, error: OSError) -> None:
 
 
 def _written_before(state: FileState, privacy: Privacy) -> bool:
-    """Whether all that was read stood in the file before private mode went on, by the file's own times: then what bears no
-    time is not private either."""
+    """Whether, by the file's own times, everything read was in it before private mode was turned on: then messages without a
+    time are not private either."""
     since = privacy.since or 0
     return max(state.modified, state.changed) < since * 1_000_000 and state.offset <= state.size
 
 
 def _key(path: Path) -> str:
-    """The name under which a transcript's state is kept."""
+    """The key of a transcript's state."""
     return str(path.absolute())

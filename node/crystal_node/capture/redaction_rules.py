@@ -18,7 +18,7 @@ _EXPRESSION = re.compile(
 )
 _PATH = re.compile(r"[~.]{0,2}/|[A-Za-z]:\\|[a-z]{2,10}://")
 _NAME = re.compile(r"(?:[A-Z]{2,}+|[A-Z]?[a-z]{2,}+|[0-9]{1,4}+|[._/-])*+")
-"""Words and short numbers, however joined: what people call things. Random text flips between them within a few letters."""
+"""Words and short numbers, however joined: names of things. Random text switches between them within a few letters."""
 _WORDS = re.compile(r"[A-Za-z]++(?:[._/:|-]++[A-Za-z]++)*+[.:?!]*+")
 _PLACEHOLDER = re.compile(
     r"your|example|sample|dummy|placeholder|change[_-]?me|insert|replace|redacted|undefined"
@@ -84,13 +84,13 @@ def machine_made(secret: str) -> bool:
 
 
 RUN = re.compile(r"[A-Za-z0-9_+/=.:~\\-]{15,}+")
-"""Every token is, or ends, an unbroken run of at least this many of these characters. Most texts have few such runs, and no
-rule for tokens needs to look at anything else."""
+"""Every token is, or ends, an unbroken run of at least so many of these characters. Most texts have few such runs, and rules
+for tokens are tried on those only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One way to know a credential.
+    """One way to recognise a credential.
 
     ``triggers``: at least one of these plain substrings is part of every match (not used for contexts, whose patterns begin
     with something literal). The pattern's group ``secret`` is what is taken out, or else all of the match; ``accepts`` has
@@ -103,7 +103,7 @@ class Rule:
     accepts: Callable[[str], bool]
 
     def span(self, match: re.Match[str]) -> tuple[int, int]:
-        """Where the match says that the secret stands."""
+        """The span of the secret in the match."""
         return match.span("secret") if "secret" in self.pattern.groupindex else match.span()
 
 
@@ -116,7 +116,7 @@ def _rule(kind: str, triggers: str, pattern: str, accepts: Callable[[str], bool]
 
 
 def _token(kind: str, prefixes: str, body: str, accepts: Callable[[str], bool] = _any) -> Rule:
-    """A token that begins with one of these prefixes where no letter or digit stands before it."""
+    """A token that begins with one of these prefixes, after no letter or digit."""
     choice = "|".join(re.escape(prefix) for prefix in prefixes.split())
     return _rule(kind, prefixes, rf"(?<![A-Za-z0-9])(?:{choice}){body}", accepts)
 
@@ -213,7 +213,7 @@ TOKENS: tuple[Rule, ...] = (
         rf"\.(?<=[0-9a-f]{{32}}\.)(?P<secret>{_WORD}{{43}})(?!{_WORD})",
     ),
 )
-"""Known by themselves. Where two fit, the first one names the kind."""
+"""Recognised by themselves. If two match, the first names the kind."""
 
 CONTEXTS: tuple[Rule, ...] = (
     _context(
@@ -260,7 +260,7 @@ CONTEXTS: tuple[Rule, ...] = (
     ),
     _context("crystal-recovery", r"crystal-recovery[ :=]{1,3}(?P<secret>[0-9a-f]{64})"),
 )
-"""Known by where they stand, in text of lower case."""
+"""Recognised by their context, in lower-case text."""
 
 
 ASSIGNED_KIND = "assigned-secret"
@@ -304,7 +304,7 @@ _OPTIONS = re.compile(
 
 
 def assigned_secrets(text: str, lowered: str) -> Iterator[tuple[int, int]]:
-    """Where the values stand. ``lowered`` is the text in lower case, character for character."""
+    """Spans of the values. ``lowered`` is the text in lower case, character for character."""
     for patterns, unquoted, shouted in ((_PASSWORDS, mixed, value), (_KEYS, machine_made, mixed)):
         for pattern in patterns:
             for match in pattern.finditer(lowered):
@@ -318,7 +318,7 @@ def assigned_secrets(text: str, lowered: str) -> Iterator[tuple[int, int]]:
 def _accepted(
     text: str, match: re.Match[str], unquoted: Accepts, shouted: Accepts
 ) -> Iterator[tuple[int, int]]:
-    """The value's place, if it passes what its writing asks for: in quotes, behind ``NAME=``, or neither."""
+    """The value's span, if it passes the check for how it is written: in quotes, after ``NAME=``, or neither."""
     if match["quoted"] is not None:
         start, end = match.span("quoted")
         accepts: Accepts = quoted

@@ -15,7 +15,7 @@ from crystal_node.capture.line_reader import LineReader
 from crystal_node.capture.openclaw import OpenClaw
 
 TOOLS = (ClaudeCode.name, OpenClaw.name, Codex.name, GeminiCli.name, DropFolder.name)
-"""All tools, as `crystal capture off TOOL` names them."""
+"""All tools, by the names that `crystal capture off TOOL` takes."""
 
 
 def adapters_of(settings: Settings, person_home: Path) -> list[Adapter]:
@@ -39,7 +39,7 @@ def all_adapters(settings: Settings, person_home: Path) -> list[Adapter]:
 Choice = tuple[Adapter, FoundTranscript]
 
 _BY_NAME = {".md": DropFolder.name, ".json": GeminiCli.name, ".sqlite": OpenClaw.name}
-"""Of files that are no lines."""
+"""Endings of files that do not consist of lines."""
 _ENDINGS = (".jsonl", *_BY_NAME)
 
 
@@ -51,9 +51,9 @@ def discovered(adapters: Iterable[Adapter]) -> Iterator[Choice]:
 
 
 def chosen(adapters: Sequence[Adapter], paths: Iterable[Path]) -> Iterator[Choice]:
-    """What a person named: files, and folders with all that look like transcripts below them.
+    """The files that a person named, and everything that looks like a transcript in folders that they named.
 
-    A file that is gone has nothing left to say; its state stays, should it come back.
+    The state of a file that is gone stays, in case it comes back.
     """
     for path in paths:
         if path.is_dir():
@@ -69,8 +69,7 @@ def chosen(adapters: Sequence[Adapter], paths: Iterable[Path]) -> Iterator[Choic
 
 
 def adapter_of(adapters: Sequence[Adapter], path: Path) -> Adapter:
-    """The adapter of a file: of the tool in whose folder it lies, or whose records it begins with. Claude Code's if nobody
-    knows it."""
+    """The adapter of a file: by its folder, else by its first record; Claude Code's if neither tells."""
     return _by_place(adapters, path) or _by_content(adapters, path) or _named(adapters, ClaudeCode.name)
 
 

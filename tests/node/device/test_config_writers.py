@@ -30,7 +30,7 @@ def waiting(machine: Machine, asks: str, *arguments: str) -> Generator["subproce
     """A command that has read its settings and has come to the function ``asks``, which waits for what is typed."""
     module, _, name = asks.partition(":")
     code = (
-        f"import sys, {module} as module; from crystal_node import cli; real = module.{name}\n"
+        f"import sys, {module} as module; from crystal_node.surfaces import cli; real = module.{name}\n"
         "def told(*given, **named):\n"
         "    print('asking', file=sys.stderr, flush=True); return real(*given, **named)\n"
         f"module.{name} = told; sys.exit(cli.main(sys.argv[1:]))"

@@ -24,8 +24,8 @@ MIGRATION_PATIENCE_SECONDS = 300.0
 def provided(
     settings: Settings, kept: ModelIdentity | None = None, *, patience: float = INGEST_PATIENCE_SECONDS
 ) -> RemoteEmbedder:
-    """The embedder of the provider that the settings name. ``kept``: the model of the vault's vectors, whose dimensions need not
-    be asked for.
+    """The embedder of the provider that the settings name. ``kept``: the model of the vault's vectors, whose dimensions are
+    known.
 
     Raises:
         EmbedderRefused: there is no key, or it would be sent to another address than its own.

@@ -1,9 +1,9 @@
 """Embeds queries with the current model of the open memory.
 
-A memory can change its model while a process runs (`crystal embed migrate` on the Core, a snapshot), and a person can change the
-settings. So the recorded model is read for each query, and another embedder is chosen when it or the embedding settings have
-changed. Without an embedder ``embed_query`` raises NoEmbedding, whose message names the fix; the search continues by keyword and
-shows it.
+A memory can change its model while a process runs (`crystal embed migrate` on the Core, a snapshot), and a person can change
+the settings. So the recorded model is read for each query, and another embedder is chosen when it or the embedding settings
+have changed. Without an embedder ``embed_query`` raises NoEmbedding, whose message names the fix; the search continues by
+keyword and shows it.
 
 ``identity``, ``dimensions``, ``reason`` and ``look`` read the database and belong to its thread; the rest is thread-safe.
 """

@@ -1,10 +1,10 @@
-"""Cuts a text into the windows of a provider's model, by bytes: its tokenizer is not here.
+"""Cuts a text into windows for a provider's model, by bytes, because its tokenizer is not available.
 
-As the built-in model's windows (``crystal_core.embed.builtin``): a text that fits is one window, and a longer one is cut into
-shorter ones than would fit, because a window has one vector for all that it says. A token has a byte at least, so that no
-window has more tokens than bytes; of prose it has about a quarter.
+Like the built-in model's windows (``crystal_core.embed.builtin``): a text that fits is one window, and a longer one is cut into
+windows shorter than would fit, because a window has a single vector. A token has at least one byte, so that no window has more
+tokens than bytes; prose has about a quarter.
 
-Windows end at white space where some is near, and never within a character.
+Windows end at white space if some is near, and never within a character.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ from crystal_mirror.membership.member import Member
 from crystal_mirror.membership.status import status
 from crystal_mirror.notices import Notice
 from crystal_mirror.replication.claim import claim
-from crystal_mirror.replication.held_entries import accept_held, drop_held, held_orphans
+from crystal_mirror.replication.held_entries import accept_held, drop_held, held_locally
 from crystal_mirror.round import sync_round
 from tests.mirror.support import Objects, seeded
 from tests.mirror.test_two_devices import MODEL, Pair, capture
@@ -57,7 +57,7 @@ def test_an_ex_core_that_a_lying_relay_keeps_alive_for_one_device_gets_nothing_i
         assert not has(member, "planted after it was out")
     assert forked.victim.replica.digest() == forked.heir.replica.digest()
     assert Notice.HELD_REVOKED in forked.victim.notices.current()
-    assert held_orphans(forked.victim, forked.ex_core.device_id) == 1
+    assert held_locally(forked.victim, forked.ex_core.device_id) == 1
 
 
 def test_the_owner_may_accept_it_all_the_same() -> None:
@@ -75,6 +75,6 @@ def test_or_drop_it() -> None:
     forked.learn()
     forked.pair.store.run(drop_held(forked.victim, forked.ex_core.device_id))
     forked.learn()
-    assert held_orphans(forked.victim, forked.ex_core.device_id) == 0
+    assert held_locally(forked.victim, forked.ex_core.device_id) == 0
     assert not has(forked.heir, "planted after it was out")
     assert Notice.HELD_REVOKED not in forked.victim.notices.current()

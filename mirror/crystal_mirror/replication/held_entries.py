@@ -106,7 +106,7 @@ def drop_held(member: Member, device: bytes) -> Flow[int]:
     return len(places)
 
 
-def held_orphans(member: Member, device: bytes) -> int:
+def held_locally(member: Member, device: bytes) -> int:
     """How many operations are held on this device alone."""
     return len(_orphaned(member, device))
 

@@ -10,7 +10,7 @@ from crystal_mirror.replication.held_entries import (
     Accepted,
     accept_held,
     drop_held,
-    held_orphans,
+    held_locally,
     held_places,
 )
 from crystal_mirror.requests import Flow
@@ -59,7 +59,7 @@ async def count_held(device: Device, target: bytes) -> tuple[int, int]:
     async with syncing(device, _PURPOSE) as syncer:
         await syncer.run(_read_log(device.member))
         places = await syncer.run(held_places(device.member, target))
-        return len(places), held_orphans(device.member, target)
+        return len(places), held_locally(device.member, target)
 
 
 async def accept_left(device: Device, target: bytes) -> Accepted:
@@ -79,7 +79,7 @@ async def drop_left(device: Device, target: bytes) -> int:
     """
     async with syncing(device, _PURPOSE) as syncer:
         await syncer.round()
-        dropped = held_orphans(device.member, target)
+        dropped = held_locally(device.member, target)
         dropped += await syncer.run(drop_held(device.member, target))
         await syncer.round()
         return dropped

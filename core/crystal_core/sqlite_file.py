@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import apsw
-import numpy as np
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 MEMORY = ":memory:"
@@ -254,6 +254,8 @@ def _number(db: apsw.Connection, pragma: str) -> int:
 
 def integers(joined: str | None) -> "NDArray[np.int64]":
     """The integers of `group_concat(column)`, which is NULL for no rows."""
+    import numpy as np  # lazy: commands and hooks that open a database need no NumPy
+
     if not joined:
         return np.empty(0, np.int64)
     return np.fromstring(joined, np.int64, sep=",")

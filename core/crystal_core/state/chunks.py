@@ -72,7 +72,7 @@ class ChunkRows:
         if self._suppressed(forget_hash):
             self.left_out = True
             return None
-        return content, self._add(content, forget_hash, text, found.provisional, vectors)
+        return content, self._add(content, forget_hash, text, found.pending, vectors)
 
     def take_shown(self, text: str, vectors: Vectors) -> tuple[bytes, bytes, int]:
         """As `take`, with the keyed hash between; lifts the suppression."""
@@ -81,7 +81,7 @@ class ChunkRows:
         if self._database.changed("DELETE FROM suppressed WHERE forget_hash = ?", (forget_hash,)):
             self._digests[SUPPRESSED].remove(suppressed_row(forget_hash))
         found = self.find(forget_hash)
-        chunk = found.replicated or self._add(content, forget_hash, text, found.provisional, vectors)
+        chunk = found.replicated or self._add(content, forget_hash, text, found.pending, vectors)
         return content, forget_hash, chunk
 
     def release(self, chunks: Iterable[int]) -> None:

@@ -1,6 +1,6 @@
-"""What the journal remembers of embedding, by its names there. Loads nothing: status and doctor read them, too."""
+"""Names in the journal of notes on embedding. Apart from the embedder, so that status and doctor load no model."""
 
 META_PROBLEM = "node.embedding-problem"
-"""Why new texts have no vectors now, in words; nothing if they have."""
+"""Why new texts get no vectors, in words; absent if they do."""
 META_AGREED = "node.embedding-agreed"
-"""The model for which the person has agreed to pay."""
+"""The model whose cost the person has agreed to."""

@@ -1,15 +1,14 @@
-"""What embeds new texts in a device's rounds, as long as it leads. Nothing that a provider does holds a round up.
+"""Embedding of new texts in a device's rounds while it is the Core. No failure of a provider holds a round up.
 
 ::
 
-    round begins ─ settings and the vault's model looked at ─► an embedder, or "" for a round without
-    texts come   ─ embedded ──────────────────────────────► committed with vectors
-                 └ failed, once ─► noted, shown by `crystal status` ─► committed without, found by their words
-    round ends   ─ texts without vectors? not failing just now? ─► the oldest are embedded, a step at a time
+    round begins ─ settings and the vault's model read ─► an embedder, or "" for a round without
+    texts come   ─ embedded ──────────────────────────► committed with vectors
+                 └ failed, once ─► noted, shown by `crystal status` ─► committed without, found by keyword
+    round ends   ─ texts without vectors, and no recent failure? ─► the oldest are embedded, a step at a time
 
-After a failure the provider is left alone for a while: as long as it asks for, else 15 seconds, twice as long each time, ten
-minutes at most. What would cost more than a little is only caught up on after the person has agreed to it (`crystal embed
-migrate` shows the cost and asks).
+After a failure the provider is left alone: as long as it asks for, else 15 seconds, doubling up to ten minutes. A costly
+backlog is embedded only after the person has agreed (`crystal embed migrate` shows the cost and asks).
 """
 
 import asyncio
@@ -42,10 +41,10 @@ AFTER_FAILURE_SECONDS = 15.0
 AFTER_FAILURE_SECONDS_MAX = 600.0
 AFTER_STALE_SECONDS = 5.0
 CATCH_UP_SECONDS = 4.0
-"""A round spends about as long on texts that lack vectors; then others have their turn."""
+"""Time that a round spends on texts that lack vectors."""
 UNASKED_TEXTS_MAX = 1000
 UNASKED_BYTES_MAX = 2 * 1024 * 1024
-"""What is caught up on at a provider that costs money, without asking the person: a cent or two."""
+"""Backlog that is embedded by a paid provider without asking the person: a cent or two."""
 
 
 class RoundEmbedder:
@@ -67,7 +66,7 @@ class RoundEmbedder:
         self.problem = ""
 
     async def begin(self) -> str:
-        """Looks at the settings and at the vault. Returns the model of this round, "" for a round without vectors.
+        """Reads the settings and the vault. Returns the model of this round, "" for a round without vectors.
 
         On a device that does not lead nothing is asked, and nothing is wrong: it embeds no texts.
         """
@@ -92,7 +91,7 @@ class RoundEmbedder:
         return self._embedder.identity
 
     def words(self) -> str:
-        """What does not go well, for people; "" if all does."""
+        """The present problem, for people; "" if there is none."""
         return f"new texts get no vectors for now: {self.problem}" if self.problem else ""
 
     @property
@@ -105,12 +104,12 @@ class RoundEmbedder:
         return self._embedder.loaded
 
     def source(self) -> HeldEmbedder:
-        """For the runner, when a flow needs vectors."""
+        """The embedder for the runner, when a flow needs vectors."""
         self.needed_at = self._clock()
         return self._embedder
 
     def failed(self, error: CrystalError) -> None:
-        """Notes it, and leaves the provider alone for a while."""
+        """Notes a failure, and leaves the provider alone for a while."""
         after = getattr(error, "after", None)
         wait = min(AFTER_FAILURE_SECONDS * 2**self._failures, AFTER_FAILURE_SECONDS_MAX)
         self._failures = min(self._failures + 1, 10)
@@ -120,7 +119,7 @@ class RoundEmbedder:
         self._note(str(error))
 
     def embedded(self) -> None:
-        """It works."""
+        """Notes that the provider works."""
         self.needed_at = self._clock()
         self._failures, self._rest_until = 0, 0.0
         self._note("")
@@ -142,7 +141,7 @@ class RoundEmbedder:
         return step
 
     def begin_anew(self) -> None:
-        """All vectors were dropped: what embeds is chosen and compared afresh."""
+        """Chooses and compares the embedder again, after all vectors were dropped."""
         self._for = None
         path = self._device.settings.home.embedding_database
         if path.exists():
@@ -150,7 +149,7 @@ class RoundEmbedder:
                 made.changed_over()
 
     async def catch_up(self) -> None:
-        """Embeds some of what has no vectors, if it may be. Belongs under the home's lock, after a round that led."""
+        """Embeds some texts without vectors, if allowed. Call it under the home's lock, after a round as the Core."""
         device = self._device
         ends = self._clock() + CATCH_UP_SECONDS
         while self.due() == 0.0:
@@ -167,7 +166,7 @@ class RoundEmbedder:
         self._drop_made()
 
     def due(self) -> float:
-        """Seconds until some of what lacks vectors should be embedded; infinity if nothing lacks them, or it may not be."""
+        """Seconds until texts without vectors should be embedded; infinity if there are none, or it is not allowed."""
         device = self._device
         if not device.member.is_core or self._for is None or isinstance(self._embedder, NoEmbedder):
             return inf
@@ -189,7 +188,7 @@ class RoundEmbedder:
             self._made = None
 
     def _runs(self) -> "Runner":
-        assert self.runner is not None, "whoever makes rounds has a runner"
+        assert self.runner is not None, "rounds have a runner"
         return self.runner
 
     def _chosen(self) -> HeldEmbedder:
@@ -208,7 +207,7 @@ class RoundEmbedder:
         return self._embedder
 
     def _compare(self, model: str) -> None:
-        """A remote model is compared with the vault; once, and again for another vault's model."""
+        """Compares a remote model with the vault's vectors, once for each model."""
         if model and self._compared_with != model:
             kept = (self._device.replica.meta_get(META_MODEL) or b"").decode()
             if kept == model:
@@ -216,7 +215,7 @@ class RoundEmbedder:
                 self._compared_with = model
 
     def _may(self) -> bool:
-        """Whether catching up costs nothing, or little, or was agreed to."""
+        """Whether embedding the backlog is free, cheap, or was agreed to."""
         url = self._settings.embedding.url
         if is_free(self.model) or (url and is_loopback(url)):
             return True
@@ -226,7 +225,7 @@ class RoundEmbedder:
         return len(waiting) < UNASKED_TEXTS_MAX and _bytes(waiting) <= UNASKED_BYTES_MAX
 
     def tidy(self) -> None:
-        """After a round that took something in: what was forgotten must not stay among what was made beforehand."""
+        """After a round with new operations: drops prepared vectors of forgotten texts."""
         path = self._device.settings.home.embedding_database
         if path.exists():
             made = PreparedVectors.open(path)
@@ -235,7 +234,7 @@ class RoundEmbedder:
         self._drop_made()
 
     def _drop_made(self) -> None:
-        """What was made beforehand is of no use when the vault has changed over and nothing lacks vectors any more."""
+        """Deletes prepared vectors once the vault has changed over and no text lacks vectors."""
         if self._made is None or self._made.anew:
             return
         replica = self._device.replica
@@ -255,7 +254,7 @@ class RoundEmbedder:
 
 
 def is_free(model: str) -> bool:
-    """Whether vectors of a model cost nothing: it is on the person's own machines, or its price is known to be nothing."""
+    """Whether a model is free: on the person's own machines, or with a known price of zero."""
     identity = parse_identity(model)
     if identity is None or identity.provider in ("ollama", "sentence-transformers"):
         return True
@@ -264,7 +263,7 @@ def is_free(model: str) -> bool:
 
 
 def _asks(embedder: HeldEmbedder) -> bool:
-    """Whether it has to ask a server before it knows its own identity."""
+    """Whether the embedder has to ask a server for its identity."""
     return not getattr(embedder, "known", True)
 
 

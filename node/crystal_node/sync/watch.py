@@ -152,7 +152,7 @@ class Watch:
         transcripts = asyncio.create_task(self._transcripts(), name="transcripts")
         relay = asyncio.create_task(self._relay(), name="relay")
         loops = [rounds, transcripts, relay]
-        beside = [asyncio.create_task(self._stop.wait(), name="stop")]
+        beside: list[asyncio.Task[Any]] = [asyncio.create_task(self._stop.wait(), name="stop")]
         if self._files is not None:
             beside.append(asyncio.create_task(self._files.run(), name="files"))
         try:

@@ -1,8 +1,8 @@
-"""``commands.db``: the book of commands (``crystal_mirror.commands.database``) on SQLite.
+"""``commands.db``: the database of commands (``crystal_mirror.commands.database``) on SQLite.
 
-A file of its own: it can be lost without losing memory, and what happens then is part of the protocol (a new book runs nothing
-that was asked before it). Rows are MessagePack under the names by which they are looked up. Like the journal: WAL,
-``synchronous=FULL``, each transaction begins ``IMMEDIATE``, and several processes may hold it.
+A file of its own, which can be lost without losing memory: by the protocol a new one runs nothing that was asked before. Rows
+are MessagePack under the keys by which they are read. As the journal: WAL, ``synchronous=FULL``, transactions begin
+``IMMEDIATE``, and several processes may open it.
 """
 
 from pathlib import Path

@@ -219,7 +219,7 @@ class CommandService:
             if not action.repeatable:  # else the next process begins it again
                 finish(self._book, row, ReceivedState.UNKNOWN, "the agent was stopped while it ran")
             raise
-        except Exception as error:  # noqa: BLE001  an action's mistake is its own: it is logged, and told to who asked
+        except Exception as error:  # noqa: BLE001  logged, and reported to the device that asked
             failure = describe(error)
             if not passes(error):
                 _log.error("%s failed: %s", action.value, failure.message, exc_info=error)

@@ -1,11 +1,11 @@
-"""The four channels of a device, as it knows them itself: what waits to go out or to come in, and for how long.
+"""Channels of a device, as it knows them: what waits to go out or to come in, and for how long.
 
-    conversations  out: operations that are not sent, or sent and not durable yet
+    conversations  out: changes that are not sent, or sent and not durable yet
     mirror         in: entries that another device has applied, and this one has not
     files          out: changes of the home's files that the Core has not ordered
-    commands       both ways: what was asked of other devices, or by them, and is not over
+    commands       both ways: requests to other devices, or of them, that have not ended
 
-Ages are bounds: "for so long at most". None means that nothing waits, or that it is not known since when.
+Ages are upper bounds. None means that nothing waits, or that it is not known since when.
 """
 
 import os
@@ -19,12 +19,12 @@ from crystal_node.sync.files.status import FilesStatus
 from crystal_node.sync.members.device_list import MemberRow
 
 _LOOKED_AT_MAX = 200
-"""Files that are looked at for the oldest change that waits."""
+"""Files checked for the oldest change that waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversations:
-    """``unsent`` operations wait here, ``stored`` ones lie on the relay until the Core has ordered them."""
+    """``unsent`` changes wait here, ``stored`` ones are on the relay until the Core has ordered them."""
 
     unsent: int
     stored: int
@@ -53,7 +53,7 @@ class FilesOut:
 
 @dataclass(frozen=True, slots=True)
 class CommandsOpen:
-    """``asked`` of others and not over; ``running`` here; ``waiting`` here to run."""
+    """``asked``: requests to others that have not ended. ``running`` and ``waiting``: requests of others here."""
 
     asked: int
     running: int
@@ -63,7 +63,7 @@ class CommandsOpen:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """All of them. ``commands`` is None while this device has had none."""
+    """``commands``: None while this device has had none."""
 
     conversations: Conversations
     mirror: MirrorIn
@@ -79,7 +79,7 @@ def channels(
     commands: CommandsOpen | None,
     last_pull: int,
 ) -> Channels:
-    """Gathers them. ``last_pull``: when entries of the mirror came last, in milliseconds, 0 if that is not known."""
+    """The channels now. ``last_pull``: when mirror entries came last, in milliseconds, 0 if unknown."""
     own = next((row for row in rows if row.entry.is_this), None)
     behind = own.behind if own is not None else None
     return Channels(
@@ -105,7 +105,7 @@ def _furthest(rows: list[MemberRow]) -> str | None:
 
 
 def _oldest_file(device: Device) -> float | None:
-    """For how long the oldest change waits: since the file changed, by this machine's clock. Deletions leave no moment."""
+    """How long the oldest change waits: since the file changed, by this machine's clock. Deletions have no time."""
     home = device.settings.home
     book, root = FileDatabase.open(home.files_database), home.root
     try:
@@ -117,5 +117,5 @@ def _oldest_file(device: Device) -> float | None:
         try:
             changed.append(os.lstat(root / path).st_ctime)
         except (OSError, ValueError):
-            continue  # gone, or changed into something else: the next look at the files sees to it
+            continue  # gone, or replaced: the next scan of the files handles it
     return max(now_ms() / 1000 - min(changed), 0.0) if changed else None

@@ -1,8 +1,8 @@
-"""``crystal doctor``: looks at everything that a device needs, and says of each thing what is wrong and what mends it.
+"""``crystal doctor``: checks everything that a device needs, and says what is wrong and how to fix it.
 
-Each check stands by itself: one that fails does not hide the others. A check opens what it needs and closes it again; nothing
-is changed, except that a test secret is put into the system's keyring and deleted again. Only the relay's checks use the
-network. ``mend`` does what is safe (``check.Mend``), and looks at all of it again: one mend may bring the next thing to light.
+A check that fails hides no other. It opens what it needs, closes it again and changes nothing, except for a test secret that is
+put into the system's keyring and deleted. Only the relay's checks use the network. ``mend`` does what is safe and checks again:
+one fix may reveal the next finding.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from crystal_node.base.settings import Settings
 from crystal_node.device.device import opened
 
 _ROUNDS_MAX = 4
-"""Of mending and looking again: who may use the home, then what can be opened, then what is in it."""
+"""Rounds of fixing and checking again: who may use the home, then what can be opened, then what is in it."""
 
 
 def examine(settings: Settings, *, offline: bool, deep: bool = False) -> list[Finding]:
-    """All checks, in the order in which they are to be mended. ``deep``: reads the memory as a whole."""
+    """All checks, in the order of fixing. ``deep``: reads the whole memory."""
     checks = [
         *guarded("permissions", lambda: permissions(settings)),
         *guarded("key store", lambda: key_store(settings)),
@@ -37,13 +37,13 @@ def examine(settings: Settings, *, offline: bool, deep: bool = False) -> list[Fi
 
 
 def exit_code(checks: list[Finding]) -> int:
-    """That of the first check that failed; 0 if none did, warnings or not."""
+    """The exit code of the first check that failed; 0 if none did."""
     return next((check.exit_code for check in checks if check.severity is Severity.FAILED), ExitCode.OK)
 
 
 def mend(look: Callable[[], list[Finding]], told: Callable[[str], None]) -> tuple[list[str], list[Finding]]:
-    """Mends what is safe, telling each thing done, and looks until nothing more can be. Returns what was done, and how it
-    stands then. What could not be mended is told as well, and not tried twice."""
+    """Fixes what is safe to fix and checks again, until nothing more can be fixed. ``told`` is told
+    each. Returns what was done, and the findings left. Nothing is tried twice."""
     done: list[str] = []
     tried: set[tuple[str, str]] = set()
     checks = look()
@@ -63,10 +63,10 @@ def mend(look: Callable[[], list[Finding]], told: Callable[[str], None]) -> tupl
 
 
 def _mended(check: Finding) -> str:
-    assert check.mend is not None, "only such checks are mended"
+    assert check.mend is not None, "only such findings are fixed"
     try:
         return check.mend()
-    except Exception as error:  # noqa: BLE001  one thing that cannot be mended hides no other
+    except Exception as error:  # noqa: BLE001  one fix that fails stops no other
         failure = describe(error)
         return f"could not mend {check.name}: {failure.message}"
 

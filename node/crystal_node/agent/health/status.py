@@ -36,8 +36,8 @@ from crystal_node.sync.members.news import line_of
 
 @dataclass(frozen=True, slots=True)
 class MemoryCounts:
-    """Rows of the memory: distinct texts, places they came from, memories, suppressed hashes, and how many of the texts
-    are only this device's so far."""
+    """Rows of the memory. ``texts``: distinct ones. ``places``: where they were said. ``forgotten``: suppressed hashes.
+    ``provisional``: texts that only this device has so far."""
 
     texts: int
     places: int
@@ -48,9 +48,9 @@ class MemoryCounts:
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """See the module. ``pending_seconds`` is None when nothing waits; ``holds_root`` says who can show the code;
-    ``generation_at`` is when the keys' generation began, by its maker's clock, 0 if unknown; ``devices`` are those of the vault
-    that were not revoked; ``trouble`` says why the last round failed."""
+    """``pending_seconds``: None if nothing waits. ``holds_root``: whether this device can show the recovery code.
+    ``generation_at``: when the keys' generation began, by its maker's clock, 0 if unknown. ``devices``: those not revoked.
+    ``trouble``: why the last round failed."""
 
     member: MemberStatus
     counts: MemoryCounts
@@ -76,7 +76,7 @@ class DeviceStatus:
 
 
 def device_status(device: Device) -> DeviceStatus:
-    """Gathers it."""
+    """The status now."""
     model = device.replica.meta_get(META_MODEL)
     now, member = now_ms(), status(device.member)
     rows = [row for row in rows_of(device) if not row.revoked]
@@ -126,7 +126,7 @@ def device_status(device: Device) -> DeviceStatus:
 
 
 def _access(device: Device) -> Access:
-    """By the log, which proves it, or else by what the last round found."""
+    """By the device log, which proves a revocation, or else by what the last round found."""
     return (
         read_access(device.journal)
         if device.member.log.is_active(device.member.device_id)
@@ -161,7 +161,7 @@ def _counts(device: Device) -> MemoryCounts:
 
 
 def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
-    """All of it."""
+    """The document of ``crystal status --json``."""
     member, settings = found.member, device.settings
     return {
         "role": "core" if member.is_core else "node",
@@ -237,7 +237,7 @@ def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
 
 
 def without_ages(document: dict[str, object]) -> object:
-    """The document without what changes by the mere passing of time: two that differ have something to tell."""
+    """The document without what changes as time passes, for comparing two of them."""
     return _plain(document)
 
 

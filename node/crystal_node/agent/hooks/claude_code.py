@@ -1,8 +1,12 @@
-"""Our hooks in Claude Code's ``settings.json``: put in, looked at, and taken out again.
+"""Hooks of Crystal in Claude Code's ``settings.json``: installed, checked and removed.
 
-Everything else in the file stays as it is, other programs' hooks first of all. Installing twice changes nothing; hooks of an
-earlier version, or of another place that this program was installed in, are replaced. Before the first change the file is
-copied to ``settings.json.before-crystal``; when the last of our hooks goes and the file is again what it was, so does the copy.
+Everything else in the file stays as it is, above all other programs' hooks. Installing twice changes nothing; hooks of an
+earlier version or installation are replaced. Before the first change the file is copied to ``settings.json.before-crystal``; the copy
+goes with the last of our hooks, if the file is again what it was.
+
+Most hooks only touch a file that the background service watches. Those at a session's start and at a prompt also recall
+(``recall``): Claude Code waits for what they print. All succeed whatever happens, since a failing hook could keep a prompt from
+its program. They are ``async`` where the program goes on anyway; not at a session's end, which ends async hooks too.
 """
 
 import os
@@ -21,11 +25,11 @@ from crystal_node.base.settings import Settings
 
 TIMEOUT_SECONDS = 5
 _EVEN_IF_GONE = " || true"
-"""After Crystal was removed without `crystal uninstall`, the shell's "not found" must not be a failed hook."""
+"""If Crystal was removed without `crystal uninstall`, the shell's "not found" must not fail the hook."""
 
 
 class ClaudeEvent(StrEnum):
-    """The moments, by Claude Code's names."""
+    """Events with a hook, by Claude Code's names."""
 
     SESSION_START = "SessionStart"
     USER_PROMPT_SUBMIT = "UserPromptSubmit"
@@ -35,13 +39,13 @@ class ClaudeEvent(StrEnum):
 
 
 RECALLING = frozenset({ClaudeEvent.SESSION_START, ClaudeEvent.USER_PROMPT_SUBMIT})
-"""The moments at which a hook has something to say."""
+"""Events at which a hook prints something."""
 _WORDS = {False: ("nudge",), True: ("recall", "--hook")}
 
 
 def command(home: Path, *, recalls: bool = False) -> str:
-    """The shell command that wakes the agent of that home, and recalls. Raises LocalStorage: no settings file can hold its
-    path."""
+    """The shell command that wakes the background service of that home, and recalls. Raises LocalStorage if the path is not
+    UTF-8."""
     if os.fsencode(home).decode("utf-8", "replace") != str(home):
         raise LocalStorage(f"the path {str(home)!r} is no UTF-8", hint="Use a home whose path is.")
     return shlex.join([*program(), *_WORDS[recalls], "--home", str(home)]) + _EVEN_IF_GONE
@@ -59,9 +63,9 @@ def hook(event: ClaudeEvent, home: Path) -> dict[str, object]:
 
 
 def is_ours(entry: object, home: Path, default_home: Path) -> bool:
-    """Whether a hook wakes the agent of that home, whatever the program's place was when it came there.
+    """Whether a hook is of that home, wherever the program was installed then.
 
-    A command that names no home means the default one.
+    A command without a home means the default one.
     """
     given = members(entry).get("command")
     words = words_after(given) if isinstance(given, str) else None
@@ -76,11 +80,11 @@ def is_ours(entry: object, home: Path, default_home: Path) -> bool:
 
 _HOOKS = "hooks"
 _EVERYTHING = ("", "*")
-"""Matchers that leave nothing out."""
+"""Matchers that match everything."""
 
 
 class HookState(StrEnum):
-    """How one event's hook stands. OUTDATED: of another version or place, doubled, or narrowed by a matcher."""
+    """State of an event's hook. OUTDATED: of another version or installation, doubled, or narrowed by a matcher."""
 
     INSTALLED = "installed"
     OUTDATED = "outdated"
@@ -89,7 +93,7 @@ class HookState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HooksLook:
-    """What there is. ``there``: Claude Code has a folder. ``others``: hooks of other programs, of any event.
+    """``there``: Claude Code has a folder. ``others``: number of other programs' hooks.
 
     ``disabled``: the file turns all hooks off.
     """
@@ -110,7 +114,7 @@ class HooksLook:
 
 
 class ClaudeHooks:
-    """See the module. The hooks are those of one Crystal home."""
+    """The hooks of one Crystal home."""
 
     def __init__(self, settings: Settings) -> None:
         self._folder = settings.claude_folder
@@ -126,7 +130,7 @@ class ClaudeHooks:
         return self._folder / "settings.json.before-crystal"
 
     def look(self) -> HooksLook:
-        """Looks, and changes nothing. Raises DamagedDocument."""
+        """The hooks as they are. Raises DamagedDocument."""
         with self._named():
             text = jsonfile.read_text(self.file)
             found = self._checked(text) if text and text.strip() else {}
@@ -141,7 +145,7 @@ class ClaudeHooks:
             )
 
     def install(self) -> bool:
-        """Puts in what is missing. Returns whether anything was changed.
+        """Installs missing hooks. Returns whether anything was changed.
 
         Raises:
             NoSuchEntry: there is no Claude Code here.
@@ -157,8 +161,7 @@ class ClaudeHooks:
             return jsonfile.change(self.file, self._with_hooks, backup=self.backup)
 
     def uninstall(self) -> bool:
-        """Takes all of this home's hooks out. Returns whether there were any. Raises as ``install``, but for a missing
-        Claude Code: then there is nothing to take out."""
+        """Removes all hooks of this home. Returns whether there were any. Raises as ``install``, except NoSuchEntry."""
         if not self._folder.is_dir() or not self.file.exists():
             return False
         with self._named():
@@ -167,7 +170,7 @@ class ClaudeHooks:
         return changed
 
     def _tidy(self, changed: bool) -> None:
-        """Leaves nothing of ours behind: a copy of what the file is again, or a file that only we had something in."""
+        """Removes a copy that equals the file again, or a file that held nothing but our hooks."""
         text = jsonfile.read_text(self.file)
         kept = jsonfile.read_text(self.backup)
         if kept is not None and kept == text:
@@ -203,12 +206,12 @@ class ClaudeHooks:
         return self._stripped(text, keep=set())
 
     def _stripped(self, text: str, *, keep: set[ClaudeEvent]) -> str:
-        """Without our hooks of all events but ``keep``, and without what only they stood in."""
+        """Without our hooks, except of ``keep``, and without what held only them."""
         found = self._checked(text)
         for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
             text = jsondocument.without(text, path)
             group = jsondocument.members(jsondocument.value_at(jsondocument.parse(text), path[:-2]))
-            # A group of a person's own with more in it stays: without its list it would be no group any more.
+            # A person's own group with more in it stays, with an empty list.
             if group.get(_HOOKS) == [] and set(group) <= {_HOOKS, "matcher"}:
                 text = jsondocument.without(text, path[:-2])
             for outer in (path[:2], path[:1]):
@@ -249,7 +252,7 @@ class ClaudeHooks:
 
 
 class _Named:
-    """Puts the file's name before what is wrong in it."""
+    """Adds the file's name to errors."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -263,7 +266,7 @@ class _Named:
 
 
 def _entries(found: dict[str, object]) -> Iterator[tuple[jsondocument.Path, object]]:
-    """Every hook of any program, with its place. What has another shape is nobody's hook."""
+    """Every hook of any program, with its path. Values of another shape are skipped."""
     for event, groups in jsondocument.members(found.get(_HOOKS)).items():
         for at, group in enumerate(jsondocument.elements(groups)):
             for index, entry in enumerate(jsondocument.elements(jsondocument.members(group).get(_HOOKS))):

@@ -1,8 +1,8 @@
-"""Changes in a JSON document as text: what is not changed keeps every byte, its order, its indentation, its line ends.
+"""Edits of a JSON document as text: all else keeps every byte, its order, indentation and line ends.
 
-Parsing and printing anew would rewrite a file that a person keeps in order by hand. So a member or an element is put in or
-taken out where it stands, in the style of what is around it. A document that cannot be read without a doubt (damaged, or
-with the same name twice in one object) is refused with its place, never mended.
+Parsing and printing would reformat a file that a person keeps by hand. So a member or element is inserted or removed in place,
+in the style around it. A document that cannot be read without doubt (damaged, or with a name twice in one object) is refused with
+the position, never repaired.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import cast
 from crystal_node.base.errors import ExitCode, LocalStorage
 
 Path = tuple[str | int, ...]
-"""Where something stands: names of members and indexes of elements, from the outside in."""
+"""Path of a value: names of members and indexes of elements, from the outside in."""
 
 _INDENT = "  "
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -22,7 +22,7 @@ _DECODER = json.JSONDecoder()
 
 
 class DamagedDocument(LocalStorage):
-    """A settings file that is no JSON, or not of the shape that its program documents."""
+    """A settings file that is not JSON, or not of the shape that its program documents."""
 
     exit_code = ExitCode.STORAGE
     hint = "Nothing was changed. Mend the file at that place, then run the command again."
@@ -41,7 +41,7 @@ def parse(text: str) -> object:
 
 
 def value_at(document: object, path: Path) -> object:
-    """What stands there, None if nothing does."""
+    """The value at the path; None if there is none."""
     for step in path:
         if isinstance(step, str):
             document = members(document).get(step)
@@ -62,7 +62,7 @@ def elements(value: object) -> list[object]:
 
 
 def place(text: str, path: Path) -> str:
-    """Where something begins, for a message: "line 3, column 5"."""
+    """The position of a value, for a message: "line 3, column 5"."""
     at = _locate(text, path)
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
@@ -92,7 +92,7 @@ def without(text: str, path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A member or an element in the text: where it starts (a member's name), where its value does, what is behind it."""
+    """A member or element in the text: start (of a member's name), start of its value, and end."""
 
     name: str
     start: int
@@ -178,7 +178,7 @@ def _unit(text: str) -> str:
 
 
 def _indentation(text: str, at: int) -> str:
-    """What the line in which ``at`` stands begins with."""
+    """The indentation of the line that holds ``at``."""
     line = text.rfind("\n", 0, at) + 1
     found = re.compile(r"[ \t]*").match(text, line)
     return found[0] if found else ""

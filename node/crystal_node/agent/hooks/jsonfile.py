@@ -1,8 +1,8 @@
-"""A settings file of another program, changed as a whole and with care.
+"""Atomic changes of another program's settings file.
 
-Its program, its owner's editor and another Crystal may write it at the same time. So: one Crystal at a time (a lock on the
-folder), what was read is compared once more before the new bytes take its place, and they do so in one step. A link is
-followed: the file that it names is replaced, and the link stays. Mode and byte order mark stay, too.
+That program, an editor and another Crystal may write it at the same time. So one Crystal at a time changes it (a lock on the
+folder), the file is compared once more before it is replaced, and replaced in one step. The target of a link is replaced, and
+the link stays. Mode and byte order mark stay, too.
 """
 
 import os
@@ -58,7 +58,7 @@ def change(path: Path, changed: Callable[[str], str], *, backup: Path | None = N
 
 
 def remove(path: Path) -> None:
-    """Takes away a file that was made here. What a link names goes, and the link with it."""
+    """Removes a file that was made here, and a link with its target."""
     for each in (_target(path), path):
         with suppress(FileNotFoundError):
             each.unlink()
@@ -99,7 +99,7 @@ def _decoded(path: Path, data: bytes) -> str:
 
 
 def _replace(target: Path, before: bytes | None, after: bytes) -> bool:
-    """Puts the new bytes in place if the old ones still stand there."""
+    """Replaces the file if it still holds the old bytes. Returns whether it did."""
     mode = FILE_MODE
     with suppress(FileNotFoundError):
         found = target.stat()
@@ -127,7 +127,7 @@ def _replace(target: Path, before: bytes | None, after: bytes) -> bool:
 
 
 def _keep(backup: Path, data: bytes) -> None:
-    """The bytes from before, once. As a whole or not at all: it comes by a link, which never takes another's place."""
+    """Keeps the first backup, atomically: made by a link, which never replaces a file."""
     if backup.exists():
         return
     temporary = backup.with_name(f".{backup.name}.{secrets.token_hex(6)}")

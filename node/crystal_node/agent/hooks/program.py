@@ -1,8 +1,7 @@
-"""How another program is to call this one: an absolute command, and how such a command is known again.
+"""The absolute command by which other programs call Crystal, and how such a command is recognised.
 
-The command that was installed beside the interpreter, if it is ours: the compiler of a programming language has the same
-name. Otherwise the interpreter with ``-P``: hooks run in a
-project's folder, and a file there must not be taken for one of ours.
+It is the command installed beside the interpreter, if it is ours: the compiler of a programming language has the same name.
+Otherwise the interpreter with ``-P``: hooks run in a project's folder, whose files must not be imported.
 """
 
 import os

@@ -316,7 +316,7 @@ class Scheduler:
                     said = await job.run()
             else:
                 said = await job.run()
-        except Exception as error:  # noqa: BLE001  a job's mistake is its own: it is logged, shown, and tried again
+        except Exception as error:  # noqa: BLE001  a mistake in a job is logged, shown, and retried
             failure = describe(error)
             if failure.exit_code == ExitCode.UNEXPECTED:
                 _log.exception("job %s: a mistake in Crystal", job.name)

@@ -1,7 +1,7 @@
-"""Showing a notice on this machine's desktop: by D-Bus where freedesktop.org's service answers, by osascript on macOS.
+"""Notices on this machine's desktop: by D-Bus where freedesktop.org's service answers, by osascript on macOS.
 
-Everything is bounded in time and says whether it was shown; a machine without a desktop is none that failed. The text goes as
-an argument, never as part of a script or a shell's line.
+Every call is bounded in time and returns whether the notice was shown; no desktop is no failure. The text is passed as an
+argument, never as part of a script or shell line.
 """
 
 import subprocess
@@ -22,10 +22,10 @@ _PATH = "/org/freedesktop/Notifications"
 
 
 class Desktop(Protocol):
-    """Where notices are shown. Calls block: make them in a thread."""
+    """Port of desktops. Calls block: make them in a thread."""
 
     def is_there(self) -> bool:
-        """Whether somebody would see one."""
+        """Whether notices can be shown."""
         ...
 
     def show(self, title: str, text: str) -> bool:
@@ -90,12 +90,12 @@ def command(title: str, text: str) -> list[str]:
 
 
 def desktop_here(platform: str = sys.platform) -> Desktop | None:
-    """The kind of desktop that machines of this platform have; None where we know of none."""
+    """The desktop of this platform; None if it has none that we support."""
     if platform == "darwin":
         return MacOs()
     return FreeDesktop() if platform.startswith("linux") else None
 
 
 def _unmarked(text: str) -> str:
-    """Desktops take a part of HTML for markup."""
+    """``text`` with characters escaped that desktops take for markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -22,7 +22,7 @@ from crystal_node.base.settings.user_session import Surroundings
 LABEL = "org.memory-crystal.agent"
 _UMASK = 0o077
 _AGAIN_SECONDS = 60
-"""launchd cannot be told which ends are not worth another start, so that each costs little."""
+"""launchd cannot be told which exits are not worth a restart, so restarts are rare."""
 _GONE = 113
 """What `launchctl print` says of a service that it does not know."""
 
@@ -77,7 +77,7 @@ class Launchd:
         self._do("kickstart", self._target)
 
     def stop(self) -> None:
-        """Until the next login, or `start`: launchd knows no stopping that keeps the service loaded."""
+        """Until the next login, or `start`: launchd cannot stop a service and keep it loaded."""
         self._do("bootout", self._target, must=False)
 
     def uninstall(self) -> None:

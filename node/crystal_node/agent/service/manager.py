@@ -1,4 +1,4 @@
-"""The port: what a service manager does for the agent, and how it says that it cannot."""
+"""Port of service managers, and the call of a system command that they share."""
 
 import subprocess
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from crystal_node.base.wording import one_line
 
 
 class ServiceState(StrEnum):
-    """How the service stands.
+    """State of the service.
 
     ::
 
         ABSENT --install--> STOPPED --start--> RUNNING --falls over too often--> FAILED
           ^-----------------uninstall-----------------------------------------------|
-        UNREACHABLE: the file is there, and no manager runs that could be asked
+        UNREACHABLE: the file exists, and no manager runs that could be asked
     """
 
     ABSENT = "absent"
@@ -54,15 +54,15 @@ class Manager(Protocol):
 
     @property
     def file(self) -> Path:
-        """The file that tells the manager of the service."""
+        """The service file."""
         ...
 
     def render(self) -> bytes:
-        """What that file holds."""
+        """Content of the service file."""
         ...
 
     def install(self) -> str:
-        """Writes the file, replacing an older one, and has the service start at login. Says what a person should know.
+        """Writes the file, replacing an older one, and has the service start at login. Returns what a person should know.
 
         Raises:
             ServiceUnavailable: nothing was written.
@@ -74,15 +74,15 @@ class Manager(Protocol):
         ...
 
     def stop(self) -> None:
-        """Returns when it has ended. Raises ServiceUnavailable."""
+        """Stops the service and returns when it has ended. Raises ServiceUnavailable."""
         ...
 
     def uninstall(self) -> None:
-        """Stops it, and leaves nothing behind. Works without a running manager, and when nothing is installed."""
+        """Stops the service and removes everything. Works without a running manager, and when nothing is installed."""
         ...
 
     def state(self) -> ServiceState:
-        """Never raises for want of a manager."""
+        """Does not raise if there is no manager."""
         ...
 
 
@@ -104,7 +104,7 @@ class CallResult:
 
 
 def call(command: Sequence[str], surroundings: Surroundings) -> CallResult:
-    """Runs it to its end. Raises ServiceUnavailable if it is not here, or does not end."""
+    """Runs a system command. Raises ServiceUnavailable if it is missing or does not end in time."""
     program = which(command[0], path=surroundings.environment.get("PATH"))
     if program is None:
         raise ServiceUnavailable(f"there is no {command[0]} on this machine")
@@ -127,7 +127,7 @@ def call(command: Sequence[str], surroundings: Surroundings) -> CallResult:
 
 
 def required(command: Sequence[str], surroundings: Surroundings) -> CallResult:
-    """The same, for a call that must succeed. Raises ServiceUnavailable."""
+    """As ``call``, for a command that must succeed. Raises ServiceUnavailable."""
     done = call(command, surroundings)
     if done.code:
         raise ServiceUnavailable(f"{' '.join(command[:3])}: {done.said}")

@@ -1,4 +1,4 @@
-"""What a service file holds of the program: the command with absolute paths, and the variables that are no secrets."""
+"""The program as a service starts it: its command with absolute paths, and variables that are not secrets."""
 
 import sys
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from crystal_node.base.settings import DEFAULT_HOME, Settings, SettingSource
 
 DESCRIPTION = "Crystal: records and syncs the memory of AI agents"
 STOP_SECONDS = 30
-"""How long the agent may take to end before the manager kills it, which loses nothing."""
+"""Time to end before the manager kills the process, which loses nothing."""
 RESTART_SECONDS = 10
-"""Before it is started again after it fell over."""
+"""Pause before a restart after a crash."""
 
 
 class Unwritable(CrystalError):
@@ -38,7 +38,7 @@ class Program:
 
 
 def program_of(settings: Settings, *, interpreter: str = "") -> Program:
-    """The agent of this home as a service starts it. What came from variables goes along: a service has none of them.
+    """The background service of this home. Settings from environment variables are included: a service has none of them.
 
     Raises:
         Unwritable: a path holds control characters.
@@ -53,7 +53,7 @@ def program_of(settings: Settings, *, interpreter: str = "") -> Program:
     }
     if mark:
         variables["CRYSTAL_HOME"] = str(root)
-    # -P: what lies in the folder that it is started in is not imported.
+    # -P: nothing in the working folder is imported.
     command = (interpreter or sys.executable, "-P", "-m", "crystal_node", "agent", "run", "--quiet")
     _check((*command, *variables, *variables.values(), str(root)))
     return Program(command, dict(sorted(variables.items())), mark, root)

@@ -1,7 +1,7 @@
-"""systemd --user: a unit in the person's own folder. What can be closed without rights of an administrator is closed.
+"""systemd --user: a unit in the person's own folder, sandboxed as far as possible without an administrator.
 
-The agent has no terminal and keeps its own log, so that standard output goes nowhere; what it says when it cannot even
-start goes to the journal. An exit that starting again cannot mend (usage, no vault here, revoked) is not tried again.
+The service has no terminal and keeps its own log: standard output is discarded, and errors before the log goes to the journal.
+An exit that a restart cannot fix (usage, no vault here, revoked) is not restarted.
 """
 
 import os
@@ -149,7 +149,7 @@ class Systemd:
 
     def _remove(self) -> None:
         self.file.unlink(missing_ok=True)
-        # The link that `enable` made: without a manager nobody else takes it away.
+        # The link that `enable` made: without a manager nothing else removes it.
         (self.file.parent / "default.target.wants" / self._unit).unlink(missing_ok=True)
 
     def _systemctl(self, *words: str) -> CallResult:
@@ -164,7 +164,7 @@ class Systemd:
 
 
 def quoted(text: str, *, argument: bool = False) -> str:
-    """One word of a unit. ``argument``: of a command behind its first word, where systemd puts in variables."""
+    """A quoted word of a unit. ``argument``: after a command's first word, where systemd expands variables."""
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{text.replace("$", "$$") if argument else text}"'
 

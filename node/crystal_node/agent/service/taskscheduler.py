@@ -14,7 +14,7 @@ from crystal_node.base.settings.user_session import Surroundings
 
 NAMESPACE = "http://schemas.microsoft.com/windows/2004/02/mit/task"
 _ATTEMPTS = 255
-"""Of starting it again: the most that the schema allows for."""
+"""Restarts: the most that the schema allows."""
 
 
 class TaskScheduler:
@@ -32,7 +32,7 @@ class TaskScheduler:
         return self._program.home / "state" / "agent" / "task.xml"
 
     def render(self) -> bytes:
-        """A task has no variables of its own, and no shell shall set them: they are handed over as options."""
+        """A task has no environment variables, and no shell must set them: they become options of the command."""
         task = ET.Element("Task", {"version": "1.2", "xmlns": NAMESPACE})
         about = ET.SubElement(task, "RegistrationInfo")
         ET.SubElement(about, "Description").text = DESCRIPTION
@@ -41,7 +41,7 @@ class TaskScheduler:
         logon = ET.SubElement(triggers, "LogonTrigger")
         ET.SubElement(logon, "Enabled").text = "true"
         user = self._user()
-        if user:  # else it would start at anybody's logon
+        if user:  # else it would start at every user's logon
             ET.SubElement(logon, "UserId").text = user
         principals = ET.SubElement(task, "Principals")
         principal = ET.SubElement(principals, "Principal", {"id": "Author"})

@@ -1,4 +1,4 @@
-"""What works by itself: hooks, the service, jobs. A device that has none of them is well; one that has half of them is not."""
+"""Hooks, the service, jobs, staging, backups. A device without them is well; one with half of them is not."""
 
 import shlex
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from crystal_node.device.activity import Activity, read_moments
 from crystal_node.device.device import Device
 
 BACKUPS_LATE = 3
-"""Times of their interval: a machine sleeps now and then."""
+"""Intervals without a backup before a warning: machines sleep now and then."""
 
 
 def hooks(settings: Settings) -> Iterator[Finding]:
-    """Claude Code's. Without them the agent watches the transcripts all the same."""
+    """Hooks in Claude Code. Transcripts are watched without them, too."""
     of_claude = ClaudeHooks(settings)
     try:
         found = of_claude.look()
@@ -48,7 +48,7 @@ def hooks(settings: Settings) -> Iterator[Finding]:
 
 
 def service(settings: Settings) -> Iterator[Finding]:
-    """The agent's, where one was installed. The service manager is asked, which may take a moment."""
+    """The background service, where it was installed. Asks the service manager, which may take a moment."""
     try:
         manager = manager_for(settings)
     except CrystalError as error:
@@ -108,7 +108,7 @@ def staging(settings: Settings) -> Iterator[Finding]:
 
 
 def backups(settings: Settings, device: Device) -> Iterator[Finding]:
-    """How old the newest is; nothing where no backups were set up."""
+    """Age of the newest backup; nothing where no backups are set up."""
     folder = settings.backup.folder
     if folder is None:
         return

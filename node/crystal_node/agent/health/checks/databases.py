@@ -1,6 +1,6 @@
-"""The databases' files, each read by itself and without writing: one that is damaged is named, and what it means is said.
+"""Databases, each checked by itself without writing. A damaged one is named, with what that means.
 
-SQLite's quick check looks at every page but not at indexes' contents; with ``deep`` it looks at those as well.
+SQLite's quick check reads every page but not the indexes' contents; ``deep`` checks these as well.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """``faults``: of the file's content. ``unread``: why it could not be read now, which says nothing of its content."""
+    """``faults``: of the content. ``unread``: why the file could not be read now, which says nothing about its content."""
 
     faults: tuple[str, ...] = ()
     unread: str = ""
@@ -80,7 +80,7 @@ def _files(home: Home) -> list[_File]:
 
 
 def _look(path: Path, *, deep: bool) -> _Found:
-    """What SQLite says; a file that is being changed meanwhile is read as of one moment."""
+    """What SQLite says of the file, read in one snapshot."""
     pragma = "integrity_check" if deep else "quick_check"
     try:
         database = open_read_only(path)
@@ -91,7 +91,7 @@ def _look(path: Path, *, deep: bool) -> _Found:
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return _Found((str(error),))
     except apsw.BusyError:
-        return _Found()  # somebody works with it right now, who would notice
+        return _Found()  # in use right now, which would notice damage
     except apsw.Error as error:
         return _Found(unread=str(error))
     finally:

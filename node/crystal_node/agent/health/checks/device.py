@@ -1,4 +1,4 @@
-"""What an open device knows of itself and of its vault, without a network."""
+"""What an open device knows of itself and of its vault. No network."""
 
 from collections.abc import Iterator
 
@@ -32,11 +32,11 @@ _DAY_MS = 86_400_000
 _GRACE_DAYS = 7
 
 PENDING_SECONDS_MAX = 24 * 3600.0
-"""What waits longer than this for the relay is worth a warning."""
+"""What waits longer for the relay is a warning."""
 
 
 def device_checks(settings: Settings, device: Device, *, deep: bool) -> list[Finding]:
-    """All of them, each by itself. The indexes are read as a whole: seconds, for a large memory."""
+    """All checks of an open device. Reads the whole indexes: seconds for a large memory."""
     return [
         *quick_checks(settings, device),
         *guarded("embedding", lambda: embedding(device)),
@@ -45,7 +45,7 @@ def device_checks(settings: Settings, device: Device, *, deep: bool) -> list[Fin
 
 
 def quick_checks(settings: Settings, device: Device) -> list[Finding]:
-    """Those that read little."""
+    """The checks that read little."""
     member = device.member
     role = "Core" if member.is_core else "Node"
     what = f"a {role} of vault {member.vault.hex()[:8]}; its keys and databases open"
@@ -67,7 +67,7 @@ def _outbox(device: Device) -> Finding:
     count, seconds = device.journal.outbox_count(), device.pending_seconds()
     if not count or seconds is None:
         return Finding("outbox", Severity.OK, "empty: everything recorded here is durable")
-    what = f"{counted(count, 'operation')} not durable yet, the oldest for {ago(seconds)} at most"
+    what = f"{counted(count, 'change')} not durable yet, the oldest for {ago(seconds)} at most"
     if seconds <= PENDING_SECONDS_MAX:
         return Finding("outbox", Severity.OK, what)
     return Finding("outbox", Severity.WARNING, what, "`crystal sync` sends it; the Core has to sync, too")
@@ -119,7 +119,7 @@ def _log(member: Member) -> Finding:
 
 
 def _access(device: Device) -> list[Finding]:
-    """What the last round found; a relay's health page lets everybody in."""
+    """What the last round found: the relay's health page needs no token."""
     if read_access(device.journal) is not Access.REFUSED:
         return []
     fix = "crystal init --role core --enroll-token -" if device.member.is_core else "crystal pair --code -"

@@ -1,4 +1,4 @@
-"""The key store, which is asked to keep and return a test secret where it is a keyring, and its passphrase."""
+"""The key store and its passphrase. A keyring is asked to keep and return a test secret."""
 
 from crystal_crypto.errors import KeyStoreError
 from crystal_node.agent.health.findings import Finding, Severity
@@ -20,7 +20,7 @@ def key_store(settings: Settings) -> list[Finding]:
 
 
 def passphrase(settings: Settings) -> list[Finding]:
-    """Whether it is the right one shows when the device is opened, once."""
+    """Whether the passphrase is set. A wrong one shows when the device is opened."""
     report = key_report(settings)
     if report.passphrase is PassphraseState.UNFINISHED:
         return [Finding("passphrase", Severity.WARNING, report.passphrase_words, "crystal keys passphrase")]

@@ -1,7 +1,7 @@
-"""The memory's indexes, compared with its rows, and the embedding model's files.
+"""The memory's indexes against its rows, and the embedding model's files.
 
-An index can be written anew from the rows at any time. Rows cannot: where they are not what they should be, the memory is made
-anew from the log by `crystal repair`, which asks the relay.
+An index can always be rebuilt from the rows. Wrong rows cannot: `crystal repair` rebuilds the memory from the log, and asks the
+relay.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _REPAIR = "`crystal repair` makes the memory anew from the log; nothing that wai
 
 
 def indexes(device: Device, *, deep: bool) -> Iterator[Finding]:
-    """The index of words, that of vectors, and with ``deep`` every constraint and every row's digest."""
+    """The indexes of words and vectors, and with ``deep`` every constraint and every row's digest."""
     database = device.replica.database
     found = [*_words(device), *_vectors(database)]
     if not found and deep:
@@ -38,7 +38,7 @@ def indexes(device: Device, *, deep: bool) -> Iterator[Finding]:
 
 
 def model() -> Iterator[Finding]:
-    """All files of the model that embeds texts, by their hashes."""
+    """The files of the embedding model, by their hashes."""
     embedder = BuiltinEmbedder()
     embedder.check()
     yield Finding(
@@ -47,7 +47,7 @@ def model() -> Iterator[Finding]:
 
 
 def embedding(device: Device) -> Iterator[Finding]:
-    """Whether texts and queries get vectors as the settings say. Asks no provider: `crystal embed status` does."""
+    """Whether texts and queries get vectors as configured. Asks no provider; `crystal embed status` does."""
     vault = (device.replica.meta_get(META_MODEL) or b"").decode()
     if problems := [each.named("embedding") for each in vector_findings(device)]:
         yield from problems

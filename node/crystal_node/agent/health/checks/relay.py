@@ -1,8 +1,8 @@
-"""Whether the relay can be reached from here, has the same time, lets this device in, and still has what was seen there.
+"""Whether the relay can be reached, has the same time, lets this device in, and still holds what was seen there.
 
-Honest is a relay, as far as one device can tell, that lists every slot of the device log that this device has verified, gives
-the last of them as it was, and ends (or goes on) where the mirror ends here. Nothing is taken over and nothing is put back: a
-round does both.
+As far as one device can tell, a relay is honest if it lists every slot of the device log that this device has verified, returns
+the last of them unchanged, and has a mirror that ends (or goes on) where it ends here. Nothing is applied or put back: a round
+does both.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from crystal_relay.address import check_relay_url, http_client
 from crystal_relay.errors import RelayError
 
 CLOCK_SECONDS_MAX = 60.0
-"""Nothing is decided by clocks; invites and what people read as times are, and a clock far off breaks TLS."""
+"""The protocol does not depend on clocks; but invites and displayed times do, and a clock far off breaks TLS."""
 HONEST_SECONDS_MAX = 30.0
 """Listing a log of some hundred devices takes a second or two, even from far away."""
 
@@ -41,7 +41,7 @@ def relay_checks(settings: Settings) -> list[Finding]:
 
 
 def honesty_checks(device: Device) -> list[Finding]:
-    """What the relay shows this device, compared with what it showed before."""
+    """What the relay shows, compared with what it showed before."""
     return asyncio.run(_compare(device))
 
 
@@ -93,7 +93,7 @@ async def _compare(device: Device) -> list[Finding]:
 
 
 def _honest(member: Member) -> Flow[Finding]:
-    """The first thing that is not as it was, or that all is."""
+    """The first deviation, or that there is none."""
     log = member.log
     if not (yield from log_is_whole(log, member.keys)):
         return _lost("does not list all of the device log that this device has verified")

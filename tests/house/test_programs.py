@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_what_acts_on_an_interpreter_gets_a_fresh_one(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(subprocess, "Popen", Fresh)
     monkeypatch.setattr(programs, "_Forked", Forked)
-    plain: Mapping[str, str] = os.environ
+    plain = dict(os.environ)
     starts: list[Callable[[], Any]] = [
         lambda: programs.started("crystal_node", (), env=plain),
         lambda: programs.started("crystal_node", (), env=plain, fresh=True),

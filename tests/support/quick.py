@@ -27,5 +27,5 @@ def is_quick(item: pytest.Item) -> bool:
     folder = item.path.relative_to(_TESTS).parts[0]
     if folder not in FOLDERS or item.get_closest_marker("slow") is not None:
         return False
-    fixtures = set(getattr(item, "fixturenames", ()))
+    fixtures: set[str] = set(getattr(item, "fixturenames", ()))
     return not fixtures & _PROCESSES and not (folder in _ON_PROCESSES and "relay" in fixtures)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.support import programs
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
 
 

@@ -25,9 +25,9 @@ def quiet(line: str) -> None:
 def session_of(server: S3Server) -> Any:
     """The SDK's session with the server's keys. All read the SDK's descriptions of services once, for that takes longest."""
     from boto3.session import Session
-    from botocore.session import get_session
+    from botocore.session import Session as Core
 
-    core = get_session()
+    core = Core()
     loader = _descriptions()
     core.register_component("data_loader", loader)
     session = Session(
@@ -42,9 +42,9 @@ def session_of(server: S3Server) -> Any:
 
 @cache
 def _descriptions() -> Any:
-    from botocore.loaders import create_loader
+    from botocore.loaders import Loader
 
-    return create_loader()
+    return Loader()
 
 
 def address_of(server: S3Server, *, prefix: str = "", endpoint: str | None = None) -> S3Address:

@@ -144,7 +144,7 @@ class _Server:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.programs.server"],
                 cwd=_PROJECT,
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 env=os.environ | {"PYTHONPATH": str(_PROJECT)},
             )
         atexit.register(self.close)

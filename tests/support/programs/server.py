@@ -31,7 +31,7 @@ def main() -> None:
     woken, wake = os.pipe()
     for fd in (woken, wake):
         os.set_blocking(fd, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, _woken)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which close the socket then
     signal.set_wakeup_fd(wake)
     told: dict[int, int] = {}
@@ -92,11 +92,15 @@ def _end(ended: SystemExit) -> NoReturn:
         sys.stderr.write(f"{code}\n")
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit((code or 0) & 0xFF)
+
+
+def _woken(_number: int, _frame: object) -> None:
+    """A child has ended. That is told by the wakeup descriptor; a signal without a handler writes nothing there."""
 
 
 def _reap(told: dict[int, int]) -> None:

@@ -1,8 +1,8 @@
 """Hooks of Crystal in Claude Code's ``settings.json``: installed, checked and removed.
 
 Everything else in the file stays as it is, above all other programs' hooks. Installing twice changes nothing; hooks of an
-earlier version or installation are replaced. Before the first change the file is copied to ``settings.json.before-crystal``; the copy
-goes with the last of our hooks, if the file is again what it was.
+earlier version or installation are replaced. Before the first change the file is copied to ``settings.json.before-crystal``;
+the copy goes with the last of our hooks, if the file is again what it was.
 
 Most hooks only touch a file that the background service watches. Those at a session's start and at a prompt also recall
 (``recall``): Claude Code waits for what they print. All succeed whatever happens, since a failing hook could keep a prompt from

@@ -1,8 +1,8 @@
 """Edits of a JSON document as text: all else keeps every byte, its order, indentation and line ends.
 
 Parsing and printing would reformat a file that a person keeps by hand. So a member or element is inserted or removed in place,
-in the style around it. A document that cannot be read without doubt (damaged, or with a name twice in one object) is refused with
-the position, never repaired.
+in the style around it. A document that cannot be read without doubt (damaged, or with a name twice in one object) is refused
+with the position, never repaired.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""One conversation as the replicated rows have it, piece by piece, however long it is.
+"""A conversation of any length, read from the replicated rows piece by piece.
 
-Order: by time; what has no time of its own stands where it was recorded. Pieces of one message stay together, and what is of
-one moment stands in the order of the rows, which is that of the log. Only the order is held in memory (some hundred bytes a
-piece); texts are read as they are asked for, each time anew. Read it within one ``Database.snapshot``.
+Pieces are in order of time; those without a time are where they were recorded. Pieces of a message stay together, and pieces of
+the same moment have the order of the rows, which is that of the log. Only the order is in memory (some hundred bytes a piece);
+texts are read with each iteration. Read a conversation within one ``Database.snapshot``.
 """
 
 from array import array
@@ -13,7 +13,7 @@ from crystal_core.database import Database
 
 BATCH_KEYS = 1000
 BATCH_TEXTS = 64
-"""Texts in memory at a time; one has 64 KiB at most."""
+"""Texts in memory at a time, of at most 64 KiB each."""
 
 _BITS = 63
 _MASK = (1 << _BITS) - 1
@@ -22,7 +22,7 @@ _KEY = "SELECT rowid, created_at, message, part FROM occurrences WHERE rowid = ?
 SHOWN = """
 coalesce((SELECT m.hides FROM provisional_marks m WHERE m.forget_hash = c.forget_hash ORDER BY m.number DESC LIMIT 1), 0) = 0
 """
-"""A text that a pending forget of this device hides, though it is not ordered yet, is left out."""
+"""Leaves out texts that a pending forget of this device hides."""
 _PIECE = f"""
 SELECT o.rowid, c.id, c.text, o.role, o.created_at, o.message, o.part, o.project, o.repository, o.source, o.device
 FROM occurrences o JOIN chunks c ON c.rowid = o.chunk
@@ -32,7 +32,7 @@ WHERE o.rowid = ? AND o.agent = ? AND o.session = ? AND c.provisional = 0 AND {S
 
 @dataclass(frozen=True, slots=True)
 class ConversationPiece:
-    """One piece. ``created_at``: milliseconds since 1970, 0 if unknown."""
+    """A message or a part of one. ``created_at``: milliseconds since 1970, 0 if unknown."""
 
     id: bytes
     text: str
@@ -47,10 +47,10 @@ class ConversationPiece:
 
 
 class Conversation:
-    """The pieces of ``agent`` and ``session`` that stand at these rowids of ``occurrences``. Each ``iter`` reads anew."""
+    """The pieces of ``agent`` and ``session`` at these rowids of ``occurrences``. Each iteration reads them again."""
 
     def __init__(self, database: Database, agent: str, session: str, rowids: Sequence[int]) -> None:
-        """``rowids`` in their order. Those that hold nothing of this conversation any more are passed over."""
+        """``rowids`` in ascending order. Rows that are no longer of this conversation are skipped."""
         self.agent = agent
         self.session = session
         self._database = database

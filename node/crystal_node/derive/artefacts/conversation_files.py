@@ -1,13 +1,13 @@
-"""Making the files of one conversation, and of a day.
+"""Files of a conversation, and of a day.
 
-Each conversation with changes is made when it has been quiet for ten minutes, or every hour while it goes on; one that lost a
-text at once. Steps, each of which can be repeated:
+The files of a changed conversation are made when it has been quiet for ten minutes, or every hour while it goes on; at once if
+it lost a text. Steps, each of which can be repeated:
 
-    which files there will be is noted  ->  they are written  ->  those that are not wanted any more are removed
+    which files there will be is noted  ->  they are written  ->  files no longer wanted are removed
     ->  its days are noted, and that it has no changes left  ->  the logs of those days are written
 
-A file that a person has changed stays as it is, which is said once; take it away, and it is made anew. Only where a text was
-forgotten since, and may stand in it, the whole file is made anew, and that is said, too.
+A file that a person changed stays as it is, which is reported once; if it is removed, it is made again. It is replaced only if
+it may hold a text that was forgotten since, and that is reported, too.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,9 +36,9 @@ from crystal_node.sync.files.artefacts import (
 QUIET_MS = 10 * 60 * 1000
 GOING_ON_MS = 3600 * 1000
 LOOK_MS = 3600 * 1000
-"""All files are looked for this often."""
+"""Interval of checking that all files exist."""
 DAYS_MAX = 1000
-"""Days of one conversation that get a line in a log."""
+"""Days of a conversation with a line in a daily log."""
 
 _DUE = """
 SELECT id, last_at <= ?1 OR changed_at <= ?1 FROM conversation
@@ -53,7 +53,7 @@ WHERE o.rowid = ? AND o.agent = ? AND o.session = ? AND {SHOWN}
 
 @dataclass(frozen=True, slots=True)
 class DueConversation:
-    """A conversation that is to be made. ``quiet``: nothing has come to it for a while."""
+    """A conversation whose files are to be made. ``quiet``: nothing was added for a while."""
 
     conversation: int
     quiet: bool
@@ -61,7 +61,7 @@ class DueConversation:
 
 @dataclass
 class Made:
-    """What was done. ``written``: files that are other than before."""
+    """What was done. ``written``: files that changed."""
 
     conversations: int = 0
     written: int = 0
@@ -73,7 +73,7 @@ class Made:
 
 @dataclass
 class _Share:
-    """A conversation's part of a day. ``request``: the rowid of the first thing that the person said, 0 for none."""
+    """A conversation's part of a day. ``request``: rowid of the person's first message, 0 if none."""
 
     first_at: int
     last_at: int
@@ -92,7 +92,7 @@ class _Row:
 
 @dataclass
 class _Passing:
-    """Feeds what the summary and the days need while the pieces pass by."""
+    """Collects what the summary and the days need, while the pieces are written."""
 
     zone: tzinfo
     extract: Extract = field(default_factory=Extract)
@@ -122,7 +122,7 @@ class _Passing:
 
 
 class ConversationFiles:
-    """Makes files of what ``Index`` found. ``tell`` is told what a person should know. One thread at a time."""
+    """Makes the files of changed conversations. ``tell`` is told what a person should know. One thread at a time."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class ConversationFiles:
         self._zone, self._names, self._tell = zone, names, tell
 
     def prepare(self, now_ms: int) -> None:
-        """Notes what has to be made anew for other reasons than new rows: another time zone, a file that is gone."""
+        """Marks files to be made again for other reasons than new rows: another time zone, a missing file."""
         works, zone = self._works, str(self._zone).encode()
         if works.meta("zone") != zone:
             with works.transaction():
@@ -161,7 +161,7 @@ class ConversationFiles:
                     )
 
     def _to_look_at(self, now_ms: int) -> list[tuple[str, int, str, int]]:
-        """Files that a person had changed; every hour all of them, for those that somebody has taken away."""
+        """Files that a person changed; every hour all files, to find those that were removed."""
         works = self._works
         looked = int(works.meta("looked") or b"0")
         if 0 <= now_ms - looked < LOOK_MS:
@@ -170,13 +170,13 @@ class ConversationFiles:
         return works.rows("SELECT path, conversation, agent, kept FROM work WHERE path LIKE 'agents/%'")
 
     def due(self, now_ms: int, *, after: int = 0, limit: int = 50) -> list[DueConversation]:
-        """Conversations that are to be made, by number, behind ``after``."""
-        # What was noted later than now was so by a clock that has been set back since: nobody waits for that moment.
+        """Conversations whose files are due, by number, after ``after``."""
+        # A time later than now is of a clock that was set back since: do not wait for it.
         rows = self._works.rows(_DUE, (now_ms - QUIET_MS, now_ms - GOING_ON_MS, after, limit, now_ms))
         return [DueConversation(conversation, bool(quiet)) for conversation, quiet in rows]
 
     def make(self, conversation: int, *, now_ms: int, digest: ModelSummary | None = None) -> Made:
-        """Makes a conversation's files. What cannot be written is told, noted, and tried again later.
+        """Makes a conversation's files. A file that cannot be written is reported, noted, and retried later.
 
         Raises:
             NoRoom: the disk is full.
@@ -200,7 +200,7 @@ class ConversationFiles:
             return Made()
 
     def make_days(self) -> Made:
-        """Writes the logs of all days that changed. Raises NoRoom."""
+        """Writes the daily logs that changed. Raises NoRoom."""
         made = Made()
         for agent, day, lost, problem in self._works.rows("SELECT * FROM stale_day ORDER BY agent, day"):
             try:
@@ -234,7 +234,7 @@ class ConversationFiles:
         if rowids and has_staged_files(row.state):
             place = staged_transcript(row.agent, row.session)
             self._note(place, row, wanted)
-            # Nobody is asked to work on staged files: a change there does not keep.
+            # Staged files are not for people to change: a change there is replaced.
             made.add(
                 self._writer.write(place, transcript(row.agent, row.session, pieces), whatever_is_there=True)
             )
@@ -242,7 +242,7 @@ class ConversationFiles:
             place = transcript_place(row.agent, row.session)
             self._note(place, row, wanted)
             self._write(place, transcript(row.agent, row.session, passing.over(pieces)), row, made)
-            if not passing.extract.pieces:  # a person's own file is in its place: nothing has been read
+            if not passing.extract.pieces:  # a person's own file is there: nothing has been read
                 for _ in passing.over(pieces):
                     pass
             place = summary_place(row.agent, row.session, min(passing.days, default=UNDATED))
@@ -299,12 +299,12 @@ class ConversationFiles:
         if outcome is ArtefactOutcome.KEPT and self._works.run(
             "UPDATE work SET kept = 1 WHERE path = ? AND kept = 0", (path,)
         ):
-            self._tell(
-                f"{path} was changed by somebody and stays as it is; without it there, it is made anew"
-            )
+            self._tell(f"{path} was changed by somebody and stays as it is; remove it to have it made again")
         elif outcome is ArtefactOutcome.REPLACED:
             self._works.run("UPDATE work SET kept = 0 WHERE path = ?", (path,))
-            self._tell(f"{path} was changed by somebody; it is made anew, for a text of it was forgotten")
+            self._tell(
+                f"{path} was changed by somebody; it is made again, because a text in it was forgotten"
+            )
 
     def _remove_others(self, row: _Row, wanted: set[str], made: Made) -> None:
         for (path,) in self._works.rows("SELECT path FROM work WHERE conversation = ?", (row.id,)):

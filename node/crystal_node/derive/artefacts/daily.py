@@ -25,7 +25,7 @@ class DayLine:
 
 
 def daily_log(agent: str, day: str, zone: tzinfo, lines: Iterable[DayLine]) -> bytes:
-    """The file but for its seal: a pure function of its arguments. Lines by their beginning."""
+    """The file without its seal: a pure function of its arguments. Lines are in order of their start."""
     text = [f"# {day}, {plain(agent, 100) or 'unnamed'}", "", f"Times are of {zone}.", ""]
     ordered = sorted(lines, key=lambda line: (line.first_at, line.last_at, line.summary))
     text += [_line(line, zone) for line in ordered]

@@ -1,4 +1,4 @@
-"""Moments as days and times of a person's zone. What is no time of any calendar has no day."""
+"""Days and times in a person's time zone, of timestamps in milliseconds."""
 
 from datetime import date, datetime, tzinfo
 
@@ -6,7 +6,7 @@ UNDATED = "undated"
 
 
 def local_time(milliseconds: int, zone: tzinfo) -> datetime | None:
-    """The moment in that zone; None if it is unknown (0) or not in any calendar."""
+    """The local time; None if the timestamp is unknown (0) or out of range."""
     if milliseconds <= 0:
         return None
     try:

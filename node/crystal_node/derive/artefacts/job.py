@@ -1,4 +1,4 @@
-"""The agent's duty to keep the files that are made from the memory true to it. On the Core alone."""
+"""The Core's job that keeps the files made from the memory up to date."""
 
 from typing import TYPE_CHECKING
 
@@ -35,9 +35,9 @@ async def _run(work: "JobContext") -> str:
         async with artefact_builder(work.device, work.settings, tell=tell) as shop:
             changes = await shop.update(work.now_ms())
             if changes.behind:
-                return "the memory is being made anew: its files wait"
+                return "the memory is being rebuilt: its files wait"
             made = await shop.make(work.now_ms(), lambda text: work.report(WatchEvent.PROGRESS, text))
-    except HomeBusy:  # staging, or a command, makes files itself
+    except HomeBusy:  # staging or a command is making files
         return ""
     if not (made.written or made.removed):
         return ""

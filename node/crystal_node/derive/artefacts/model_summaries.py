@@ -1,8 +1,8 @@
-"""A language model's words about a conversation, for those who want them (``summary_mode`` is ``llm``).
+"""A language model's summaries of conversations, where ``summary_mode`` is ``llm``.
 
-A conversation is asked about once it is quiet, with its beginning and its end if it is long. The answer is kept with a hash of
-what it is about, so that the same is never paid for twice; a forget removes it. A model that does not answer changes nothing
-but the sentence that says so: the extract is there in any case. Texts are data to the model, and its words are only quoted.
+A conversation is summarised once it is quiet; of a long one its beginning and end. The summary is kept with a hash of the
+conversation, so that the same is never paid for twice; a forget removes it. If the model does not answer, only the sentence
+that says so changes: the extract is there in any case. Texts are data to the model, and its words are only quoted.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ the record, leave it out. No headings, no lists, no greeting."""
 
 
 class ModelSummaries:
-    """Asks ``llm`` and keeps what it says. After the first failure of a run it is not asked again in that run."""
+    """Asks ``llm`` and keeps its summaries. After a failure it is not asked again in the same run."""
 
     def __init__(self, works: Catalog, database: Database, llm: Llm | None, absent: str = "") -> None:
-        """``absent``: why there is no model, where one is wanted."""
+        """``absent``: why there is no model although one is wanted."""
         self._works, self._database, self._llm = works, database, llm
         self._failure = absent if llm is None else ""
 
     async def summary_of(
         self, conversation: int, pieces: Conversation, *, quiet: bool
     ) -> ModelSummary | None:
-        """What is known of it, asking if it is quiet and not known yet."""
+        """The stored summary, or one from the model if the conversation is quiet."""
         marks, excerpt = await asyncio.to_thread(self._excerpt, pieces)
         known = self._works.rows(
             "SELECT text, model FROM digest WHERE conversation = ? AND pieces = ?", (conversation, marks)
@@ -64,7 +64,7 @@ class ModelSummaries:
         return ModelSummary(text, answer.model)
 
     def _excerpt(self, pieces: Conversation) -> tuple[bytes, str]:
-        """A hash of all pieces, and the conversation as text: its first half and its last half of what is allowed."""
+        """A hash of all pieces, and the conversation as text, cut in the middle."""
         half = EXCERPT_CHARS // 2
         marks, head, tail = sha256(), "", ""
         with self._database.snapshot():

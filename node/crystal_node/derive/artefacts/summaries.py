@@ -1,9 +1,8 @@
 """A conversation's summary as Markdown: ``memory/sessions/<date>-<session>.md``.
 
-Without a language model it is an extract and says so: when, where, by whom, how much, the first request, the last answer, the
-files and commands that were named. Nothing in it is understood, all of it is copied or counted. A model's words, where there
-are some, stand before that under a heading of their own. Nothing in the texts is taken for the summary's own, or
-for more than text (``inert``).
+Without a language model it is an extract and says so: when, where, by whom, how much, the first request, the last answer, and
+the files and commands mentioned, all copied or counted. A model's summary comes before that, under a heading of its own. Text
+of the conversation is never taken for markup (``markdown``).
 """
 
 import re
@@ -32,11 +31,11 @@ _FILE = re.compile(
 )
 _FENCE = re.compile(r"^[ \t]{0,3}(?:```|~~~)[ \t]*([A-Za-z0-9_+-]{0,20})[^\n]{0,200}$")
 _SHELLS = frozenset({"bash", "fish", "powershell", "sh", "shell", "zsh"})
-"""Whose blocks hold commands and nothing else. In all others, and outside, a command stands behind ``$``."""
+"""Code blocks of these hold commands only. In others, and outside, a command follows ``$``."""
 
 
 class Mentions:
-    """Gathers from text after text. ``files`` and ``commands`` in the order of their first mention, with how often."""
+    """Files and commands mentioned in texts, in order of first mention, with counts; the first ``NAMES_MAX`` of each."""
 
     def __init__(self) -> None:
         self.files: dict[str, int] = {}
@@ -78,7 +77,7 @@ _ROLES = (("user", "request"), ("assistant", "answer"), ("thinking", "thought"))
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """What a language model made of a conversation; ``failure`` says why there is nothing of it."""
+    """A language model's summary of a conversation; ``failure`` says why there is none."""
 
     text: str = ""
     model: str = ""
@@ -86,7 +85,7 @@ class ModelSummary:
 
 
 class Extract:
-    """What is kept of a conversation while its pieces pass by: of bounded size, whatever comes."""
+    """What the summary shows of a conversation, collected piece by piece, of bounded size."""
 
     def __init__(self) -> None:
         self.pieces = 0
@@ -137,7 +136,7 @@ def summary(
     names: Mapping[bytes, str],
     digest: ModelSummary | None = None,
 ) -> bytes:
-    """The file but for its seal: a pure function of its arguments. ``names``: of devices."""
+    """The file without its seal: a pure function of its arguments. ``names``: of devices."""
     lines = [f"# {plain(found.request, TITLE_CHARS) or 'A conversation without a request'}", ""]
     lines += _source_of(digest)
     lines += [f"- When: {span(found.first_at, found.last_at, zone)} ({zone})"]
@@ -195,7 +194,7 @@ def _device(device: bytes, names: Mapping[bytes, str]) -> str:
 
 
 def _quoted(text: str) -> list[str]:
-    """A model's prose, as a quotation in which nothing is loaded, run or hidden."""
+    """A model's prose as a quotation in which nothing is loaded, run or hidden."""
     return [f"> {line}".rstrip() for line in paragraphs(text, DIGEST_BYTES).splitlines()]
 
 

@@ -5,7 +5,7 @@
     {"type":"piece","id":…,"role":…,"at":…,"device":…,"message":…,"part":…,"text":…}
     {"type":"end","sha256":…}                                   of all lines before it (``seal``)
 
-``id`` is what `crystal forget` takes; ``at`` is null where nobody knows. A long message is several pieces that overlap.
+`crystal forget` takes the ``id``; ``at`` is null if unknown. A long message is several pieces that overlap.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def transcript(agent: str, session: str, pieces: Iterable[ConversationPiece]) -> Iterator[bytes]:
-    """The file's lines but for its seal. A pure function of the pieces."""
+    """The file's lines without its seal: a pure function of the pieces."""
     yield _line({"type": "conversation", "version": VERSION, "agent": agent, "session": session})
     place: tuple[str, str, str] | None = None
     for piece in pieces:

@@ -1,7 +1,7 @@
-"""Writing and removing files that are made from the memory, below the home and never through a link.
+"""Writer of files made from the memory, below the home and never through a link.
 
-A file is written beside everything (``state/making/``, emptied at the next start), synced, and moved into its place as a
-whole. One that holds the same already is left alone, and so is one that a person has changed, unless it has to go.
+A file is written to ``state/making/`` (emptied at the next start), synced, and moved into place. A file with the same content
+is left alone, and so is one that a person changed, unless it must go.
 """
 
 import os
@@ -29,31 +29,31 @@ _WRITE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ArtefactOutcome(StrEnum):
-    """What became of one file."""
+    """Outcome for one file."""
 
     SAME = "same"
     WRITTEN = "written"
     REPLACED = "replaced"
-    """A person's changes went with it."""
+    """A person's changes were replaced, too."""
     KEPT = "kept"
-    """A person has changed it: it stays as it is."""
+    """A person changed the file, and it stays."""
 
 
 class ArtefactWriter:
-    """Writes below one home. One at a time (``state/works.lock``)."""
+    """Writes below one home. One writer at a time (``state/works.lock``)."""
 
     def __init__(self, home: Home) -> None:
         self._root = home.root
         self._scratch = home.state / "making"
 
     def open(self) -> None:
-        """Makes the scratch folder, and clears what an earlier process left in it. Raises OSError."""
+        """Makes the scratch folder and empties it. Raises OSError."""
         self._scratch.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         for left in self._scratch.iterdir():
             left.unlink()
 
     def look(self, path: str) -> ArtefactLook:
-        """What is found in a file's place. Raises FileTrouble for a link or a folder on the way there."""
+        """What is at the path. Raises FileTrouble if a link or a file is on the way there."""
         with folder_of(self._root, path) as found:
             if found is None:
                 return ABSENT
@@ -71,14 +71,14 @@ class ArtefactWriter:
                 os.close(descriptor)
 
     def is_changed(self, path: str) -> bool:
-        """Whether something stands in a file's place that is not as it was made. Reads the file."""
+        """Whether the path holds anything but a file as it was made. Reads the file."""
         try:
             return self.look(path).standing is ArtefactState.CHANGED
         except FileTrouble:
             return True
 
     def is_there(self, path: str) -> bool:
-        """Whether anything stands in a file's place, or in the way to it. Reads nothing."""
+        """Whether anything is at the path, or in the way to it. Reads nothing."""
         try:
             with folder_of(self._root, path) as found:
                 if found is None:
@@ -93,7 +93,7 @@ class ArtefactWriter:
     def write(
         self, place: ArtefactPlace, content: Iterable[bytes], *, whatever_is_there: bool = False
     ) -> ArtefactOutcome:
-        """Writes a file; ``whatever_is_there``: also over a person's changes.
+        """Writes a file. ``whatever_is_there``: also over a person's changes.
 
         Raises:
             FileTrouble: it cannot be written. NoRoom: the disk is full.
@@ -119,7 +119,7 @@ class ArtefactWriter:
         )
 
     def remove(self, path: str, *, whatever_is_there: bool = False) -> ArtefactOutcome:
-        """Removes a file that is as it was made, and the folders that are empty then. Raises FileTrouble."""
+        """Removes a file that is as it was made, and folders that become empty. Raises FileTrouble."""
         before = self.look(path)
         if before.standing is ArtefactState.ABSENT:
             return ArtefactOutcome.SAME

@@ -1,4 +1,4 @@
-"""The agent's duty to move staged agents on, on the Core; a device that led before clears away what it staged."""
+"""The Core's job that advances staged agents; a former Core removes what it staged."""
 
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,6 @@ async def _run(work: "JobContext") -> str:
             tell=lambda text: work.report(WatchEvent.NEWS, text),
             progress=progress,
         )
-    except HomeBusy:  # files are made just now: the next run is soon
+    except HomeBusy:  # another process makes files: the next run is soon
         return ""
     return "; ".join(moves.lines)

@@ -320,7 +320,7 @@ async def advance(
         staging = StagingService(builder)
         changes = await builder.update(now_ms())
         if changes.behind:
-            return Moves(["the memory is being made anew: staging waits"])
+            return Moves(["the memory is being rebuilt: staging waits"])
         if before is not None:
             before(staging)
         await builder.make(now_ms(), progress)

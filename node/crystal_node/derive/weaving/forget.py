@@ -1,7 +1,7 @@
-"""What was forgotten leaves what was woven of it: at the beginning of each run, and by a duty of its own.
+"""Removal of forgotten content from what was woven: at the start of each run, and by a job of its own.
 
-Only the machine that wove knows what it had read, so that also one which leads no more does this for the journals of its
-runs. The reference is the next Core's by then, and is left alone unless it still is as this machine wrote it.
+Only the machine that wove knows what it had read, so a former Core does this too, for the journals of its runs. The reference
+belongs to the next Core then, and is left alone unless it still is as this machine wrote it.
 """
 
 from crystal_core.weaver.database import WeaverDatabase
@@ -18,12 +18,12 @@ _SUPPRESSED = "SELECT forget_hash FROM suppressed"
 
 
 def remove_forgotten(device: Device, book: WeaverDatabase) -> int:
-    """Takes out all parts of journals that were made of texts which have been forgotten. Returns how many. Idempotent."""
+    """Removes the parts of journals made of forgotten texts. Returns how many. Idempotent."""
     forgotten = [bytes(mark) for (mark,) in device.replica.database.each(_SUPPRESSED)]
     gone = let_go(book, forgotten)
     days: dict[tuple[str, str], Run] = {(run.id, batch.day): run for run, batch in gone}
     for (_, day), run in days.items():
-        _write_anew(device, book, run, day)
+        _write_journal(device, book, run, day)
     for run in {run.agent: run for run in days.values()}.values():
         _write_reference(device, book, run)
         _write_context(device, book, run)
@@ -33,7 +33,7 @@ def remove_forgotten(device: Device, book: WeaverDatabase) -> int:
     return len(_parts(gone))
 
 
-def _write_anew(device: Device, book: WeaverDatabase, run: Run, day: str) -> None:
+def _write_journal(device: Device, book: WeaverDatabase, run: Run, day: str) -> None:
     output = DeviceOutput(device, book, run.agent, lambda: None)
     outcomes = [decode_outcome(data) for _, data in book.outcomes(run.id, day)]
     zone = device.settings.capture.zone()
@@ -53,7 +53,7 @@ def _write_reference(device: Device, book: WeaverDatabase, run: Run) -> None:
 
 
 def _write_context(device: Device, book: WeaverDatabase, run: Run) -> None:
-    """An extract holds sentences as they were said."""
+    """Rewrites the extract, which quotes sentences."""
     output = DeviceOutput(device, book, run.agent, lambda: None)
     text = context_of(book, run.agent, now_ms(), device.settings.capture.zone())
     for name in (CONTEXT, EXTRACT):

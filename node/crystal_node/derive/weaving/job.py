@@ -1,8 +1,7 @@
-"""The agent's duties about weaving: on the Core a run every so often, if that is configured; and letting go of what was
-forgotten, wherever something was woven.
+"""Jobs of weaving: scheduled runs on the Core, and removal of forgotten content wherever something was woven.
 
-A run by itself is incremental, of this device's agent and of all that are live: one in staging waits, one that was rejected
-is left alone, and of one whose past is never to be woven only what came since then is read.
+A scheduled run is incremental, of this device's agent and all live agents. Agents in staging or rejected are left out; of one
+whose past is never woven, only what came since then is read.
 """
 
 import asyncio
@@ -66,9 +65,9 @@ async def _weave(work: "JobContext") -> str:
                     WatchEvent.PROGRESS, f"weaving {text} ({done}/{total})"
                 ),
             )
-        except (Unavailable, RateLimited, PrivateNow, NotAllowed, HomeBusy):  # so it is for all of them
+        except (Unavailable, RateLimited, PrivateNow, NotAllowed, HomeBusy):  # of all agents
             raise
-        except CrystalError as error:  # of this agent alone, perhaps: the others are not kept waiting for it
+        except CrystalError as error:  # perhaps of this agent only: weave the others
             failed = failed or error
             continue
         if result.state is not WeaveState.NOTHING:
@@ -79,7 +78,7 @@ async def _weave(work: "JobContext") -> str:
 
 
 def agents_to_weave(settings: "Settings") -> dict[str, int]:
-    """Whom a run by itself is about, and from when on (milliseconds, 0 for all)."""
+    """Agents of a scheduled run, and from when on to read (milliseconds, 0 for all)."""
     from crystal_node.derive.catalog.agents import StagingState, Weave, staged_agents
 
     usual = settings.dreams.staging
@@ -99,7 +98,7 @@ async def _let_go(work: "JobContext") -> str:
 
     home = work.device.settings.home
     lock = FileLock(home.state / "weaver.lock", purpose="crystal agent, unweave")
-    if not lock.try_acquire():  # whoever weaves lets go of it first
+    if not lock.try_acquire():  # the process that weaves does it first
         return ""
     try:
         with open_book(home) as book:

@@ -1,8 +1,12 @@
-"""Where the Dream Weaver writes on this device: an agent's folder, and memories as operations.
+"""Output of the Dream Weaver on this device: an agent's folder, and memories.
 
-Names come from `crystal_core.weaver.documents`; the folder from `capture.agents`. Nothing is written through a link. What a
-person changed in a page is kept beside the new one, in ``memory/former/``. Memories are accepted in one transaction with a
-note of the batch that they are from, in the same journal, so that a crash can neither lose nor double them.
+Nothing is written through a link. A page that a person changed is kept in ``memory/former/`` beside the new one. Memories are
+accepted in one transaction with a note of their batch, in the same journal, so that a crash neither loses nor doubles them.
+
+``hand_on`` and ``take_over`` carry from one Core to the next up to when an agent's past was woven, in a file that travels with
+the journals, because weaver.db stays on its machine. The next Core does not read, and pay for, anything up to the newest
+message that was read; what arrives late from before is left out, unless everything is asked for (``--mode full``). A claim
+about the future counts for nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +32,15 @@ from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
-"""A page of a person that is larger is not read, and not replaced."""
+"""A larger page is neither read nor replaced."""
 FORMER = "memory/former"
 WOVEN_CONFIDENCE = 70
-"""Of a memory that a language model put into words: less than a person's."""
+"""Confidence of a memory in a language model's words: less than of a person's."""
 _META = "node.woven."
 
 
 class DeviceOutput:
-    """One agent's files and memories. ``allowed`` is asked before each write and raises if this device may not any more."""
+    """One agent's files and memories. ``allowed`` is called before each write and raises if this device may not write."""
 
     def __init__(self, device: Device, book: WeaverDatabase, agent: str, allowed: Callable[[], None]) -> None:
         self._device = device
@@ -63,11 +67,11 @@ class DeviceOutput:
         return self._write(name, text, method, run, keep=True)
 
     def rewrite(self, name: str, text: str, method: Method, run: str) -> bool:
-        """As ``write``, and nothing of the old text is kept: something in it was forgotten. A file that is gone stays gone."""
+        """As ``write``, without keeping the old text: something in it was forgotten. Makes no file that is gone."""
         return self.read(name) is not None and self._write(name, text, method, run, keep=False)
 
     def is_as_written(self, name: str) -> bool:
-        """Whether a file is as this book has last written it."""
+        """Whether a file is as this machine last wrote it."""
         text = self.read(name)
         return text is not None and _is_ours(text, self._book.written(self._agent, name))
 
@@ -119,7 +123,7 @@ class DeviceOutput:
         return len(operations)
 
     def _is_new(self, content: bytes) -> bool:
-        """Neither forgotten nor a memory, whatever has become of it: a model's word changes nothing that stands."""
+        """Whether it is neither forgotten nor a memory of any state: a model changes no existing memory."""
         replica = self._device.replica
         return not replica.hides(content) and kept_memory(replica.database, content) is None
 
@@ -128,7 +132,7 @@ class DeviceOutput:
             self._book.set_written(self._agent, name, digest, method)
 
     def _path(self, name: str) -> Path:
-        """Raises LocalStorage: something on the way is a link."""
+        """Raises LocalStorage if a link is on the way."""
         assert name in (*PAGES, WOVEN) or name.startswith((f"{JOURNALS}/", f"{FORMER}/")), "names are ours"
         home = self._device.settings.home.root
         path = self._folder / name
@@ -166,7 +170,7 @@ class _Woven(msgspec.Struct, frozen=True):
 
 
 def take_over(output: DeviceOutput, book: WeaverDatabase, agent: str, now_ms: int) -> None:
-    """Believes what another book has left. Idempotent."""
+    """Applies what another machine has handed on. Idempotent."""
     found = _read(output)
     if found is None or found.book == book.id or found.until > now_ms:
         return
@@ -177,7 +181,7 @@ def take_over(output: DeviceOutput, book: WeaverDatabase, agent: str, now_ms: in
 def hand_on(
     output: DeviceOutput, book: WeaverDatabase, run: Run, sources: Sequence[WeaverSource], now_ms: int
 ) -> None:
-    """Leaves word for the next Core, at the end of a run that a model wrote. A message from the future moves nothing."""
+    """Writes the file for the next Core, after a run with a model. Messages of the future do not count."""
     until = max((one.moment for one in sources if one.moment <= now_ms), default=0)
     text = msgspec.json.format(msgspec.json.encode(_Woven(book.id, until)), indent=2).decode() + "\n"
     output.write(WOVEN, text, run.method, run.id)

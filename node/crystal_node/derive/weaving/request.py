@@ -1,4 +1,4 @@
-"""What may be asked of the Dream Weaver, and what it answers: values for commands, jobs, staging and other devices."""
+"""Requests to the Dream Weaver and their results, for commands, jobs, staging and other devices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from enum import StrEnum
 from crystal_core.weaver.estimate import Estimate
 
 JOURNALS_SHOWN_MAX = 500
-"""A document names so many, the newest; another device takes no longer ones."""
+"""Newest journals named in a document; other devices accept no longer list."""
 
 Progress = Callable[[str, int, int], None]
-"""Told a line for people, and how much of how much is done."""
+"""A line for people, done, total."""
 
 
 def unheard(_text: str, _done: int, _total: int) -> None:
-    """Progress that nobody listens to."""
+    """Discards progress."""
 
 
 class WeaveMode(StrEnum):
@@ -78,7 +78,7 @@ class WeaveResult:
     text: str = ""
 
     def document(self) -> dict[str, object]:
-        """For ``--json`` and for other devices. No text of a conversation is in it."""
+        """For ``--json`` and for other devices. Holds no text of a conversation."""
         return {
             "agent": self.agent,
             "mode": self.mode.value,

@@ -1,7 +1,7 @@
-"""One run of the Dream Weaver on this device: what it needs is put together here, and taken apart again.
+"""One run of the Dream Weaver on this device, which must be the Core.
 
-The device must lead. One process of a home weaves at a time; a second one is told who does. The memory is read on connections
-of its own in threads, so that an agent that does this in the background goes on with everything else.
+One process of a home weaves at a time; another raises HomeBusy. The memory is read in threads on connections of their own, so
+that the background service goes on with everything else.
 """
 
 import asyncio
@@ -50,12 +50,12 @@ _PURPOSE = "crystal dream-weave"
 
 
 async def weave(device: Device, request: WeaveRequest, progress: Progress = unheard) -> WeaveResult:
-    """Weaves what an agent said, or goes on where the last run was broken off. With ``dry_run`` it only estimates.
+    """Weaves what an agent said, or continues an interrupted run. With ``dry_run`` it only estimates.
 
     Raises:
-        NotAllowed: this device does not lead.
+        NotAllowed: this device is not the Core.
         PrivateNow: private mode is on.
-        NoSuchEntry: an agent was named of which there is nothing here.
+        NoSuchEntry: the named agent said nothing here.
         HomeBusy: another process weaves.
         LlmError: there is no such model, or it failed; what was done is kept and the next run goes on.
     """
@@ -63,7 +63,7 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
     _check_public(device)
     if request.budget and request.budget < BUDGET_MIN:
         raise UsageError(f"a budget of {request.budget} tokens is too small for anything")
-    # In an agent, which goes on while a person says that no model is to be asked any more.
+    # In the background service a person may have turned the model off since it started.
     settings = with_current_options(device.settings)
     agent = request.agent or settings.agent_id
     zone = settings.capture.zone()
@@ -194,7 +194,7 @@ def _result(
 
 
 def _told(result: WeaveResult) -> WeaveResult:
-    """With a sentence for people. An agent's name is anybody's, and a model's its server's."""
+    """With a sentence for people. Names of agents and models are foreign text."""
     left, agent, model = result.sessions_left, one_line(result.agent, 60), one_line(result.model, 100)
     texts = {
         WeaveState.NOTHING: f"Nothing new of {agent}.",

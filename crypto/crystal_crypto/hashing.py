@@ -60,6 +60,6 @@ def _helper() -> "ThreadPoolExecutor | None":
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if processors < 2:
         return None
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor  # lazy: only large bodies need it
 
     return ThreadPoolExecutor(1, thread_name_prefix="crystal-hash")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, cast
 
-from cryptography.exceptions import InvalidTag
+from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -241,7 +241,7 @@ def is_wrapped(data: bytes) -> bool:
 
 
 def _argon2id(passphrase: bytearray, salt: bytes, cost: Cost) -> bytearray:
-    from cryptography.exceptions import UnsupportedAlgorithm
+    # Lazy: only a store with a passphrase needs it.
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
     kek = bytearray(KEY_BYTES)

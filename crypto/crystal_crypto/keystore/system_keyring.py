@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from crystal_crypto.errors import KeyStoreError
@@ -203,12 +204,10 @@ def _system_keyring(name: str) -> "KeyringBackend | SecretServiceKeyring":
     if name == LINUX_BACKEND:
         return SecretServiceKeyring()
     if name in BACKENDS:
-        from importlib import import_module
-
         module, _, kind = name.rpartition(".")
         backend: KeyringBackend = getattr(import_module(module), kind)()
         return backend
-    import keyring
+    import keyring  # lazy: looks for all backends
 
     return keyring.get_keyring()
 
@@ -246,7 +245,7 @@ class SecretServiceKeyring:
 
 @contextmanager
 def _collection() -> "Generator[Collection]":
-    import secretstorage
+    import secretstorage  # lazy: exists on Linux only
 
     with closing(secretstorage.dbus_init()) as connection:
         collection = secretstorage.get_default_collection(connection)

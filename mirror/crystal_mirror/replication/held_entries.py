@@ -64,7 +64,7 @@ def accept_held(member: Member, device: bytes) -> Flow[Accepted]:
     member.check_active()
     info = _revoked(member, device)
     places = yield from held_places(member, device)
-    operations, unreadable = _accept_orphans(member, device), 0
+    operations, unreadable = _accept_held_locally(member, device), 0
     elsewhere: list[Origin] = []
     for start in range(0, len(places), FETCH_AT_ONCE):
         some = places[start : start + FETCH_AT_ONCE]
@@ -108,11 +108,11 @@ def drop_held(member: Member, device: bytes) -> Flow[int]:
 
 def held_locally(member: Member, device: bytes) -> int:
     """How many operations are held on this device alone."""
-    return len(_orphaned(member, device))
+    return len(_operations_held_locally(member, device))
 
 
-def _accept_orphans(member: Member, device: bytes) -> int:
-    found = _orphaned(member, device)
+def _accept_held_locally(member: Member, device: bytes) -> int:
+    found = _operations_held_locally(member, device)
     taken = 0
     with member.journal.transaction() as transaction:
         known = {name.origin for name in transaction.names()}
@@ -125,7 +125,7 @@ def _accept_orphans(member: Member, device: bytes) -> int:
     return taken
 
 
-def _orphaned(member: Member, device: bytes) -> list[tuple[Origin, bytes]]:
+def _operations_held_locally(member: Member, device: bytes) -> list[tuple[Origin, bytes]]:
     operations: list[tuple[Origin, bytes]] = []
     for data in held_entries(member.journal, device):
         entry = parse(data)

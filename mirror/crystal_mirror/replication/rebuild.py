@@ -169,21 +169,21 @@ def finish_rebuild(member: Member) -> Flow[None]:
     mark = member.replica.meta_get(META_REBUILD)
     if mark is None:
         return
-    orphans: list[KeptEntry] = []
+    branch: list[KeptEntry] = []
     place = (0, 0)
     if mark != b"all":
         epoch, sequence = (int(part) for part in mark.split())
         place = (epoch, sequence)
-        orphans = list(_kept_from(member, epoch, sequence))
+        branch = list(_kept_from(member, epoch, sequence))
         lower_floor(member, place)
-    source = yield from _source(member, place if orphans or mark != b"all" else None)
-    if source is not None and source.orphans:
-        orphans = []  # what that state lacks is offered again once it is loaded: ``snapshots/restore.py``
-    reoffer(member, orphans)  # §11.10-2
+    source = yield from _source(member, place if branch or mark != b"all" else None)
+    if source is not None and source.abandons_log:
+        branch = []  # what that state lacks is offered again once it is loaded: ``snapshots/restore.py``
+    reoffer(member, branch)  # §11.10-2
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_REBUILD) != mark:
             return  # another process of this home was faster, and keeps what it has read since
-        for entry in orphans:
+        for entry in branch:
             transaction.drop_entry(entry.epoch, entry.sequence)
         announced_at = snapshot_slot(transaction)
         if mark != b"all" and announced_at is not None and announced_at >= place:
@@ -198,7 +198,7 @@ def finish_rebuild(member: Member) -> Flow[None]:
         if source is not None:
             start_restore(transaction, source)
     member.notices.put(
-        Notice.REBUILT, f"the mirror was rebuilt from the log; {len(orphans)} entries were set aside"
+        Notice.REBUILT, f"the mirror was rebuilt from the log; {len(branch)} entries were set aside"
     )
     # Before anything is applied again: what the outbox forgets must not be found meanwhile.
     member.mend()
@@ -217,7 +217,7 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[RestoreSource 
     if slot is not None and fork is not None and slot >= fork:
         slot = None
     if (fork is None or fork >= (base.epoch, base.sequence)) and (yield from is_whole(member, base)):
-        return RestoreSource(base, slot, None, orphans=False)
+        return RestoreSource(base, slot, None, abandons_log=False)
     found = yield from find_snapshot(member, beyond=(base.epoch, base.sequence))
     if (
         found is not None
@@ -225,7 +225,7 @@ def _source(member: Member, fork: tuple[int, int] | None) -> Flow[RestoreSource 
         and (yield from is_whole(member, found.announced))
         and not (yield from parts_below(member, found.announced))
     ):
-        return RestoreSource(found.announced, found.slot, found.entry, orphans=True)
+        return RestoreSource(found.announced, found.slot, found.entry, abandons_log=True)
     raise BlobDamaged("the state has to be rebuilt, and the relay does not have the snapshot for it")
 
 

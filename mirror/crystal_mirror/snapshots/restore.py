@@ -50,13 +50,13 @@ WHAT = "restoring from a snapshot"
 class RestoreSource:
     """What to restore from. ``slot`` and ``entry`` are None if the announcement was followed already and counts.
 
-    ``orphans``: whether the kept log belongs to a history that is given up.
+    ``abandons_log``: whether the kept log belongs to a history that is given up.
     """
 
     announced: Announced
     slot: Place | None
     entry: bytes | None
-    orphans: bool
+    abandons_log: bool
 
 
 class _Restore(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +64,7 @@ class _Restore(msgspec.Struct, frozen=True, array_like=True):
     slot: Place | None
     entry: bytes | None
     next_part: int
-    orphans: bool
+    abandons_log: bool
     loaded: bool
 
 
@@ -84,7 +84,7 @@ def start_from_snapshot(member: Member) -> Flow[bool]:
         return False
     whole = yield Has((member.keys.mirror(START.epoch, START.sequence),))
     found = yield from find_snapshot(member, beyond=START[:2] if not whole[0] else None)
-    return found is not None and (yield from restore(member, found, at=START, orphans=False))
+    return found is not None and (yield from restore(member, found, at=START, abandons_log=False))
 
 
 def catch_up_by_snapshot(member: Member) -> Flow[bool]:
@@ -107,11 +107,11 @@ def catch_up_by_snapshot(member: Member) -> Flow[bool]:
         Notice.FLOOR_PASSED,
         f"the log goes on at epoch {found.announced.epoch}, slot {found.announced.sequence}; read from a snapshot",
     )
-    return (yield from restore(member, found, at=position, orphans=True))
+    return (yield from restore(member, found, at=position, abandons_log=True))
 
 
 def restore(
-    member: Member, found: FoundSnapshot, *, at: Position, orphans: bool, instead: bytes | None = None
+    member: Member, found: FoundSnapshot, *, at: Position, abandons_log: bool, instead: bytes | None = None
 ) -> Flow[bool]:
     """Replaces the replicated rows by a snapshot's.
 
@@ -124,13 +124,13 @@ def restore(
     """
     if not (yield from is_whole(member, found.announced)):
         return False
-    if orphans and instead is None and (yield from parts_below(member, found.announced)):  # §12.1-3
+    if abandons_log and instead is None and (yield from parts_below(member, found.announced)):  # §12.1-3
         return False
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_RESTORE) == instead:
             if transaction.position() != at:
                 return False
-            start_restore(transaction, RestoreSource(found.announced, found.slot, found.entry, orphans))
+            start_restore(transaction, RestoreSource(found.announced, found.slot, found.entry, abandons_log))
     return (yield from resume_restore(member))
 
 
@@ -163,7 +163,7 @@ def start_restore(transaction: ReplicaTransaction, source: RestoreSource) -> Non
     """Gives up the rows for the snapshot's. The kept log stays until all is loaded."""
     transaction.wipe()
     transaction.meta_set(META_MODEL, None)
-    state = _Restore(source.announced, source.slot, source.entry, 0, source.orphans, loaded=False)
+    state = _Restore(source.announced, source.slot, source.entry, 0, source.abandons_log, loaded=False)
     transaction.meta_set(META_RESTORE, _encoder.encode(state))
 
 
@@ -185,7 +185,7 @@ def resume_restore(member: Member) -> Flow[bool]:
                 raise
             # The Core has made another one since; this one was deleted or lost.
             instead = member.replica.meta_get(META_RESTORE)
-            return (yield from restore(member, found, at=START, orphans=True, instead=instead))
+            return (yield from restore(member, found, at=START, abandons_log=True, instead=instead))
     return True
 
 
@@ -220,10 +220,10 @@ def give_snapshot_up(member: Member) -> None:
     with member.replica.transaction() as transaction:
         if base is not None:
             call_bad(transaction, base)
-        orphans = list(_all_kept(member))
-        reoffer(member, orphans)
+        branch = list(_all_kept(member))
+        reoffer(member, branch)
         transaction.wipe()
-        for entry in orphans:
+        for entry in branch:
             transaction.drop_entry(entry.epoch, entry.sequence)
         set_base(transaction, None)
         forget_snapshot(transaction)
@@ -287,13 +287,13 @@ def _finish_reoffer(member: Member) -> None:
     if kept is None:
         return
     state = _decoder.decode(kept)
-    orphans = list(_all_kept(member)) if state.orphans else []
-    if orphans:
-        reoffer(member, orphans, unless_done=True)  # §12.2-6
+    branch = list(_all_kept(member)) if state.abandons_log else []
+    if branch:
+        reoffer(member, branch, unless_done=True)  # §12.2-6
     with member.replica.transaction() as transaction:
         if transaction.meta_get(META_RESTORE) != kept:
             return  # another process of this home was faster, and keeps what it has read since
-        for entry in orphans:
+        for entry in branch:
             transaction.drop_entry(entry.epoch, entry.sequence)
         transaction.drop_entries_before(state.announced.epoch, state.announced.sequence)
         transaction.meta_set(META_RESTORE, None)

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from crystal_mirror.membership.status import status
-from crystal_node.agent.daemon.registry import run_forget_jobs
-from crystal_node.agent.watcher import watch_device
+from crystal_node.agent.daemon.forget_jobs import run_forget_jobs
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, size
@@ -38,6 +37,9 @@ def run(watch: Watch = False, as_json: Json = False) -> None:
     """
     with opened(resolve()) as device:
         if watch:
+            # Lazy: a single round starts without the recorder and the file watcher.
+            from crystal_node.agent.watcher import watch_device
+
             asyncio.run(watch_device(device, as_json=as_json))
         else:
             asyncio.run(_once(device, as_json))

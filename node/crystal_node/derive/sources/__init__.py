@@ -4,17 +4,15 @@
 
 | module | what it knows |
 |---|---|
-| `ignoring` | ignore files, as git has them |
-| `kinds` | what a file is by its name, and what is never looked at |
+| `ignorefiles` | ignore files, with git's rules |
+| `filetypes` | what a file is by its name, and what is never read |
 | `scan` | one pass over a folder, which opens no file |
-| `reading` | one file: read, decoded, freed of credentials, cut |
-| `extracting`, `extractor` | PDF and HTML made text, in a child that may die |
-| `batches` | files read in batches, in a thread |
-| `operations` | documents as operations |
-| `book` | `state/sources.db`: what was read, and when |
-| `syncing` | from what stands there to what the memory has |
-| `acting` | the four actions on an opened device |
-| `job` | the agent's duty |
+| `reader` | files read in batches: decoded, freed of credentials, cut into passages |
+| `extraction`, `extraction_child` | text of PDF and HTML, made in a child process that may die |
+| `database` | `state/sources.db`: what was read, and when |
+| `syncer` | brings the memory up to what is in a source |
+| `service` | the four actions on an open device |
+| `job` | the background job |
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +32,7 @@ def add(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
 ) -> "SourceAdded":
-    """Makes a folder, or a file, a source of this device. Without a name it gets the folder's."""
+    """Makes a folder or a file a source of this device, by default under the folder's name."""
     from crystal_node.derive.sources.service import add_source
     from crystal_node.device.device import opened
 
@@ -51,7 +49,7 @@ async def sync(
     seconds: float | None = None,
 ) -> "SourcesSynced":
     """Reads what is new in one source of this device, or in all, and drops what is gone. ``confirmed``: however much that is.
-    In ``seconds`` as much as that allows; the next call goes on."""
+    ``seconds``: limit; the next call goes on."""
     from crystal_node.derive.sources.service import sync_sources
     from crystal_node.device.device import opened
 
@@ -60,7 +58,7 @@ async def sync(
 
 
 def status(settings: "Settings") -> "SourcesStatus":
-    """All sources of the vault, and how they stand."""
+    """The status of all sources of the vault."""
     from crystal_node.derive.sources.service import sources_status
     from crystal_node.device.device import opened
 

@@ -1,11 +1,10 @@
 """``state/sources.db``: what this device knows of its sources and of the files in them.
 
-    source   where each source of this device is, how its folder is recognised, and how the last look at it went
-    file     each file as it was read last: its stamp and content, and what became of it
+    source   where each source of this device is, how its folder is recognised, and how its last scan went
+    file     each file as last read: its stamp, its digest, and what became of it
 
-One SQLite file. Losing it loses nothing: the vault says which version of each document it has, so that files are read again and
-none is sent again. It holds paths and no texts. A damaged one is put aside; where the sources are is taken along, as far as it
-can still be read.
+One SQLite file of paths, without texts. Losing it loses nothing: the vault has the version of each document, so that files are
+read again and none is sent again. A damaged file is put aside; its sources are copied as far as they can be read.
 """
 
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from crystal_node.derive.sources.scan import SourceStamp
 
 DAMAGED_SUFFIX = ".damaged"
 SENT = ""
-"""What became of a file whose text is in the memory. All else is a reason: a value of ``Skipped``."""
+"""``became`` of a file whose text is in the memory; otherwise a value of ``Skipped``."""
 
 _SCHEMA = """
 CREATE TABLE source (name TEXT PRIMARY KEY, root TEXT NOT NULL, include TEXT NOT NULL, exclude TEXT NOT NULL,
@@ -39,7 +38,7 @@ _FILE_COLUMNS = "path, size, modified_ns, changed_ns, inode, digest, became, pie
 
 
 class _Damaged(Exception):
-    """The file cannot be read as a book."""
+    """The file is damaged."""
 
 
 _FILE = SqliteFile(
@@ -53,12 +52,12 @@ _FILE = SqliteFile(
 
 
 class LastScan(msgspec.Struct, frozen=True, array_like=True):
-    """How the last look at a source went. ``waiting``: files that are gone and whose removal a person has not confirmed."""
+    """The last scan of a source. ``waiting``: missing files whose removal a person has not confirmed."""
 
     at: int = 0
     complete: bool = False
     worked: int = 0
-    """When a look last found something to send."""
+    """When a scan last found something to send."""
     problem: str = ""
     waiting: int = 0
     waiting_named: tuple[str, ...] = ()
@@ -76,14 +75,14 @@ class KeptSource:
     exclude: tuple[str, ...]
     device: int
     inode: int
-    """Of the root when it was looked at last; 0 before."""
+    """Of the root at the last scan; 0 before the first."""
     added: int
     last: LastScan
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file as it was read last. ``became``: see ``SENT``."""
+    """A file as last read. ``became``: see ``SENT``."""
 
     stamp: SourceStamp
     digest: bytes
@@ -94,7 +93,7 @@ class KnownFile:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of one source: files whose text is in the memory, with their bytes and pieces; and why others are not."""
+    """Of one source: files in the memory with their bytes and passages, and why others are not in it."""
 
     files: int
     bytes: int
@@ -104,7 +103,7 @@ class Totals:
 
 
 class SourceDatabase:
-    """See the module. One thread at a time; any number of processes."""
+    """One thread at a time; any number of processes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
@@ -134,9 +133,9 @@ class SourceDatabase:
         return book
 
     def _is_sound(self) -> bool:
-        """Damage in the middle of the file does not show when it is opened.
+        """Damage in the middle of the file does not show on opening.
 
-        Looks at all of it, which takes some ten milliseconds for many files.
+        Checks the whole file: some ten milliseconds for many files.
         """
         try:
             return bool(self._db.execute("PRAGMA quick_check(1)").get == "ok")
@@ -210,7 +209,7 @@ class SourceDatabase:
         }
 
     def note(self, name: str, read: Iterable[tuple[str, KnownFile]] = (), gone: Iterable[str] = ()) -> None:
-        """Keeps what was read, and lets go of what is gone, in one transaction. Of no effect on a source that is removed."""
+        """Stores files that were read and removes those gone, in one transaction. No effect on a removed source."""
         with immediate(self._db):
             if not self._db.execute("SELECT 1 FROM source WHERE name = ?", (name,)).fetchone():
                 return
@@ -237,7 +236,7 @@ class SourceDatabase:
             )
 
     def not_taken(self, name: str, limit: int) -> list[tuple[str, str]]:
-        """Files that were opened and not taken, with the reason."""
+        """Files that were opened and skipped, with the reason."""
         rows = self._db.execute(
             "SELECT path, became FROM file WHERE source = ? AND became <> ? ORDER BY path LIMIT ?",
             (name, SENT, limit),

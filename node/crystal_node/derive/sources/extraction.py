@@ -1,8 +1,8 @@
-"""PDF and HTML become text in a process of its own, which is given little memory and little time.
+"""Extraction of text from PDF and HTML, in a child process with little memory and time.
 
-What reads a stranger's PDF must be able to fail alone: the child (``extractor``) gets the bytes on its standard input, one
-document after the other, and answers on its standard output. One that takes too long is killed with its process, and a new
-one takes the next document. The child inherits no environment, no file of ours, and no secret.
+A foreign PDF must not break the reader: the child (``extraction_child``) gets one document after the other on its standard
+input and answers on its standard output. If a document takes too long, the child is killed and another one started. It inherits
+no environment, no file and no secret.
 """
 
 import os
@@ -21,7 +21,7 @@ SECONDS_MAX = 20.0
 """For one document. A PDF of some thousand pages takes about that."""
 START_SECONDS_MAX = 30.0
 LOOK_SECONDS = 0.2
-"""So often it is looked whether to stop."""
+"""Interval of checking whether to stop."""
 WRITE_BYTES = 64 * 1024
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 MEMORY_BYTES_MAX = 1024**3
@@ -29,14 +29,15 @@ INSTALL = "pip install 'memory-crystal[documents]'"
 """What makes PDF and HTML readable."""
 
 HEAD = struct.Struct(">cI")
-"""Each way a letter and a length, before as many bytes. To the child the letter is the kind; from it what became of it."""
+"""Frame header in both directions: a letter and the length of what follows. The letter is the kind to the child, and the
+outcome from it."""
 KINDS = {PassageKind.PDF: b"p", PassageKind.HTML: b"h"}
 TEXT, FAILED, LACKING, READY = b"t", b"f", b"l", b"r"
 
 
 class Extractor:
-    """Makes text of documents. The child is started for the first one and ends with this object. One thread at a time;
-    ``stop``, set by another one, has it give up."""
+    """Extracts text in a child that starts with the first document and ends with this object. One thread at a time; another
+    may set ``stop`` to interrupt it."""
 
     def __init__(self, stop: threading.Event | None = None, *, seconds: float = SECONDS_MAX) -> None:
         self.seconds = seconds
@@ -135,7 +136,7 @@ class Extractor:
         return None if body is None else (letter, body)
 
     def _read(self, descriptor: int, length: int, until: float) -> bytes | None:
-        """So many bytes; None if they do not come in time."""
+        """``length`` bytes; None if they do not come in time."""
         data = bytearray()
         while len(data) < length:
             if not self._ready(descriptor, until, writing=False):
@@ -150,7 +151,7 @@ class Extractor:
         return bytes(data)
 
     def _ready(self, descriptor: int, until: float, *, writing: bool) -> bool:
-        """Waits until it can be read or written; False when time is up, or this is to stop."""
+        """Waits until the descriptor is ready; False when time is up or ``stop`` is set."""
         which = select.POLLOUT if writing else select.POLLIN
         poll = select.poll()
         poll.register(descriptor, which)

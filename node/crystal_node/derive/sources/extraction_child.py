@@ -1,7 +1,7 @@
-"""The child that makes text of PDF and HTML: see ``extracting``. Run as a module, never imported by what it serves.
+"""Child process of ``extraction``, which runs it as a module and never imports it.
 
-It limits itself before it reads a byte: memory, files, processes, processor time for all that it will ever do. Whatever a
-document does to it, it is the child that fails.
+It limits its memory, files, processes and processor time before it reads a byte: whatever a document does, only the child
+fails.
 """
 
 import io
@@ -32,7 +32,7 @@ TEXT_CHARS_MAX = 7 * 1024 * 1024
 RECURSION_MAX = 3000
 PROCESSOR_SECONDS_MAX = 3600
 DOCUMENT_SECONDS_MAX = 30
-"""Of the processor, for one document: where nobody is left to kill this, the system does."""
+"""Processor time for one document: the system kills the child if its parent cannot."""
 _PACKAGES = ("pypdf", "bs4", "markdownify")
 _STAGING = (
     "script",
@@ -51,7 +51,7 @@ _STAGING = (
 
 def main() -> None:
     limited()
-    logging.disable(logging.CRITICAL)  # what the readers of documents would say of them goes to nobody
+    logging.disable(logging.CRITICAL)  # the libraries' messages go nowhere
     answer(READY)
     while True:
         head = sys.stdin.buffer.read(HEAD.size)
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def limited() -> None:
-    """No more memory, files or processes than this takes, as far as the system keeps such limits."""
+    """Sets resource limits, as far as the system supports them."""
     for what, most in (
         (resource.RLIMIT_AS, MEMORY_BYTES_MAX),
         (resource.RLIMIT_CPU, PROCESSOR_SECONDS_MAX),
@@ -104,7 +104,7 @@ def answer(letter: bytes, data: bytes = b"") -> None:
 
 
 def pdf_text(data: bytes) -> str:
-    """The pages' texts with an empty line between them. One that is locked with a password gives nothing."""
+    """The pages' texts with an empty line between them. A locked PDF gives none."""
     from pypdf import PdfReader
 
     reader = PdfReader(io.BytesIO(data))
@@ -123,7 +123,7 @@ def pdf_text(data: bytes) -> str:
 
 
 def html_text(data: bytes) -> str:
-    """The page as Markdown, without what only a browser needs."""
+    """The page as Markdown, without scripts, styles and navigation."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
@@ -137,7 +137,7 @@ def html_text(data: bytes) -> str:
 
 
 def _reflowed(text: str) -> str:
-    """Words that were parted at the end of a line are joined; white space at line ends goes."""
+    """Joins words hyphenated at line ends, and strips trailing white space."""
     text = re.sub(r"[ \t]+\n", "\n", text)
     return re.sub(r"(?<=[a-zà-ÿ])-\n(?=[a-zà-ÿ])", "", text).strip()
 

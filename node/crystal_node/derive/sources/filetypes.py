@@ -1,7 +1,6 @@
-"""What a file is, by its name: what is read, as what, and what is never looked at whatever ignore files say.
+"""File types by name: what is read, as which kind, and what is never read whatever ignore files say.
 
-Secrets, machinery and what only programs read stay out by name. What has no known name is read as plain text if it is text:
-that shows when it is opened.
+Secrets, generated files and binary formats are left out by name. Unknown names are read as plain text if the content is text.
 """
 
 import re
@@ -17,7 +16,7 @@ HTML_BYTES_MAX = 4 * TEXT_BYTES_MAX
 
 
 class Skipped(StrEnum):
-    """Why a file or folder is not read. Those that a person may want to know of are ``told``."""
+    """Why a file or folder is not read. ``told``: reasons that a person may want to know."""
 
     IGNORED = "ignored"
     """By an ignore file, or a pattern of the source."""
@@ -139,8 +138,10 @@ _CODE_NAMES = _words(
 
 
 def skipped_folder(name: str) -> Skipped | None:
-    """Why a folder is never looked into, by its name."""
-    if name.casefold() in _SECRET_FOLDERS:  # where case does not count, another spelling leads there too
+    """Why a folder of that name is never read."""
+    if (
+        name.casefold() in _SECRET_FOLDERS
+    ):  # on file systems that ignore case, another spelling leads there too
         return Skipped.SECRET
     if name in _MACHINERY_FOLDERS or name.endswith(
         (".egg-info", ".dist-info", ".xcassets", ".photoslibrary")
@@ -150,7 +151,7 @@ def skipped_folder(name: str) -> Skipped | None:
 
 
 def skipped_file(name: str) -> Skipped | None:
-    """Why a file is never opened, by its name."""
+    """Why a file of that name is never opened."""
     lowered = name.lower()
     if _SECRET_FILES.fullmatch(lowered) and lowered not in _NO_SECRETS:
         return Skipped.SECRET
@@ -162,7 +163,7 @@ def skipped_file(name: str) -> Skipped | None:
 
 
 def kind_of(path: str) -> PassageKind:
-    """As what a file is read, by its name."""
+    """The kind as which a file is read."""
     name = path.rpartition("/")[2].lower()
     ending = _ending(name)
     if ending in _MARKDOWN_ENDINGS:

@@ -1,14 +1,14 @@
-"""Ignore files, as git has them: which entries of a folder a person wants nobody to look at.
+"""Ignore files with git's rules: which entries of a folder a person wants left out.
 
 Read are ``.gitignore``, ``.ignore`` and ``.crystalignore`` of every folder from the repository's root down, and its
 ``info/exclude``. Of several rules that match, the last of the deepest file that has one decides; in one folder
 ``.crystalignore`` counts more than ``.ignore``, and that more than ``.gitignore``. Nothing in an ignored folder can be taken
 back, because it is never looked into. What git has in its index plays no part: an ignored file stays out though it is
-committed. A repository inside begins anew, as git has it.
+committed. Rules do not reach into a nested repository, as in git.
 
-The patterns' language is pathspec's; its expressions match what is below a folder as well, here each entry is judged by itself.
-They are rewritten so that none goes back over what it matched: an ignore file comes with whatever somebody cloned, and one of
-a few stars would keep the search for a match busy for years.
+Patterns are translated by pathspec, whose expressions also match what is below a folder; here each entry is tested by itself.
+The expressions are rewritten without backtracking: an ignore file comes with whatever somebody cloned, and a few stars in one
+would take years to match.
 """
 
 import os
@@ -64,8 +64,8 @@ class IgnoreFile:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """What holds in one folder. ``files``: the rules in force with the length of their folder's path, nearest first. Paths
-    are relative to ``origin``, which is above or at the source's root."""
+    """Rules of one folder. ``files``: ignore files in force with the length of their folder's path, nearest first. Paths are
+    relative to ``origin``, which is at or above the source's root."""
 
     origin: str
     files: tuple[tuple[int, IgnoreFile], ...] = ()
@@ -79,7 +79,7 @@ class IgnoreRules:
         return False
 
     def below(self, prefix: str, descriptor: int, names: Iterable[str]) -> "IgnoreRules":
-        """What holds in a folder: ``prefix`` is its path with a slash at its end, ``names`` are its entries' names."""
+        """Rules of a folder below. ``prefix``: its path with a final slash. ``names``: its entries."""
         present = set(names)
         files = self.files
         if ".git" in present and prefix:
@@ -93,7 +93,7 @@ class IgnoreRules:
 
 
 def ignore_rules_at(root: Path) -> tuple[IgnoreRules, str]:
-    """What holds above a source's root, and the root's path from there: "" or one that ends with a slash."""
+    """Rules from above a source's root, and the root's path from there: "" or with a final slash."""
     top = next((place for place in (root, *root.parents) if _is_repository(place)), root)
     files: list[tuple[int, IgnoreFile]] = []
     with suppress(OSError), _opened_folder(top) as descriptor:
@@ -110,12 +110,12 @@ def ignore_rules_at(root: Path) -> tuple[IgnoreRules, str]:
 
 
 def patterns(lines: Iterable[str]) -> IgnoreFile:
-    """Patterns that a person gave, in the same language."""
+    """Patterns that a person gave, with the same syntax."""
     return IgnoreFile(lines)
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Why a pattern cannot be one; None if it can."""
+    """Why a pattern is invalid; None if it is valid."""
     if len(pattern) > PATTERN_CHARS_MAX:
         return f"it is longer than {PATTERN_CHARS_MAX} characters"
     if not pattern.isprintable():
@@ -127,7 +127,7 @@ def _rule(line: str) -> tuple[str, bool] | None:
     """An expression for an entry by itself, and whether it ignores it."""
     try:
         pattern = GitIgnoreSpecPattern(line)
-    except (GitIgnorePatternError, ValueError, re.error):  # git takes no notice of such a line either
+    except (GitIgnorePatternError, ValueError, re.error):  # git ignores such a line, too
         return None
     if pattern.regex is None or pattern.include is None:
         return None

@@ -1,4 +1,4 @@
-"""The agent's duty to keep this device's sources up to date."""
+"""The job that keeps this device's sources up to date."""
 
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 900.0
 RUN_SECONDS = 600.0
-"""For one source in one run: what is left then is the next run's, so that other heavy jobs have their turn."""
+"""Limit for one source in a run, so that other heavy jobs get their turn; the next run goes on."""
 TOLD_EVERY = 1000
-"""Files between two lines of progress."""
+"""Files between two reports of progress."""
 
 
 def jobs(work: "JobContext") -> list[Job]:

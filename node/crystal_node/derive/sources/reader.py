@@ -1,8 +1,8 @@
-"""One file of a source: read, told what it is, made text, freed of credentials, and cut into passages.
+"""Reader of a source's files: decodes them, removes credentials and cuts them into passages, in batches in a thread.
 
-A file is opened component by component and never through a link, so that nobody can swap one in between looking and reading.
-Encodings are UTF-8, and UTF-16 and UTF-32 where they say so with a byte order mark. Anything else is counted as of unknown
-encoding, or as binary where a zero byte is in it.
+A file is opened component by component and never through a link, so that none can be swapped in after the scan. Encodings are
+UTF-8, and UTF-16 and UTF-32 with a byte order mark. Everything else counts as of unknown encoding, or as binary if it holds a
+zero byte.
 """
 
 import codecs
@@ -25,10 +25,10 @@ from crystal_node.derive.sources.scan import SourceStamp, stamp_of
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 
 TEXT_CHARS_MAX = 8 * 1024 * 1024
-"""Of one document, after it was made text."""
+"""Of one document's extracted text."""
 LINE_CHARS_MEAN_MAX = 500
 LINE_CHARS_MAX = 20_000
-"""Code with lines as long as this, or so long in the mean, was written by a program."""
+"""Code with lines this long, or this long on average, was generated."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -39,12 +39,12 @@ _MARKS = (
 )
 
 Extract = Callable[[PassageKind, bytes], "str | Skipped"]
-"""Makes text of a PDF or of HTML: see ``extracting``."""
+"""Text of a PDF or HTML: see ``extraction``."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceContent:
-    """A file as it was read: ``digest`` is the SHA-256 of its bytes, ``stamp`` what it bore then."""
+    """A file's bytes, their SHA-256 as ``digest``, and its stamp when it was read."""
 
     data: bytes
     digest: bytes
@@ -53,7 +53,7 @@ class SourceContent:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A document that is ready to be sent: its passages without credentials, and how many of those there were."""
+    """A document ready to be sent. ``redacted``: how many credentials were removed."""
 
     kind: PassageKind
     passages: tuple[Passage, ...]
@@ -61,7 +61,7 @@ class Prepared:
 
 
 def read_file(root: Path, path: str) -> SourceContent | Skipped | None:
-    """A file below a source's root; None if it is gone. A root that is a file itself has it under its name."""
+    """Reads a file below a source's root; None if it is gone. A root that is a file holds itself under its name."""
     single = not root.is_dir()
     limit = bytes_max(kind_of(path))
     try:
@@ -118,7 +118,7 @@ def _read(folder: int, name: str, limit: int) -> SourceContent | Skipped | None:
         after = os.fstat(descriptor)
     if len(data) > limit:
         return Skipped.TOO_LARGE
-    # What was changed meanwhile is taken as it is, under a stamp that no later look finds again.
+    # A file that changed meanwhile is taken as it is, with a stamp that no later scan matches.
     stamp = stamp_of(info) if stamp_of(info) == stamp_of(after) else SourceStamp(-1, 0, 0, info.st_ino)
     return SourceContent(data, sha256(data).digest(), stamp)
 
@@ -135,14 +135,14 @@ BATCH_FILES = 50
 BATCH_BYTES = 512 * 1024
 BATCH_SECONDS = 1.0
 QUIET_NS = 2_000_000_000
-"""A file that was changed so shortly before it was read may change again under the same stamp: it is read again."""
+"""A file changed this shortly before it was read may change again with the same stamp: it is read again."""
 
 _CHANGED = SourceStamp(-1, -1, -1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """A file that was read. ``prepared`` None: its content is the vault's already."""
+    """A file that was read. ``prepared``: None if the vault has its content already."""
 
     path: str
     known: KnownFile | None = None
@@ -154,7 +154,7 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchReader:
-    """Reads files of a source, in a thread."""
+    """Reads files of a source in batches, in a thread."""
 
     root: Path
     files: Iterator[tuple[str, SourceStamp]]
@@ -164,7 +164,7 @@ class BatchReader:
     stop: threading.Event
 
     def batch(self) -> list[ReadResult]:
-        """The next files, as many as make a batch."""
+        """The next batch of files."""
         found: list[ReadResult] = []
         size = 0
         until = time.monotonic() + BATCH_SECONDS
@@ -197,5 +197,5 @@ class BatchReader:
 
 
 def _sized(stamp: SourceStamp, found: SourceContent) -> SourceStamp:
-    """The size is told to people, whether the stamp can be trusted or not."""
+    """The stamp with the size that was read, which people are shown even if the stamp is not valid."""
     return replace(stamp, size=len(found.data))

@@ -1,13 +1,13 @@
-"""What commands, MCP and the gateway are told about sources: one schema, with moments as ISO 8601 in UTC.
+"""Results about sources for commands, MCP and the gateway: one schema, with times as ISO 8601 in UTC.
 
-An answer may gain fields; none is taken away or changes its meaning.
+A result may gain fields; none is removed or changes its meaning.
 """
 
 import msgspec
 
 
 class SourceAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """``changed``: it was there already, and its patterns were changed."""
+    """``changed``: the source existed, and its patterns were changed."""
 
     name: str
     path: str
@@ -17,8 +17,8 @@ class SourceAdded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceSynced(msgspec.Struct, frozen=True, kw_only=True):
-    """What one sync of a source did. ``problem``: why it was not looked at, "" if it was. ``waiting``: documents whose files
-    are gone, and which stay until a person confirms their removal. ``complete``: nothing was left for the next time."""
+    """What one sync of a source did. ``problem``: why it was not read, "" if it was. ``waiting``: documents whose files are
+    gone and which stay until a person confirms their removal. ``complete``: nothing is left for the next sync."""
 
     name: str
     files: int
@@ -53,7 +53,7 @@ class SourcesSynced(msgspec.Struct, frozen=True, kw_only=True):
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One source of the vault. What only its own device knows is null on the others: ``path``, ``last_sync``, ``skipped``…
 
-    ``documents`` and ``pieces`` are what is in the memory here; ``pending`` counts documents that only this device has yet.
+    ``documents`` and ``pieces`` are in the memory here; ``pending`` counts documents that only this device has so far.
     """
 
     name: str

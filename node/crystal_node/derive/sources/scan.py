@@ -1,7 +1,7 @@
-"""What stands in a source: one pass over its folders, in which nothing is opened but folders and ignore files.
+"""Scan of a source: one pass over its folders that opens only folders and ignore files.
 
-Links are never followed, neither is another file system entered that is mounted below. A folder that cannot be listed is
-noted in ``unlisted``: what is below it is not gone, it is out of sight.
+Links are never followed and other file systems never entered. A folder that cannot be listed is noted in ``unlisted``: what is
+below it does not count as gone.
 """
 
 import errno
@@ -20,19 +20,19 @@ from crystal_node.sync.files.scan import shown
 
 DEPTH_MAX = 64
 FILES_MAX = 250_000
-"""Files of one source. The rest is counted as over the limit."""
+"""Files of one source; the rest counts as over the limit."""
 BYTES_MAX = 2 * 1024**3
-"""Bytes of one source's files that are to be read."""
+"""Total size of one source's files."""
 PATH_CHARS_MAX = 1000
 NAMED_MAX = 200
-"""Skipped files of a kind that a person is told by name."""
+"""Skipped files that a person is told by name."""
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStamp:
-    """By which a file is known again without reading it."""
+    """Tells without reading whether a file changed."""
 
     size: int
     modified_ns: int
@@ -42,7 +42,7 @@ class SourceStamp:
 
 @dataclass
 class Skips:
-    """What was not read and why: counts of files and folders, and the names of some."""
+    """What was skipped and why: counts, and the names of some."""
 
     counts: Counter[Skipped] = field(default_factory=Counter[Skipped])
     named: dict[str, Skipped] = field(default_factory=dict[str, Skipped])
@@ -55,13 +55,13 @@ class Skips:
 
 @dataclass
 class SourceScan:
-    """One pass over a folder, or over one file. ``skips``, ``unlisted`` and ``root_stamp`` are filled on the way."""
+    """One pass over a folder or a file. Fills ``skips``, ``unlisted``, ``device`` and ``inode``."""
 
     root: Path
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     kept_out: Path | None = None
-    """A folder that is never looked into: the memory home."""
+    """A folder that is never entered: the memory home."""
     skips: Skips = field(default_factory=Skips)
     unlisted: list[str] = field(default_factory=list[str])
     device: int = 0
@@ -73,9 +73,9 @@ class SourceScan:
     _home: tuple[int, int] = (0, 0)
 
     def files(self) -> Iterator[tuple[str, SourceStamp]]:
-        """Each file that is to be read, with its path below the root. A source that is one file has one, under its name.
+        """Each file to be read, with its path below the root; a source that is a file has one, under its name.
 
-        Raises OSError if the root is not there, cannot be listed, or is a link by now.
+        Raises OSError if the root is missing, cannot be listed, or has become a link.
         """
         self._include, self._exclude = patterns(self.include), patterns(self.exclude)
         if self.kept_out is not None and self.kept_out.exists():
@@ -95,7 +95,7 @@ class SourceScan:
     def _folder(
         self, descriptor: int, prefix: str, start: int, ignoring: IgnoreRules, depth: int
     ) -> Iterator[tuple[str, SourceStamp]]:
-        """The files of an open folder, which is closed at the end. ``prefix[start:]`` is its path below the root."""
+        """The files of an open folder, which is closed afterwards. ``prefix[start:]`` is its path below the root."""
         try:
             try:
                 with os.scandir(descriptor) as listing:
@@ -191,7 +191,7 @@ class SourceScan:
         return None
 
     def _included(self, path: str) -> bool:
-        """Whether a pattern names the file, or a folder that it is in."""
+        """Whether a pattern matches the file or a folder above it."""
         if self._include.verdict(path):
             return True
         at = path.rfind("/")
@@ -211,7 +211,7 @@ def stamp_of(info: os.stat_result) -> SourceStamp:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a path can travel: it is UTF-8, and no control characters are in it."""
+    """Whether a path can be sent: UTF-8 without control characters."""
     if path.isascii() and path.isprintable():
         return True
     try:

@@ -1,8 +1,8 @@
-"""Adding, syncing and removing the sources of an opened device, and how they stand.
+"""Adding, syncing and removing the sources of an open device, and their status.
 
-A source is a row of the vault that belongs to one device; where its folder is only that device knows. When the vault has it as
-another device's, this device lets go of it at the next sync. When the vault has it no more, that may be because the rows are
-just being made anew, from a snapshot or from the log: then nothing is done with it, and where it is stays known for a while.
+A source is a row of the vault that belongs to one device; only that device knows where its folder is. If the vault has it as
+another device's, this device drops it at the next sync. If the vault no longer has it, the rows may just be rebuilt from a
+snapshot or the log: then nothing is done, and its folder stays known for a while.
 """
 
 import stat
@@ -42,18 +42,18 @@ SOURCES_MAX = 200
 """Of one device."""
 LOCK_WAIT_SECONDS = 60.0
 KEPT_MILLISECONDS = 30 * 86_400_000
-"""So long after its last sync it is known where a source is that the vault has no more."""
+"""How long after its last sync the folder of a source that the vault no longer has stays known."""
 
 
 def add_source(
     device: Device, path: Path, *, name: str = "", include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> SourceAdded:
-    """Makes a folder, or a file, a source of this device, or gives one other patterns. Reads nothing of it yet.
+    """Makes a folder or a file a source of this device, or changes its patterns. Reads nothing yet.
 
-    One of a device that was revoked is taken over: what its folder has as it was is not sent again.
+    A source of a revoked device is taken over; files that did not change are not sent again.
 
     Raises:
-        Usage: there is nothing of that kind, or the name, or a pattern, is taken or no good.
+        Usage: there is no such folder or file, the name is taken, or the name or a pattern is invalid.
     """
     root = root_of(device, path)
     name = _name_of(name or root.name)
@@ -81,7 +81,7 @@ def add_source(
             device.accept([PutSource(name, shown, *patterns, now_ms())])
         if kept is None:
             kept = KeptSource(name, root, *patterns, 0, 0, now_ms(), LastScan())
-        # The book comes last: a source that it has and the vault has not would be let go of as removed elsewhere.
+        # The database comes last: a source that only it has would be dropped as removed elsewhere.
         book.put(replace(kept, root=root, include=patterns[0], exclude=patterns[1]))
     return SourceAdded(name=name, path=str(root), include=patterns[0], exclude=patterns[1], changed=mine)
 
@@ -95,16 +95,16 @@ async def sync_sources(
     seconds: float | None = None,
     wait_seconds: float = LOCK_WAIT_SECONDS,
 ) -> SourcesSynced:
-    """Brings the memory up to what stands in one source of this device, or in all.
+    """Brings the memory up to what is in one source of this device, or in all.
 
     Raises:
         NoSuchEntry: no source has that name. Usage: it is another device's.
-        HomeBusy: another process of this home is at it, or the memory is being made anew. PrivateNow: private mode is on.
+        HomeBusy: another process syncs sources, or the memory is being rebuilt. PrivateNow: private mode is on.
     """
     _check_public(device)
     if rebuild_pending(device.member) or restore_pending(device.member):
         raise HomeBusy(
-            "the memory is being made anew: what is in it is not known yet",
+            "the memory is being rebuilt: what is in it is not known yet",
             hint="`crystal sync` goes on with it; sync the sources again after that.",
         )
     async with _locked(device, wait_seconds):
@@ -128,7 +128,7 @@ async def sync_sources(
 
 
 def sources_status(device: Device) -> SourcesStatus:
-    """All sources of the vault, and what is known of those of this device."""
+    """All sources of the vault, with what this device knows of its own."""
     path = device.settings.home.sources_database
     kept: dict[str, tuple[KeptSource, int, int]] = {}
     if path.exists():
@@ -140,7 +140,7 @@ def sources_status(device: Device) -> SourcesStatus:
 
 
 def remove_source(device: Device, name: str) -> SourceRemoved:
-    """Removes a source with all its documents, on every device; whichever device it belongs to. Files stay as they are.
+    """Removes a source of any device with all its documents, on every device. Files stay as they are.
 
     Raises NoSuchEntry if there is none of that name.
     """
@@ -158,9 +158,9 @@ def remove_source(device: Device, name: str) -> SourceRemoved:
 
 
 def root_of(device: Device, path: Path) -> Path:
-    """The folder, or file, that a source of this path is, whatever links lead there.
+    """The folder or file that a path leads to, links resolved.
 
-    Raises Usage: there is none, it is the memory home, or a place that holds keys.
+    Raises Usage if there is none, or if it is the memory home or a folder of keys.
     """
     try:
         root = path.expanduser().resolve(strict=True)
@@ -187,7 +187,7 @@ def root_of(device: Device, path: Path) -> Path:
 
 
 def source_owner(device: Device, name: str) -> str | None:
-    """The name of the other device that a source belongs to; None if it is this device's, or nobody's."""
+    """The name of the other device that a source belongs to; None if it is this device's or there is none."""
     there = _in_vault(device, name)
     if there is None or there.device == device.member.device_id:
         return None
@@ -195,8 +195,8 @@ def source_owner(device: Device, name: str) -> str | None:
 
 
 def _let_go(device: Device, book: SourceDatabase) -> tuple[set[str], list[SourceLetGo]]:
-    """Of sources that were taken over on another device, or are gone for long. Returns the names of this device's, and those
-    that another one has now: of two devices that take a name before they hear of each other, the later in the log."""
+    """Drops sources that another device took over, or that are gone for long. Returns the names of this device's sources, and
+    those taken over: of two devices that take a name at the same time, the later in the log has it."""
     owners = {each.name: each.device for each in _all(device)}
     mine = {name for name, owner in owners.items() if owner == device.member.device_id}
     let_go: list[SourceLetGo] = []

@@ -1,17 +1,16 @@
-"""Bringing the memory up to what stands in a source: what is new or changed is put, what is gone is dropped.
+"""Sync of one source: new and changed documents are put into the memory, missing ones are dropped.
 
 ::
 
-    look (stamps only) --> what stamp and vault agree on is done
+    scan (stamps only) --> files whose stamp and vault agree are done
          |                  the rest is read, file by file, in batches:
          |                  same content: noted; else its passages are put, then noted
          v
     what is gone ---------> few: dropped, after everything was put, so that what a moved file holds keeps its vectors
                             many, or another folder stands there: held until a person confirms
 
-Each batch is accepted before it is noted in the book. Whoever is killed in between reads those files again, finds them in the
-vault as they are, and sends nothing. A root that is not there, or cannot be listed, removes nothing; nor does a folder in it
-that cannot be listed.
+Each batch is accepted before it is noted in the database. After a kill in between these files are read again, found in the
+vault as they are, and not sent. A root or a folder that is missing or cannot be listed removes nothing.
 """
 
 import asyncio
@@ -42,17 +41,17 @@ from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 
 TEXT_BYTES_MAX = 192 * 1024
-"""Of texts and titles in one operation: with its other fields it stays under ``OPERATION_BYTES_MAX``."""
+"""Bytes of texts and titles in an operation, which keeps it under ``OPERATION_BYTES_MAX``."""
 PIECES_AT_ONCE = 64
-"""Of one operation, which travels with their vectors in one entry: a remote model's may take 12 KiB each."""
+"""Passages of an operation, which shares an entry with their vectors: up to 12 KiB each from a remote model."""
 _EACH = 16
-"""Bytes that a text takes beyond itself."""
+"""Overhead of a text in bytes."""
 
 
 def put_operations(
     source: str, path: str, version: bytes, modified_ns: int, kind: PassageKind, passages: list[Passage]
 ) -> Iterator[PutDocument]:
-    """The operations of one document, in their order."""
+    """The operations of one document, in order."""
     first = 0
     modified_at = min(max(modified_ns // 1_000_000, 0), MILLISECONDS_MAX)
     for group in _groups(passages):
@@ -71,7 +70,7 @@ def put_operations(
 
 
 def without_forgotten(device: Device, passages: tuple[Passage, ...]) -> list[Passage]:
-    """Passages whose text is forgotten never leave this device again, whatever the file still says."""
+    """The passages that were not forgotten: those never leave this device again, whatever the file says."""
     hides = device.replica.hides
     return [passage for passage in passages if not hides(sha256(passage.text.encode()).digest())]
 
@@ -92,28 +91,28 @@ def _groups(passages: list[Passage]) -> Iterator[list[Passage]]:
 
 DROPS_AT_ONCE = 500
 FUSE_FREE_FILES = 10
-"""So few removals never ask."""
+"""Up to this many removals need no confirmation."""
 FUSE_SHARE_MAX = 0.5
-"""More of a source's documents than this are not removed without a person."""
+"""A larger share of a source's documents is not removed without a person's confirmation."""
 NAMED_MAX = 100
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
-"""What is done, how much of it, and how much there is."""
+"""What is done, done, total."""
 
 
 @dataclass
 class SourceSyncResult:
-    """What one sync of a source did. ``problem``: why nothing was done; ``waiting``: removals that a person has to confirm."""
+    """What one sync of a source did. ``problem``: why nothing was done. ``waiting``: removals that a person has to confirm."""
 
     name: str
     files: int = 0
-    """Of the source, that are or were to be read."""
+    """Files of the source that are to be read."""
     new: int = 0
     changed: int = 0
     removed: int = 0
     pieces: int = 0
-    """That were put."""
+    """Passages that were put."""
     redacted: int = 0
     read: int = 0
     """Files that were opened."""
@@ -131,7 +130,7 @@ class SourceSyncResult:
 
 @dataclass
 class _Look:
-    """What the vault has, what was read before, which files are there, and which of them have to be read."""
+    """Documents of the vault, files read before, files seen now, and those that have to be read."""
 
     vault: dict[str, Document]
     known: dict[str, KnownFile]
@@ -148,11 +147,11 @@ async def sync_source(
     progress: Progress | None = None,
     seconds: float | None = None,
 ) -> SourceSyncResult:
-    """One pass over a source of this device; in ``seconds`` as much of it as that allows.
+    """Syncs a source of this device, for at most ``seconds``.
 
     Raises:
         PrivateNow: private mode is on.
-        Revoked, LocalStorage: what accepting raises; what was noted before is done.
+        Revoked, LocalStorage: as accepting raises them; batches noted before are done.
     """
     _check_public(device)
     until = None if seconds is None else time.monotonic() + seconds
@@ -189,7 +188,7 @@ async def sync_source(
 
 
 def _look(scan: SourceScan, database: Path, book: SourceDatabase, name: str) -> _Look:
-    """Opens no file. The database has a connection of its own: in the agent the event loop has other things to do."""
+    """Scans the source, opening no file. Uses a database connection of its own: it runs in a thread."""
     with Database.open(database) as memory:
         vault = {each.path: each for each in documents(memory, name)}
     known = book.files(name)
@@ -218,7 +217,7 @@ async def _put(
     progress: Progress | None,
     until: float | None,
 ) -> None:
-    """Reads what has to be read and puts what is new. Sets ``complete`` if time was up before the end."""
+    """Reads changed files and puts new passages. Clears ``complete`` if time was up."""
     done = 0
     while done < total:
         batch = await _in_thread(reader.batch, reader.stop)
@@ -247,7 +246,7 @@ def _take(
     notes: list[tuple[str, KnownFile]],
     report: SourceSyncResult,
 ) -> None:
-    """What one file makes of the source. A file that cannot be opened just now keeps the document that it has."""
+    """Turns one file into operations and notes. A file that cannot be opened now keeps its document."""
     known = one.known
     report.read += one.opened
     if known is None:
@@ -275,9 +274,9 @@ def _take(
 def _held(
     root: Path, gone: list[str], vault: dict[str, Document], seen: set[str], *, same_root: bool
 ) -> set[str]:
-    """Documents that are not removed before a person confirms it: too many at once, or of another folder in the same place.
+    """Documents whose removal a person has to confirm: too many at once, or another folder is in the same place.
 
-    What still stands there and was left out by a rule is not among them: that is somebody's wish.
+    Files that still exist and are left out by a rule are not among them.
     """
     folder = root if root.is_dir() else root.parent
     missing = {path for path in gone if path in vault and not (folder / path).exists()}
@@ -286,7 +285,7 @@ def _held(
 
 
 def _tell_skipped(book: SourceDatabase, scan: SourceScan, report: SourceSyncResult) -> None:
-    """What was not read, by its name or by what is in it."""
+    """Reports what was not read, because of its name or content."""
     counts = Counter({why.value: count for why, count in scan.skips.counts.items()})
     counts.update(book.totals(report.name).others)
     report.skipped = dict(counts)
@@ -314,7 +313,7 @@ def _drop(
 
 
 def _keep(book: SourceDatabase, source: KeptSource, report: SourceSyncResult) -> None:
-    """How the look went. A source that is removed meanwhile stays removed."""
+    """Stores how the scan went. A source that was removed meanwhile stays removed."""
     if book.source(source.name) is None:
         return
     now = now_ms()
@@ -353,7 +352,7 @@ def _why(error: OSError) -> str:
 
 
 async def _in_thread(work: Callable[[], T], stop: threading.Event) -> T:
-    """Has a thread do it, and waits for its end even when cancelled: it holds the book and files of ours."""
+    """Runs ``work`` in a thread and waits for its end even when cancelled: it holds the database and files."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(task)

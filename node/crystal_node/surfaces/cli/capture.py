@@ -16,7 +16,6 @@ from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Agent, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.surfaces.cli.up_dialogue import document
 from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states, switch
 
 Words = Annotated[
@@ -132,7 +131,7 @@ def show_tools(names: Sequence[str], *, as_json: bool) -> None:
     private, states = read_states(settings)
     tools = [tool for tool in find_tools(settings, states) if not names or tool.name in names]
     if as_json:
-        emit(_document(settings) | {"private": private, "tools": [document(tool) for tool in tools]})
+        emit(_document(settings) | {"private": private, "tools": [tool.document() for tool in tools]})
         return
     say("Recording is on." if settings.capture.on else "Recording is OFF: `crystal capture on` ends that.")
     if private:

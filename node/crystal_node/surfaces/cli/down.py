@@ -3,7 +3,6 @@
 from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
-from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
 from crystal_node.surfaces.setup.down import down_plan
 from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 
@@ -23,10 +22,11 @@ def run(as_json: Json = False) -> int:
     for outcome in carry_out(down_plan(settings)):
         outcomes.append(outcome)
         if not as_json:
-            tell_outcome(outcome, as_json=False)
+            for line in outcome.lines():
+                say(line)
     code = exit_code(outcomes)
     if as_json:
-        steps = [step_document(outcome) for outcome in outcomes]
+        steps = [outcome.document() for outcome in outcomes]
         emit({"home": str(settings.home.root), "steps": steps, "exit_code": int(code)})
     elif not code:
         home = settings.home.root

@@ -10,7 +10,6 @@ from crystal_node.base.wording import counted, one_line
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-from crystal_node.surfaces.cli.up_dialogue import step_document, tell_outcome
 from crystal_node.surfaces.setup.down import uninstall_plan
 from crystal_node.surfaces.setup.removal import (
     HomeLoss,
@@ -59,14 +58,15 @@ def run(
     for outcome in carry_out(uninstall_plan(settings)):
         outcomes.append(outcome)
         if not as_json:
-            tell_outcome(outcome, as_json=False)
+            for line in outcome.lines():
+                say(line)
     code = exit_code(outcomes)
     lost = _purge(settings, lose=yes_lose_it) if purge and not code else None
     if as_json:
         emit(
             {
                 "home": str(settings.home.root),
-                "steps": [step_document(outcome) for outcome in outcomes],
+                "steps": [outcome.document() for outcome in outcomes],
                 "purged": lost is not None,
                 "device": (lost.device.hex() or None) if lost else None,
                 "exit_code": int(code),

@@ -16,6 +16,7 @@ from crystal_node.device.device import opened
 from crystal_node.device.enrolment import found_vault, join_vault
 from crystal_node.surfaces.cli import up_dialogue as people
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, MachineRole, Relay, Yes
+from crystal_node.surfaces.cli.console.output import emit_line, say
 from crystal_node.surfaces.cli.console.prompts import read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import check_argument, enter, first_sync, is_invite, someone_must_confirm
@@ -104,7 +105,11 @@ def run(
         people.tell_size(tools)
     outcomes: list[StepOutcome] = []
     for outcome in carry_out(plan):
-        people.tell_outcome(outcome, as_json=as_json)
+        if as_json:
+            emit_line({"event": "step", **outcome.document()})
+        else:
+            for line in outcome.lines():
+                say(line)
         outcomes.append(outcome)
     people.tell_end(resolve(flags), outcomes, fresh_core=enrolment.founded, as_json=as_json)
     return exit_code(outcomes)

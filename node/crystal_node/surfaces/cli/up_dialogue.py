@@ -7,7 +7,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import UsageError
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import Settings
-from crystal_node.base.wording import counted, iso, printable, size
+from crystal_node.base.wording import counted, size
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, confirm
@@ -24,29 +24,13 @@ WORTH_A_WORD_BYTES = 64 * 1024 * 1024
 def tell_tools(tools: Sequence[AiTool], *, as_json: bool) -> None:
     """Say which tools were found on this machine."""
     if as_json:
-        emit_line({"event": "found", "tools": [document(tool) for tool in tools]})
+        emit_line({"event": "found", "tools": [tool.document() for tool in tools]})
         return
     say("Found on this machine:")
     for tool in tools:
         there = f"{counted(tool.transcripts, 'transcript')}, {size(tool.size)}" if tool.there else "not here"
         say(f"  {tool.name:<12} {there}")
     say()
-
-
-def document(tool: AiTool) -> dict[str, object]:
-    """A tool as JSON."""
-    return {
-        "name": tool.name,
-        "title": tool.title,
-        "folders": [str(folder) for folder in tool.folders],
-        "there": tool.there,
-        "on": tool.wanted,
-        "transcripts": tool.transcripts,
-        "bytes": tool.size,
-        "waiting_bytes": tool.waiting,
-        "last_recorded": iso(tool.recorded_at),
-        "problems": [{"path": path, "problem": problem} for path, problem in tool.problems],
-    }
 
 
 def ask_role() -> str:
@@ -148,29 +132,6 @@ def tell_size(tools: Sequence[AiTool]) -> None:
         note(
             f"There are {size(waiting)} to read: that takes a while. It can be stopped with Ctrl-C, and goes on the next time."
         )
-
-
-def tell_outcome(outcome: StepOutcome, *, as_json: bool) -> None:
-    """Print the outcome of a step."""
-    if as_json:
-        emit_line({"event": "step", **step_document(outcome)})
-        return
-    text = f": {printable(outcome.text)}" if outcome.text else ""
-    say(f"{outcome.state:<9}  {outcome.what}{text}")
-    if outcome.hint:
-        say(f"{'':<9}  {printable(outcome.hint)}")
-
-
-def step_document(outcome: StepOutcome) -> dict[str, object]:
-    """An outcome as JSON."""
-    return {
-        "name": outcome.name,
-        "what": outcome.what,
-        "state": outcome.state.name.lower().replace("_", "-"),
-        "text": outcome.text or None,
-        "hint": outcome.hint or None,
-        "exit_code": int(outcome.exit_code),
-    }
 
 
 def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core: bool, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """``crystal verify``: compare the memory with its digest, row by row, and with --deep everything on the relay."""
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,10 @@ from crystal_node.base.wording import counted, one_line, size
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.sync.maintenance.inspection import DeepVerification, verify_deep
 from crystal_node.sync.maintenance.verification import Verification, verify
+
+if TYPE_CHECKING:
+    from crystal_node.sync.maintenance.inspection import DeepVerification
 
 Deep = Annotated[
     bool,
@@ -38,6 +40,9 @@ def run(deep: Deep = False, as_json: Json = False) -> None:
     """
     with opened(resolve()) as device:
         if deep:
+            # It loads the relay's client, which takes longer than a plain verification.
+            from crystal_node.sync.maintenance.inspection import verify_deep
+
             found = asyncio.run(verify_deep(device, None if as_json else note))
             if as_json:
                 emit(deep_document(found))
@@ -55,7 +60,7 @@ def run(deep: Deep = False, as_json: Json = False) -> None:
         _say_agrees(result)
 
 
-def deep_document(found: DeepVerification) -> dict[str, object]:
+def deep_document(found: "DeepVerification") -> dict[str, object]:
     """The JSON document of a deep verification, also for `crystal repair`."""
     relay = found.relay
     return _document(found.memory) | {
@@ -75,7 +80,7 @@ def deep_document(found: DeepVerification) -> dict[str, object]:
     }
 
 
-def say_deep(found: DeepVerification) -> None:
+def say_deep(found: "DeepVerification") -> None:
     """Print a deep verification, also for `crystal repair`."""
     relay = found.relay
     _say(found.memory)
@@ -96,7 +101,7 @@ def say_deep(found: DeepVerification) -> None:
         say("The relay has everything that this machine counts on.")
 
 
-def fail_if_left(found: DeepVerification) -> None:
+def fail_if_left(found: "DeepVerification") -> None:
     """Raise VaultDamaged, MemoryDiffers or RelayLacks for what is wrong, the nearest first."""
     repair = "`crystal repair` repairs what can be repaired."
     if found.faults:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from crystal_node.base.errors import ExitCode, describe
+from crystal_node.base.wording import printable
 
 
 class StepState(StrEnum):
@@ -52,6 +53,23 @@ class StepOutcome:
     text: str = ""
     hint: str = ""
     exit_code: int = ExitCode.OK
+
+    def document(self) -> dict[str, object]:
+        """The outcome as JSON."""
+        return {
+            "name": self.name,
+            "what": self.what,
+            "state": self.state.name.lower().replace("_", "-"),
+            "text": self.text or None,
+            "hint": self.hint or None,
+            "exit_code": int(self.exit_code),
+        }
+
+    def lines(self) -> list[str]:
+        """The outcome for people."""
+        text = f": {printable(self.text)}" if self.text else ""
+        hint = [f"{'':<9}  {printable(self.hint)}"] if self.hint else []
+        return [f"{self.state:<9}  {self.what}{text}", *hint]
 
 
 def carry_out(plan: Sequence[SetupStep]) -> Iterator[StepOutcome]:

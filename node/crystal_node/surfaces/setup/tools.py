@@ -14,6 +14,7 @@ from msgspec import structs
 from crystal_node.base.errors import NotSetUp, UsageError
 from crystal_node.base.settings import Settings, SettingSource
 from crystal_node.base.settings.config import text_in
+from crystal_node.base.wording import iso
 from crystal_node.capture.adapter import Adapter, decode_state
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
@@ -43,6 +44,21 @@ class AiTool:
     waiting: int = 0
     recorded_at: int = 0
     problems: tuple[tuple[str, str], ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The tool as JSON."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "folders": [str(folder) for folder in self.folders],
+            "there": self.there,
+            "on": self.wanted,
+            "transcripts": self.transcripts,
+            "bytes": self.size,
+            "waiting_bytes": self.waiting,
+            "last_recorded": iso(self.recorded_at),
+            "problems": [{"path": path, "problem": problem} for path, problem in self.problems],
+        }
 
 
 def find_tools(settings: Settings, states: Mapping[str, bytes]) -> list[AiTool]:

@@ -15,7 +15,8 @@ import msgspec
 
 from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import iso, one_line
-from crystal_node.surfaces.gateway.documents import ProcessAction, ProcessStatus, WeaveMode
+from crystal_node.derive.weaving.request import WeaveMode
+from crystal_node.surfaces.gateway.documents import ProcessAction, ProcessStatus
 from crystal_node.surfaces.gateway.errors import Running
 
 KEPT_MAX = 20

@@ -86,7 +86,7 @@ def test_the_answer_is_the_command_s_and_costs_few_imports(memory: Machine) -> N
 def test_what_cannot_be_searched_is_said_as_the_command_says_it(memory: Machine) -> None:
     refused = memory.call("search", "--json", "--kind", "letter", "crane", check=False)
     assert (refused.code, refused.out) == (2, "")
-    assert "'letter' is no kind of text" in refused.err
+    assert "'letter' is no kind of result" in refused.err
     refused = memory.call("search", "--json", "--since", "whenever", "crane", check=False)
     assert (refused.code, refused.out) == (2, "")
     assert json.loads(refused.err)["exit_code"] == 2

@@ -5,8 +5,9 @@ from msgspec import Struct
 
 from crystal_node.search.finding.documents import SearchRequest
 from crystal_node.search.finding.schema_errors import SchemaMismatch, decoded
+from crystal_node.search.memories.documents import MemoryEdit
 from crystal_node.surfaces.gateway.chat import ChatRequest
-from crystal_node.surfaces.gateway.documents import ForgetRequest, MemoriesQuery, MemoryChange, ProcessRequest
+from crystal_node.surfaces.gateway.documents import ForgetRequest, MemoriesQuery, ProcessRequest
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ from crystal_node.surfaces.gateway.documents import ForgetRequest, MemoriesQuery
         (ForgetRequest, b'{"ids": [], "more\\u001b": 1}', "`ids` has to be a list of 1 to 100 items"),
         (ForgetRequest, b'{"more\\u001b[1m": 1}', "there is no field `more [1m`: there are ids"),
         (
-            MemoryChange,
+            MemoryEdit,
             b'{"status": "superseded"}',
             "`status` has to be one of active, retired, or null",
         ),

@@ -2,6 +2,7 @@
 # schemathesis leaves the type parameters of its cases open.
 """The gateway's description against the gateway: schemathesis sends what fits it and what does not."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,11 +20,23 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
+from crystal_node.base.clock import now_ms
+from crystal_node.base.home import Home
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.surfaces.gateway.access import GatewayAccess
 from crystal_node.surfaces.gateway.app import Gateway as Application
 from crystal_node.surfaces.gateway.openapi import openapi_document
 from tests.support.gateway import Gateway
 
-DOCUMENT: dict[str, Any] = openapi_document()
+
+def _unset() -> Settings:
+    raise NotImplementedError("no request is made")
+
+
+APPLICATION = Application(
+    _unset, GatewayAccess(Home(Path("/nowhere")), "a-token-of-the-tests", now_ms), 0, {}
+)
+DOCUMENT: dict[str, Any] = openapi_document(APPLICATION.api)
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 _LASTING = {"/process", "/v1/chat/completions", "/v1/models"}
 """What begins work, or asks a model: `test_published` has them."""
@@ -79,10 +92,6 @@ def test_the_gateway_does_what_its_description_says(
 
 
 def test_every_route_is_described(gateway: Gateway) -> None:
-    from crystal_node.base.clock import now_ms
-    from crystal_node.base.settings import resolve
-    from crystal_node.surfaces.gateway.access import GatewayAccess
-
     environment = gateway.machine.environment | {"CRYSTAL_HOME": str(gateway.machine.home)}
 
     def settled() -> Any:

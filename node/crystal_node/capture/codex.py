@@ -11,8 +11,8 @@ Besides such an event there is an item with the role ``user``: what was sent to 
 is held until the event comes, and then dropped. If the model answers first, the file has no such events, and everything that is
 not known to be inserted counts as the person's.
 
-The model's messages, and its reasoning where it is readable, are items in all versions; events repeat them. A forked session and
-one of a sub-agent begin with a header of their own, which another session's may follow.
+The model's messages, and its reasoning where it is readable, are items in all versions; events repeat them. A forked session
+and one of a sub-agent begin with a header of their own, which another session's may follow.
 """
 
 import re

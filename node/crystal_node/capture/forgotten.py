@@ -10,7 +10,7 @@ from crystal_node.device.device import Device
 
 
 def without_forgotten(device: Device, operations: Sequence[Operation]) -> list[Operation]:
-    """The operations without forgotten texts; a capture of which nothing is left is dropped."""
+    """The operations without forgotten texts; empty captures are dropped."""
     kept = (_without_forgotten(device, operation) for operation in operations)
     return [operation for operation in kept if operation is not None]
 

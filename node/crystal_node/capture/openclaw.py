@@ -1,7 +1,7 @@
 """The adapter for OpenClaw's transcripts.
 
 ``<root>/agents/<agent>/sessions/<session>.jsonl`` holds a header and then one entry a line; entries form a tree by ``id`` and
-``parentId``, of which all branches are recorded. Recorded are messages of the person and the model, and the model's thinking.
+``parentId``; all branches are recorded: messages of the person and the model, and the model's thinking.
 Left out are tool calls and results, changes of the model, compaction and branch summaries, and extensions' own entries.
 
 When a session is reset its file becomes ``<session>.jsonl.reset.<time>`` and is read on there. A deleted file

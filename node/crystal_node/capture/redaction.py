@@ -1,7 +1,6 @@
-"""Redaction: credentials are taken out of text before it is stored or sent, and counted by kind.
+"""Redaction: credentials are removed from text before it is stored or sent, and counted by kind.
 
-What counts as one is in ``rules.py`` and ``assignments.py``. Where finds overlap, what they cover together is taken out once,
-under the kind of the one that begins first.
+``redaction_rules`` says what counts as one. Overlapping matches are removed together, under the kind of the first.
 """
 
 from collections import Counter
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from crystal_node.capture.redaction_rules import ASSIGNED_KIND, CONTEXTS, RUN, TOKENS, Rule, assigned_secrets
 
 ROUNDS_MAX = 8
-"""Texts without a credential take one round, others two."""
+"""A text without credentials takes one round, others usually two."""
 
 _MARK = "[redacted:"
 _ASCII_LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
@@ -19,20 +18,20 @@ _ASCII_LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWX
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """``text`` with every find replaced by ``[redacted:kind]``, and how many of each kind there were."""
+    """``text`` with every match replaced by ``[redacted:kind]``, and the number of matches by kind."""
 
     text: str
     counts: Counter[str]
 
 
 def redact(text: str) -> Redacted:
-    """Takes the credentials out of ``text``. What was redacted before stays as it is and is not counted again."""
+    """Removes the credentials from ``text``. What was redacted before is not counted again."""
     counts: Counter[str] = Counter()
     for _ in range(ROUNDS_MAX):
         found = _joined(text)
         if not found:
             break
-        # Once more: what stood directly at the end of a secret, and began in the middle of a word, now begins behind a mark.
+        # Once more: what directly followed a secret, within a word, now begins after a mark.
         text = _replaced(text, found)
         counts.update(kind for *_, kind in found)
     return Redacted(text, counts)
@@ -48,9 +47,9 @@ def _replaced(text: str, found: list[tuple[int, int, str]]) -> str:
 
 
 def _joined(text: str) -> list[tuple[int, int, str]]:
-    """Where credentials are, in order and apart from each other, with their kinds."""
+    """Spans and kinds of credentials, in order and without overlap."""
     joined: list[tuple[int, int, str]] = []
-    # The sort is stable: of finds that begin at one place the first rule names the kind.
+    # The sort is stable: of matches that begin at one place the first rule names the kind.
     for start, end, kind in sorted(_spans(text), key=lambda span: span[0]):
         if joined and start < joined[-1][1]:
             first, last, named = joined[-1]
@@ -82,11 +81,11 @@ def _found(rule: Rule, text: str, searched: str) -> Iterator[tuple[int, int, str
 
 
 def _harmless(secret: str) -> bool:
-    """One letter over and over stands in documentation and says nothing; what is redacted need not be again."""
+    """Whether it is one letter repeated, as in documentation, or redacted already."""
     return len(set(secret[-12:])) <= 2 or _MARK in secret
 
 
 def _in_lower_case(text: str) -> str:
-    """The text in lower case, character for character (a few letters become two when lowered: then ASCII alone is)."""
+    """The text in lower case, of the same length: if a letter would become two, only ASCII is lowered."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)

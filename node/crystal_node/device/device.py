@@ -88,7 +88,7 @@ class Device:
         if identity is None:
             raise LocalStorage(
                 f"this device's keys are not in its key store ({keys.kind})",
-                hint="Restore state/secrets or the keyring from a backup, or join anew: `crystal pair --code -`.",
+                hint="Restore state/secrets or the keyring from a backup, or join again: `crystal pair --code -`.",
             )
         journal = SqliteJournal.open(settings.home.state_file())
         try:

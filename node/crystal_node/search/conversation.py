@@ -1,8 +1,8 @@
-"""A conversation around a search hit, from the pieces that every device has: offline, on whichever machine it took place.
+"""The conversation around a search hit, offline, from any device.
 
-Pieces stand in the order of their times; pieces of one message, and messages of one moment, in the order in which they were
-recorded. What was forgotten is not there. What this device recorded and the Core has not ordered yet is, marked as such.
-Of a message that its tool wrote again with other words, the last version is shown, and the one that was asked for.
+Sorted by time; parts of one message, and messages of the same time, in the order of recording. Forgotten messages are left
+out. Messages of this device that the Core has not ordered yet are included and marked. Of a message that its tool rewrote, the
+last version is shown, and the one that was asked for.
 """
 
 from dataclasses import dataclass

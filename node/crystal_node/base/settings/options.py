@@ -66,7 +66,7 @@ class Roots(NamedTuple):
     person: Path
 
 
-class Kind(NamedTuple):
+class ValueKind(NamedTuple):
     """How a setting's text is checked (name, text, origin) and what typed value it stands for."""
 
     check: Callable[[str, str, str], str]
@@ -89,31 +89,31 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-TEXT = Kind(checked_text, _plain)
-SWITCH = Kind(checked_switch, lambda text, _: yes(text))
-ADDRESS = Kind(checked_address, _plain)
-ZONE = Kind(checked_zone, _plain)
-FOLDER = Kind(checked_folder, _folder)
-NAMES = Kind(checked_names, lambda text, _: frozenset(_parts(text)))
-DENIALS = Kind(checked_denials, lambda text, _: _parts(text))
+TEXT = ValueKind(checked_text, _plain)
+SWITCH = ValueKind(checked_switch, lambda text, _: yes(text))
+ADDRESS = ValueKind(checked_address, _plain)
+ZONE = ValueKind(checked_zone, _plain)
+FOLDER = ValueKind(checked_folder, _folder)
+NAMES = ValueKind(checked_names, lambda text, _: frozenset(_parts(text)))
+DENIALS = ValueKind(checked_denials, lambda text, _: _parts(text))
 
 
-def choice(*choices: str) -> Kind:
+def choice(*choices: str) -> ValueKind:
     """One of several words."""
-    return Kind(partial(checked_choice, choices), _plain)
+    return ValueKind(partial(checked_choice, choices), _plain)
 
 
-def number(least: int, most: int) -> Kind:
+def number(least: int, most: int) -> ValueKind:
     """A whole number within bounds."""
-    return Kind(partial(checked_number, (least, most)), lambda text, _: int(text))
+    return ValueKind(partial(checked_number, (least, most)), lambda text, _: int(text))
 
 
-def folder_or(otherwise: Callable[[Roots], Path]) -> Kind:
+def folder_or(otherwise: Callable[[Roots], Path]) -> ValueKind:
     """A folder, or another one where none is set."""
-    return Kind(checked_folder, lambda text, roots: _folder(text, roots) or otherwise(roots))
+    return ValueKind(checked_folder, lambda text, roots: _folder(text, roots) or otherwise(roots))
 
 
-def _option(name: str, kind: Kind, variable: str, default: str, what: str) -> Any:
+def _option(name: str, kind: ValueKind, variable: str, default: str, what: str) -> Any:
     option = Option(name, variable, default, partial(kind.check, name), what)
     return field(metadata={_OPTION: option, _TYPED: kind.typed})
 

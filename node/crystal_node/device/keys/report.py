@@ -19,7 +19,7 @@ class PassphraseState(StrEnum):
 
 
 _WORDS = {
-    PassphraseState.NONE: "none: whoever can read the files can use the keys",
+    PassphraseState.NONE: "none: anyone who can read the files can use the keys",
     PassphraseState.SET: "set",
     PassphraseState.UNFINISHED: "a change was interrupted: run `crystal keys passphrase` again, with --remove if that was it",
     PassphraseState.KEYRING: "the keyring's own",

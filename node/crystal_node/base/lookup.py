@@ -44,7 +44,7 @@ def find_text(database: Database, given: str) -> StoredText:
             )
         ]
     if not rows:
-        raise NoSuchEntry(f"no text here has the id {digits[:16]}")
+        raise NoSuchEntry(f"no message or memory here has the id {digits[:16]}")
     if len(rows) > 1:
         raise UsageError(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
     return StoredText(*rows[0])
@@ -64,5 +64,5 @@ def find_shown_text(database: Database, given: str) -> StoredText:
         found = find_text(database, given)
         hidden = f"SELECT EXISTS (SELECT 1 FROM ({HIDDEN}) WHERE forget_hash = ?)"  # noqa: S608 - a constant of ours
         if database.value(hidden, (found.forget_hash,)):
-            raise NoSuchEntry("that text was forgotten")
+            raise NoSuchEntry("that message or memory was forgotten")
     return found

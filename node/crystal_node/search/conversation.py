@@ -83,7 +83,7 @@ def transcript(
         agent, session = place
         rows = list(database.each(_OF_SESSION, (agent, session)))
     if not rows:
-        raise NoSuchEntry("that text was forgotten")
+        raise NoSuchEntry("that message or memory was forgotten")
     spoken, last = _in_order(rows, found.id), rows[-1]
     hits = [number for number, piece in enumerate(spoken) if piece.hit]
     first, end = 0, len(spoken)

@@ -93,6 +93,7 @@ def write(text: str, path: Path) -> None:
         UsageError: as ``check_file``.
     """
     check_file(path)
+    # Lazy, as in `_code`: only a drawn code needs the library.
     from qrcode.image.pure import PyPNGImage
     from qrcode.image.svg import SvgPathFillImage
 

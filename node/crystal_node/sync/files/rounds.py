@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from crystal_mirror.file_paths import folded
 from crystal_mirror.files.round import files_round
 from crystal_mirror.files.transfers import FilesReport, reput_parts
 from crystal_node.base.clock import now_ms
@@ -144,8 +145,6 @@ def _keep(database: FileDatabase, report: FilesReport, *, scanned: bool) -> None
 
 def _inside(root: Path, path: Path) -> set[str]:
     """The path within the home as it is written, and as it is with links resolved; "" is the home itself."""
-    from crystal_mirror.file_paths import folded
-
     found: set[str] = set()
     for base, each in ((root, path), (root.resolve(), path.resolve())):
         if each.is_relative_to(base):

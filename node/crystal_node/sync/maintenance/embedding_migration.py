@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from crystal_core.database import Database
 from crystal_core.embed.identities import parse_identity
 from crystal_core.embed.port import AnotherModel, Embedder, EmbedderUnavailable
@@ -123,6 +125,7 @@ def target(settings: Settings) -> HeldEmbedder:
     """The embedder, which waits for a provider that limits its rate. Raises EmbedderRefused, LocalStorage."""
     if settings.embedding.provider == BUILTIN:
         return builtin(None)
+    # Lazy: loads the HTTP client.
     from crystal_node.models.embedding.providers import MIGRATION_PATIENCE_SECONDS, provided
 
     return provided(settings, patience=MIGRATION_PATIENCE_SECONDS)
@@ -281,7 +284,7 @@ def _price(model: str, settings: Settings) -> float | None:
 def _destination(settings: Settings) -> str:
     if settings.embedding.provider == BUILTIN:
         return ""
-    from crystal_node.models.embedding.providers import destination
+    from crystal_node.models.embedding.providers import destination  # lazy, as above
 
     return destination(settings)
 
@@ -309,8 +312,6 @@ def _seconds(database: Database, embedder: Embedder, model: str, size: int) -> f
 
 def save(settings: Settings, chosen: Settings) -> None:
     """Writes the changed options into ``config.json``: from now on this device embeds with them."""
-    from msgspec import structs
-
     names = (OPTION_PROVIDER, OPTION_MODEL, OPTION_URL)
     changed: dict[str, str | None] = {
         name: chosen.options[name].value or None

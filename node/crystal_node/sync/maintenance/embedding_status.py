@@ -99,6 +99,6 @@ def _made(device: Device) -> tuple[int, str]:
 def _destination(device: Device) -> str:
     if device.settings.embedding.provider == BUILTIN:
         return ""
-    from crystal_node.models.embedding.providers import destination
+    from crystal_node.models.embedding.providers import destination  # lazy: loads the HTTP client
 
     return destination(device.settings)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from crystal_core.errors import VaultDamaged
 from crystal_core.state.fulltext import rebuild
+from crystal_mirror.files.transfers import part_on_disk
 from crystal_mirror.repair.inspection import Fault
 from crystal_mirror.repair.repairs import FilesRepaired, drop_damaged_log, repair_files
 from crystal_mirror.replication.rebuild import mark_rebuild
@@ -113,8 +114,6 @@ async def _mend_files(device: Device, syncer: Syncer, before: DeepVerification, 
     paths = {problem.path for problem in before.relay.problems if problem.fault in _FILE_FAULTS}
     if not paths:
         return
-    from crystal_mirror.files.transfers import part_on_disk
-
     database = open_file_database(device)
     try:
         disk = open_disk(device, database)

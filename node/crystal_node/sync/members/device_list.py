@@ -67,6 +67,7 @@ class MemberRow:
 
 async def refresh(device: Device) -> str:
     """Reads the log and the devices' positions from the relay. Returns why that failed, "" if it did not."""
+    # Lazy: `crystal status` lists devices without the network.
     import asyncio
 
     from crystal_node.device.runner import Runner, TokenRefused

@@ -17,7 +17,7 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.sync.administration.revocation import (
-    Revocation,
+    RevocationResult,
     check_revocable,
     leads,
     replaces_root,
@@ -131,7 +131,7 @@ def _ask(
     return takes_lead
 
 
-def _document(outcome: Revocation, others: int) -> dict[str, object]:
+def _document(outcome: RevocationResult, others: int) -> dict[str, object]:
     report = outcome.report
     return {
         "device": report.device.hex(),
@@ -146,7 +146,7 @@ def _document(outcome: Revocation, others: int) -> dict[str, object]:
     }
 
 
-def _print(outcome: Revocation, name: str, others: int) -> None:
+def _print(outcome: RevocationResult, name: str, others: int) -> None:
     report = outcome.report
     if report.fresh:
         say(

@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Revocation:
+class RevocationResult:
     """The outcome. ``root_replaced``: by this revocation, in this run or an interrupted one. ``relay_error``: why the relay
     could not be told; None if the device's tokens are shut out, and the old recovery secret with them."""
 
@@ -54,7 +54,7 @@ async def revoke_device(
     claim: bool = False,
     leave_root: bool = False,
     progress: Progress,
-) -> Revocation:
+) -> RevocationResult:
     """Revokes a device. ``kit``: the root in force, where this device does not hold it. ``claim``: takes the lead first, if the
     device is the Core. ``leave_root``: goes on although the device may have the root, which is neither here nor in ``kit``.
 
@@ -87,7 +87,7 @@ async def revoke_device(
         )
         progress("it is out of the device log; the relay is told")
         error = await tell_relay(syncer)
-    return Revocation(report, begun, error)
+    return RevocationResult(report, begun, error)
 
 
 def check_revocable(

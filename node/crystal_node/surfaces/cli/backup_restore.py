@@ -45,8 +45,8 @@ Claim = Annotated[
 
 _STANDARD_INPUT = "-"
 _ABOUT = """\
-This makes this home the device that the backup is of, with the keys that are in it. If that device is still in use somewhere,
-the two would be in each other's way: then stop here, and bring it back as a new device (--kit).
+This makes this home the device of the backup, with the keys in it. If that device is still in use somewhere, the two would
+conflict: then stop here, and bring the backup back as a new device (--kit).
 """
 
 
@@ -131,7 +131,7 @@ def _tell(done: RestoredDevice) -> None:
     say(
         "Next: `crystal sync` brings what came since. What it recorded since and never sent is not in this backup."
     )
-    note("If that device is still in use somewhere, stop one of the two: they would be in each other's way.")
+    note("If that device is still in use somewhere, stop one of the two: they would conflict.")
 
 
 def _tell_anew(anew: RestoredAsNew) -> None:
@@ -142,7 +142,7 @@ def _tell_anew(anew: RestoredAsNew) -> None:
     say(
         f"  {'It is the Core now.' if restored.is_core else 'It is a Node.'} `crystal sync` brings the files up to date."
     )
-    say(f"If the device that the backup is of is lost: `crystal devices revoke {anew.manifest.device[:8]}`")
+    say(f"If the device of the backup is lost: `crystal devices revoke {anew.manifest.device[:8]}`")
 
 
 def _document(manifest: BackupManifest, done: RestoredDevice | RestoredAsNew) -> dict[str, object]:

@@ -39,7 +39,7 @@ ANSWER_SECONDS = 60.0
 
 _FREEZE = """\
 From now on no machine is the Core. All of them go on recording and sending; nothing new is ordered or embedded, and no machine
-sees what another one records, until one is made the Core with `crystal promote`. That takes a machine which may lead by itself
+sees what another one records, until one is made the Core with `crystal promote`. That takes a machine that may lead by itself
 (`crystal devices` shows it), or the recovery kit.
 """
 

@@ -259,7 +259,7 @@ def _needs(found: DeviceStatus) -> Iterator[str]:
 
 LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 10.0
-"""Everything is gathered anew at least this often: locks, disks and other machines' silence leave no commit here."""
+"""Everything is gathered again at least this often: locks, disks and other machines' silence leave no commit here."""
 
 _OVER = ("over", "over")
 

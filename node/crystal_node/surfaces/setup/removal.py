@@ -64,7 +64,7 @@ class HomeLoss:
                 f"{counted(self.entries, 'change')} of the vault's log that the relay lacks",
             ),
             (self.files, f"{counted(self.files, 'file')} that was changed here and not shared"),
-            (self.only_root, "the vault's root, of which no recovery kit was verified here"),
+            (self.only_root, "the vault's root, without a recovery kit that was verified here"),
             (self.why_unknown, f"whatever is in it, since it cannot be looked into: {self.why_unknown}"),
         ]
         return [text for there, text in found if there]

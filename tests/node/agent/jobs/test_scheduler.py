@@ -354,3 +354,31 @@ async def test_words_that_are_no_text_end_a_run_as_any_others(tmp_path: Path, sa
     words = said.format(name) if isinstance(said, str) else type(said)(str(said).format(name))
     async with _running(tmp_path, _job(_Task([words]))) as running:
         assert "caf\\udce9.md" in (await running.ended()).said
+
+
+async def test_a_person_who_waits_is_told_of_the_end_of_the_run_that_they_asked_for(tmp_path: Path) -> None:
+    task = _Task(says=["tidied"], lasts=0.05)
+    async with _running(tmp_path, _job(task)) as running:
+        standing, finished = await running.schedule.run_now("tidy")
+        assert (standing.outcome, standing.said, finished, task.runs) == (JobOutcome.DONE, "tidied", True, 1)
+        with pytest.raises(NoSuchEntry):
+            await running.schedule.run_now("none-of-ours")
+
+
+async def test_who_does_not_wait_long_enough_leaves_the_run_going_on(tmp_path: Path) -> None:
+    task = _Task(says=["tidied"], lasts=0.3)
+    async with _running(tmp_path, _job(task)) as running:
+        standing, finished = await running.schedule.run_now("tidy", 0.0)
+        assert not finished and standing.wanted > standing.served
+        assert (await running.ended()).outcome is JobOutcome.DONE
+
+
+async def test_who_waits_when_the_service_ends_is_told_that_it_did_not_finish(tmp_path: Path) -> None:
+    async with _running(tmp_path, _job(_Task(lasts=30.0))) as running:
+        waiting = asyncio.create_task(running.schedule.run_now("tidy"))
+        await running.until(lambda: bool(running.schedule.running))
+        closing = asyncio.create_task(running.schedule.aclose())
+        _, finished = await waiting
+        assert not finished
+        await closing
+        running.schedule._scheduler = None  # pyright: ignore[reportPrivateUsage]  closed: the context has nothing to close

@@ -1,6 +1,6 @@
-"""Stores around a store: repeating what failed for a while, limiting concurrency, logging.
+"""Decorators of a store: retries, a limit on concurrency, logging, a limit on bandwidth.
 
-Usual nesting: `RetryingStore(LimitedStore(LoggedStore(HttpStore(…))))`, so that a pause between tries holds no place.
+Usual nesting: `RetryingStore(LimitedStore(LoggedStore(HttpStore(…))))`, so that a pause between tries takes no slot.
 """
 
 import asyncio
@@ -26,35 +26,45 @@ from crystal_relay.limits import KIB, LIST_LIMIT_MAX, MIB
 from crystal_relay.store import Body, Object, Page, Store, body_of, checked_pieces, renew
 
 REPEATED_READ_BYTES_MAX = 2 * MIB
-"""Parts up to this size are read to their end within a try. A longer one that breaks off is its reader's to continue."""
+"""Parts up to this size are read completely within a try. The reader continues a longer one that breaks off."""
 TOLD_SECONDS_MAX = 30.0
-"""The longest pause that a relay can ask for."""
+"""The longest pause that a relay can ask for with Retry-After."""
+
+RATE_MIN = 16 * KIB
+"""Bytes a second. A relay drops bodies that arrive with less than 8 KiB a second."""
+BURST_SECONDS = 0.5
+STREAM_RATE_MIN = 64 * KIB
+"""Bytes a second that each stream has before another one is opened."""
+STREAMS_MAX = 16
+PACED_PIECE_BYTES = 16 * KIB
+_PACED_CHANNELS = frozenset({"conversations", "mirror", "commands", "blob"})
 
 Result = TypeVar("Result")
+Sleep = Callable[[float], Awaitable[None]]
 _system_random = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long. Pauses double from the first to the longest; each is cut by up to half at random."""
+    """Exponential backoff: pauses double from the first to the longest, with jitter of up to half."""
 
     tries: int = 5
     first_seconds: float = 0.25
     longest_seconds: float = 8.0
 
     def pause(self, tried: int, random: float) -> float:
-        """Seconds to sleep after `tried` (1, 2, …) tries; `random` is in [0, 1)."""
+        """Seconds to sleep after `tried` tries (1, 2, …); `random` is in [0, 1)."""
         full = min(self.longest_seconds, self.first_seconds * 2.0 ** min(tried - 1, 32))
         return full * (1 - random / 2)
 
 
 class RetryingStore:
-    """Repeats what failed with StoreUnavailable (not Closed) or Busy. Other errors, and the last of these, pass through.
+    """Retries calls that failed with StoreUnavailable (not Closed) or Busy. Other errors, and the last one, pass through.
 
-    After TooManyRequests it pauses at least as long as it was told to, within reason.
+    After TooManyRequests it pauses at least as long as the relay asked, up to `TOLD_SECONDS_MAX`.
 
-    A `put_new` whose reply was lost may find its own object when repeated. After a failed try AlreadyExists is therefore
-    answered by reading back: equal bytes are success. `wait` is not repeated: its caller is a loop already.
+    A `put_new` whose reply was lost may find its own object when retried. After a failed try, AlreadyExists is therefore
+    checked by reading back: equal bytes are success. `wait` is not retried, since its caller loops anyway.
     """
 
     def __init__(
@@ -104,7 +114,7 @@ class RetryingStore:
         await self._repeat(lambda: self._store.delete(key))
 
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
-        """As `Condemner`. Who is told to come again later than the longest pause is not kept waiting."""
+        """As `Condemner`. Raises at once if the relay asks for a pause longer than `TOLD_SECONDS_MAX`."""
         condemner = condemner_of(self._store)
         await self._repeat(
             lambda: condemner.condemn(keys=keys, prefix=prefix, through=through), waits_for_long=False
@@ -142,7 +152,7 @@ class RetryingStore:
             await self._sleep(max(pause, min(told, TOLD_SECONDS_MAX)))
 
     async def _holds(self, key: str, body: bytes | Body) -> bool:
-        """Whether the stored object has the same bytes. Bounded memory."""
+        """Whether the stored object has these bytes. Bounded in memory."""
         mine = body if isinstance(body, Body) else body_of(body)
         try:
             found = await self._store.get(key)
@@ -163,35 +173,35 @@ class RetryingStore:
 
 
 class LimitedStore:
-    """At most `concurrency` calls at once; further ones queue. Sleeping `wait`s and objects being read do not count."""
+    """At most `concurrency` calls at once; others queue. `wait` and reading an opened object do not count."""
 
     def __init__(self, store: Store, *, concurrency: int) -> None:
         self._store = store
-        self._places = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(concurrency)
 
     async def put_new(self, key: str, body: bytes | Body) -> None:
-        async with self._places:
+        async with self._slots:
             await self._store.put_new(key, body)
 
     async def put(self, key: str, body: bytes | Body) -> None:
-        async with self._places:
+        async with self._slots:
             await self._store.put(key, body)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
-        async with self._places:
+        async with self._slots:
             return await self._store.get(key, start=start, length=length)
 
     async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
-        async with self._places:
+        async with self._slots:
             return await self._store.list(prefix, after=after, limit=limit)
 
     async def delete(self, key: str) -> None:
-        async with self._places:
+        async with self._slots:
             await self._store.delete(key)
 
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
         """As `Condemner`."""
-        async with self._places:
+        async with self._slots:
             await condemner_of(self._store).condemn(keys=keys, prefix=prefix, through=through)
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
@@ -202,7 +212,7 @@ class LimitedStore:
 
 
 class LoggedStore:
-    """One line for each call: what, on which key, how it ended, after how many milliseconds. Never bytes or tokens."""
+    """Logs each call: its name, key, outcome and milliseconds. Never bytes or tokens."""
 
     def __init__(
         self, store: Store, logger: logging.Logger, *, clock: Callable[[], float] = time.monotonic
@@ -262,37 +272,21 @@ class LoggedStore:
             self._logger.log(level, "%s %s: %s, %.1f ms", call, key, ended, milliseconds)
 
 
-def _is_repeatable(body: bytes | Body) -> bool:
-    return not isinstance(body, Body) or body.repeatable
-
-
-RATE_MIN = 16 * KIB
-"""Bytes a second. A relay gives a body up that comes with less than 8 KiB a second."""
-BURST_SECONDS = 0.5
-STREAM_RATE_MIN = 64 * KIB
-"""So many bytes a second each stream is to have, before there is a second one."""
-STREAMS_MAX = 16
-PACED_PIECE_BYTES = 16 * KIB
-_PACED_CHANNELS = frozenset({"conversations", "mirror", "commands", "blob"})
-
-Sleep = Callable[[float], Awaitable[None]]
-
-
 class Pace:
-    """A token bucket, which may be overdrawn: who overdraws it sleeps until it is level."""
+    """A token bucket that may be overdrawn: the caller then sleeps until it is level."""
 
     def __init__(
         self, rate: int, *, clock: Callable[[], float] = time.monotonic, sleep: Sleep = asyncio.sleep
     ) -> None:
-        """`rate`: bytes a second, at least `RATE_MIN`; 0: as fast as it goes."""
-        assert rate == 0 or rate >= RATE_MIN, "what is slower is given up by relays"
+        """`rate`: bytes a second, at least `RATE_MIN`; 0 for no limit."""
+        assert rate == 0 or rate >= RATE_MIN, "relays drop slower bodies"
         self._rate = rate
         self._clock = clock
         self._sleep = sleep
         self._level = rate * BURST_SECONDS
         self._filled_at = clock()
         self.streams = asyncio.Semaphore(max(1, min(STREAMS_MAX, rate // STREAM_RATE_MIN)))
-        """Places for those that move content."""
+        """Slots for transfers of content."""
 
     @property
     def limits(self) -> bool:
@@ -300,13 +294,13 @@ class Pace:
         return self._rate > 0
 
     async def take(self, size: int) -> None:
-        """Returns when so many bytes may have moved. Who asked first is let go first."""
+        """Wait until `size` bytes may have moved, in the order of the calls."""
         self.charge(size)
         if self._level < 0:
             await self._sleep(-self._level / self._rate)
 
     def charge(self, size: int) -> None:
-        """Counts bytes that did not wait."""
+        """Count bytes that have moved already."""
         if not self._rate:
             return
         now = self._clock()
@@ -316,7 +310,7 @@ class Pace:
 
 
 class PacedStore:
-    """A `Store` whose content moves at these paces. Below `RetryingStore`: a repeated try costs its bytes again."""
+    """Limits the bandwidth of content. Belongs inside `RetryingStore`, so that a retry counts its bytes again."""
 
     def __init__(self, store: Store, *, up: Pace, down: Pace) -> None:
         self._store = store
@@ -402,11 +396,15 @@ class PacedStore:
                 yield part
 
 
+def _is_repeatable(body: bytes | Body) -> bool:
+    return not isinstance(body, Body) or body.repeatable
+
+
 async def _whole(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
 def _is_paced(key: str) -> bool:
-    """Whether a key is one of content, as opposed to what steers."""
+    """Whether a key is in a channel of content, not of control."""
     parts = key.split("/", 3)
     return len(parts) > 2 and parts[0] == "v" and parts[2] in _PACED_CHANNELS

@@ -1,21 +1,21 @@
 """The port that every store implements: memory, local directory, HTTP client, object storage.
 
-What implementers hold, and callers may build on:
+What implementers guarantee:
 
 - Keys are as `crystal_relay.keys` says. Bytes are opaque.
 - `put_new` and `put` return only when the object is durable: it survives the death of the process and of the machine.
-  An error other than `StoreUnavailable` means that nothing was stored. After `StoreUnavailable` or a cancellation it is
-  unknown; the caller finds out by repeating the request or by reading.
-- An object appears at once and whole. Nobody ever sees a part of it, or a mixture of two writes to one key.
+  An error other than `StoreUnavailable` means that nothing was stored. After `StoreUnavailable` or a cancellation the outcome
+  is unknown; the caller finds out by repeating the request or by reading.
+- An object appears atomically. No reader sees a part of it, or a mixture of two writes to one key.
 - Of any number of concurrent `put_new` on one key exactly one succeeds.
 - A `list`, `get` or `wait` that starts after a write returned sees that write.
-- `list` is in byte order of keys, and repeated pages (`after` = the last key seen) miss no key that was there
-  throughout. Keys written meanwhile may or may not show.
-- Everything may be called concurrently, from one event loop. Each call is bounded in memory whatever the size of the
-  object; only `Object.read` holds a whole one.
+- `list` is in byte order of keys. Successive pages (`after` = the last key seen) miss no key that existed throughout. Keys
+  written meanwhile may or may not appear.
+- Calls may be concurrent, from one event loop. Each is bounded in memory whatever the size of the object; only `Object.read`
+  holds a whole one.
 
 Errors are those of `crystal_relay.errors`. Permanent: BadRequest, TooLarge, AlreadyExists, NotFound, Unauthorized,
-Forbidden, StoreDamaged. Worth repeating: StoreUnavailable, Busy, and StoreFull after somebody made room.
+Forbidden, StoreDamaged. Worth retrying: StoreUnavailable, Busy, and StoreFull after space was freed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,10 +31,10 @@ from crystal_relay.limits import LIST_LIMIT_MAX, OBJECT_BYTES_MAX, PIECE_BYTES, 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes to store, of a size that is known before the first of them is.
+    """Bytes to store, of a size known in advance.
 
-    `open` gives the pieces from the beginning. A store calls it at most once in a try. A source that cannot be read a
-    second time says so by `repeatable`, and is then never tried again.
+    `open` yields the pieces from the beginning. A store calls it at most once in a try. A source that cannot be read twice has
+    `repeatable` false, and is never retried.
     """
 
     size: int
@@ -43,11 +43,10 @@ class Body:
 
 
 class Object:
-    """A stored object, or the part of it that was asked for: read once, as a whole or piece by piece.
+    """A stored object or the requested part of it, read once: whole, or piece by piece.
 
-    `size` is that of the whole object, `length` the number of bytes that this one gives, from `start`. Use it as an
-    async context manager, or read it to the end, or `aclose` it: it may hold a file or a connection. Fewer bytes than
-    `length` never come without an error.
+    `size` is that of the whole object, `length` the number of bytes that can be read, from `start`. Use it as an async context
+    manager, or read it to the end, or `aclose` it: it may hold a file or a connection. Fewer bytes than `length` are an error.
     """
 
     __slots__ = ("_close", "_pieces", "held", "length", "size", "start")
@@ -67,11 +66,11 @@ class Object:
         self._pieces = pieces
         self._close = close
         self.held: bytes | None = None
-        """All of it, if it is in memory anyway."""
+        """The bytes, if they are in memory anyway."""
 
     @classmethod
     def of(cls, whole: bytes, *, start: int = 0, length: int | None = None) -> Self:
-        """The asked part of an object that is in memory. Raises BadRange, BadRequest."""
+        """A part of an object in memory. Raises BadRange, BadRequest."""
         count = part_length(len(whole), start, length)
         made = cls(_pieces_of(whole, start, start + count), size=len(whole), start=start, length=count)
         made.held = whole if count == len(whole) else whole[start : start + count]
@@ -79,7 +78,7 @@ class Object:
 
     @classmethod
     def part(cls, part: bytes, *, size: int, start: int) -> Self:
-        """Bytes in memory that are the part from `start` of an object of that size. Raises BadRange."""
+        """The part of an object of `size` bytes that begins at `start`. Raises BadRange."""
         part_length(size, start, None)
         return cls(_pieces_of(part, 0, len(part)), size=size, start=start, length=len(part))
 
@@ -87,13 +86,13 @@ class Object:
         return self._read_and_close()
 
     async def read(self) -> bytes:
-        """All of it. Holds `length` bytes in memory."""
+        """All bytes. Holds `length` bytes in memory."""
         if self.held is not None:
             return self.held
         return b"".join([piece async for piece in self])
 
     async def aclose(self) -> None:
-        """Release what it holds. Idempotent."""
+        """Release the file or connection. Idempotent."""
         close, self._close = self._close, None
         if close is not None:
             await close()
@@ -115,7 +114,7 @@ class Object:
 
 
 class Listed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A key and the size of its object in bytes. Lists hold many: a struct is made in a fifth of a dataclass's time."""
+    """A key and the size of its object in bytes. A struct, since making one takes a fifth of a dataclass's time."""
 
     key: str
     size: int
@@ -123,27 +122,27 @@ class Listed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some keys in order. `more`: there may be further ones after the last. An empty page has no more."""
+    """Keys in order. `more` says that there may be further ones; an empty page has none."""
 
     entries: tuple[Listed, ...]
     more: bool
 
 
 class Store(Protocol):
-    """See the module's docstring for what holds of all of it."""
+    """A store of objects. The module's docstring has the guarantees."""
 
     async def put_new(self, key: str, body: bytes | Body) -> None:
-        """Store under a key that is free. Raises AlreadyExists and leaves what is there untouched."""
+        """Store under a free key. Raises AlreadyExists, and leaves the existing object untouched."""
         ...
 
     async def put(self, key: str, body: bytes | Body) -> None:
-        """Store, in place of what is there. Of concurrent calls the last one to finish wins, whole."""
+        """Store, replacing an existing object. Of concurrent calls the last one to finish wins."""
         ...
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
-        """The object, or `length` bytes of it from `start`, fewer at its end; none if `start` is its size.
+        """The object, or at most `length` bytes of it from `start`; none if `start` is its size.
 
-        The bytes are those that were there at the call, whatever is overwritten or deleted meanwhile.
+        The bytes are those at the time of the call, even if the object is overwritten or deleted meanwhile.
         Raises NotFound, BadRange (start beyond the end), BadRequest (negative start, length below 1).
         """
         ...
@@ -157,33 +156,30 @@ class Store(Protocol):
         ...
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
-        """Sleep until something under `prefix` was written since `token` was given out. Returns a token to go on with.
+        """Wait until something under `prefix` is written after `token` was issued. Returns the token for the next call.
 
-        With None, or a token that this store does not know (it restarted, or forgot), it returns at once with a fresh
-        one: list, then wait with it, and nothing is missed. At the time limit (seconds, at most 60) it returns `token`
-        again. It may wake for nothing; it never misses a write that was made in its own process. Deletions wake nobody.
+        With None, or a token that this store does not know (any more), it returns a fresh one at once: list, then wait with
+        it, and nothing is missed. At the time limit (seconds, at most 60) it returns `token` itself. It may return without a
+        write; it never misses one that was made in its own process. Deletions wake nobody.
         """
         ...
 
     async def aclose(self) -> None:
-        """Finish what was accepted and release everything. Idempotent; other calls afterwards raise."""
+        """Finish accepted writes and release everything. Idempotent; other calls raise afterwards."""
         ...
-
-
-# --- stores that others can be sent to --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class DirectRequest:
-    """A request that whoever holds it may make at the store itself, for a while. Address and headers are secrets."""
+    """A signed request that can be made at the store itself for a while. Address and headers are secrets."""
 
     method: str
     url: str = field(repr=False)
     headers: dict[str, str] = field(repr=False)
-    """To be sent as they are: they are part of what was signed."""
+    """Sent unchanged: they are signed."""
     expires_seconds: int
     receipt: str = field(default="", repr=False)
-    """Of a write: what `head` tells of the object if it was this request that created it."""
+    """Of a write: the receipt that `head` returns if this request created the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,44 +192,59 @@ class Head:
 
 @runtime_checkable
 class DirectStore(Protocol):
-    """What a store offers beside `Store`, if large objects can go to and from it without passing through its process.
+    """A store whose large objects can be transferred without passing through its process.
 
-    The promises of the port hold for who does as told: send the request of `direct_put`, then ask `head` whose object is
-    there, then `announce` it.
+    The guarantees of `Store` hold if the request of `direct_put` is followed by `head`, to see whose object is there, and then
+    by `announce`.
     """
 
     @property
     def direct_puts(self) -> bool:
-        """Whether `direct_put` can be used, as the store is set up."""
+        """Whether the store is configured for `direct_put`."""
         ...
 
     @property
     def direct_gets(self) -> bool:
-        """Whether `direct_get` can."""
+        """Whether the store is configured for `direct_get`."""
         ...
 
     async def direct_put(self, key: str, *, size: int, md5: bytes) -> DirectRequest:
-        """A request that creates the object, if the key is free, from `size` bytes with that MD5 and from no others."""
+        """A request that creates the object if the key is free, only from `size` bytes with this MD5."""
         ...
 
     async def direct_get(self, key: str) -> DirectRequest:
-        """A request that reads the object, or with a Range header a part of it. Does not look whether it is there."""
+        """A request that reads the object, or a part of it with a Range header. Does not check that it exists."""
         ...
 
     async def head(self, key: str) -> Head:
-        """Raises NotFound."""
+        """Size and receipt of an object. Raises NotFound."""
         ...
 
     def announce(self, key: str) -> None:
-        """Wake who waits: the object was written by a direct request."""
+        """Wake waiting callers: a direct request has written the object."""
         ...
 
 
-# --- what implementers share ------------------------------------------------------------------------------------------
+@runtime_checkable
+class Renewable(Protocol):
+    """A store with connections."""
+
+    async def renew(self) -> None:
+        """Close all connections; later calls use new ones."""
+        ...
+
+
+async def renew(store: Store) -> None:
+    """Renew the connections of a store that has any."""
+    if isinstance(store, Renewable):
+        await store.renew()
+
+
+# --- shared by implementations ----------------------------------------------------------------------------------------
 
 
 def part_length(size: int, start: int, length: int | None) -> int:
-    """How many bytes a `get` of a part gives. Raises BadRange, BadRequest."""
+    """Number of bytes that `get` returns for a part. Raises BadRange, BadRequest."""
     check_part(start, length)
     if start > size:
         raise BadRange("the range begins beyond the end of the object")
@@ -242,22 +253,22 @@ def part_length(size: int, start: int, length: int | None) -> int:
 
 
 def check_part(start: int, length: int | None) -> None:
-    """Raises BadRequest for a part that no object has."""
+    """Raise BadRequest for a part that no object can have."""
     if start < 0 or (length is not None and length < 1):
         raise BadRequest("a part begins at 0 or later and has at least one byte")
 
 
 def check_limit(limit: int) -> int:
-    """Raises BadRequest for a page size that is not allowed."""
+    """Raise BadRequest for a page size out of range."""
     if not 1 <= limit <= LIST_LIMIT_MAX:  # §R3.7-1
         raise BadRequest(f"a page has 1 to {LIST_LIMIT_MAX} keys")
     return limit
 
 
 def check_timeout(timeout: float) -> float:
-    """Raises BadRequest for a waiting time that is not allowed."""
+    """Raise BadRequest for a waiting time out of range."""
     if not 0 <= timeout <= WAIT_SECONDS_MAX:  # §R3.8-1
-        raise BadRequest(f"one waits between 0 and {WAIT_SECONDS_MAX:.0f} seconds")
+        raise BadRequest(f"a wait takes 0 to {WAIT_SECONDS_MAX:.0f} seconds")
     return timeout
 
 
@@ -272,9 +283,9 @@ def body_size(body: bytes | Body) -> int:
 
 
 async def checked_pieces(body: Body) -> AsyncIterator[bytes]:
-    """The pieces of a body, and SizeMismatch as soon as they are too many or turn out too few.
+    """The pieces of a body. Raises SizeMismatch as soon as there are too many bytes, or at the end too few.
 
-    The last piece is held back until the source has ended: who is given all declared bytes may take them for the whole.
+    The last piece is held back until the source has ended, so that a body that is too long is never passed on as complete.
     """
     left = body.size
     held = b""
@@ -293,12 +304,12 @@ async def checked_pieces(body: Body) -> AsyncIterator[bytes]:
 
 
 def body_of(whole: bytes) -> Body:
-    """Bytes in memory, as a body that can be read again and again."""
+    """Bytes in memory as a repeatable body."""
     return Body(len(whole), lambda: _pieces_of(whole, 0, len(whole)))
 
 
 async def whole_body(body: bytes | Body) -> bytes:
-    """All bytes of a body whose size was checked. Raises SizeMismatch."""
+    """All bytes of a body, with its size checked. Raises SizeMismatch."""
     if not isinstance(body, Body):
         return body
     return b"".join([piece async for piece in checked_pieces(body)])
@@ -307,18 +318,3 @@ async def whole_body(body: bytes | Body) -> bytes:
 async def _pieces_of(whole: bytes, start: int, end: int) -> AsyncIterator[bytes]:
     for at in range(start, end, PIECE_BYTES):
         yield whole[at : min(at + PIECE_BYTES, end)]
-
-
-@runtime_checkable
-class Renewable(Protocol):
-    """What has connections."""
-
-    async def renew(self) -> None:
-        """Close them all; the store goes on with new ones."""
-        ...
-
-
-async def renew(store: Store) -> None:
-    """Does it, if there is anything to do."""
-    if isinstance(store, Renewable):
-        await store.renew()

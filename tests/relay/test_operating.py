@@ -65,7 +65,7 @@ async def test_what_is_not_confirmed_is_not_done(relay: RelayProcess, typed: str
     lead = await new_member(relay)
     refused = await on(relay, "vaults", "drop", lead.vault, typed=typed)
     assert (refused.code, refused.out) == (2, "")
-    assert "nothing was done" in refused.err
+    assert "nothing was changed" in refused.err
     store = lead.store(relay.url)
     await store.put_new(f"{lead.prefix}devlog/0", b"x")
     await store.aclose()

@@ -26,7 +26,6 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False) -> Non
     from datetime import datetime
 
     from crystal_node.base.settings.settings import places
-
     from crystal_node.base.wording import counted, size
     from crystal_prototype.home.takeover import look, take_over
 

@@ -1,8 +1,12 @@
-"""`crystal-relay serve`: composes store, application and server, and runs them until it is told to stop."""
+"""`crystal-relay serve`: compose store, application and server, and run them until stopped.
+
+The server's modules are imported when the command runs, so that other commands start quickly.
+"""
 
 import asyncio
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -11,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from crystal_relay.address import check_relay_url
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.options import S3AllowHttp, S3Endpoint, StoreAddress
 from crystal_relay.cli.stores import StorePlace, open_store
@@ -18,85 +23,19 @@ from crystal_relay.errors import BadRequest
 
 if TYPE_CHECKING:
     from crystal_relay.server import RelaySettings
-import socket
-
-from crystal_relay.address import check_relay_url
-
-ENROLL_VARIABLE = "CRYSTAL_RELAY_ENROLL_TOKEN"
-METRICS_VARIABLE = "CRYSTAL_RELAY_METRICS_TOKEN"
-_FILE_CHARS_MAX = 1024
-_SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
-
-
-def secret_of_environment(variable: str) -> str | None:
-    """The token in that variable, or in the file that `<variable>_FILE` names. Raises BadRequest, which does not repeat it."""
-    from crystal_relay.server.authorization import ENROLL_TOKEN
-
-    # Taken out, so that it is not in the environment of anything started from here.
-    token = os.environ.pop(variable, "")
-    file = os.environ.pop(f"{variable}_FILE", "")
-    if token and file:
-        raise BadRequest(f"{variable} and {variable}_FILE are both set", hint="Set one of them.")
-    if file:
-        token = _token_in(Path(file), f"{variable}_FILE")
-    elif not token:
-        return None
-    if ENROLL_TOKEN.match(token) is None:
-        raise BadRequest(
-            f"{variable}{'_FILE' if file else ''} holds no usable token",
-            hint="It has 16 to 256 visible ASCII characters. `openssl rand -hex 32` makes a good one.",
-        )
-    return token
-
-
-def _token_in(file: Path, variable: str) -> str:
-    try:
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            return opened.read(_FILE_CHARS_MAX).strip()
-    except OSError as error:
-        raise BadRequest(
-            f"the file that {variable} names cannot be read ({error.strerror})",
-            hint="It has to be readable by the user that the relay runs as.",
-        ) from None
-
-
-def secrets_of_environment() -> tuple[str, ...]:
-    """What others read from the environment, for the log never to hold it."""
-    return tuple(value for name in _SECRET_VARIABLES if (value := os.environ.get(name)))
-
-
-_WILDCARDS = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}  # noqa: S104
-"""Hosts that stand for all addresses, and for each kind one that is nobody's: to ask which of ours would be used."""
-_DISCARD_PORT = 9
-
-
-def peer_url_of(asked: str | None, listener: socket.socket) -> str:
-    """The address that was asked for, else that of the listening socket. Raises BadRequest."""
-    if asked is not None:
-        return check_relay_url(asked, allow_insecure=True)
-    host, port = listener.getsockname()[:2]
-    if host in _WILDCARDS:
-        host = _own_address(*_WILDCARDS[host])
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _own_address(family: socket.AddressFamily, nobody: str) -> str:
-    """The address that this machine shows to others. Sends nothing."""
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as asking:
-            asking.connect((nobody, _DISCARD_PORT))
-            return str(asking.getsockname()[0])
-    except OSError:
-        raise BadRequest(
-            "this machine has no address that the other relay processes could use",
-            hint="Name one: --peer-url http://10.0.0.5:18791",
-        ) from None
-
 
 PORT = 18791
 SWITCH_SECONDS = 0.0005
-"""How long a thread may keep the interpreter to itself. The store's threads hand each result back to the event loop; with
-Python's usual five milliseconds a commit waits longer for the loop than for the disk."""
+"""Thread switch interval. The store's threads hand each result to the event loop; with Python's default of five milliseconds a
+commit waits longer for the loop than for the disk."""
+ENROLL_VARIABLE = "CRYSTAL_RELAY_ENROLL_TOKEN"
+METRICS_VARIABLE = "CRYSTAL_RELAY_METRICS_TOKEN"
+
+_FILE_CHARS_MAX = 1024
+_SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+_WILDCARDS = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}  # noqa: S104
+"""Wildcard hosts, each with a documentation address to find the local address that a route to it would use."""
+_DISCARD_PORT = 9
 
 
 def serve(
@@ -113,24 +52,32 @@ def serve(
     ] = None,
     quota_bytes: Annotated[
         int,
-        typer.Option(min=0, envvar="CRYSTAL_RELAY_QUOTA_BYTES", help="Bytes that a vault may have; 0: any."),
+        typer.Option(
+            min=0, envvar="CRYSTAL_RELAY_QUOTA_BYTES", help="Bytes that a vault may store; 0 for no limit."
+        ),
     ] = 64 * 1024**3,
     quota_entries: Annotated[
         int,
         typer.Option(
-            min=0, envvar="CRYSTAL_RELAY_QUOTA_ENTRIES", help="Objects that a vault may have; 0: any."
+            min=0,
+            envvar="CRYSTAL_RELAY_QUOTA_ENTRIES",
+            help="Objects that a vault may store; 0 for no limit.",
         ),
     ] = 4_000_000,
     rate_per_token: Annotated[
         float,
         typer.Option(
-            min=0, envvar="CRYSTAL_RELAY_RATE_PER_TOKEN", help="Requests a second of a device; 0: any."
+            min=0,
+            envvar="CRYSTAL_RELAY_RATE_PER_TOKEN",
+            help="Requests per second of a device; 0 for no limit.",
         ),
     ] = 500.0,
     rate_per_address: Annotated[
         float,
         typer.Option(
-            min=0, envvar="CRYSTAL_RELAY_RATE_PER_ADDRESS", help="Requests a second of an address; 0: any."
+            min=0,
+            envvar="CRYSTAL_RELAY_RATE_PER_ADDRESS",
+            help="Requests per second of an address; 0 for no limit.",
         ),
     ] = 1_000.0,
     trusted_proxy: Annotated[
@@ -138,7 +85,7 @@ def serve(
         typer.Option(
             envvar="CRYSTAL_RELAY_TRUSTED_PROXY",
             metavar="CIDR",
-            help="A proxy whose X-Forwarded-For is believed: an address or a network. May come several times.",
+            help="A proxy whose X-Forwarded-For is trusted: an address or a network. Repeatable.",
             show_default="none",
         ),
     ] = None,
@@ -149,12 +96,13 @@ def serve(
         typer.Option(
             envvar="CRYSTAL_RELAY_PEER_URL",
             metavar="URL",
-            help="Where other relay processes over the same bucket reach this one.",
+            help="Where other relay processes on the same bucket reach this one.",
             show_default="http://, the host and the port",
         ),
     ] = None,
     log: Annotated[
-        Literal["text", "json"], typer.Option(envvar="CRYSTAL_RELAY_LOG", help="The form of lines on stderr.")
+        Literal["text", "json"],
+        typer.Option(envvar="CRYSTAL_RELAY_LOG", help="The format of log lines on stderr."),
     ] = "text",
     v1: Annotated[
         bool,
@@ -164,15 +112,15 @@ def serve(
             help="Serve the published prototype's routes too (docs/relay-v1.md).",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Say the address, and errors, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address and errors as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
-    Prints the address on stdout once it accepts connections. Creating a vault needs the enrolment token: the one in the
-    environment variable CRYSTAL_RELAY_ENROLL_TOKEN, else one that is printed on stderr at the first start. With
-    CRYSTAL_RELAY_METRICS_TOKEN in the environment, whoever shows that token may read /metrics. Each of the two may also be in a
-    file that CRYSTAL_RELAY_ENROLL_TOKEN_FILE or CRYSTAL_RELAY_METRICS_TOKEN_FILE names.
+    Prints the address on stdout once it accepts connections. Creating a vault needs the enrolment token: the value of
+    CRYSTAL_RELAY_ENROLL_TOKEN, else one that is printed on stderr at the first start. If CRYSTAL_RELAY_METRICS_TOKEN is set,
+    that token gives access to /metrics. Either may instead be in a file named by CRYSTAL_RELAY_ENROLL_TOKEN_FILE or
+    CRYSTAL_RELAY_METRICS_TOKEN_FILE.
     """
     with told(as_json=as_json):
         from crystal_relay.server import RelaySettings
@@ -197,6 +145,42 @@ def serve(
             runner.run(_run(host, port, place, settings, peer_url, ready_file, as_json=as_json, v1=v1))
 
 
+def secret_of_environment(variable: str) -> str | None:
+    """The token in a variable, or in the file that `<variable>_FILE` names. Raises BadRequest, without the token."""
+    from crystal_relay.server.authorization import ENROLL_TOKEN
+
+    # Removed, so that child processes do not inherit it.
+    token = os.environ.pop(variable, "")
+    file = os.environ.pop(f"{variable}_FILE", "")
+    if token and file:
+        raise BadRequest(f"{variable} and {variable}_FILE are both set", hint="Set one of them.")
+    if file:
+        token = _token_in(Path(file), f"{variable}_FILE")
+    elif not token:
+        return None
+    if ENROLL_TOKEN.match(token) is None:
+        raise BadRequest(
+            f"{variable}{'_FILE' if file else ''} holds no usable token",
+            hint="It has 16 to 256 visible ASCII characters. `openssl rand -hex 32` makes a good one.",
+        )
+    return token
+
+
+def secrets_of_environment() -> tuple[str, ...]:
+    """Secrets that libraries read from the environment, which the log must not show."""
+    return tuple(value for name in _SECRET_VARIABLES if (value := os.environ.get(name)))
+
+
+def peer_url_of(given: str | None, listener: socket.socket) -> str:
+    """The given URL, else that of the listening socket. Raises BadRequest."""
+    if given is not None:
+        return check_relay_url(given, allow_insecure=True)
+    host, port = listener.getsockname()[:2]
+    if host in _WILDCARDS:
+        host = _own_address(*_WILDCARDS[host])
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 async def _run(
     host: str,
     port: int,
@@ -208,7 +192,7 @@ async def _run(
     as_json: bool,
     v1: bool,
 ) -> None:
-    """The composition: everything that a relay process is made of is made here, and closed in the reverse order."""
+    """Open all parts of a relay process, serve, and close them in the reverse order."""
     from crystal_relay.cli.extensions import EXTENSIONS, served
     from crystal_relay.notify import Notifier
     from crystal_relay.server import create_app
@@ -224,7 +208,7 @@ async def _run(
         notifier = Notifier()
         store = await open_store(place, notifier=notifier)
         stack.push_async_callback(store.aclose)
-        # A directory belongs to one process, which also starts where a machine has no address to be reached at.
+        # A directory belongs to one process, which needs no address that others can reach.
         peers = Peers(store, notifier, url=peer_url_of(peer_url, listener)) if place.is_bucket else None
         application = create_app(store, settings, peers=peers, extensions=served(v1=v1))
         relay = application.state.relay
@@ -240,7 +224,7 @@ async def _run(
         def ready() -> None:
             text = json.dumps({"url": server.url, "pid": os.getpid()})
             if ready_file is not None:
-                _write_whole(ready_file, text)
+                _write_atomically(ready_file, text)
             print(text if as_json else server.url, flush=True)
 
         await server.serve(ready=ready, signals=True)
@@ -249,23 +233,23 @@ async def _run(
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         from uvloop import new_event_loop
-    except ImportError:  # not on every system; slower without
+    except ImportError:  # not available on every system; asyncio's loop is slower
         return asyncio.new_event_loop
     return new_event_loop
 
 
 def _announce_enrollment(token: str) -> None:
     print(
-        "This relay's enrolment token, shown this once (only its hash is kept). `crystal init` needs it:\n"
+        "This relay's enrolment token, shown only once (the relay keeps its hash). `crystal init` needs it:\n"
         f"  {token}\n"
-        f"Lost it? `crystal-relay tokens create` makes another; or set {ENROLL_VARIABLE} to one of your own.",
+        f"Lost it? `crystal-relay tokens create` makes another, or set {ENROLL_VARIABLE} to your own.",
         file=sys.stderr,
         flush=True,
     )
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Whoever polls for the file never sees a part of it."""
+def _write_atomically(path: Path, text: str) -> None:
+    """Write the file atomically: readers never see a part of it."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         temporary.write_text(text + "\n")
@@ -273,4 +257,28 @@ def _write_whole(path: Path, text: str) -> None:
     except OSError as error:
         raise BadRequest(
             f"{path}: cannot be written ({error.strerror})", hint="Choose another --ready-file."
+        ) from None
+
+
+def _token_in(file: Path, variable: str) -> str:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            return opened.read(_FILE_CHARS_MAX).strip()
+    except OSError as error:
+        raise BadRequest(
+            f"the file that {variable} names cannot be read ({error.strerror})",
+            hint="Make it readable by the user that runs the relay.",
+        ) from None
+
+
+def _own_address(family: socket.AddressFamily, remote: str) -> str:
+    """The address of this machine on its default route. Sends nothing."""
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((remote, _DISCARD_PORT))
+            return str(probe.getsockname()[0])
+    except OSError:
+        raise BadRequest(
+            "this machine has no address that other relay processes can reach",
+            hint="Name one: --peer-url http://10.0.0.5:18791",
         ) from None

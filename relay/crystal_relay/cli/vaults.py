@@ -1,5 +1,6 @@
-"""`crystal-relay vaults`: who has how much, and dropping a vault and taking that back."""
+"""`crystal-relay vaults`: show, drop and restore vaults."""
 
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,23 +15,12 @@ from crystal_relay.errors import BadRequest
 
 if TYPE_CHECKING:
     from crystal_relay.server.operator import Operations, VaultState, VaultSummary
-import re
 
+VaultArgument = Annotated[str, typer.Argument(metavar="ID", help="The vault's id, as `vaults` shows it.")]
 _FORM = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
-
-def seconds_of(text: str) -> int:
-    """The seconds that it stands for. Raises BadRequest."""
-    found = _FORM.match(text)
-    if found is None:
-        raise BadRequest(f"{text}: not a time", hint="Give a number and a unit: 90s, 30m, 12h, 7d, 2w.")
-    return int(found[1]) * _SECONDS[found[2]]
-
-
-vaults = typer.Typer(help="The vaults of a relay, by their opaque ids.")
-
-VaultArgument = Annotated[str, typer.Argument(metavar="ID", help="The vault's id, as `vaults` shows it.")]
+vaults = typer.Typer(help="Show, drop and restore vaults.")
 
 
 @vaults.callback(invoke_without_command=True)
@@ -41,12 +31,15 @@ def _default(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """The vaults of a relay, by their opaque ids. Without a further word: `list`."""
+    """Show, drop and restore vaults.
+
+    Without a further word: `list`.
+    """
     if context.invoked_subcommand is None:
         show_vaults(store, s3_endpoint, s3_allow_http, as_json)
         return
     for name in ("store", "s3_endpoint", "s3_allow_http", "as_json"):
-        # Else `vaults --store X drop ID` would drop a vault of another store.
+        # Otherwise `vaults --store X drop ID` would drop a vault of another store.
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter(f"options come after `{context.invoked_subcommand}`")
@@ -59,7 +52,7 @@ def show_vaults(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show every vault: how many objects, how many bytes, and whether it is dropped.
+    """Show each vault's objects, bytes and state.
 
     Lists every object of the store: on object storage that is one paid request for each 1,000.
     """
@@ -78,14 +71,14 @@ def show_vaults(
             ]
             show_table(("VAULT", "OBJECTS", "SIZE", "STATE"), rows)
         else:
-            tell("There is no vault yet. `crystal init` on a device creates one.")
+            tell("There are no vaults. `crystal init` on a device creates one.")
 
 
 @vaults.command()
 def drop(
     vault: VaultArgument,
     grace: Annotated[
-        str, typer.Option(help="How long it can be restored: 12h, 7d, 2w; 30m at least.")
+        str, typer.Option(help="How long it can be restored: 12h, 7d, 2w; at least 30m.")
     ] = "7d",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the vault's id.")] = False,
     store: StoreAddress = None,
@@ -93,10 +86,10 @@ def drop(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop a vault: refuse its devices at once, and delete it when the time of grace is over.
+    """Refuse a vault's devices now, and delete it after the grace period.
 
-    Asks for the vault's id. Until the time of grace is over `vaults restore` takes it back; after that nothing does, but
-    its devices still have what they have.
+    Asks for the vault's id. `vaults restore` undoes it until the grace period is over; after that nothing does. The devices
+    keep their own copies.
     """
 
     async def work(operations: "Operations") -> "VaultState":
@@ -108,15 +101,13 @@ def drop(
     with told(as_json=as_json):
         from crystal_relay.server.operator import check_grace
 
-        seconds = check_grace(seconds_of(grace))  # before the id is asked for
+        seconds = check_grace(seconds_of(grace))  # before the prompt
         state = operate(StorePlace.of_options(store, s3_endpoint, s3_allow_http), work)
         if as_json:
             show_json(state)
         elif state.dropped_until is not None:
-            print(
-                f"Dropped. Its devices are refused from now on; deleted after {moment(state.dropped_until)}."
-            )
-            print(f"To take it back: crystal-relay vaults restore {vault}")
+            print(f"Dropped. Its devices are refused; it is deleted after {moment(state.dropped_until)}.")
+            print(f"To undo: crystal-relay vaults restore {vault}")
             _warn(state)
 
 
@@ -128,7 +119,7 @@ def restore(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take back a drop. Its devices go on as if nothing had been."""
+    """Restore a dropped vault within its grace period."""
     with told(as_json=as_json):
         state = operate(
             StorePlace.of_options(store, s3_endpoint, s3_allow_http),
@@ -137,24 +128,32 @@ def restore(
         if as_json:
             show_json(state)
         else:
-            print("Restored. Its devices are let in again.")
+            print("Restored. Its devices have access again.")
             _warn(state)
+
+
+def seconds_of(text: str) -> int:
+    """Seconds of a time such as `12h` or `7d`. Raises BadRequest."""
+    found = _FORM.match(text)
+    if found is None:
+        raise BadRequest(f"{text}: not a time", hint="Give a number and a unit: 90s, 30m, 12h, 7d, 2w.")
+    return int(found[1]) * _SECONDS[found[2]]
 
 
 def _confirm(summary: "VaultSummary") -> None:
     """Raises BadRequest unless the vault's id is typed."""
     tell(
         f"Vault {summary.vault} has {summary.entries} objects, {size(summary.bytes)}.\n"
-        "Its devices will be refused from now on. Type its id to drop it:"
+        "Its devices will be refused. Type its id to drop it:"
     )
     if sys.stdin.readline().strip() != summary.vault:
-        raise BadRequest("not confirmed: nothing was done", hint="Type the vault's id, or give --yes.")
+        raise BadRequest("not confirmed: nothing was changed", hint="Type the vault's id, or give --yes.")
 
 
 def _warn(state: "VaultState") -> None:
     if state.not_told:
         tell(
-            f"{state.not_told} relay processes could not be told. Those that run find out within five minutes."
+            f"{state.not_told} relay processes could not be told. Running ones learn of it within five minutes."
         )
 
 

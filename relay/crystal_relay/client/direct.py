@@ -1,14 +1,14 @@
-"""The client's half of direct transfers: big blobs straight to and from the bucket, by requests that the relay signed.
+"""Direct transfers at the client: large blobs straight to and from the bucket, by requests that the relay has signed.
 
-The relay is not trusted. It can name an address, so what goes there is little: the sealed bytes of the blob that was to be
-stored anyway, or a GET; never a token, a cookie or a header that is not on a short list. Addresses are https, with
-certificates verified; this machine itself only if the relay is on it too. Redirects are not followed.
+The relay is not trusted. It chooses the address, so only the sealed bytes of the blob or a GET go there: never a token, a
+cookie, or a header that is not on a short list. Addresses are https with certificates verified; loopback is allowed only if
+the relay is on loopback too. Redirects are not followed.
 
-The bucket decides nothing: a put is a success when the relay has looked at the bucket and found the object with the receipt of
-this very request. So a reply that was lost is found to be one's own success, and a false one is no success.
+The bucket's answer decides nothing. A put has succeeded when the relay finds the object in the bucket with the receipt of this
+request. So a lost answer is recognised as one's own success, and a false one is not believed.
 
-Whatever cannot be done this way goes through the relay, which also serves for a while after something went wrong. A signed
-address is a secret: no log, message or repr shows it.
+What cannot be transferred directly goes through the relay, as does everything for a while after a failure. A signed address is
+a secret: no log, message or repr shows it.
 """
 
 import asyncio
@@ -35,101 +35,39 @@ from crystal_relay.limits import BLOB_BYTES_MAX, DIRECT_BYTES_MIN
 from crystal_relay.store import Object, body_of, part_length
 from crystal_relay.wire import Direction, TransferDone, TransferDoneReply, TransferReply, TransferRequest
 
+CHANNEL = "blob/"
+PAUSE_SECONDS = 600.0
+"""How long blobs go through the relay after a failure at the bucket."""
+TRANSFERS_MAX = 8
+"""Concurrent puts. Each holds one blob in memory."""
+TRIES_MAX = 4
+BYTES_PER_SECOND_MIN = 8 * 1024
+"""The time limit of a put is a minute more than it takes at this rate."""
+ANSWER_BYTES_MAX = 16 * 1024
+"""How much of the bucket's answer to a put is read."""
 URL_CHARS_MAX = 8 * 1024
 HEADERS_MAX = 16
 HEADER_CHARS_MAX = 1024
 
 _HEADER = re.compile(r"content-type|x-amz-[a-z0-9-]{1,64}")
 _OURS = {"if-none-match", "content-md5", "content-length"}
-"""Headers that say what is to be stored. The device sends its own; the relay may only repeat them."""
-
-
-class Grant:
-    """A signed request that was checked."""
-
-    __slots__ = ("headers", "receipt", "size", "url")
-
-    def __init__(self, url: str, headers: dict[str, str], size: int, receipt: str) -> None:
-        self.url = url
-        self.headers = headers
-        self.size = size
-        self.receipt = receipt
-
-
-def checked_grant(reply: TransferReply, asked: TransferRequest, *, may_be_loopback: bool) -> Grant:
-    """Raises Refused."""
-    putting = asked.direction is Direction.PUT
-    _check_url(reply.url, may_be_loopback=may_be_loopback)
-    if reply.method != ("PUT" if putting else "GET"):
-        raise GrantRefused
-    if putting and (reply.size != asked.size or not 1 <= len(reply.receipt) <= 128):
-        raise GrantRefused
-    if not putting and not DIRECT_BYTES_MIN <= reply.size <= BLOB_BYTES_MAX:
-        raise GrantRefused
-    ours = {"if-none-match": "*", "content-length": str(asked.size)} if putting else {}
-    if putting:
-        ours["content-md5"] = base64.b64encode(bytes.fromhex(asked.md5)).decode()
-    headers = {name.lower(): value for name, value in reply.headers.items()}
-    if len(reply.headers) > HEADERS_MAX or len(headers) != len(reply.headers):
-        raise GrantRefused
-    for name, value in headers.items():
-        if len(value) > HEADER_CHARS_MAX or not value.isascii() or not value.isprintable():
-            raise GrantRefused
-        if ours.get(name) != value if name in _OURS else _HEADER.fullmatch(name) is None:
-            raise GrantRefused
-    kept = {name: value for name, value in headers.items() if name not in _OURS}  # §R3.5-3
-    return Grant(reply.url, kept, reply.size, reply.receipt)
-
-
-class GrantRefused(Exception):
-    """A grant that this device does not follow."""
-
-
-def _check_url(url: str, *, may_be_loopback: bool) -> None:
-    if len(url) > URL_CHARS_MAX or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
-        raise GrantRefused
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        parsed = httpx.URL(url)
-    except (ValueError, httpx.InvalidURL):
-        raise GrantRefused from None
-    host = parts.hostname or ""
-    if not host or port == 0 or "@" in parts.netloc or parts.fragment or parsed.host != host:
-        raise GrantRefused
-    local = is_loopback(host)
-    if parts.scheme not in ("https", "http") or (parts.scheme == "http" and not local):
-        raise GrantRefused
-    if local and not may_be_loopback:
-        raise GrantRefused
-
-
-CHANNEL = "blob/"
-PAUSE_SECONDS = 600.0
-"""After something went wrong at the bucket, blobs go through the relay for this long."""
-TRANSFERS_MAX = 8
-"""Puts at once. Each holds one blob in memory."""
-TRIES_MAX = 4
-BYTES_PER_SECOND_MIN = 8 * 1024
-"""A put may take as long as this needs, and a minute more."""
-ANSWER_BYTES_MAX = 16 * 1024
-"""What is read of an answer that says how a put ended."""
+"""Headers that describe the body. The device sends its own; a grant may only repeat them."""
 _ANSWER_SECONDS = 5.0
 _HINT = "Crystal tries again through the relay."
-
 _SENDER = "the bucket"
+
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 _random = SystemRandom()
 
 
 class Ask(Protocol):
-    """How the relay is asked: POST of a struct to a path of the vault."""
+    """POSTs a struct to a path of the vault at the relay."""
 
     def __call__(self, path: str, body: msgspec.Struct, reply: type[Reply]) -> Awaitable[Reply]: ...
 
 
 class DirectTransfers:
-    """Of one vault at one relay. `aclose` it."""
+    """Direct transfers of one vault at one relay. Close it with `aclose`."""
 
     def __init__(
         self,
@@ -141,7 +79,7 @@ class DirectTransfers:
         enabled: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`connect` and `idle`: seconds, as for the relay itself."""
+        """`connect` and `idle`: time limits in seconds, as for the relay itself."""
         self._ask = ask
         self._may_be_loopback = is_loopback(urlsplit(relay_url).hostname or "")
         self._connect = connect
@@ -154,7 +92,7 @@ class DirectTransfers:
         self._closed = False
 
     def takes(self, direction: Direction, key: str, size: int | None) -> bool:
-        """Whether it is worth asking, for a key within the vault and the bytes to move (None: not known)."""
+        """Whether to ask the relay for a grant. `key` is within the vault; `size` is None if unknown."""
         return (
             key.startswith(CHANNEL)
             and direction not in self._not_offered
@@ -163,7 +101,7 @@ class DirectTransfers:
         )
 
     async def put_new(self, key: str, whole: bytes) -> bool:
-        """As the port's. False: nothing was done, it has to go through the relay."""
+        """As `Store.put_new`. Returns False if nothing was sent and the blob has to go through the relay."""
         digest = await asyncio.to_thread(hashlib.md5, whole, usedforsecurity=False)
         asked = TransferRequest(key, Direction.PUT, len(whole), digest.hexdigest())
         receipts: list[str] = []
@@ -193,7 +131,7 @@ class DirectTransfers:
             return True
 
     async def get(self, key: str, *, start: int, length: int | None) -> Object | None:
-        """As the port's. None: it has to go through the relay."""
+        """As `Store.get`. Returns None if the blob has to come through the relay."""
         for renewed in (False, True):
             grant = await self._begin(TransferRequest(key, Direction.GET))
             if grant is None:
@@ -216,27 +154,27 @@ class DirectTransfers:
         raise StoreUnavailable("the bucket refuses what the relay signed", hint=_HINT)
 
     async def renew(self) -> None:
-        """As `Renewable`: what is under way fails, what comes next connects anew."""
+        """As `Renewable`: running transfers fail, later ones use new connections."""
         clients, self._clients = self._clients, {}
         self._off_until = min(self._off_until, self._clock()) if self._off_until < math.inf else math.inf
         for client in clients.values():
             await client.aclose()
 
     async def aclose(self) -> None:
-        """End what is under way. Idempotent."""
+        """Abort running transfers. Idempotent."""
         self._closed = True
         for client in self._clients.values():
             await client.aclose()
 
-    # --- the relay's part ---
+    # --- with the relay ---
 
-    async def _begin(self, asked: TransferRequest) -> Grant | None:
+    async def _begin(self, asked: TransferRequest) -> "Grant | None":
         if self._clock() < self._off_until:
             return None
         try:
             reply = await self._ask("transfers", asked, TransferReply)
         except BadReply:
-            self._pause()  # an older relay knows no such route
+            self._pause()  # an older relay does not have this route
             return None
         if not reply.direct:
             if not reply.offered:
@@ -249,7 +187,7 @@ class DirectTransfers:
             return None
 
     async def _settle(self, key: str, size: int, receipts: list[str]) -> None:
-        """Find out what became of the puts of these receipts. Returns if one of them created the object."""
+        """Return if one of the puts with these receipts created the object, else raise."""
         taken: AlreadyExists | None = None
         for receipt in reversed(receipts):
             try:
@@ -257,7 +195,7 @@ class DirectTransfers:
             except AlreadyExists as error:
                 taken = error
             except NotFound:
-                # It may still arrive: what was sent is sent.
+                # It may still arrive.
                 self._pause()
                 raise StoreUnavailable("the bucket does not hold what was sent there", hint=_HINT) from None
             else:
@@ -270,15 +208,15 @@ class DirectTransfers:
     def _pause(self) -> None:
         self._off_until = max(self._off_until, self._clock() + PAUSE_SECONDS)
 
-    # --- the bucket's part ---
+    # --- with the bucket ---
 
-    async def _put(self, grant: Grant, whole: bytes, md5: bytes) -> "_Outcome":
+    async def _put(self, grant: "Grant", whole: bytes, md5: bytes) -> "_Outcome":
         headers = grant.headers | {
             "If-None-Match": "*",
             "Content-MD5": base64.b64encode(md5).decode(),
             "Content-Length": str(len(whole)),
         }
-        # In pieces: a time limit on silence is one on each piece.
+        # In pieces, so that the idle limit is one on each piece.
         request = self._request("PUT", grant, headers, content=body_of(whole).open())
         try:
             async with asyncio.timeout(60 + self._idle + len(whole) / BYTES_PER_SECOND_MIN):
@@ -288,7 +226,7 @@ class DirectTransfers:
         except (httpx.RequestError, TimeoutError):
             return _Outcome.UNKNOWN
         try:
-            # So that the connection can go on. What it says is not needed.
+            # Read so that the connection can be kept; the content does not matter.
             with suppress(RelayError, TimeoutError):
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     await limited_body(response, ANSWER_BYTES_MAX)
@@ -296,7 +234,7 @@ class DirectTransfers:
             await response.aclose()
         return _OUTCOMES.get(response.status_code, _Outcome.UNKNOWN)
 
-    async def _get(self, grant: Grant, start: int, count: int, *, whole: bool) -> Object:
+    async def _get(self, grant: "Grant", start: int, count: int, *, whole: bool) -> Object:
         headers = dict(grant.headers)
         if not whole:
             headers["Range"] = f"bytes={start}-{start + count - 1}"
@@ -344,7 +282,7 @@ class DirectTransfers:
     def _request(
         self,
         method: str,
-        grant: Grant,
+        grant: "Grant",
         headers: dict[str, str],
         *,
         content: AsyncIterator[bytes] | None = None,
@@ -355,8 +293,8 @@ class DirectTransfers:
         request.url = SecretUrl(request.url)
         return request
 
-    def _client(self, grant: Grant) -> httpx.AsyncClient:
-        """Apart from the relay's: nothing that belongs there can come along."""
+    def _client(self, grant: "Grant") -> httpx.AsyncClient:
+        """A client of its own, so that no credential or cookie of the relay's is sent."""
         if self._closed:
             raise Closed("the store is closed")
         parts = urlsplit(grant.url)
@@ -373,8 +311,68 @@ class DirectTransfers:
         return client
 
 
+class Grant:
+    """A signed request, checked."""
+
+    __slots__ = ("headers", "receipt", "size", "url")
+
+    def __init__(self, url: str, headers: dict[str, str], size: int, receipt: str) -> None:
+        self.url = url
+        self.headers = headers
+        self.size = size
+        self.receipt = receipt
+
+
+class GrantRefused(Exception):
+    """The device does not follow this grant."""
+
+
+def checked_grant(reply: TransferReply, asked: TransferRequest, *, may_be_loopback: bool) -> Grant:
+    """The grant in a reply, checked against the request. Raises GrantRefused."""
+    putting = asked.direction is Direction.PUT
+    _check_url(reply.url, may_be_loopback=may_be_loopback)
+    if reply.method != ("PUT" if putting else "GET"):
+        raise GrantRefused
+    if putting and (reply.size != asked.size or not 1 <= len(reply.receipt) <= 128):
+        raise GrantRefused
+    if not putting and not DIRECT_BYTES_MIN <= reply.size <= BLOB_BYTES_MAX:
+        raise GrantRefused
+    ours = {"if-none-match": "*", "content-length": str(asked.size)} if putting else {}
+    if putting:
+        ours["content-md5"] = base64.b64encode(bytes.fromhex(asked.md5)).decode()
+    headers = {name.lower(): value for name, value in reply.headers.items()}
+    if len(reply.headers) > HEADERS_MAX or len(headers) != len(reply.headers):
+        raise GrantRefused
+    for name, value in headers.items():
+        if len(value) > HEADER_CHARS_MAX or not value.isascii() or not value.isprintable():
+            raise GrantRefused
+        if ours.get(name) != value if name in _OURS else _HEADER.fullmatch(name) is None:
+            raise GrantRefused
+    kept = {name: value for name, value in headers.items() if name not in _OURS}  # §R3.5-3
+    return Grant(reply.url, kept, reply.size, reply.receipt)
+
+
+def _check_url(url: str, *, may_be_loopback: bool) -> None:
+    if len(url) > URL_CHARS_MAX or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        raise GrantRefused
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        parsed = httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
+        raise GrantRefused from None
+    host = parts.hostname or ""
+    if not host or port == 0 or "@" in parts.netloc or parts.fragment or parsed.host != host:
+        raise GrantRefused
+    local = is_loopback(host)
+    if parts.scheme not in ("https", "http") or (parts.scheme == "http" and not local):
+        raise GrantRefused
+    if local and not may_be_loopback:
+        raise GrantRefused
+
+
 class _Outcome(Enum):
-    """What the bucket said to a put. Only NOT_SENT is believed: it is not the bucket that says it."""
+    """How a put ended as seen from here. Only NOT_SENT is certain: it does not rest on the bucket's word."""
 
     NOT_SENT = "not sent"
     STORED = "stored"
@@ -393,8 +391,8 @@ _OUTCOMES = {
 
 
 class _NotSent(Exception):
-    """There was no connection: the bucket cannot be reached from here."""
+    """The bucket cannot be reached from here."""
 
 
 class _Expired(Exception):
-    """The bucket does not accept the signature, or not any more."""
+    """The bucket does not accept the signature, or no longer."""

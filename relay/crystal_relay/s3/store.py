@@ -21,7 +21,7 @@ from crystal_relay.s3.direct import is_reachable, signed_get, signed_put
 from crystal_relay.s3.reads import Reads
 from crystal_relay.s3.settings import PENDING_BYTES_MAX, WHOLE_BYTES_MAX, Conditions, S3Settings
 from crystal_relay.s3.spool import BucketSpool
-from crystal_relay.s3.writes import Sending, Writes
+from crystal_relay.s3.writes import PendingWrite, Writes
 from crystal_relay.spool import Budget
 from crystal_relay.store import (
     Body,
@@ -39,7 +39,7 @@ from crystal_relay.store import (
     whole_body,
 )
 
-_Write = Callable[[Sending], Coroutine[Any, Any, None]]
+_Write = Callable[[PendingWrite], Coroutine[Any, Any, None]]
 
 
 class S3Store:
@@ -186,8 +186,8 @@ class S3Store:
             whole = await whole_body(body)
             held = AsyncExitStack()
             held.enter_context(self._memory.of(size))
-            sending = Sending(key, partial(Content.of, whole), self._calls.small, held)
-            await self._calls.to_the_end(write(sending))
+            pending = PendingWrite(key, partial(Content.of, whole), self._calls.small, held)
+            await self._calls.to_the_end(write(pending))
 
     async def _receive_large(self, key: str, body: Body, write: _Write) -> None:
         async with AsyncExitStack() as held:
@@ -206,8 +206,8 @@ class S3Store:
                     await self._spool(partial(spool.write, bytes(gathered)))
                     gathered.clear()
             await self._spool(partial(spool.write, bytes(gathered)))
-            sending = Sending(key, spool.content, self._calls.large, held.pop_all())
-            await self._calls.to_the_end(write(sending))
+            pending = PendingWrite(key, spool.content, self._calls.large, held.pop_all())
+            await self._calls.to_the_end(write(pending))
 
     async def _spool(self, call: Callable[[], None]) -> None:
         await self._calls.run(self._calls.large, call)

@@ -1,10 +1,11 @@
-"""A connection of the relay's server, with the limits that concern more than one request or more than one connection.
+"""An HTTP connection of the relay's server, within limits.
 
-- A client that sends further requests ahead and goes: the one that is being served learns of it too.
-- What a client leaves unread of an answer keeps the connection no longer than `SEND_STALL_SECONDS_MAX`, also when it is too
-  little to stop the server from sending, and when the server has closed its side.
-- Of a refused request's body nothing stays in memory.
-- An address has at most `CONNECTIONS_OF_ADDRESS_MAX` connections; this machine and declared proxies any number.
+- A head has at most `HEAD_BYTES_MAX` bytes and takes at most `HEAD_SECONDS_MAX`.
+- The request being served learns that its client has gone, also when the client has pipelined further requests.
+- A response that its client leaves unread keeps the connection for at most `SEND_STALL_SECONDS_MAX`, also if it is too short to
+  pause the server's writing, and after the server has closed its side.
+- The body of a refused request is not kept in memory.
+- An address has at most `CONNECTIONS_OF_ADDRESS_MAX` connections; this machine and declared proxies have no limit.
 """
 
 import asyncio
@@ -31,75 +32,24 @@ from crystal_relay.wire import ErrorReply
 _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 )
-
-
 _HEAD_START = b"HTTP/"
-"""What every head begins with. A piece of a body that does so too waits for a turn of the loop, no more."""
+"""Prefix of every response head. A piece of a body that begins with it is delayed by one turn of the loop, no more."""
 
 
-class OneWrite:
-    """What an answer is written to: its head waits for its body, and both leave by one system call.
-
-    A head whose body does not follow in the same turn of the loop leaves by itself.
-    """
-
-    __slots__ = ("_head", "_leaving", "_loop", "_transport")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._head: bytes | None = None
-        self._leaving: asyncio.Handle | None = None
-
-    def write(self, data: bytes) -> None:
-        """Of a head, a piece of a body, or the empty end of one."""
-        if self._head is None:
-            if data.startswith(_HEAD_START):
-                self._head = data
-                self._leaving = self._loop.call_soon(self.flush)
-            else:
-                self._transport.write(data)
-            return
-        head = self._taken()
-        if data:
-            self._transport.writelines((head, data))
-        else:
-            self._transport.write(head)
-
-    def flush(self) -> None:
-        """Let go of what waits. Before anything else is written to the connection."""
-        if self._head is not None:
-            self._transport.write(self._taken())
-
-    def forget(self) -> None:
-        """The connection is gone."""
-        if self._head is not None:
-            self._taken()
-
-    def close(self) -> None:
-        """As the transport's."""
-        self.flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        """As the transport's."""
-        return self._transport.is_closing()
-
-    def _taken(self) -> bytes:
-        head, self._head = self._head, None
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
-        assert head is not None, "looked at before"
-        return head
+def connection_class(proxies: tuple[str, ...]) -> type["Connection"]:
+    """The protocol class of one server, with its own count of connections for each address."""
+    return type("Connection", (Connection,), {"addresses": Addresses(proxies)})
 
 
-class LimitedHttp(HttpToolsProtocol):
+class Connection(HttpToolsProtocol):
     """One connection.
 
     reading a head --complete--> serving --answered, body read--> reading a head
-    reading a head --too large, too slow--> closed;  serving --answer left unread--> closed
+    reading a head --too large, too slow--> closed;  serving --response left unread--> closed
     """
+
+    addresses: "Addresses"
+    """Of the server that the connection belongs to. Set by `connection_class`."""
 
     def __init__(
         self,
@@ -109,20 +59,37 @@ class LimitedHttp(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._address: str | None = None
+        self._serving: RequestResponseCycle | None = None
+        self._answers = 0
         self._reading_head = True
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._start_head_timer()
-        self._answer = OneWrite(transport, self.loop)
+        self._answer = ResponseWriter(transport, self.loop)
+        try:
+            self._address = self.addresses.enter(self.client)
+        except TooManyConnections:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._answer.forget()
+        if self._address is not None:
+            self.addresses.leave(self._address)
+            self._address = None
+        # uvicorn tells only the last request, which is not the one being served if others were pipelined.
+        if self._serving is not None and not self._serving.response_complete:
+            self._serving.disconnected = True
+            self._serving.message_event.set()
+        self.pipeline.clear()
+        self._answer.discard()
         self._stop_head_timer()
         self._stop_stall_timer()
+        self._stop_unread_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -133,14 +100,14 @@ class LimitedHttp(HttpToolsProtocol):
         super().data_received(data)
         if self._reading_head and self._head_bytes and not self.transport.is_closing():
             self._start_head_timer()
-            # A head that is complete is measured by the application, which can answer properly.
+            # The application measures complete heads, since it can answer them with an error of the usual form.
             if self._head_bytes > HEAD_BYTES_MAX:  # §R9-1
                 self._answer.flush()
                 self.transport.write(_HEAD_TOO_LARGE)
                 self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP gets an error of the same form as all others, and the end of the connection."""
+        """Answer what is not HTTP with an error of the usual form, and close the connection."""
         body = msgspec.json.encode(ErrorReply(BadRequest.code, "this is no valid HTTP request"))
         head = (
             "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncache-control: no-store\r\n"
@@ -154,7 +121,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._reading_head = False
         self._stop_head_timer()
         super().on_headers_complete()
-        # Whoever reads the body sees by it whether that can wait.
+        # For readers of the body, which look here whether reading can wait.
         self.scope["crystal.cycle"] = self.cycle  # type: ignore[typeddict-unknown-key]
         self.cycle.transport = self._answer  # type: ignore[assignment]
 
@@ -170,10 +137,16 @@ class LimitedHttp(HttpToolsProtocol):
             )
 
     def on_response_complete(self) -> None:
+        self._answers += 1
+        if self._serving is not None:
+            # Else what arrived of a refused body would stay in memory until the next request.
+            self._serving.body = bytearray()
         super().on_response_complete()
         if not self._reading_head:
-            # Answered before the body was read: what is left of it is skipped, but not for ever.
+            # Answered before the body was read: the rest of it is skipped, within the time limit of a head.
             self._start_head_timer()
+        if self._unread_timer is None and self.transport.get_write_buffer_size():
+            self._watch_unread()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -183,106 +156,6 @@ class LimitedHttp(HttpToolsProtocol):
     def resume_writing(self) -> None:
         self._stop_stall_timer()
         super().resume_writing()
-
-    def _start_head_timer(self) -> None:
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)  # §R9-1
-
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _stop_stall_timer(self) -> None:
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
-            self._stall_timer = None
-
-
-class Addresses:
-    """How many connections each address has. One for each server."""
-
-    def __init__(self, proxies: tuple[str, ...] = ()) -> None:
-        """`proxies`: addresses and networks that have no limit, since many clients come by way of them."""
-        self._proxies: list[IPv4Network | IPv6Network] = [ip_network(each) for each in proxies]
-        self._connections: Counter[str] = Counter()
-
-    def enter(self, client: tuple[str, int] | None) -> str | None:
-        """Count one more. Returns what to `leave` by; None: it is not counted. Raises TooManyConnections."""
-        address = address_of({"client": client})
-        if client is None or address is None or self._is_proxy(client[0]):
-            return None
-        if self._connections[address] >= CONNECTIONS_OF_ADDRESS_MAX:  # §R9-7
-            raise TooManyConnections
-        self._connections[address] += 1
-        return address
-
-    def leave(self, address: str) -> None:
-        """One of them has ended."""
-        self._connections[address] -= 1
-        if not self._connections[address]:
-            del self._connections[address]
-
-    def _is_proxy(self, host: str) -> bool:
-        try:
-            address = ip_address(host)
-        except ValueError:
-            return False
-        return any(address in network for network in self._proxies)
-
-
-class TooManyConnections(Exception):
-    """Of one address."""
-
-
-class BoundedHttp(LimitedHttp):
-    """One connection."""
-
-    addresses: Addresses
-    """Set by `bounded_http`: of the server that this kind of connection belongs to."""
-
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self._address: str | None = None
-        self._serving: RequestResponseCycle | None = None
-        self._answers = 0
-        self._unread_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        try:
-            self._address = self.addresses.enter(self.client)
-        except TooManyConnections:
-            transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._address is not None:
-            self.addresses.leave(self._address)
-            self._address = None
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
-            self._unread_timer = None
-        # uvicorn tells the request that came last. With others ahead of it, that is not the one being served.
-        if self._serving is not None and not self._serving.response_complete:
-            self._serving.disconnected = True
-            self._serving.message_event.set()
-        self.pipeline.clear()
-        super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        self._answers += 1
-        if self._serving is not None:
-            # What came of a body that was refused would stay until the next request.
-            self._serving.body = bytearray()
-        super().on_response_complete()
-        if self._unread_timer is None and self.transport.get_write_buffer_size():
-            self._watch_unread()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._serving = cycle
@@ -303,7 +176,114 @@ class BoundedHttp(LimitedHttp):
         else:
             self._watch_unread()
 
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)  # §R9-1
 
-def bounded_http(proxies: tuple[str, ...]) -> type[BoundedHttp]:
-    """The kind of connection of one server."""
-    return type("BoundedHttp", (BoundedHttp,), {"addresses": Addresses(proxies)})
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+
+class TooManyConnections(Exception):
+    """The address has reached its limit."""
+
+
+class Addresses:
+    """Number of connections of each address. One for each server."""
+
+    def __init__(self, proxies: tuple[str, ...] = ()) -> None:
+        """`proxies`: addresses and networks without a limit, since many clients connect through them."""
+        self._proxies: list[IPv4Network | IPv6Network] = [ip_network(each) for each in proxies]
+        self._connections: Counter[str] = Counter()
+
+    def enter(self, client: tuple[str, int] | None) -> str | None:
+        """Count a connection. Returns the address to `leave`, None if it is not counted. Raises TooManyConnections."""
+        address = address_of({"client": client})
+        if client is None or address is None or self._is_proxy(client[0]):
+            return None
+        if self._connections[address] >= CONNECTIONS_OF_ADDRESS_MAX:  # §R9-7
+            raise TooManyConnections
+        self._connections[address] += 1
+        return address
+
+    def leave(self, address: str) -> None:
+        """Count the end of a connection."""
+        self._connections[address] -= 1
+        if not self._connections[address]:
+            del self._connections[address]
+
+    def _is_proxy(self, host: str) -> bool:
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        return any(address in network for network in self._proxies)
+
+
+class ResponseWriter:
+    """Writes the head of a response together with its body, by one system call.
+
+    A head whose body does not follow in the same turn of the loop is written alone.
+    """
+
+    __slots__ = ("_flush_handle", "_head", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+        self._flush_handle: asyncio.Handle | None = None
+
+    def write(self, data: bytes) -> None:
+        """Write a head, a piece of a body, or the empty end of one."""
+        if self._head is None:
+            if data.startswith(_HEAD_START):
+                self._head = data
+                self._flush_handle = self._loop.call_soon(self.flush)
+            else:
+                self._transport.write(data)
+            return
+        head = self._take_head()
+        if data:
+            self._transport.writelines((head, data))
+        else:
+            self._transport.write(head)
+
+    def flush(self) -> None:
+        """Write a head that waits. Called before anything else is written to the connection."""
+        if self._head is not None:
+            self._transport.write(self._take_head())
+
+    def discard(self) -> None:
+        """Drop a head that waits: the connection is gone."""
+        if self._head is not None:
+            self._take_head()
+
+    def close(self) -> None:
+        """Flush, and close the transport."""
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Whether the transport is closing."""
+        return self._transport.is_closing()
+
+    def _take_head(self) -> bytes:
+        head, self._head = self._head, None
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        assert head is not None, "callers check"
+        return head

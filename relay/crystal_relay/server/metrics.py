@@ -1,20 +1,16 @@
-"""What the relay counts, and its exposition for Prometheus.
+"""Metrics of the relay: counters, numbers read from other parts, and their exposition for Prometheus.
 
-Counting is plain arithmetic on what is looked up once: it is done for every request. Only a scrape turns it into
-prometheus_client's families, and only then is that library needed. No label holds a vault, a device, a key or an address:
-whoever reads the metrics learns how much is done, not by whom. The number of series is bounded whatever clients send.
+Counting runs for every request and is plain arithmetic. Only a scrape makes prometheus_client's families, so that library is
+imported lazily. No label holds a vault, a device, a key or an address: metrics tell how much is done, not by whom. The number
+of series is bounded whatever clients send.
 """
 
 import enum
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 from importlib.metadata import version
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
@@ -22,6 +18,9 @@ from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import Usage
 from crystal_relay.server.waits import Waits
 from crystal_relay.store import Store
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SERIES_MAX = 2_000
@@ -32,18 +31,18 @@ _OTHER = "other"
 
 
 class MetricKind(enum.StrEnum):
-    """What the numbers of a source are."""
+    """How the numbers of a source behave."""
 
     COUNTER = "counter"
-    """They only grow."""
+    """Only grows."""
     GAUGE = "gauge"
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSource:
-    """Numbers that something else keeps, read at each scrape: `read` gives them by the values of `labels`.
+    """Numbers kept by another part, read at each scrape. `read` returns them by the values of `labels`.
 
-    With a counter `name` ends without `_total`, which is added. `read` is called on the event loop and does no I/O.
+    The `name` of a counter has no `_total`, which is added. `read` is called on the event loop and does no I/O.
     """
 
     name: str
@@ -53,28 +52,8 @@ class MetricSource:
     read: Callable[[], Mapping[tuple[str, ...], float]]
 
 
-@dataclass(slots=True)
-class _Latency:
-    """Of one route: how many requests took at most each bound (not yet summed up), and the seconds of all."""
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS_BOUNDS) + 1))
-    seconds: float = 0.0
-    received: int = 0
-    sent: int = 0
-
-
-class _Series:
-    """Of one route, method and status."""
-
-    __slots__ = ("count", "latency")
-
-    def __init__(self, latency: _Latency) -> None:
-        self.count = 0
-        self.latency = latency
-
-
 class Metrics:
-    """The counters of one relay process. All of it belongs to one event loop."""
+    """The counters of one relay process. Used on one event loop."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, str, int], _Series] = {}
@@ -83,7 +62,7 @@ class Metrics:
         self._sources: list[MetricSource] = []
 
     def request(self, route: str, method: str, status: int, seconds: float, received: int, sent: int) -> None:
-        """Count an answered request (status 0: unanswered). Bytes are those of bodies."""
+        """Count a request (status 0: unanswered). Bytes are those of the bodies."""
         series = self._series.get((route, method, status)) or self._new(route, method, status)
         series.count += 1
         latency = series.latency
@@ -93,24 +72,24 @@ class Metrics:
         latency.sent += sent
 
     def error(self, code: str) -> None:
-        """Count an error that was answered, by its name on the wire (`RelayError.code`)."""
+        """Count an error response by its `RelayError.code`."""
         self._errors[code] = self._errors.get(code, 0) + 1
 
     @property
     def series(self) -> int:
-        """How many combinations of route, method and status are counted."""
+        """Number of combinations of route, method and status."""
         return len(self._series)
 
     def add(self, source: MetricSource) -> None:
-        """Show the numbers of something else too."""
+        """Expose the numbers of another part as well."""
         self._sources.append(source)
 
     def families(self) -> Iterator["Metric"]:
-        """Everything, as prometheus_client's families."""
+        """All metrics as prometheus_client's families."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         requests = CounterMetricFamily(
-            "crystal_relay_requests", "Requests, by route and answer.", labels=("route", "method", "status")
+            "crystal_relay_requests", "Requests, by route and status.", labels=("route", "method", "status")
         )
         for (route, method, status), series in self._series.items():
             requests.add_metric((route, method, str(status)), series.count)
@@ -118,13 +97,13 @@ class Metrics:
 
         seconds = HistogramMetricFamily(
             "crystal_relay_request_seconds",
-            "From a request's head to the end of its answer.",
+            "From the head of a request to the end of its response.",
             labels=("route",),
         )
         received = CounterMetricFamily(
-            "crystal_relay_received_bytes", "Bytes of requests' bodies.", labels=("route",)
+            "crystal_relay_received_bytes", "Bytes of request bodies.", labels=("route",)
         )
-        sent = CounterMetricFamily("crystal_relay_sent_bytes", "Bytes of answers' bodies.", labels=("route",))
+        sent = CounterMetricFamily("crystal_relay_sent_bytes", "Bytes of response bodies.", labels=("route",))
         for route, latency in self._latencies.items():
             seconds.add_metric((route,), _buckets(latency.counts), latency.seconds)
             received.add_metric((route,), latency.received)
@@ -133,8 +112,8 @@ class Metrics:
 
         errors = CounterMetricFamily(
             "crystal_relay_errors",
-            "Errors that were answered: unavailable, damaged, full are the store's; busy was shed;"
-            " quota and too-many-requests went over a limit.",
+            "Error responses: unavailable, damaged and full come from the store; busy was shed;"
+            " quota and too-many-requests exceeded a limit.",
             labels=("code",),
         )
         for code, count in self._errors.items():
@@ -148,8 +127,8 @@ class Metrics:
                 family.add_metric(labels, value)
             yield family
 
-    def _new(self, route: str, method: str, status: int) -> _Series:
-        """The series of what was not seen before, in words of which there are only so many."""
+    def _new(self, route: str, method: str, status: int) -> "_Series":
+        """A new series, with labels from a bounded set."""
         name = (route, method if method in _METHODS else _OTHER, status)
         series = self._series.get(name)
         if series is None:
@@ -161,7 +140,7 @@ class Metrics:
 
 
 class Exposition:
-    """The metrics as text. Makes prometheus_client's registry, which also tells of the process: memory, time, files."""
+    """The metrics in Prometheus's text format, with those of the process: memory, CPU time, open files."""
 
     def __init__(self, metrics: Metrics) -> None:
         from prometheus_client import CollectorRegistry, ProcessCollector
@@ -171,32 +150,15 @@ class Exposition:
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
-        """What a scrape is answered, of type CONTENT_TYPE."""
+        """The response to a scrape, of type CONTENT_TYPE."""
         from prometheus_client.exposition import generate_latest
 
         return generate_latest(self._registry)
 
 
-class _Collector:
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator["Metric"]:
-        return self._metrics.families()
-
-
-def _buckets(counts: list[int]) -> list[tuple[str, float]]:
-    buckets: list[tuple[str, float]] = []
-    below = 0
-    for bound, count in zip((*map(str, SECONDS_BOUNDS), "+Inf"), counts, strict=True):
-        below += count
-        buckets.append((bound, below))
-    return buckets
-
-
 @runtime_checkable
 class CountsOperations(Protocol):
-    """A store that counts what it asks of the service behind it, by kind."""
+    """A store that counts its requests to the service behind it, by kind."""
 
     @property
     def operations(self) -> Mapping[str, int]: ...
@@ -205,29 +167,33 @@ class CountsOperations(Protocol):
 def sources_of(
     *, store: Store, waits: Waits, rates: Rates, usage: Usage, sweeper: Sweeper, peers: Peers | None
 ) -> Iterator[MetricSource]:
-    """All of one relay process."""
+    """The sources of one relay process."""
     installed = version("memory-crystal")
     yield MetricSource(
         "crystal_relay_info",
-        "Always 1; which version runs.",
+        "Always 1; labelled with the version.",
         MetricKind.GAUGE,
         ("version",),
         lambda: {(installed,): 1},
     )
     yield MetricSource(
-        "crystal_relay_waits", "Long polls that sleep.", MetricKind.GAUGE, (), lambda: {(): waits.sleeping}
+        "crystal_relay_waits",
+        "Long polls that are waiting.",
+        MetricKind.GAUGE,
+        (),
+        lambda: {(): waits.sleeping},
     )
     if isinstance(store, CountsOperations):
         yield MetricSource(
             "crystal_relay_store_operations",
-            "Requests to the service behind the store, repeated ones included.",
+            "Requests to the service behind the store, including retries.",
             MetricKind.COUNTER,
             ("operation",),
             lambda: {(name,): count for name, count in tuple(store.operations.items())},
         )
     yield MetricSource(
         "crystal_relay_limited",
-        "Requests that went over a limit, by whose limit it is.",
+        "Requests that exceeded a limit, by limit.",
         MetricKind.COUNTER,
         ("limit",),
         lambda: {
@@ -240,7 +206,7 @@ def sources_of(
     )
     yield MetricSource(
         "crystal_relay_quota_listings",
-        "Vaults that were listed to count what they have.",
+        "Listings of vaults to count their usage.",
         MetricKind.COUNTER,
         (),
         lambda: {(): usage.listings},
@@ -252,7 +218,7 @@ def sources_of(
 
 def _of_sweeper(sweeper: Sweeper) -> Iterator[MetricSource]:
     yield MetricSource(
-        "crystal_relay_sweeps", "Sweeps that ended.", MetricKind.COUNTER, (), lambda: {(): sweeper.sweeps}
+        "crystal_relay_sweeps", "Completed sweeps.", MetricKind.COUNTER, (), lambda: {(): sweeper.sweeps}
     )
     yield MetricSource(
         "crystal_relay_sweep_failures",
@@ -263,7 +229,7 @@ def _of_sweeper(sweeper: Sweeper) -> Iterator[MetricSource]:
     )
     yield MetricSource(
         "crystal_relay_swept_objects",
-        "Objects that sweeps deleted, by what named them.",
+        "Objects deleted by sweeps, by kind of expiry record.",
         MetricKind.COUNTER,
         ("kind",),
         lambda: {(kind,): count for kind, count in sweeper.deleted.items()},
@@ -285,12 +251,49 @@ def _of_peers(peers: Peers) -> Iterator[MetricSource]:
         }
 
     yield MetricSource(
-        "crystal_relay_peers", "Other processes over the store.", MetricKind.GAUGE, ("state",), now
+        "crystal_relay_peers", "Other relay processes on the same store.", MetricKind.GAUGE, ("state",), now
     )
     yield MetricSource(
         "crystal_relay_peer_messages",
-        "Messages between processes.",
+        "Messages between relay processes.",
         MetricKind.COUNTER,
         ("outcome",),
         messages,
     )
+
+
+@dataclass(slots=True)
+class _Latency:
+    """Histogram of one route: requests per bucket (not cumulative), their total seconds and bytes."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS_BOUNDS) + 1))
+    seconds: float = 0.0
+    received: int = 0
+    sent: int = 0
+
+
+class _Series:
+    """Requests of one route, method and status."""
+
+    __slots__ = ("count", "latency")
+
+    def __init__(self, latency: _Latency) -> None:
+        self.count = 0
+        self.latency = latency
+
+
+class _Collector:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator["Metric"]:
+        return self._metrics.families()
+
+
+def _buckets(counts: list[int]) -> list[tuple[str, float]]:
+    buckets: list[tuple[str, float]] = []
+    below = 0
+    for bound, count in zip((*map(str, SECONDS_BOUNDS), "+Inf"), counts, strict=True):
+        below += count
+        buckets.append((bound, below))
+    return buckets

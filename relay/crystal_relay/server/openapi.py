@@ -1,4 +1,7 @@
-"""The OpenAPI description of the routes. Schemas come from the structs that parse and write the JSON."""
+"""The OpenAPI document of the routes, and the builders that extensions describe theirs with.
+
+Schemas are derived from the structs that parse and write the JSON.
+"""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -61,7 +64,6 @@ from crystal_relay.wire import (
 
 Json = dict[str, Any]
 Security = list[dict[str, list[str]]]
-
 OF_DEVICE: Security = [{"device": []}]
 OF_ROOT: Security = [{"recovery": []}]
 OF_HOLDER: Security = [{"device": []}, {"recovery": []}]
@@ -69,75 +71,9 @@ OF_PARTY: Security = [{"device": []}, {"invite": []}]
 HEX_ID = "^[0-9a-f]{32}$"
 WITH_BODY: tuple[type[RelayError], ...] = (LengthRequired, BodyTooLarge, TooSlow, StoreFull)
 
-
 _ALWAYS: tuple[type[RelayError], ...] = (BadRequest, TooManyRequests, RelayError, Busy)
-
-
-def operation(
-    name: str,
-    summary: str,
-    parameters: list[Json],
-    responses: Json,
-    *,
-    security: Security | None = None,
-    body: Json | None = None,
-) -> Json:
-    """One method of a route. `errors` that every route has are added."""
-    operation: Json = {
-        "operationId": name,
-        "summary": summary,
-        "parameters": parameters,
-        "responses": responses | errors(*_ALWAYS),
-        "security": security or [],
-    }
-    return operation if body is None else operation | {"requestBody": body}
-
-
-def errors(*kinds: type[RelayError]) -> Json:
-    """What each of these errors is answered with."""
-    return {
-        str(kind.status): {"description": (kind.__doc__ or "").partition("\n")[0]}
-        | {"content": {"application/json": {"schema": reference("ErrorReply")}}}
-        for kind in kinds
-    }
-
-
-def json_reply(name: str) -> Json:
-    """A struct, by its name."""
-    return content("application/json", reference(name))
-
-
-def content(media: str, schema: Json) -> Json:
-    """A successful answer."""
-    return {"description": "Done.", "content": {media: {"schema": schema}}}
-
-
-def body(media: str, schema: Json) -> Json:
-    """What a request carries."""
-    return {"required": True, "content": {media: {"schema": schema}}}
-
-
-def reference(name: str) -> Json:
-    """To a struct in the components."""
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def path_parameter(name: str, pattern: str) -> Json:
-    """A part of the address."""
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": pattern}}
-
-
-def query(name: str, schema: Json) -> Json:
-    """A parameter that can be left out."""
-    return {"name": name, "in": "query", "required": False, "schema": schema}
-
-
-def header(name: str, schema: Json, *, required: bool = False) -> Json:
-    """A header of the request."""
-    return {"name": name, "in": "header", "required": required, "schema": schema}
-
-
-ACCESS_STRUCTS = (
+_STRUCTS = (
+    VaultCreation,
     TokenRegistration,
     TokenReply,
     Devices,
@@ -146,124 +82,6 @@ ACCESS_STRUCTS = (
     RecoveryReply,
     InviteCreation,
     InviteReply,
-)
-
-
-def access_paths() -> Json:
-    """By path and method."""
-    return _token_paths() | _recovery_paths() | _invite_paths()
-
-
-def _token_paths() -> Json:
-    vault, device = path_parameter("vault", HEX_ID), path_parameter("device", HEX_ID)
-    return {
-        "/v2/vaults/{vault}/tokens": {
-            "post": operation(
-                "registerToken",
-                "Let a device's token in. Repeating it is no error.",
-                [vault],
-                {"201": json_reply("TokenReply")}
-                | errors(*WITH_BODY, Unauthorized, Forbidden, AlreadyExists),
-                security=OF_HOLDER,
-                body=body("application/json", reference("TokenRegistration")),
-            )
-        },
-        "/v2/vaults/{vault}/tokens/{device}": {
-            "delete": operation(
-                "revokeToken",
-                "Shut out a device's tokens, or one of them, for good.",
-                [vault, device, query("token_hash", {"type": "string", "pattern": "^[0-9a-f]{64}$"})],
-                {"200": json_reply("TokenReply")} | errors(Unauthorized, Forbidden, StoreFull),
-                security=OF_HOLDER,
-            )
-        },
-        "/v2/vaults/{vault}/members": {
-            "put": operation(
-                "retainMembers",
-                "Shut out, for good, the tokens of all devices but those named. With `leads` no other devices lead. "
-                "Repeating it is no error.",
-                [vault],
-                {"200": json_reply("DevicesReply")} | errors(*WITH_BODY, Unauthorized, Forbidden),
-                security=OF_HOLDER,
-                body=body("application/json", reference("Devices")),
-            )
-        },
-        "/v2/vaults/{vault}/leads/{device}": {
-            "put": operation(
-                "raiseDevice",
-                "Tokens of the device, which has one, and those to come too, have the preset `lead` from now on.",
-                [vault, device],
-                {"200": json_reply("TokenReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
-                security=OF_HOLDER,
-            )
-        },
-    }
-
-
-def _recovery_paths() -> Json:
-    vault = path_parameter("vault", HEX_ID)
-    number: Json = {"type": "integer", "minimum": 1, "maximum": RECOVERIES_MAX}
-    return {
-        "/v2/vaults/{vault}/recovery": {
-            "get": operation(
-                "showRecovery",
-                "How often the recovery secret was replaced.",
-                [vault],
-                {"200": json_reply("RecoveryReply")} | errors(Unauthorized, Forbidden),
-                security=OF_DEVICE,
-            )
-        },
-        "/v2/vaults/{vault}/recovery/{number}": {
-            "put": operation(
-                "replaceRecovery",
-                "Have another recovery secret count, and none before it. The number is one more than the present one.",
-                [vault, {"name": "number", "in": "path", "required": True, "schema": number}],
-                {"200": json_reply("RecoveryReply")}
-                | errors(*WITH_BODY, Unauthorized, Forbidden, WrongNumber),
-                security=OF_ROOT,
-                body=body("application/json", reference("RecoveryReplacement")),
-            )
-        },
-    }
-
-
-def _invite_paths() -> Json:
-    vault, mailbox = path_parameter("vault", HEX_ID), path_parameter("mailbox", HEX_ID)
-    reason: Json = {"type": "string", "enum": list(CloseReason)}
-    return {
-        "/v2/vaults/{vault}/invites": {
-            "post": operation(
-                "createInvite",
-                "Open a mailbox to a newcomer, for ten minutes. Repeating it is no error.",
-                [vault],
-                {"201": json_reply("InviteReply")}
-                | errors(*WITH_BODY, Unauthorized, Forbidden, AlreadyExists, InviteOver, TooManyInvites),
-                security=OF_DEVICE,
-                body=body("application/json", reference("InviteCreation")),
-            )
-        },
-        "/v2/vaults/{vault}/invites/{mailbox}": {
-            "get": operation(
-                "showInvite",
-                "What has become of an invite, also when it is over.",
-                [vault, mailbox],
-                {"200": json_reply("InviteReply")} | errors(Unauthorized, Forbidden, NotFound),
-                security=OF_PARTY,
-            ),
-            "delete": operation(
-                "closeInvite",
-                "End an invite. Repeating it is no error; the first reason stays.",
-                [vault, mailbox, query("reason", reason) | {"required": True}],
-                {"200": json_reply("InviteReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
-                security=OF_DEVICE,
-            ),
-        },
-    }
-
-
-_STRUCTS = (
-    VaultCreation,
-    *ACCESS_STRUCTS,
     Condemnation,
     CondemnedReply,
     TransferRequest,
@@ -278,7 +96,7 @@ _STRUCTS = (
     ErrorReply,
 )
 _NAME = "^[a-z0-9._-]*[a-z0-9_-][a-z0-9._-]*$"
-"""A segment: at least one character that is no dot, so that it is neither `.` nor `..`. (`...` is one too; nobody needs it.)"""
+"""A segment: at least one character is not a dot, so that it is neither `.` nor `..`."""
 _STREAM = "^[0-9a-f]{32}\\.[0-9a-f]{16}$"
 _INVITE_SLOT = f"^({'|'.join(InviteSlot)})$"
 _KEYS: dict[str, dict[str, str]] = {
@@ -290,11 +108,18 @@ _KEYS: dict[str, dict[str, str]] = {
     "blob/{name}": {"name": _NAME},
     "invite/{mailbox}/{slot}": {"mailbox": HEX_ID, "slot": _INVITE_SLOT},
 }
-"""OpenAPI has no parameters with slashes in them, so each channel's keys are described apart."""
+"""Each channel has its own path, since a parameter of OpenAPI cannot contain slashes."""
+_KEY_CHARS_MAX = KEY_CHARS_MAX - len(vault_prefix("0" * 32))
+"""Longest key within a vault."""
+_PREFIX: Json = {"type": "string", "pattern": "^([a-z0-9._-]+/)*[a-z0-9._-]*$", "maxLength": _KEY_CHARS_MAX}
+_BYTES: Json = {
+    "description": "The stored bytes.",
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
 
 
 def openapi_document(*, metrics: bool = False, extensions: Sequence[Extension] = ()) -> bytes:
-    """The document as JSON. `metrics`, `extensions`: with the routes that not every relay has."""
+    """The document as JSON, with the routes of `/metrics` and of extensions if the relay has them."""
     structs = (*_STRUCTS, *(struct for each in extensions for struct in each.structs))
     further: Json = {}
     security: Json = {}
@@ -302,17 +127,17 @@ def openapi_document(*, metrics: bool = False, extensions: Sequence[Extension] =
         further |= each.paths()
         security |= each.security
     schemas, components = msgspec.json.schema_components(structs, ref_template="#/components/schemas/{name}")
-    del schemas  # references to what stands in the components
+    del schemas  # only references into the components
     document: Json = {
         "openapi": "3.1.0",
         "info": {
             "title": "Crystal relay",
             "version": version("memory-crystal"),
             "license": {"name": "MIT", "identifier": "MIT"},
-            "description": "A blind dead drop: it keeps sealed objects for vaults, in order, and wakes who waits.",
+            "description": "A blind dead drop: it keeps sealed objects for vaults, in order, and wakes waiting devices.",
         },
         "servers": [{"url": "/"}],
-        "paths": _paths() | (_METRICS if metrics else {}) | further,
+        "paths": _paths() | (_metrics_path() if metrics else {}) | further,
         "components": {
             "schemas": components,
             "securitySchemes": {
@@ -350,8 +175,72 @@ def openapi_document(*, metrics: bool = False, extensions: Sequence[Extension] =
     return msgspec.json.encode(document)
 
 
+def operation(
+    name: str,
+    summary: str,
+    parameters: list[Json],
+    responses: Json,
+    *,
+    security: Security | None = None,
+    body: Json | None = None,
+) -> Json:
+    """One method of a route. Errors that every route can return are added."""
+    operation: Json = {
+        "operationId": name,
+        "summary": summary,
+        "parameters": parameters,
+        "responses": responses | errors(*_ALWAYS),
+        "security": security or [],
+    }
+    return operation if body is None else operation | {"requestBody": body}
+
+
+def errors(*kinds: type[RelayError]) -> Json:
+    """The responses for these errors."""
+    return {
+        str(kind.status): {"description": (kind.__doc__ or "").partition("\n")[0]}
+        | {"content": {"application/json": {"schema": reference("ErrorReply")}}}
+        for kind in kinds
+    }
+
+
+def json_reply(name: str) -> Json:
+    """A successful response with a struct, by its name."""
+    return content("application/json", reference(name))
+
+
+def content(media: str, schema: Json) -> Json:
+    """A successful response."""
+    return {"description": "Done.", "content": {media: {"schema": schema}}}
+
+
+def body(media: str, schema: Json) -> Json:
+    """The body of a request."""
+    return {"required": True, "content": {media: {"schema": schema}}}
+
+
+def reference(name: str) -> Json:
+    """A reference to a struct in the components."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def path_parameter(name: str, pattern: str) -> Json:
+    """A parameter in the path."""
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": pattern}}
+
+
+def query(name: str, schema: Json) -> Json:
+    """An optional query parameter."""
+    return {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+def header(name: str, schema: Json, *, required: bool = False) -> Json:
+    """A request header."""
+    return {"name": name, "in": "header", "required": required, "schema": schema}
+
+
 def _paths() -> Json:
-    vault = path_parameter("vault", "^[0-9a-f]{32}$")
+    vault = path_parameter("vault", HEX_ID)
     return {
         "/health": {
             "get": operation("health", "Whether the relay serves.", [], {"200": json_reply("HealthReply")})
@@ -372,19 +261,21 @@ def _paths() -> Json:
         "/v2/vaults": {
             "post": operation(
                 "createVault",
-                "Create a vault with its first device. Repeating it is no error.",
+                "Create a vault with its first device. Idempotent.",
                 [],
                 {"201": json_reply("VaultReply")} | errors(*WITH_BODY, Unauthorized, AlreadyExists),
                 security=[{"enrollment": []}],
                 body=body("application/json", reference("VaultCreation")),
             )
         },
-        **access_paths(),
+        **_token_paths(),
+        **_recovery_paths(),
+        **_invite_paths(),
         **{f"/v2/vaults/{{vault}}/objects/{keys}": _object(keys, parts) for keys, parts in _KEYS.items()},
         "/v2/vaults/{vault}/condemned": {
             "post": operation(
                 "condemn",
-                "Have objects deleted: some keys, or all that begin with a prefix up to a key. Never the device log.",
+                "Condemn objects to deletion: keys, or all under a prefix up to a key. Never the device log.",
                 [vault],
                 {"202": json_reply("CondemnedReply")} | errors(*WITH_BODY, Unauthorized, Forbidden),
                 security=OF_DEVICE,
@@ -394,7 +285,7 @@ def _paths() -> Json:
         "/v2/vaults/{vault}/transfers": {
             "post": operation(
                 "beginTransfer",
-                "A request that moves a big blob straight to or from the bucket; or that it goes through the relay.",
+                "A signed request for a large blob's transfer straight to or from the bucket, or a reply that there is none.",
                 [vault],
                 {"200": json_reply("TransferReply"), "201": json_reply("TransferReply")}
                 | errors(*WITH_BODY, Unauthorized, Forbidden, NotFound),
@@ -405,7 +296,7 @@ def _paths() -> Json:
         "/v2/vaults/{vault}/transfers/done": {
             "post": operation(
                 "endTransfer",
-                "Whether a blob that was put directly is there, and is the one that was put.",
+                "Confirm that a blob put directly is in the bucket, with the receipt of that put.",
                 [vault],
                 {"201": json_reply("TransferDoneReply")}
                 | errors(*WITH_BODY, Unauthorized, Forbidden, NotFound, AlreadyExists),
@@ -430,7 +321,7 @@ def _paths() -> Json:
         "/v2/vaults/{vault}/wait": {
             "get": operation(
                 "wait",
-                "Sleep until something under a prefix was written since the token was given out.",
+                "Wait until something under a prefix is written after the token was issued.",
                 [
                     vault,
                     query("prefix", _PREFIX),
@@ -440,6 +331,112 @@ def _paths() -> Json:
                 {"200": json_reply("WaitReply")} | errors(Unauthorized, Forbidden, NotFound, InviteOver),
                 security=OF_PARTY,
             )
+        },
+    }
+
+
+def _token_paths() -> Json:
+    vault, device = path_parameter("vault", HEX_ID), path_parameter("device", HEX_ID)
+    return {
+        "/v2/vaults/{vault}/tokens": {
+            "post": operation(
+                "registerToken",
+                "Register a device's token. Idempotent.",
+                [vault],
+                {"201": json_reply("TokenReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, AlreadyExists),
+                security=OF_HOLDER,
+                body=body("application/json", reference("TokenRegistration")),
+            )
+        },
+        "/v2/vaults/{vault}/tokens/{device}": {
+            "delete": operation(
+                "revokeToken",
+                "Revoke a device's tokens, or one of them, for good.",
+                [vault, device, query("token_hash", {"type": "string", "pattern": "^[0-9a-f]{64}$"})],
+                {"200": json_reply("TokenReply")} | errors(Unauthorized, Forbidden, StoreFull),
+                security=OF_HOLDER,
+            )
+        },
+        "/v2/vaults/{vault}/members": {
+            "put": operation(
+                "retainMembers",
+                "Revoke, for good, the tokens of all devices except those named. With `leads`, only those lead. Idempotent.",
+                [vault],
+                {"200": json_reply("DevicesReply")} | errors(*WITH_BODY, Unauthorized, Forbidden),
+                security=OF_HOLDER,
+                body=body("application/json", reference("Devices")),
+            )
+        },
+        "/v2/vaults/{vault}/leads/{device}": {
+            "put": operation(
+                "raiseDevice",
+                "Give the preset `lead` to the present and future tokens of a device that has one.",
+                [vault, device],
+                {"200": json_reply("TokenReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
+                security=OF_HOLDER,
+            )
+        },
+    }
+
+
+def _recovery_paths() -> Json:
+    vault = path_parameter("vault", HEX_ID)
+    number: Json = {"type": "integer", "minimum": 1, "maximum": RECOVERIES_MAX}
+    return {
+        "/v2/vaults/{vault}/recovery": {
+            "get": operation(
+                "showRecovery",
+                "How often the recovery secret was replaced.",
+                [vault],
+                {"200": json_reply("RecoveryReply")} | errors(Unauthorized, Forbidden),
+                security=OF_DEVICE,
+            )
+        },
+        "/v2/vaults/{vault}/recovery/{number}": {
+            "put": operation(
+                "replaceRecovery",
+                "Replace the recovery secret. The number is one more than the present one.",
+                [vault, {"name": "number", "in": "path", "required": True, "schema": number}],
+                {"200": json_reply("RecoveryReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, WrongNumber),
+                security=OF_ROOT,
+                body=body("application/json", reference("RecoveryReplacement")),
+            )
+        },
+    }
+
+
+def _invite_paths() -> Json:
+    vault, mailbox = path_parameter("vault", HEX_ID), path_parameter("mailbox", HEX_ID)
+    reason: Json = {"type": "string", "enum": list(CloseReason)}
+    return {
+        "/v2/vaults/{vault}/invites": {
+            "post": operation(
+                "createInvite",
+                "Open a mailbox to a new device for ten minutes. Idempotent.",
+                [vault],
+                {"201": json_reply("InviteReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, AlreadyExists, InviteOver, TooManyInvites),
+                security=OF_DEVICE,
+                body=body("application/json", reference("InviteCreation")),
+            )
+        },
+        "/v2/vaults/{vault}/invites/{mailbox}": {
+            "get": operation(
+                "showInvite",
+                "The state of an invite, also after its end.",
+                [vault, mailbox],
+                {"200": json_reply("InviteReply")} | errors(Unauthorized, Forbidden, NotFound),
+                security=OF_PARTY,
+            ),
+            "delete": operation(
+                "closeInvite",
+                "End an invite. Idempotent; the first reason stays.",
+                [vault, mailbox, query("reason", reason) | {"required": True}],
+                {"200": json_reply("InviteReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
+                security=OF_DEVICE,
+            ),
         },
     }
 
@@ -461,7 +458,7 @@ def _object(keys: str, parts: dict[str, str]) -> Json:
         "put": operation(
             f"put{name}",
             f"Store an object of at most {channel.bytes_max} bytes: "
-            + ("once with If-None-Match, else in place of the old one." if channel.overwritten else "once."),
+            + ("once with If-None-Match, else replacing the old one." if channel.overwritten else "once."),
             [*where, once],
             {"201": {"description": "Created, and on disk."}}
             | replaced
@@ -478,29 +475,23 @@ def _object(keys: str, parts: dict[str, str]) -> Json:
         ),
         "delete": operation(
             f"delete{name}",
-            "Remove an object; no error if there is none.",
+            "Delete an object. No error if there is none.",
             where,
-            {"204": {"description": "It is not there."}} | errors(Unauthorized, Forbidden),
+            {"204": {"description": "The object does not exist."}} | errors(Unauthorized, Forbidden),
             security=OF_DEVICE,
         ),
     }
 
 
-_KEY_CHARS_MAX = KEY_CHARS_MAX - len(vault_prefix("0" * 32))
-"""Of a key within its vault."""
-_PREFIX: Json = {"type": "string", "pattern": "^([a-z0-9._-]+/)*[a-z0-9._-]*$", "maxLength": _KEY_CHARS_MAX}
-_BYTES: Json = {
-    "description": "The stored bytes.",
-    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-}
-_METRICS: Json = {
-    "/metrics": {
-        "get": operation(
-            "metrics",
-            "What the relay has counted, in Prometheus's text format.",
-            [],
-            {"200": content("text/plain", {"type": "string"})} | errors(Unauthorized),
-            security=[{"metrics": []}],
-        )
+def _metrics_path() -> Json:
+    return {
+        "/metrics": {
+            "get": operation(
+                "metrics",
+                "The relay's metrics, in Prometheus's text format.",
+                [],
+                {"200": content("text/plain", {"type": "string"})} | errors(Unauthorized),
+                security=[{"metrics": []}],
+            )
+        }
     }
-}

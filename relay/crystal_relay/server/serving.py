@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from crystal_relay.errors import InUse, RelayError
 from crystal_relay.server.app import Relay
-from crystal_relay.server.connection import bounded_http
+from crystal_relay.server.connection import connection_class
 from crystal_relay.server.settings import CONNECTIONS_MAX, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
 
 BACKLOG = 1024
@@ -44,7 +44,7 @@ class Server:
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
-                http=bounded_http(app.state.relay.trusted_proxies),
+                http=connection_class(app.state.relay.trusted_proxies),
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -1,15 +1,13 @@
-"""The sweeper: deletes what a record names, when its time has come, and nothing else.
+"""The sweeper, which deletes what is due by the expiry index, and the timetable that runs it.
 
     invite      the slots of an invite whose ten minutes are over
-    mailbox     a day later: what came late, then what the relay knows of the invite
+    mailbox     a day later: what arrived late, then the relay's records of the invite
     condemned   the keys, or the range of keys, that a Core named; then the condemnation
-    dropped     all objects of the vault, then its registry, the record that says so last
+    dropped     all objects of the vault, then its registry; the record of the drop last
 
-The record in the expiry index goes last of all, so that a sweep that was killed is taken up by the next, here or in another
-process. Deleting is idempotent, so any number of processes may sweep at once. Nothing is ever judged: what no record names
-stays. One look that finds nothing due costs one listing.
-
-A long deletion is done in slices, between which whatever else is due has its turn.
+An object that no expiry record names is never deleted. The expiry record itself goes last, so that the next sweep, here or in
+another process, resumes one that was killed. Deletion is idempotent: any number of processes may sweep at once. A sweep that
+finds nothing due costs one listing. Long deletions are done in slices, so that they do not delay the others.
 """
 
 import asyncio
@@ -34,31 +32,35 @@ from crystal_relay.wire import Condemnation
 
 DELETES_AT_ONCE = 8
 SLICE_PAGES = 4
-"""Pages of objects (1,000 each) of one deletion, before the next has its turn."""
+"""Pages of 1,000 objects that one deletion may take before the next one runs."""
 FAILURES_MAX = 3
-"""After this many failures of the store a sweep ends: the next one tries again."""
+"""Failures of the store after which a sweep ends; the next one tries again."""
 CONDEMNED_SETTLE_SECONDS = 300
-"""The record in the index is written first: for this long the condemnation itself may still be under way."""
+"""How long a condemnation may follow its expiry record, which is written first."""
+FIRST_SECONDS_MAX = 5.0
+"""A process sweeps soon after its start: its predecessor may have been killed in the middle of a sweep."""
+JITTER_SHARE = 10
+"""The interval is varied by a tenth, so that processes do not sweep in step."""
 
 _log = logging.getLogger("crystal_relay.server")
 
 
 @dataclass(slots=True)
 class Swept:
-    """What one sweep did. `deleted`: objects, by the kind of the record that named them."""
+    """Result of one sweep. `deleted` counts objects by the kind of their expiry record."""
 
     deleted: Counter[str] = field(default_factory=Counter[str])
     failures: int = 0
     unfinished: bool = False
-    """More is due already."""
+    """More is due."""
     stopped: bool = False
-    """The store fails."""
+    """The sweep ended because the store fails."""
     failed: set[str] = field(default_factory=set[str])
-    """Records that are left to the next sweep."""
+    """Keys of expiry records left to the next sweep."""
 
 
 class Sweeper:
-    """One for each relay process."""
+    """Carries out what is due. One for each relay process."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Sweeper:
         clock: Callable[[], float] = time.time,
         deleted: Callable[[str], None] = lambda vault: None,
     ) -> None:
-        """`deleted` is told of each vault in which something was deleted."""
+        """`deleted` is called with each vault in which something was deleted."""
         self._store = store
         self._clock = clock
         self._deleted = deleted
@@ -77,27 +79,25 @@ class Sweeper:
         self.sweeps = 0
         self.failures = 0
         self.deleted: Counter[str] = Counter()
-        """Since this process began."""
+        """Objects deleted by this process, by kind."""
 
     async def run(self) -> Swept:
-        """Sweep until nothing is due, or the store fails. Raises nothing that the store raises: that is logged."""
+        """Sweep until nothing is due or the store fails. Errors of the store are logged, not raised."""
         swept = Swept(unfinished=True)
         while swept.unfinished and not swept.stopped:
             swept.unfinished = False
-            await self._look(swept)
+            await self._pass(swept)
         self.sweeps += 1
         self.failures += swept.failures
         self.deleted += swept.deleted
         return swept
 
-    # --- inside ---
-
-    async def _look(self, swept: Swept) -> None:
-        """Take each record that is due once."""
+    async def _pass(self, swept: Swept) -> None:
+        """Carry out each record that is due once."""
         unavailable = 0
         try:
             async for page in self._due():
-                # What is short first: an invite does not wait for a vault.
+                # Short deletions first, so that an invite does not wait for a vault.
                 for expiry in sorted(page, key=lambda each: (each.kind is not ExpiryKind.INVITE, each.when)):
                     if expiry.key in swept.failed:
                         continue
@@ -106,9 +106,7 @@ class Sweeper:
                     except Closed:
                         raise
                     except RelayError as error:
-                        _log.warning(
-                            "sweeping (%s) failed, which is tried again: %s", expiry.kind.value, error
-                        )
+                        _log.warning("sweeping (%s) failed and will be retried: %s", expiry.kind.value, error)
                         swept.failures += 1
                         swept.failed.add(expiry.key)
                         unavailable += isinstance(error, StoreUnavailable | Busy)
@@ -116,7 +114,7 @@ class Sweeper:
                             swept.stopped = True
                             return
         except RelayError as error:
-            _log.warning("sweeping failed, which is tried again: %s", error)
+            _log.warning("sweeping failed and will be retried: %s", error)
             swept.failures += 1
             swept.stopped = True
 
@@ -127,7 +125,7 @@ class Sweeper:
             keys = [entry.key for entry in page.entries]
             due = [key for key in keys if (when := due_at(key)) is not None and when <= now]
             found = [parse_expiry(key) for key in due]
-            # What a newer version wrote is left to it.
+            # Kinds that only a newer version knows are left to it.
             yield [expiry for expiry in found if expiry is not None]
             more = page.more and bool(due) and due[-1] == keys[-1]
             after = keys[-1] if keys else after
@@ -146,13 +144,13 @@ class Sweeper:
         mailbox = expiry.rest.partition(".")[0]
         invite = await self._invites.find(expiry.vault, mailbox)
         if invite is not None and invite.state(self._clock()) is InviteState.OPEN:
-            return True  # another record says until when
+            return True  # the invite was extended: another record has the new time
         return await self._remove_all(mailbox_prefix(expiry.vault, mailbox), expiry, swept)
 
     async def _remove_invite(self, expiry: Expiry, swept: Swept) -> bool:
         invite = await self._invites.find(expiry.vault, expiry.rest)
         if invite is not None and self._clock() < invite.expires_at + INVITE_KEPT_SECONDS:
-            return True  # likewise
+            return True  # as above
         if not await self._remove_all(mailbox_prefix(expiry.vault, expiry.rest), expiry, swept):
             return False
         if invite is not None:
@@ -184,7 +182,7 @@ class Sweeper:
         vault = expiry.vault
         until = await self._dropped.until(vault)
         if until is None or until > self._clock():
-            return True  # restored; if it was dropped again, another record says until when
+            return True  # restored; if dropped again, another record has the new time
         registry, record = f"r/vault/{vault}/", dropped_key(vault)
 
         async def is_dropped() -> bool:
@@ -208,10 +206,10 @@ class Sweeper:
         keep: str | None = None,
         named: Callable[[], Awaitable[bool]] | None = None,
     ) -> bool:
-        """Delete a slice of what is under a prefix, up to `last`, but `keep`. Returns whether that was all.
+        """Delete a slice of the keys under a prefix up to `last`, except `keep`. Returns whether that was all.
 
-        `named` is asked before each page whether the record still names it: another process may be done with a vault, and
-        its owner may have made it again.
+        `named` is asked before each page whether the record still applies: another process may have deleted the vault, and
+        its owner may have created it again.
         """
         after = ""
         for _ in range(SLICE_PAGES):
@@ -227,7 +225,7 @@ class Sweeper:
         return False
 
     async def _delete(self, keys: Sequence[str], expiry: Expiry, swept: Swept) -> None:
-        """Delete objects, a few at once. Raises what the first that failed raised."""
+        """Delete objects, a few at once. Raises the first error."""
         for at in range(0, len(keys), DELETES_AT_ONCE):
             some = keys[at : at + DELETES_AT_ONCE]
             ended = await asyncio.gather(*map(self._store.delete, some), return_exceptions=True)
@@ -238,23 +236,18 @@ class Sweeper:
                 raise failed[0]
 
 
-FIRST_SECONDS_MAX = 5.0
-"""A process that has just started looks soon: its predecessor may have been killed in the middle."""
-JITTER_SHARE = 10
-
-
 class Timetable:
-    """Of one relay process."""
+    """Runs a sweeper at intervals."""
 
     def __init__(self, sweeper: Sweeper, *, seconds: float) -> None:
-        """`seconds` between two sweeps; 0: none."""
+        """`seconds` between two sweeps; 0 for none."""
         self._sweeper = sweeper
         self._seconds = seconds
         self._scheduler: Any = None
         self._sweep: asyncio.Task[Swept] | None = None
 
     def start(self) -> None:
-        """Begin, on the running loop. Idempotent."""
+        """Start on the running loop. Idempotent."""
         if self._scheduler is not None or not self._seconds:
             return
         from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -271,7 +264,7 @@ class Timetable:
         self._scheduler.start()
 
     async def aclose(self) -> None:
-        """End a sweep that is under way: the next process takes it up. Idempotent."""
+        """Cancel a running sweep, which the next process resumes. Idempotent."""
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is None:
             return
@@ -290,4 +283,4 @@ class Timetable:
 
 def _log_mistake(sweep: asyncio.Task[Swept]) -> None:
     if not sweep.cancelled() and (error := sweep.exception()) is not None:
-        _log.error("the sweeper made a mistake", exc_info=error)
+        _log.error("unexpected error in the sweeper", exc_info=error)

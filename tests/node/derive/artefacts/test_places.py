@@ -133,7 +133,7 @@ def test_a_changed_file_that_may_hold_a_forgotten_text_is_made_anew_and_that_is_
     bench.apply(forget("The secret plan."))
     bench.run()
     assert b"secret plan" not in bench.everywhere()
-    assert len([line for line in bench.told if "made anew" in line]) == 3
+    assert len([line for line in bench.told if "made again" in line]) == 3
 
 
 def test_a_file_of_another_core_is_taken_over_without_a_word(bench: Workbench, tmp_path: Path) -> None:

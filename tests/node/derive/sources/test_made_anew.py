@@ -23,7 +23,7 @@ async def test_nothing_is_read_or_let_go_of_while_the_memory_is_made_anew(folder
     try:
         with replica.transaction() as transaction:
             transaction.meta_set(META_RESTORE, b"some part of it")
-        with pytest.raises(HomeBusy, match="made anew"):
+        with pytest.raises(HomeBusy, match="being rebuilt"):
             await folder.sync()
     finally:
         with replica.transaction() as transaction:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.base.errors import UsageError
-from crystal_node.derive.sources import batches, scan
+from crystal_node.derive.sources import reader, scan
 from crystal_node.derive.sources.database import SourceDatabase
 from crystal_node.derive.sources.filetypes import Skipped
 from crystal_node.derive.sources.service import add_source, remove_source, sources_status
@@ -22,7 +22,7 @@ from tests.node.derive.sources.conftest import Folder
 
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if some seconds had gone by since a test wrote its files."""
-    monkeypatch.setattr(batches, "QUIET_NS", -1)
+    monkeypatch.setattr(reader, "QUIET_NS", -1)
 
 
 async def test_new_changed_moved_and_deleted_files_are_followed(folder: Folder) -> None:
@@ -53,7 +53,7 @@ async def test_an_unchanged_tree_is_not_read_and_sends_nothing(
     def refuse(root: Path, path: str) -> None:
         raise AssertionError(f"{path} was opened")
 
-    monkeypatch.setattr(batches, "read_file", refuse)
+    monkeypatch.setattr(reader, "read_file", refuse)
     synced = await folder.sync()
     assert (synced.new, synced.changed, synced.removed, synced.files) == (0, 0, 0, 30)
     assert folder.device.journal.outbox_count() == before
@@ -180,7 +180,7 @@ async def test_a_sync_that_is_killed_anywhere_goes_on_where_it_was(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet(monkeypatch)
-    monkeypatch.setattr(batches, "BATCH_FILES", 3)
+    monkeypatch.setattr(reader, "BATCH_FILES", 3)
     for number in range(10):
         folder.write(f"{number}.md", f"Number {number}.")
 
@@ -299,7 +299,7 @@ async def test_a_sync_that_runs_out_of_time_goes_on_the_next_time_and_removes_no
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet(monkeypatch)
-    monkeypatch.setattr(batches, "BATCH_FILES", 2)
+    monkeypatch.setattr(reader, "BATCH_FILES", 2)
     folder.write("old.md", "Old.")
     await folder.sync()
     (folder.root / "old.md").unlink()

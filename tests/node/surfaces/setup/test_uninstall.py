@@ -95,7 +95,7 @@ def test_what_no_other_device_has_keeps_the_home(vault: Vault) -> None:
     (vault.core.home / "notes.md").write_text("A file that was not shared.")
     refused = vault.core.call("uninstall", "--purge", "--yes", "--json", check=False)
     assert refused.code == 2
-    for what in ("1 operation", "1 file", "recovery kit"):
+    for what in ("1 change", "1 file", "recovery kit"):
         assert what in refused.error["error"]
     assert vault.core.found("only here") == ["Only here."]
     about = vault.core.run("uninstall", "--purge", "--yes-lose-it", typed="no\n", check=False)

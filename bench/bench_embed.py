@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.harness import Row, interleaved, percentile, ratio_at_least, timed, value_at_most
-from crystal_core.embed import builtin, windows
+from crystal_core.embed import builtin
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.embed.manifest import GRAPH_FILE, TOKENIZER_FILE
 from crystal_core.embed.session import PROCESS_ENVIRONMENT, Session, open_session
@@ -82,7 +82,7 @@ def _rates(quick: bool) -> list[Row]:
     rows: list[Any] = []
     for text in texts:
         start, *tokens, end = tokenizer.encode(text).ids
-        for first, last in windows.window_spans(len(tokens)):
+        for first, last in builtin.window_spans(len(tokens)):
             rows.append(np.array([[start, *tokens[first:last], end]], np.int32))
     rows.sort(key=lambda row: -row.size)
     lengths = sorted({row.size for row in rows}, reverse=True)

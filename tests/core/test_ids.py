@@ -2,7 +2,7 @@
 
 import pytest
 
-from crystal_core import ids
+from crystal_core import messages
 from crystal_core.messages import chunk_of, chunks_between
 from crystal_core.replica import Replica
 from crystal_core.schema import BLOCK
@@ -26,7 +26,7 @@ def replica() -> Replica:
 def rows_looked_at(replica: Replica, content: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
     """The rowids that a lookup goes through."""
     seen = 0
-    between = ids._between  # pyright: ignore[reportPrivateUsage]
+    between = messages._between  # pyright: ignore[reportPrivateUsage]
 
     def counting(*arguments: object) -> list[int]:
         nonlocal seen
@@ -34,7 +34,7 @@ def rows_looked_at(replica: Replica, content: bytes, monkeypatch: pytest.MonkeyP
         seen += min(int(str(arguments[4])), newest) - int(str(arguments[3])) + 1
         return between(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ids, "_between", counting)
+    monkeypatch.setattr(messages, "_between", counting)
     assert chunk_of(replica.database, content) is not None
     return seen
 

@@ -231,15 +231,15 @@ def test_a_home_without_a_vault_is_told_before_anything_is_begun(machine: Machin
 
 _WITH_A_THREAD_THAT_DOES_NOT_END = """
 import asyncio, sys, threading
-from crystal_node.agent.daemon import duties, running
+from crystal_node.agent.daemon import process
 from crystal_node.base.jobs import Job
-running.END_SECONDS_MAX = 0.5
+process.END_SECONDS_MAX = 0.5
 
 async def hang():
     print("in it", flush=True)
     await asyncio.to_thread(threading.Event().wait)
 
-running.duties = lambda work: [Job("hang", "Hangs.", 60, hang)]
+process.all_jobs = lambda work: [Job("hang", "Hangs.", 60, hang)]
 from crystal_node.surfaces.cli import main
 sys.exit(main())
 """

@@ -262,7 +262,7 @@ def test_a_thread_that_does_not_end_does_not_keep_the_agent_from_ending(vault: V
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         out, _ = asked.communicate(timeout=20)
-        assert "goes on in the agent" in out
+        assert "goes on in the background service" in out
         (job,) = core.call("jobs", "list", "--json").json["jobs"]
         assert job["outcome"] == "stopped"
     finally:

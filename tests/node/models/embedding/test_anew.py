@@ -42,7 +42,7 @@ def test_stopped_half_way_it_goes_on_without_the_option_and_leaves_nothing_behin
     assert plan["changes_over"]
     assert plan["made"] + plan["texts"] == TEXTS
     assert 0 < plan["made"] < TEXTS
-    assert "are all made anew" in embedded.call("embed", "migrate", "--dry-run").out
+    assert "are all made again" in embedded.call("embed", "migrate", "--dry-run").out
     embedded.call("sync")  # rounds in between do not take it for done
     assert _kept(embedded)
     server.asked.clear()

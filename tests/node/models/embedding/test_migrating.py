@@ -260,11 +260,11 @@ def test_the_environment_comes_first_and_that_is_told(vault: Vault) -> None:
 
 
 def _make_all_but_change_over(machine: Machine, server: EmbeddingServer) -> None:
-    async def never(self: RoundEmbedder, model: str) -> object:
+    async def never(*_: object, **__: object) -> object:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crystal_node.sync.maintenance.embedding_migration.change_over", never)
+        patch.setattr("crystal_node.surfaces.cli.embed.change_over", never)
         machine.call("embed", "migrate", "ollama", "--url", server.url, "--yes", check=False)
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from crystal_relay.server.operator import Operations
 
 v1 = typer.Typer(
-    help="Devices that run the published prototype: their tokens. A relay serves them when it runs with --v1.",
+    help="Add, list and revoke devices of the published prototype.\n\nA relay serves them if it runs with --v1.",
     no_args_is_help=True,
 )
 
 
 class RoleOption(StrEnum):
-    """What a device is: spelt here too, so that help does not import the server."""
+    """Roles of a device. Repeated here so that help does not import the server."""
 
     CORE = "core"
     NODE = "node"
@@ -31,23 +31,21 @@ class RoleOption(StrEnum):
 
 @v1.command()
 def add(
-    agent: Annotated[str, typer.Option(help="The agent's id, as its devices know it (CRYSTAL_AGENT_ID).")],
+    agent: Annotated[str, typer.Option(help="The agent's id in its devices' settings (CRYSTAL_AGENT_ID).")],
     role: Annotated[
         RoleOption,
         typer.Option(help="core reads conversations and commands, node reads the mirror and files."),
     ],
-    space: Annotated[
-        str, typer.Option(help="Devices of one space see each other's drops, and nobody else's.")
-    ] = "default",
+    space: Annotated[str, typer.Option(help="Devices see only the drops of their own space.")] = "default",
     store: StoreAddress = None,
     s3_endpoint: S3Endpoint = None,
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token for one device, and show it on stdout, this once. The device takes it as CRYSTAL_RELAY_TOKEN.
+    """Create a token for one device and print it, only once.
 
-    Every device needs its own: what one has confirmed is kept for the others. From now on drops are kept until this
-    device has confirmed them, so revoke the token of a device that is no longer used.
+    Set it as CRYSTAL_RELAY_TOKEN on the device. Every device needs its own token. Drops are kept until each device has
+    confirmed them, so revoke the token of a device that is no longer used.
     """
     from crystal_prototype.relay.extension import LetIn
     from crystal_prototype.relay.names import Role
@@ -73,7 +71,7 @@ def show_tokens(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show all tokens that were ever made for such devices: their ids, agents, roles and spaces."""
+    """List all tokens with their ids, agents, roles and spaces."""
     from crystal_prototype.relay.extension import ListTokens
     from crystal_prototype.relay.tokens import V1Token
 
@@ -102,7 +100,10 @@ def revoke(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Shut out a device, at once. What was kept for it alone is deleted; what it has dropped stays for the others."""
+    """Revoke a device's token at once.
+
+    Drops kept only for it are deleted; its own drops stay for the others.
+    """
     from crystal_prototype.relay.extension import Revoke
 
     with told(as_json=as_json):

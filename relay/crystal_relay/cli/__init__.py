@@ -1,4 +1,4 @@
-"""`crystal-relay`: runs a relay and looks after it. The only place of this package that reads the environment.
+"""`crystal-relay`: run and administer a relay. The only part of this package that reads the environment.
 
 app       the list of verbs        serve     composes a relay and runs it
 stores    opens what --store names options   what several verbs take
@@ -8,7 +8,7 @@ settings  what comes from the environment    failures  errors to words and exit 
 
 def main() -> None:
     """The entry point of `crystal-relay`."""
-    # Here, for an extension's commands import modules of this package, and `app` imports them.
+    # Imported here, because `app` imports extensions' commands, which import modules of this package.
     from crystal_relay.cli.app import app
 
     app()

@@ -1,4 +1,4 @@
-"""The list of verbs: one module for each, which imports what it needs when it runs."""
+"""The commands: one module for each, which imports what it needs when it runs."""
 
 from typing import Annotated
 

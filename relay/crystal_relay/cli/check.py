@@ -1,4 +1,4 @@
-"""`crystal-relay check`: whether a store does what a relay needs of it."""
+"""`crystal-relay check`: test a store."""
 
 from crystal_relay.cli.failures import RelayExitCode, told
 from crystal_relay.cli.operations import operate
@@ -13,10 +13,10 @@ def check(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try a store out: write, read, list, be refused a second write, delete. Each step is timed.
+    """Test a store: write, read, list, refuse a second write, delete.
 
-    Over a bucket it also says, in a note, if only one relay process may use it. While a relay serves a directory, that
-    relay does it. Exit code 8 if a step failed.
+    Shows the time of each step. For a bucket a note says if only one relay process may use it. If a relay serves the
+    directory, that relay runs the test. Exit code 8 if a step failed.
     """
     notes: list[str] = []
     with told(as_json=as_json):

@@ -1,4 +1,4 @@
-"""The one place where errors become exit codes and words."""
+"""Turns errors into exit codes and messages."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from crystal_relay.errors import RelayError
 
 
 class RelayExitCode(IntEnum):
-    """How `crystal-relay` ends. The errors carry their own: `errors` and what is derived from them."""
+    """Exit codes of `crystal-relay`. Each class in `errors` has its own."""
 
     OK = 0
     UNEXPECTED = 1
@@ -27,7 +27,7 @@ class RelayExitCode(IntEnum):
 
 @contextmanager
 def told(*, as_json: bool) -> Generator[None]:
-    """Ends the process with the error's exit code, after saying what it was and what to do about it."""
+    """Print an error with its hint, and exit with its code."""
     try:
         yield
     except RelayError as error:

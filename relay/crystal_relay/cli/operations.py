@@ -1,7 +1,8 @@
-"""Who does what an operator's command asks: the relay that serves the store, or this process with the store open.
+"""Runs an operator's command: by the relay that serves the store, or by this process with the store open.
 
-A local store belongs to one process: while a relay serves it, that relay is asked through the socket in its directory. Any
-number of processes may use a bucket, so there this process does it, and tells the relays.
+A local store belongs to one process: if a relay serves it, that relay runs the command, by the socket in its directory. Any
+number of processes may use a bucket: there this process runs the command, and notifies the relays. The server's modules are
+imported by the functions that need them, so that help and errors come quickly.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ MEETING_SECONDS_MAX = 5.0
 """How long a command waits for a relay that is starting or stopping, or for another command."""
 MEETING_PAUSE_SECONDS = 0.05
 TELLINGS_MAX = 3
-"""How often the relays over a bucket are told before one that does not answer is left alone."""
+"""Attempts to notify the relays of a bucket."""
 
 Result = TypeVar("Result")
 
@@ -33,8 +34,8 @@ def operate(
     *,
     announce: Callable[[str], None] | None = None,
 ) -> Result:
-    """Run `work` with the operations on the store at that place. `announce` is told what was found out about a bucket."""
-    # A command says by its result or its error what went wrong; stderr is for that alone.
+    """Run `work` with the operations on a store. `announce` is called with findings about a bucket."""
+    # Errors are reported by the command itself: no log lines on stderr.
     logging.getLogger("crystal_relay").addHandler(logging.NullHandler())
 
     async def run() -> Result:
@@ -46,12 +47,12 @@ def operate(
 
 @asynccontextmanager
 async def operations_on(place: StorePlace, announce: Callable[[str], None]) -> AsyncGenerator["Operations"]:
-    """The operations on the store at that place. Raises BadRequest, Unusable, InUse, and what opening it raises."""
+    """The operations on a store. Raises BadRequest, Unusable, InUse, and what opening the store raises."""
     from crystal_relay.cli.extensions import EXTENSIONS
     from crystal_relay.server.operator import Operator
 
     if place.is_memory:
-        raise BadRequest("a store in memory has no operator", hint="It ends with its relay.")
+        raise BadRequest("a store in memory has no operator", hint="It exists only within its relay.")
     directory = place.directory
     if directory is None:
         opened: Path | Store = await open_store(place, announce=announce)
@@ -70,18 +71,18 @@ async def operations_on(place: StorePlace, announce: Callable[[str], None]) -> A
 
 
 def _say_nothing(_text: str) -> None:
-    """What an operator has to know of the bucket is said by `check`, and when a relay starts."""
+    """Findings about a bucket are shown by `check`, and when a relay starts."""
 
 
 async def _relay_or_store(place: StorePlace, directory: Path) -> Path | Store:
-    """The directory, if a relay serves it; else the store in it, opened. Raises InUse, Unusable."""
+    """The directory if a relay serves it, else the opened store. Raises InUse, Unusable."""
     from crystal_relay.server.admin import answers
 
-    # A command is to look at a store, never to make one because a path was mistyped.
+    # A mistyped path must not create a store.
     if not (directory / "objects.db").exists():
         raise Unusable(
             f"{directory}: there is no store",
-            hint="A relay makes it when it starts. Is it another one? --store, or CRYSTAL_RELAY_STORE.",
+            hint="A relay creates it when it starts. Name another one by --store or CRYSTAL_RELAY_STORE.",
         )
     deadline = asyncio.get_running_loop().time() + MEETING_SECONDS_MAX
     while True:
@@ -90,7 +91,7 @@ async def _relay_or_store(place: StorePlace, directory: Path) -> Path | Store:
         try:
             return await open_store(place)
         except InUse:
-            # A relay holds it that does not listen here yet or any more, or another command does.
+            # Held by a relay that is starting or stopping, or by another command.
             if asyncio.get_running_loop().time() > deadline:
                 raise
             await asyncio.sleep(MEETING_PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Options that several verbs take, each spelt and explained once."""
+"""Options of several commands."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ S3Endpoint = Annotated[
         "--s3-endpoint",
         envvar="CRYSTAL_RELAY_S3_ENDPOINT",
         metavar="URL",
-        help="The object store, if it is not Amazon's. Credentials come by the usual AWS_ variables or files.",
+        help="The object store if not Amazon S3. Credentials come from the usual AWS_ variables or files.",
         show_default=False,
     ),
 ]
@@ -28,7 +28,7 @@ S3AllowHttp = Annotated[
     typer.Option(
         "--s3-allow-http",
         envvar="CRYSTAL_RELAY_S3_ALLOW_HTTP",
-        help="Allow an endpoint of http:// on another machine, on a network that is private as a whole.",
+        help="Allow an http:// endpoint on another machine. For entirely private networks.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON on stderr.")]

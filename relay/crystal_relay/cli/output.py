@@ -1,4 +1,4 @@
-"""How results are shown: as words and tables for people, as one JSON document for programs."""
+"""Output: tables and sentences for people, one JSON document for programs."""
 
 import sys
 import time
@@ -11,24 +11,24 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def show_json(document: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     print(msgspec.json.encode(document).decode(), flush=True)
 
 
 def show_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns on stdout, each as wide as what stands in it."""
+    """Print aligned columns on stdout."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     for row in (titles, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def tell(text: str, *, to: TextIO | None = None) -> None:
-    """Words beside the result: on stderr, so that stdout holds nothing else."""
+    """Print a remark on stderr, so that stdout holds only the result."""
     print(text, file=to or sys.stderr, flush=True)
 
 
 def size(count: int) -> str:
-    """Bytes as a person reads them."""
+    """Bytes with a unit."""
     amount = float(count)
     for unit in _UNITS:
         if amount < 1024 or unit == _UNITS[-1]:

@@ -1,4 +1,4 @@
-"""Opens the store that `--store` names."""
+"""Opens the store that `--store` names. Imports only the kind of store that is opened."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _HINT = "Use --store file:///directory, --store s3://bucket/prefix, or --store m
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """What the options say of a store."""
+    """The options that name a store."""
 
     address: str
     s3_endpoint: str | None = None
@@ -27,22 +27,22 @@ class StorePlace:
 
     @classmethod
     def of_options(cls, store: str | None, s3_endpoint: str | None, s3_allow_http: bool) -> "StorePlace":
-        """The place that counts: without `--store` the directory of whoever runs this."""
+        """The place from the options, by default in the home directory of the user."""
         return cls(store or (Path.home() / ".crystal-relay").as_uri(), s3_endpoint, s3_allow_http)
 
     @property
     def is_memory(self) -> bool:
-        """Whether nothing of it outlives its process."""
+        """Whether the store ends with its process."""
         return self.address == MEMORY
 
     @property
     def is_bucket(self) -> bool:
-        """Whether any number of processes may use it."""
+        """Whether it is a bucket, which any number of processes may use."""
         return self.address.startswith("s3:")
 
     @property
     def directory(self) -> Path | None:
-        """The directory of a store that is one; None for any other kind. Raises BadRequest."""
+        """The directory of a local store; None for other kinds. Raises BadRequest."""
         if self.is_memory or self.is_bucket:
             return None
         parts = urlsplit(self.address)
@@ -57,10 +57,10 @@ class StorePlace:
 async def open_store(
     place: StorePlace, *, notifier: "Notifier | None" = None, announce: Callable[[str], None] | None = None
 ) -> Store:
-    """The store at that place, which the caller closes. Raises BadRequest, and what opening it raises.
+    """Open the store, which the caller closes. Raises BadRequest, and what opening it raises.
 
-    `notifier`: what wakes the waits of a store in a bucket; the other kinds have one of their own. `announce` is told what
-    was found out about the bucket; None: stderr is.
+    `notifier` wakes the waits of a store in a bucket; the other kinds have their own. `announce` is called with findings
+    about the bucket; by default they go to stderr.
     """
     directory = place.directory
     if directory is not None:

@@ -1,4 +1,4 @@
-"""`crystal-relay sweep`: deletes now what is due, as every relay does by itself from time to time."""
+"""`crystal-relay sweep`: delete what is due now, as every relay does at intervals."""
 
 from crystal_relay.cli.failures import RelayExitCode, told
 from crystal_relay.cli.operations import operate
@@ -13,9 +13,9 @@ def sweep(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete now what is due: invites that are over, what a Core has condemned, vaults whose time of grace is over.
+    """Delete expired invites, condemned objects and dropped vaults now.
 
-    A relay that runs does this by itself, every minute or few. Exit code 8 if the store failed.
+    A running relay does this by itself every few minutes. Exit code 8 if the store failed.
     """
     with told(as_json=as_json):
         report = operate(
@@ -25,7 +25,7 @@ def sweep(
             show_json(report)
         else:
             if report.failures:
-                tell(f"The store failed {report.failures} times; what is left is taken up by the next sweep.")
+                tell(f"The store failed {report.failures} times; the next sweep continues.")
             parts = [f"{count} {kind}" for kind, count in report.deleted.items() if count]
             print(f"Swept in {report.seconds:.1f} s: {', '.join(parts) or 'nothing was due'}.")
         if report.failures:

@@ -1,4 +1,4 @@
-"""`crystal-relay tokens`: enrolment tokens, which let people create vaults."""
+"""`crystal-relay tokens`: enrolment tokens, which allow their holders to create vaults."""
 
 from typing import Annotated
 
@@ -11,20 +11,24 @@ from crystal_relay.cli.output import moment, show_json, show_table, tell
 from crystal_relay.cli.stores import StorePlace
 
 tokens = typer.Typer(
-    help="Enrolment tokens: who has one may create vaults. A relay that runs with CRYSTAL_RELAY_ENROLL_TOKEN takes only that.",
+    help="Create, list and revoke enrolment tokens.\n\nThe holder of one can create vaults. A relay that runs with "
+    "CRYSTAL_RELAY_ENROLL_TOKEN accepts only that token.",
     no_args_is_help=True,
 )
 
 
 @tokens.command()
 def create(
-    label: Annotated[str, typer.Option(help="For whom it is. Shown by `tokens list`.")] = "",
+    label: Annotated[str, typer.Option(help="Whom it is for. Shown by `tokens list`.")] = "",
     store: StoreAddress = None,
     s3_endpoint: S3Endpoint = None,
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make an enrolment token, and show it on stdout, this once. The relay keeps its hash only."""
+    """Create an enrolment token and print it, only once.
+
+    The relay keeps its hash.
+    """
     import secrets
 
     from crystal_relay.server.enrollment import enrollment_hash
@@ -39,7 +43,7 @@ def create(
             show_json({"token": token, "id": made.id, "label": made.label, "created": made.created})
         else:
             print(token, flush=True)
-            tell(f"Enrolment token {made.id}, shown this once. `crystal init --enroll-token -` takes it.")
+            tell(f"Enrolment token {made.id}, shown only once. `crystal init --enroll-token -` takes it.")
 
 
 @tokens.command("list")
@@ -49,7 +53,7 @@ def show_tokens(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the enrolment tokens: their ids, when they were made, and for whom."""
+    """List enrolment tokens with their ids, times and labels."""
     with told(as_json=as_json):
         found = operate(
             StorePlace.of_options(store, s3_endpoint, s3_allow_http),
@@ -64,7 +68,7 @@ def show_tokens(
             ]
             show_table(("ID", "MADE", "LABEL"), rows)
         else:
-            tell("There is no enrolment token.")
+            tell("There are no enrolment tokens.")
 
 
 @tokens.command()
@@ -75,9 +79,9 @@ def revoke(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Shut out an enrolment token, at once. Vaults that it has created stay.
+    """Revoke an enrolment token at once. Its vaults stay.
 
-    When none is left, the next start of a relay makes one.
+    If none is left, the relay creates one at its next start.
     """
     with told(as_json=as_json):
         gone = operate(

@@ -1,12 +1,14 @@
-"""What each command does stands in one line of at most twelve words, in the imperative."""
+"""What each command of `crystal` and `crystal-relay` does stands in one line of at most twelve words, in the imperative."""
 
 import re
 from collections.abc import Iterator
 
 import pytest
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from crystal_node.surfaces.cli.app import COMMANDS, build
+from crystal_relay.cli.app import app as relay_app
 from tests.support.machine import Machine
 
 WORDS_MAX = 12
@@ -24,6 +26,7 @@ VERBS = frozenset(
         "Choose",
         "Compare",
         "Confirm",
+        "Create",
         "Delete",
         "Deny",
         "Exclude",
@@ -45,11 +48,13 @@ VERBS = frozenset(
         "Reactivate",
         "Rebuild",
         "Record",
+        "Refuse",
         "Reject",
         "Remove",
         "Rename",
         "Repair",
         "Replace",
+        "Restore",
         "Resume",
         "Retire",
         "Revoke",
@@ -62,6 +67,7 @@ VERBS = frozenset(
         "Stop",
         "Sync",
         "Take",
+        "Test",
         "Wake",
         "Weave",
     ]
@@ -80,7 +86,10 @@ def _all(name: str, command: object) -> Iterator[tuple[str, str]]:
             yield from _all(f"{name} {each}", below)
 
 
-HELP = {name: text for name, text in _all("crystal", build(())) if name != "crystal"}
+CRYSTAL = {name: text for name, text in _all("crystal", build(())) if name != "crystal"}
+RELAY = dict(_all("crystal-relay", get_command(relay_app)))
+del RELAY["crystal-relay"]
+HELP = CRYSTAL | RELAY
 
 
 @pytest.mark.parametrize("name", HELP)

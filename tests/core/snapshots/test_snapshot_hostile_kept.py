@@ -11,7 +11,7 @@ from crystal_core.replica import Replica
 from crystal_crypto.errors import Malformed
 from crystal_mirror.operations import Amend, PutDocument, PutSource, Remember
 from tests.core.builders import NOW, apply, capture, content_hash, new_replica, target
-from tests.core.test_snapshot import load, parts_of
+from tests.core.snapshots.test_snapshot import load, parts_of
 
 FIELDS = {
     "known": 10,

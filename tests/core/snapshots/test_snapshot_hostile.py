@@ -26,7 +26,7 @@ from tests.core.builders import (
     remember,
     windows,
 )
-from tests.core.test_snapshot import load, parts_of, put
+from tests.core.snapshots.test_snapshot import load, parts_of, put
 
 FIELDS = [
     "version",

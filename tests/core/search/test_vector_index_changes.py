@@ -15,7 +15,7 @@ from crystal_core.schema import REMOVALS_NAMED
 from crystal_core.search import vector_index
 from crystal_core.search.vector_index import VectorIndex
 from tests.core.builders import apply, capture, content_hash, forget, new_replica
-from tests.core.test_bitscan import clustered, fill, names, refreshed
+from tests.core.search.test_vector_index import clustered, fill, names, refreshed
 
 COUNT = 12
 

@@ -11,7 +11,7 @@ import pytest
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings
-from crystal_relay.server import connection as connections
+from crystal_relay.server import connection as connection_limits
 from crystal_relay.server.settings import UNREAD_BYTES_MAX
 from tests.support.hand_written import connected, get_head, put_head
 from tests.support.raw_http import RawConnection
@@ -98,7 +98,7 @@ async def test_a_client_that_goes_in_the_middle_leaves_nothing(tmp_path: Path, h
 
 
 async def test_a_head_that_drips_is_cut_off(relay: ServedRelay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_SECONDS_MAX", 0.4)
+    monkeypatch.setattr(connection_limits, "HEAD_SECONDS_MAX", 0.4)
     for drip in (b"", b"GET /health HTTP/1.1\r\nX: " + b"x" * 40):
         async with connected(relay.url) as connection:
             began = time.monotonic()
@@ -113,7 +113,7 @@ async def test_a_head_that_drips_is_cut_off(relay: ServedRelay, monkeypatch: pyt
 async def test_an_answer_that_nobody_reads_is_given_up(
     relay: ServedRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "SEND_STALL_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(connection_limits, "SEND_STALL_SECONDS_MAX", 0.5)
     lead = await enrolled(relay.url)
     await relay.store.put_new(f"{lead.prefix}blob/0", bytes(30 * 1024 * 1024))
     connections = relay.server._uvicorn.server_state.connections  # pyright: ignore[reportPrivateUsage]

@@ -1,7 +1,6 @@
-"""Relay addresses, and the HTTP client made for one: where a token may be sent, and over what.
+"""Relay addresses and HTTP clients for them: where and how a token may be sent.
 
-Plain HTTP only to this machine, unless explicitly allowed. Redirects are never followed: they could lead a token
-elsewhere. A loopback address bypasses the environment's proxies. TLS certificates are always verified.
+Plain HTTP is allowed to loopback only, unless set otherwise. Redirects are never followed: they could lead a token elsewhere. A loopback address bypasses the environment's proxies. TLS certificates are always verified.
 """
 
 import ipaddress
@@ -16,7 +15,7 @@ URL_CHARS_MAX = 2048
 
 
 def check_relay_url(url: str, *, allow_insecure: bool = False) -> str:
-    """Return the address without a trailing slash. Raises BadRequest, with what to do about it."""
+    """Return the address without a trailing slash. Raises BadRequest with a hint."""
     form = "The relay's address looks like https://relay.example.org or http://127.0.0.1:18791."
     try:
         parts = urlsplit(url)
@@ -31,7 +30,7 @@ def check_relay_url(url: str, *, allow_insecure: bool = False) -> str:
         raise BadRequest("the relay's address holds a user, a query or a fragment", hint=form)
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname):
         raise BadRequest(
-            "plain HTTP to another machine would show the relay token to everyone on the way",
+            "plain HTTP to another machine would expose the relay token on the network",
             hint="Use an https:// address, or allow insecure relays explicitly on a network that you trust.",
         )
     return url.rstrip("/")
@@ -48,7 +47,7 @@ def is_loopback(host: str) -> bool:
 
 
 class SecretUrl(httpx.URL):
-    """An address whose path and query are never shown: httpx logs and quotes the addresses of its requests."""
+    """A URL whose path and query are hidden, since httpx logs and quotes the URLs of requests."""
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.host}/..."
@@ -65,10 +64,10 @@ def http_client(
     connections_kept: int,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> httpx.AsyncClient:
-    """A client for a checked address. Times are seconds. It is the caller who limits how much runs at once."""
+    """A client for a checked address. Times are seconds. The caller limits concurrency."""
     parts = urlsplit(base)
-    # Reading the system's certificates takes a tenth of a second, which plain HTTP has no use for. A context without any
-    # still verifies, and refuses all.
+    # Loading the system's certificates takes a tenth of a second and is useless for plain HTTP. A context without any still
+    # verifies, and refuses all.
     verify: ssl.SSLContext | bool = (
         True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     )

@@ -1,11 +1,11 @@
-"""Having many objects deleted: the port beside `Store`, and what does it over a store that has no such call.
+"""Condemning many objects to deletion: a port beside `Store`, and an implementation on any store.
 
-A relay takes the request down and carries it out later (`POST …/condemned`); it is done, for whoever asks, once it is on
-record. `DirectDeleter` deletes on the spot, by `list` and `delete`: for stores that no relay serves, as tests have them.
+A relay records the request and carries it out later (`POST …/condemned`); for the caller it is done once it is recorded.
+`DirectDeleter` deletes at once, by `list` and `delete`, in stores that no relay serves, such as those of tests.
 
-Both refuse the same: a range whose prefix does not end with a slash or whose last key is not in it, and the device log.
-Keys that are gone are no error, so repeating a request is none. A key that is written again before the relay gets to it is
-deleted as well: who condemns a name never writes it again.
+Both refuse a range whose prefix does not end with a slash or whose last key is not in it, and the device log. Missing keys are
+no error, so requests are idempotent. A key that is written again before the relay deletes it is deleted too: condemned names
+are never used again.
 """
 
 from collections.abc import Sequence
@@ -21,19 +21,19 @@ _PROTECTED = "devlog"
 
 @runtime_checkable
 class Condemner(Protocol):
-    """What takes condemnations. Keys are the port's full ones."""
+    """Accepts condemnations. Keys are full ones, as in `Store`."""
 
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
-        """Have these keys deleted, 500 at most; or all that begin with `prefix` and do not come after `through`.
+        """Condemn these keys, at most 500, or all that begin with `prefix`, up to `through`.
 
-        Raises BadRequest, Forbidden (the device log; a token that does not lead), TooManyRequests (as many as may be are
-        under way), StoreUnavailable.
+        Raises BadRequest, Forbidden (the device log; a token that does not lead), TooManyRequests (too many are pending),
+        StoreUnavailable.
         """
         ...
 
 
 def condemner_of(store: Store) -> Condemner:
-    """The store itself if it takes condemnations, else one that deletes directly."""
+    """The store itself if it is a `Condemner`, else a `DirectDeleter`."""
     return store if isinstance(store, Condemner) else DirectDeleter(store)
 
 
@@ -61,7 +61,7 @@ class DirectDeleter:
 
 
 def check_condemned(keys: Sequence[str], prefix: str, through: str) -> None:
-    """Raises BadRequest, Forbidden unless it names keys, or a range of them, that may be deleted."""
+    """Raise BadRequest or Forbidden unless these keys, or this range, may be deleted."""
     if keys:
         if prefix or through:
             raise BadRequest("one names either keys or a range of them")

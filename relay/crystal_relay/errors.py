@@ -1,8 +1,8 @@
-"""What can go wrong with a store, whichever implementation it is.
+"""The errors of a store, the same for all implementations.
 
-Every failure of a `Store` is one of these, so that callers decide by class and never by text. `code` is the error's name
-on the wire, `status` its HTTP status, `exit_code` and `hint` are for whoever shows it to a person. Messages never hold a
-token, a secret or the bytes of an object.
+Every failure of a `Store` is one of these, so that callers decide by class and never by text. `code` is the error's name on
+the wire, `status` its HTTP status; `exit_code` and `hint` are for programs that show it. Messages never contain a token, a
+secret or the bytes of an object.
 """
 
 from typing import ClassVar
@@ -23,29 +23,29 @@ class RelayError(Exception):
 
 
 class StoreUnavailable(RelayError):
-    """The store cannot be reached, or failed in a way that may pass. Whether the request took effect is unknown."""
+    """The store cannot be reached, or failed temporarily. Whether the request took effect is unknown."""
 
     exit_code = 4
     status = 503
     code = "unavailable"
-    hint = "Is the relay running, and is its address right? Nothing that is here is lost: run it again later."
+    hint = "Is the relay running, and is its address right? Nothing on this device is lost: try again later."
 
 
 class Closed(StoreUnavailable):
-    """The store was closed, or is being closed. Nothing was done, and trying again does not help."""
+    """The store is closed or closing. Nothing was done; retrying does not help."""
 
     code = "closed"
 
 
 class BadReply(StoreUnavailable):
-    """Something answered that is not a relay of this protocol (a captive portal, another server, a broken proxy)."""
+    """The answer is not that of a relay of this protocol (a captive portal, another server, a broken proxy)."""
 
     code = "bad-reply"
     hint = "Check that the relay's address points at a Crystal relay."
 
 
 class Busy(RelayError):
-    """Too much at once, or another process holds what is needed. Nothing was done; try again later."""
+    """Overloaded, or another process holds a needed resource. Nothing was done; retry later."""
 
     exit_code = 4
     status = 503
@@ -61,52 +61,52 @@ class InUse(Busy):
 
 
 class TooManyRequests(Busy):
-    """More requests than this device or this address may make. Nothing was done."""
+    """The rate limit of the device or the address is exceeded. Nothing was done."""
 
     status = 429
     code = "too-many-requests"
 
     def __init__(self, message: str, *, retry_after: float = 1.0, hint: str | None = None) -> None:
-        """`retry_after`: seconds until the next request has a chance."""
+        """`retry_after`: seconds until a request may succeed."""
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
 
 
 class Unusable(StoreUnavailable):
-    """The store's directory cannot be used at all."""
+    """The store's directory cannot be used."""
 
     exit_code = 8
     code = "unusable"
-    hint = "Check that the directory exists or can be made, and who may write there."
+    hint = "Check that the directory exists or can be created, and its permissions."
 
 
 class StoreFull(RelayError):
-    """No room for the object. Nothing was stored; the store goes on serving what it has."""
+    """No space for the object. Nothing was stored; reading still works."""
 
     exit_code = 8
     status = 507
     code = "full"
-    hint = "Make room on the relay's disk."
+    hint = "Free space on the relay's disk."
 
 
 class QuotaExceeded(StoreFull):
-    """The vault has as much as this relay allows it. Other vaults are not affected."""
+    """The vault has reached its quota. Other vaults are not affected."""
 
     code = "quota"
-    hint = "Ask whoever runs the relay for more room. Devices keep what they have and send it later."
+    hint = "Ask the relay's operator for a larger quota. Devices keep their data and send it later."
 
 
 class StoreDamaged(RelayError):
-    """What the store holds is damaged or was changed behind its back. Repeating the request does not help."""
+    """The stored data is damaged or was changed by another program. Retrying does not help."""
 
     exit_code = 8
     status = 500
     code = "damaged"
-    hint = "Restore the relay's directory from a backup; devices put back what they still hold."
+    hint = "Restore the relay's directory from a backup; devices upload again what they still hold."
 
 
 class Unauthorized(RelayError):
-    """No credentials, or credentials that nobody registered (or that were revoked)."""
+    """Missing, unknown or revoked credentials."""
 
     exit_code = 5
     status = 401
@@ -115,14 +115,14 @@ class Unauthorized(RelayError):
 
 
 class RecoveryReplaced(Unauthorized):
-    """A recovery secret that counted once: another one was put in its place."""
+    """A recovery secret that has been replaced."""
 
     code = "recovery-replaced"
     hint = "Use the vault's newest recovery kit."
 
 
 class Forbidden(RelayError):
-    """Valid credentials that do not allow this."""
+    """Valid credentials without permission for this."""
 
     exit_code = 5
     status = 403
@@ -131,14 +131,14 @@ class Forbidden(RelayError):
 
 
 class VaultDropped(Forbidden):
-    """Whoever runs the relay has dropped the vault: closed now, deleted after a time of grace."""
+    """The operator has dropped the vault: it is closed, and deleted after a grace period."""
 
     code = "dropped"
-    hint = "Whoever runs the relay can restore it until then."
+    hint = "The relay's operator can restore it until then."
 
 
 class InviteOver(RelayError):
-    """The invite is not open any more. Nothing was done."""
+    """The invite is over. Nothing was done."""
 
     exit_code = 5
     status = 410
@@ -146,45 +146,45 @@ class InviteOver(RelayError):
     hint = "Make a new invite."
 
     def __init__(self, message: str, *, seconds_ago: int = 0, hint: str | None = None) -> None:
-        """`seconds_ago`: since its end, by the relay's clock."""
+        """`seconds_ago`: seconds since its end, by the relay's clock."""
         super().__init__(message, hint=hint)
         self.seconds_ago = seconds_ago
 
 
 class InviteExpired(InviteOver):
-    """Its ten minutes are over."""
+    """The ten minutes of the invite are over."""
 
     code = "invite-expired"
 
 
 class InviteUsed(InviteOver):
-    """A device was added by it."""
+    """The invite has added a device."""
 
     code = "invite-used"
 
 
 class InviteClosed(InviteOver):
-    """Whoever opened it withdrew it, or burnt it after too many wrong digits."""
+    """The inviting device withdrew the invite, or burnt it after too many wrong digits."""
 
     code = "invite-closed"
 
 
 class TooManyInvites(RelayError):
-    """The vault has as many invites as it may. Nothing was done."""
+    """The vault has reached its limit of invites. Nothing was done."""
 
     exit_code = 5
     status = 409
     code = "too-many-invites"
-    hint = "Withdraw one of them, or wait until one has expired: that takes ten minutes at most."
+    hint = "Withdraw one of them, or wait at most ten minutes until one has expired."
 
 
 class WrongNumber(RelayError):
-    """The vault's recovery secret was replaced meanwhile, or fewer times than the request assumes. Nothing was done."""
+    """The number of a recovery secret is not the next one: another replacement was first. Nothing was done."""
 
     exit_code = 5
     status = 409
     code = "wrong-number"
-    hint = "Ask for the number that counts now, and begin from there."
+    hint = "Ask for the current number, and start again from it."
 
 
 class NotFound(RelayError):
@@ -196,14 +196,14 @@ class NotFound(RelayError):
 
 
 class AlreadyExists(RelayError):
-    """The key is taken. The stored object was not touched. It may be one's own, of a try whose reply was lost."""
+    """The key is taken; the stored object is untouched. It may be one's own, from a try whose reply was lost."""
 
     status = 412
     code = "exists"
 
 
 class BadRequest(RelayError):
-    """A request that no store would take: a bad key, a bad size, a bad parameter."""
+    """An invalid request: a bad key, size or parameter."""
 
     exit_code = 2
     status = 400
@@ -211,7 +211,7 @@ class BadRequest(RelayError):
 
 
 class SizeMismatch(BadRequest):
-    """The body's bytes are more or fewer than its declared size. Nothing was stored."""
+    """The body is longer or shorter than its declared size. Nothing was stored."""
 
     code = "size-mismatch"
 

@@ -5,8 +5,8 @@
     open --close(burnt)------> burnt
     open --ten minutes-------> expired --close(...)--> used, withdrawn, burnt
 
-Time is the relay's. What an invite has become is told for a day. Who opened it has a device's token; the newcomer has a
-credential for this mailbox alone, `Authorization: Crystal-Invite <mailbox>.<access secret, hex>`, of which the relay keeps
+Time is the relay's. The state of an invite is kept for a day. The inviting device has a token; the newcomer has a credential
+for this mailbox alone, `Authorization: Crystal-Invite <mailbox>.<access secret, hex>`, of which the relay keeps
 SHA-256.
 """
 
@@ -22,7 +22,7 @@ CREDENTIAL = "Crystal-Invite"
 
 
 class InviteState(StrEnum):
-    """See the drawing above."""
+    """State of an invite; the module's docstring has the transitions."""
 
     OPEN = "open"
     USED = "used"
@@ -32,7 +32,7 @@ class InviteState(StrEnum):
 
 
 class CloseReason(StrEnum):
-    """Why whoever opened an invite closes it."""
+    """Why the inviting device closes an invite."""
 
     USED = "used"
     WITHDRAWN = "withdrawn"
@@ -40,7 +40,7 @@ class CloseReason(StrEnum):
 
 
 class InviteSlot(StrEnum):
-    """What a mailbox holds. Each is written once."""
+    """The slots of a mailbox. Each is written once."""
 
     OFFER = "offer"
     JOIN = "join"
@@ -51,18 +51,18 @@ class InviteSlot(StrEnum):
 
 
 NEWCOMER_SLOTS = frozenset({InviteSlot.JOIN, InviteSlot.DONE})
-"""Only the newcomer writes these, and only who opened the invite writes the others."""
+"""Written only by the newcomer; the others only by the inviting device."""
 
 
 @dataclass(frozen=True, slots=True)
 class InviteInfo:
-    """What has become of an invite, in seconds by the relay's clock. Of the two times one is 0."""
+    """State of an invite, with seconds by the relay's clock. One of the two times is 0."""
 
     state: InviteState
     expires_in: int
-    """Until it expires."""
+    """Seconds until it expires."""
     expired_ago: int
-    """Since its end, however it ended."""
+    """Seconds since its end."""
 
 
 def check_mailbox(mailbox: bytes | str) -> str:
@@ -74,7 +74,7 @@ def check_mailbox(mailbox: bytes | str) -> str:
 
 
 def mailbox_prefix(vault: bytes | str, mailbox: bytes | str) -> str:
-    """What the full keys of a mailbox's slots begin with."""
+    """The prefix of the full keys of a mailbox's slots."""
     name = vault if isinstance(vault, str) else vault.hex()
     return f"{vault_prefix(check_vault(name))}invite/{check_mailbox(mailbox)}/"
 
@@ -85,7 +85,7 @@ def slot_key(vault: bytes | str, mailbox: bytes | str, slot: InviteSlot | str) -
 
 
 def access_hash(access: bytes) -> str:
-    """What the relay is given and keeps of an access secret. Raises BadRequest for another size."""
+    """The hash of an access secret, which is all that the relay keeps. Raises BadRequest for another size."""
     return hashlib.sha256(_checked(access)).hexdigest()  # §R2-2
 
 

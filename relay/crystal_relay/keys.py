@@ -1,4 +1,4 @@
-"""Names of objects: what is a key, and what may be a prefix of one.
+"""Keys of objects, and their prefixes.
 
 A key is one or more segments joined by `/`. A segment is one or more of `a-z 0-9 . _ -` and is neither `.` nor `..`.
 The whole is at most 256 characters. So a key needs no escaping in a URL or a file name, cannot climb, and its byte
@@ -16,13 +16,13 @@ _PREFIX = re.compile(rf"(?:{_SEGMENT}/)*[a-z0-9._-]*\Z")
 _VAULT = re.compile(r"[0-9a-f]{32}\Z")
 
 PROBE_PREFIX = "r/probe/"
-"""What a store is tried out with. A rule in deploy/aws/lifecycle.json removes what a crash left there."""
+"""Objects of store tests. A rule in deploy/aws/lifecycle.json removes what a crash leaves there."""
 AFTER_ANY_KEY = "\x7f"
 """Sorts after every character that a key can hold."""
 
 
 def check_key(key: str) -> str:
-    """Return `key` if it is one. Raises BadRequest; the message does not repeat the key."""
+    """Return a valid key. Raises BadRequest, without the key."""
     if len(key) > KEY_CHARS_MAX:
         raise BadRequest(f"a key has at most {KEY_CHARS_MAX} characters")  # §R3-1
     if _KEY.match(key) is None:
@@ -33,7 +33,7 @@ def check_key(key: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return `prefix` if keys can begin with it. "" is one. Raises BadRequest."""
+    """Return a valid prefix, which may be empty. Raises BadRequest."""
     if len(prefix) > KEY_CHARS_MAX:
         raise BadRequest(f"a prefix has at most {KEY_CHARS_MAX} characters")
     if _PREFIX.match(prefix) is None:
@@ -42,12 +42,12 @@ def check_prefix(prefix: str) -> str:
 
 
 def check_vault(vault: str) -> str:
-    """Return `vault` if it is a vault's id: 32 lower-case hex digits. Raises BadRequest."""
+    """Return a valid vault id: 32 lower-case hex digits. Raises BadRequest."""
     if _VAULT.match(vault) is None:
         raise BadRequest("a vault's id is 32 lower-case hex digits")
     return vault
 
 
 def vault_prefix(vault: str) -> str:
-    """What all keys of one vault's objects begin with."""
+    """The prefix of all keys of a vault's objects."""
     return f"v/{vault}/"

@@ -7,12 +7,12 @@ MIB = 1024 * KIB
 
 KEY_CHARS_MAX = 256
 OBJECT_BYTES_MAX = 128 * MIB
-"""What any implementation takes. Vault channels allow far less (below)."""
+"""Largest object of any implementation. Vault channels allow far less (below)."""
 LIST_LIMIT_MAX = 1000
 """Keys in one page."""
 WAIT_SECONDS_MAX = 60.0
 WAIT_TOKEN_ORIGINS_MAX = 32
-"""Relay processes that a token to wait with can name: 16 that serve, and as many that stopped a while ago."""
+"""Relay processes that a wait token can name: 16 that serve, and as many that stopped recently."""
 WAIT_TOKEN_CHARS_MAX = 36 * WAIT_TOKEN_ORIGINS_MAX
 PIECE_BYTES = 256 * KIB
 """Bodies move in pieces of about this size; a body in flight costs a few of them in memory."""
@@ -20,30 +20,30 @@ PIECE_BYTES = 256 * KIB
 # --- the relay's vault channels ---------------------------------------------------------------------------------------
 
 ENTRY_BYTES_MAX = 1 * MIB + 4 * KIB
-"""Everything but blobs: the protocol's entries are at most 1 MiB; the rest is room for framing."""
+"""Everything but blobs: the protocol's entries have at most 1 MiB; the rest is for framing."""
 LOG_ENTRY_BYTES_MAX = 576 * KIB
-"""The device log's: a public part of 256 KiB, a body of 8,192 keys, and names. Every device reads all of it, junk too."""
+"""The device log: a public part of 256 KiB, a body of 8,192 keys, and names. Every device reads all of it."""
 BLOB_BYTES_MAX = 8 * MIB + 64 * KIB
 """Ciphertext of an 8 MiB blob with its headers and one tag for each 64 KiB."""
 DIRECT_BYTES_MIN = 256 * KIB
-"""Blobs from this size on may go straight to the bucket: below, two further requests cost more than they save."""
+"""Smallest blob for a direct transfer: for smaller ones two further requests cost more than they save."""
 INVITE_BYTES_MAX = 16 * KIB
 INVITE_SECONDS = 600
 """An invite's life, by the relay's clock."""
 INVITE_KEPT_SECONDS = 24 * 3600
-"""So long after an invite's ten minutes the relay still tells what became of it."""
+"""How long after its ten minutes the relay keeps the state of an invite."""
 INVITES_OPEN_MAX = 3
-"""Of one vault, at once."""
+"""Open invites of one vault."""
 INVITES_KEPT_MAX = 256
-"""Of one vault, those that are over included: about as many can be made in a day."""
+"""Invites of one vault including those that are over: about as many can be made in a day."""
 VAULT_DEVICES_MAX = 1_000
-"""Of one vault."""
+"""Devices of one vault."""
 DEVICES_JSON_BYTES_MAX = 192 * KIB
 """A list of that many devices."""
 RECOVERIES_MAX = 1_000
 """How often a vault's recovery secret can be replaced."""
 RECOVERIES_TOLD = 16
-"""Who shows one of so many that counted before is told that it was replaced."""
+"""Previous recovery secrets whose holders are told that they were replaced."""
 CONDEMNED_KEYS_MAX = 500
-"""That one request can name for deletion."""
+"""Keys that one request can condemn."""
 CONDEMNED_JSON_BYTES_MAX = 256 * KIB

@@ -1,4 +1,4 @@
-"""A store in memory, for tests, the simulator's baseline and a relay that may forget. Durable as long as it lives."""
+"""A store in memory, for tests, the simulator's baseline and temporary relays. It ends with its process."""
 
 from bisect import bisect_right, insort
 
@@ -80,7 +80,7 @@ class MemoryStore:
     async def _store(self, key: str, body: bytes | Body, *, only_new: bool) -> None:
         body_size(body)
         whole = await whole_body(body)
-        # The body may have taken its time: another writer can have been first.
+        # Another writer may have been first while the body arrived.
         if key in self._objects:
             if only_new:
                 raise AlreadyExists("the key is taken")

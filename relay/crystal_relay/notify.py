@@ -1,9 +1,8 @@
-"""Who waits for writes, and what was written since when: the half of `Store.wait` that is in a process.
+"""Waiting for writes: the part of `Store.wait` within a process.
 
-Every write that a process makes takes its next number. Several processes may serve one store: each hears of the writes
-of the others (`heard`; who tells them is not decided here), and a token is good at all of them. It holds, for this
-process and each other one that is known, the process's random name and the number of its last write when the token
-was given out:
+Every write that a process makes takes its next number. Several processes may serve one store: each is told of the writes
+of the others (`heard`), and a token is valid at all of them. It holds, for this process and each other known one, the
+process's random name and the number of its last write when the token was issued:
 
     914495c5f56f7fca-7.0b6c64d1a2f0e9d3-1204
 
@@ -12,12 +11,12 @@ For a token the question is "was anything under the prefix written since, by any
 - It is answered for the first three segments of the key at most (`v/<vault>/<channel>/`), which may wake for nothing
   and never misses. Only the most recent groups of keys are remembered; for a forgotten one the answer is yes.
 - A process that the token does not name counts as 0. A token that does not name this process is answered at once.
-- A process that is named and not known here says nothing: it is passed on in the next token, so that a client that goes
-  from one process to another is not sent round by what one of them does not know yet.
-- Numbers that another process skipped (what it told was lost) count as writes everywhere.
+- A process that is named but unknown here is ignored, and passed on in the next token, so that a client that moves between
+  processes is not woken by what one of them does not know yet.
+- Numbers that another process skipped (a message was lost) count as writes everywhere.
 
-A write costs a look-up for each group that its key is in, and one for each finer prefix that is waited on in these groups:
-what one vault's devices wait for costs no other vault's writes anything.
+A write costs a look-up for each group of its key, and one for each finer prefix that is waited on within these groups: waits
+on one vault do not slow writes to another.
 """
 
 import asyncio
@@ -29,9 +28,9 @@ from collections.abc import Callable, Iterable
 from crystal_relay.limits import WAIT_TOKEN_ORIGINS_MAX
 
 GROUPS_MAX = 65_536
-"""Of this process's own writes."""
+"""Remembered groups of this process's own writes."""
 HEARD_GROUPS_MAX = 32_768
-"""Of each other process's."""
+"""Remembered groups of each other process's writes."""
 EVERYTHING = ""
 """The group that holds every key."""
 _GROUP_SEGMENTS = 3
@@ -40,7 +39,7 @@ _TOKEN = re.compile(rf"{_ORIGIN}(?:\.{_ORIGIN}){{0,{WAIT_TOKEN_ORIGINS_MAX - 1}}
 
 
 class Notifier:
-    """Belongs to one event loop: call it from there only."""
+    """Numbers writes, and wakes the waits for them. Used on one event loop."""
 
     def __init__(
         self,
@@ -51,36 +50,36 @@ class Notifier:
     ) -> None:
         self.name = name if name is not None else secrets.token_hex(8)
         self.on_written: Callable[[str, int], None] | None = None
-        """Is told of each own write: its smallest group and its number. For telling other processes."""
+        """Called with the smallest group and the number of each own write, to notify other processes."""
         self._heard_groups_max = heard_groups_max
         self._own = _Writes(groups_max)
         self._others: OrderedDict[str, _Writes] = OrderedDict()
-        """By name, the one heard of most recently last."""
+        """By name; the one heard from most recently is last."""
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._endings = 0
-        """How often all waits were ended."""
+        """How often all waits were ended, by `wake_all`."""
         self._finer: dict[str, Counter[str]] = {}
-        """The prefixes waited on that are longer than the smallest group that holds them, by that group."""
+        """Prefixes waited on that are longer than their smallest group, by that group."""
 
     @property
     def number(self) -> int:
-        """Of this process's last write; 0 before the first."""
+        """Number of this process's last write; 0 before the first."""
         return self._own.number
 
     @property
     def waiting(self) -> int:
-        """How many waits sleep."""
+        """Number of waits that sleep."""
         return sum(len(waiters) for waiters in self._waiters.values())
 
     @property
     def others(self) -> dict[str, int]:
-        """The other processes that are known, each with the number of the last write heard of."""
+        """The known other processes, each with the number of its last known write."""
         return {name: writes.number for name, writes in self._others.items()}
 
     # --- writes ---
 
     def written(self, key: str) -> None:
-        """Call after the write to `key` can be seen, before it is reported as done."""
+        """Note a write to `key`. Called when it is visible, before it is reported as done."""
         groups = _groups_of_key(key)
         number = self._own.number + 1
         self._own.note(groups, number)
@@ -93,15 +92,15 @@ class Notifier:
             self.on_written(groups[-1] if groups else EVERYTHING, number)
 
     def everything_written(self) -> None:
-        """Anything may have been written, nobody knows what: every wait is answered with a fresh token, once."""
+        """Note that anything may have been written: every wait returns a fresh token once."""
         self._own.skip_to(self._own.number + 1)
         self._recheck_all()
 
     def heard(self, name: str, first: int, last: int, groups: Iterable[tuple[str, int]]) -> bool:
-        """Another process made its writes `first` to `last`: for each group of keys that they touched, the last of them.
+        """Note the writes `first` to `last` of another process, as the last write of each group of keys.
 
-        What was heard before counts once. Returns whether numbers before `first` were never heard of; then everything
-        counts as written. `first` is `last` + 1 when there is nothing new.
+        Repeated writes count once. Returns whether numbers before `first` are missing; then everything counts as written.
+        `first` is `last` + 1 if there is nothing new.
         """
         writes = self._others.get(name)
         if writes is None:
@@ -120,13 +119,13 @@ class Notifier:
         return missed
 
     def forget(self, name: str) -> None:
-        """The other process is gone for so long that nobody holds a token of before its last writes."""
+        """Forget a process that stopped so long ago that no token is older than its last writes."""
         self._others.pop(name, None)
 
     # --- waits ---
 
     async def wait(self, prefix: str, token: str | None, timeout: float) -> str:
-        """As `Store.wait`, of checked arguments."""
+        """As `Store.wait`, with checked arguments."""
         since = _parsed(token)
         if token is None or since.get(self.name, self._own.number + 1) > self._own.number:
             return self._token(since)
@@ -139,14 +138,14 @@ class Notifier:
             async with asyncio.timeout(timeout):
                 while True:
                     await self._sleep(prefix)
-                    # What is heard from another process may be what the token knows already.
+                    # News of another process may be known to the token already.
                     if self._endings != endings or self._written_since(prefix, since):
                         return self._token(since)
         except TimeoutError:
             return token
 
     def wake_all(self) -> None:
-        """End all waits now, for nothing. For shutting down."""
+        """End all waits now, for a shutdown."""
         self._endings += 1
         self._recheck_all()
 
@@ -159,7 +158,7 @@ class Notifier:
         return writes
 
     def _token(self, since: dict[str, int]) -> str:
-        """Of now. Nothing that the client's token knew already is lost."""
+        """The current token, with what the client's token knew of other processes."""
         numbers = {self.name: self._own.number}
         for name, writes in self._others.items():
             numbers[name] = max(writes.number, since.get(name, 0))
@@ -176,7 +175,7 @@ class Notifier:
         )
 
     async def _sleep(self, prefix: str) -> None:
-        """Returns once something may have been written under the prefix."""
+        """Wait until something may have been written under the prefix."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         forget = self._enter(prefix, waiter)
         try:
@@ -215,7 +214,7 @@ class Notifier:
 
 
 class _Writes:
-    """Of one process: how many, and in which groups of keys the latest of them were."""
+    """The writes of one process: their number, and the last write of each recent group of keys."""
 
     __slots__ = ("_forgotten", "_groups_max", "_last", "number")
 
@@ -227,7 +226,7 @@ class _Writes:
         self._last: OrderedDict[str, int] = OrderedDict()
 
     def note(self, groups: list[str], number: int) -> None:
-        """A write, the latest so far."""
+        """Note the latest write."""
         self.number = number
         last = self._last
         for group in groups:
@@ -238,19 +237,19 @@ class _Writes:
             self._forgotten = max(self._forgotten, dropped)
 
     def skip_to(self, number: int) -> None:
-        """Up to this one, the writes may have been anywhere."""
+        """Note that all writes up to `number` may have been in any group."""
         self.number = self._forgotten = number
         self._last.clear()
 
     def after(self, number: int, group: str) -> bool:
-        """Whether a write with a higher number was, or may have been, in the group."""
+        """Whether the group may have a write with a higher number."""
         if self.number <= number:
             return False
         return group == EVERYTHING or self._last.get(group, self._forgotten) > number
 
 
 def _parsed(token: str | None) -> dict[str, int]:
-    """Nothing for a token that is none."""
+    """Numbers by process. Empty for an invalid token."""
     if token is None or _TOKEN.match(token) is None:
         return {}
     parts = token.split(".")
@@ -275,7 +274,7 @@ def _number_of(heard: tuple[str, int]) -> int:
 
 
 def _groups_of_key(key: str) -> list[str]:
-    """`v/`, `v/<vault>/` and `v/<vault>/<channel>/` of a key, as far as it has them."""
+    """The groups of a key: `v/`, `v/<vault>/` and `v/<vault>/<channel>/`, as far as it has them."""
     groups: list[str] = []
     at = -1
     for _ in range(_GROUP_SEGMENTS):
@@ -287,6 +286,6 @@ def _groups_of_key(key: str) -> list[str]:
 
 
 def _group_of_prefix(prefix: str) -> str:
-    """The smallest group that holds every key with this prefix."""
+    """The smallest group that contains every key with this prefix."""
     groups = _groups_of_key(prefix)
     return groups[-1] if groups else EVERYTHING

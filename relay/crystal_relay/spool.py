@@ -1,6 +1,6 @@
-"""What bodies need that are received whole before they go on: a bound on their bytes, and files without a name for large ones.
+"""Spooling of bodies that are received whole before they are passed on: a budget of bytes, and unnamed temporary files.
 
-Such a file is gone with its process, whatever happens to it.
+An unnamed file disappears with its process.
 """
 
 import tempfile
@@ -13,7 +13,7 @@ from crystal_relay.errors import Busy, StoreFull
 
 
 class Budget:
-    """A number of bytes that all bodies on their way share. One event loop."""
+    """A number of bytes shared by all bodies in transit. One event loop."""
 
     def __init__(self, limit: int, what: str) -> None:
         self._limit = limit
@@ -22,7 +22,7 @@ class Budget:
 
     @contextmanager
     def of(self, size: int) -> Generator[None]:
-        """Hold `size` bytes of it. Raises Busy."""
+        """Hold `size` bytes of the budget. Raises Busy."""
         if self.taken + size > self._limit:
             raise Busy(f"the relay receives too much at once: {self._what} is used up")
         self.taken += size
@@ -33,7 +33,7 @@ class Budget:
 
 
 def nameless_file(directory: Path | None = None) -> BinaryIO:
-    """A temporary file that goes when it is closed. Blocks. `directory`: None takes the system's. Raises StoreFull."""
+    """An unnamed temporary file, by default in the system's directory. Blocks. Raises StoreFull."""
     try:
         return cast(BinaryIO, tempfile.TemporaryFile(buffering=0, dir=directory, prefix="crystal-relay-"))
     except OSError as error:
@@ -51,7 +51,7 @@ def write_all(file: BinaryIO, data: bytes) -> None:
 
 
 def no_room(error: OSError) -> StoreFull:
-    """For a temporary file that cannot be made or written: nothing was stored."""
+    """The error for a temporary file that cannot be created or written."""
     return StoreFull(
         f"the relay has no room to receive this ({error.strerror})",
         hint="Its directory for temporary files (TMPDIR) is full or not writable.",

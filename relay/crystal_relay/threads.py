@@ -1,7 +1,7 @@
-"""Blocking calls for an event loop: a few named threads, and one cheap way back into the loop.
+"""Threads for blocking calls of an event loop, and a cheap way to return their results to it.
 
-`asyncio.to_thread` costs a wake-up of the loop for each call. Here finished calls gather until the loop gets to them, so a
-busy loop is woken once for many.
+`asyncio.to_thread` costs a wake-up of the loop for each call. Here finished calls are collected until the loop
+runs, so a busy loop is woken once for many.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ class Delivery:
         self._finished.append(callback)
         if not self._scheduled:
             self._scheduled = True
-            # The loop is gone when somebody closed it without closing the store: nobody is left to be told.
+            # The loop was closed without closing the store: nothing waits for the result.
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        # First the mark, then the queue: what is appended from here on schedules another round or is found below.
+        # The flag is cleared before the queue is read: what is appended from here on is found below or schedules another run.
         self._scheduled = False
         while self._finished:
             self._finished.popleft()()
 
 
 class Lane:
-    """A fixed number of threads that take calls from one queue of bounded length."""
+    """A fixed number of threads with one bounded queue of calls."""
 
     def __init__(self, name: str, *, threads: int, pending_max: int) -> None:
         self._pending_max = pending_max
@@ -64,11 +64,11 @@ class Lane:
         leave: bool = False,
         unwanted: Callable[[Result], None] | None = None,
     ) -> Result:
-        """Run `call` in a thread. When cancelled, this waits for the call to end, then goes: nobody closes a file under it.
+        """Run `call` in a thread. When cancelled, wait for the call to end, so that no file is closed while it uses it.
 
-        `leave`: when cancelled it goes at once, and the call ends by itself (it may take as long as a network does).
-        `unwanted` gets, in the loop, the result that a cancelled caller leaves behind. Raises Busy when too many calls
-        wait, unless the call is `owed` (it releases something); Closed after `close`.
+        `leave`: when cancelled, return at once; the call ends by itself. `unwanted` is called in the loop with the result of a
+        call whose caller was cancelled. Raises Busy if too many calls are queued, unless the call is `owed` (it releases
+        something); Closed after `close`.
         """
         if self._closed:
             raise Closed("the store is closed")
@@ -92,7 +92,7 @@ class Lane:
         return await to_its_end(future, unwanted)
 
     def close(self) -> None:
-        """Do what is queued, then end the threads. Blocks until they have."""
+        """Run the queued calls, then end the threads. Blocks."""
         self._closed = True
         for _ in self._threads:
             self._queue.put(None)
@@ -119,7 +119,7 @@ class Lane:
 
 
 async def _while_wanted(future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None) -> Result:
-    """Await a future. When cancelled, what it gives goes to `unwanted`: here if it is done already, else by `_succeed`."""
+    """Await a future. When cancelled, pass its result to `unwanted`: here if it is done, else in `_succeed`."""
     try:
         return await future
     except asyncio.CancelledError:
@@ -132,7 +132,7 @@ async def _while_wanted(future: asyncio.Future[Result], unwanted: Callable[[Resu
 async def to_its_end(
     future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None = None
 ) -> Result:
-    """Await a future that goes on when the caller is cancelled; the cancellation is raised once it is done."""
+    """Await a future to its end also if the caller is cancelled; the cancellation is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -140,7 +140,7 @@ async def to_its_end(
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        # The exception is looked at, so that asyncio does not report it as never retrieved.
+        # Retrieve the exception, so that asyncio does not report it.
         if future.exception() is None and unwanted is not None:
             unwanted(future.result())
         raise cancelled

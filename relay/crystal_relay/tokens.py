@@ -1,7 +1,7 @@
-"""What devices show to a relay: bearer tokens and the recovery secret, their forms and their hashes.
+"""Bearer tokens and the recovery secret of devices: their form and their hashes.
 
 A token is `<device id, 32 hex>.<32 random bytes, base64url without padding>`. The relay keeps SHA-256 of its whole text.
-The recovery secret is 32 bytes that the vault's root gives; the relay keeps SHA-256 of them. Both are full-strength
+The recovery secret is 32 bytes derived from the vault's root; the relay keeps their SHA-256. Both are full-strength
 random values, so a plain hash is enough. Hashes are 64 lower-case hex digits.
 """
 
@@ -22,7 +22,7 @@ HASH = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class Preset(StrEnum):
-    """What a token may do. See `crystal_relay.server.scopes` for what each stands for."""
+    """The rights of a token; `crystal_relay.server.scopes` defines them."""
 
     DEVICE = "device"
     LEAD = "lead"
@@ -37,14 +37,14 @@ def new_token(device: bytes | str, random: Callable[[int], bytes] = os.urandom) 
 
 
 def token_hash(token: str) -> str:
-    """What the relay is given and keeps of a token. Raises BadRequest, without repeating it, if it is none."""
+    """The hash of a token, which is all that the relay keeps. Raises BadRequest, without the token."""
     if TOKEN.match(token) is None:
         raise BadRequest("not a relay token")
     return hashlib.sha256(token.encode("ascii")).hexdigest()  # §R2-2
 
 
 def recovery_hash(secret: bytes) -> str:
-    """What the relay is given and keeps of the recovery secret. Raises BadRequest for another size."""
+    """The hash of the recovery secret, which is all that the relay keeps. Raises BadRequest for another size."""
     if len(secret) != SECRET_BYTES:
         raise BadRequest(f"the recovery secret is {SECRET_BYTES} bytes")
     return hashlib.sha256(secret).hexdigest()  # §R2-2

@@ -1,7 +1,7 @@
 """The JSON that relay and client exchange.
 
-Requests are parsed strictly: unknown members are refused. Replies are read leniently: unknown members are skipped, so
-that a newer relay may say more. No reply holds a token, a secret or a hash of one.
+Requests are parsed strictly: unknown members are refused. Unknown members of replies are skipped, so that a newer relay may
+send more. No reply contains a token, a secret or a hash of one.
 """
 
 import re
@@ -19,15 +19,15 @@ from crystal_relay.tokens import Preset
 
 SERVICE = "crystal-relay"
 V1_SERVICE = "memory-crystal-relay"
-"""What a relay that serves the published prototype's routes too says it is: its devices look for that."""
+"""The service name of a relay that also serves the published prototype, whose devices check it."""
 V1_MODE = "ephemeral"
 PROTOCOL = 2
 """The version in the routes (`/v2/…`)."""
 REQUEST_JSON_BYTES_MAX = 4096
 ERROR_JSON_BYTES_MAX = 16 * 1024
-"""What a client reads of an error's body."""
+"""Bytes of an error's body that a client reads."""
 _SAID_CHARS_MAX = 300
-"""What it takes of each of its texts."""
+"""Characters of each string in it that a client shows."""
 _WHOLE_SECONDS = re.compile(r"[0-9]{1,5}\Z")
 
 
@@ -73,7 +73,7 @@ class VaultCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Let a device's token in."""
+    """Register a device's token."""
 
     device: DeviceId
     token_hash: Hash
@@ -81,8 +81,8 @@ class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The vault's devices, all of them: tokens of any other are shut out. Of a device in `tokens` all but that one, too. With
-    `leads` no device leads but these."""
+    """All devices of the vault: the tokens of any others are revoked, and for a device in `tokens` all except that one. With
+    `leads`, only these devices lead."""
 
     devices: Annotated[list[DeviceId], msgspec.Meta(min_length=1, max_length=VAULT_DEVICES_MAX)]  # §R4.4-1
     tokens: Annotated[dict[DeviceId, Hash], msgspec.Meta(max_length=VAULT_DEVICES_MAX)] = {}
@@ -90,20 +90,20 @@ class Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecoveryReplacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The hash of the recovery secret that counts from now on."""
+    """The hash of the new recovery secret."""
 
     recovery_hash: Hash
 
 
 class InviteCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Open a mailbox to who knows the secret of that hash."""
+    """Open a mailbox to the holder of the secret with this hash."""
 
     mailbox: MailboxId
     access_hash: Hash
 
 
 class Condemnation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is to be deleted: either `keys`, or everything that begins with `prefix` and does not come after `through`."""
+    """Objects to delete: either `keys`, or all keys that begin with `prefix`, up to `through`."""
 
     keys: Annotated[list[ObjectKey], msgspec.Meta(min_length=1, max_length=CONDEMNED_KEYS_MAX)] | None = None
     prefix: ObjectKey | None = None
@@ -111,20 +111,20 @@ class Condemnation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class CondemnedReply(msgspec.Struct, frozen=True):
-    """The relay has it on record, under this id, and will delete what it names."""
+    """The relay has recorded the condemnation under this id, and will carry it out."""
 
     id: str
 
 
 class Direction(Enum):
-    """Which way a transfer goes, seen from the device."""
+    """Direction of a transfer, seen from the device."""
 
     PUT = "put"
     GET = "get"
 
 
 class TransferRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ask for a request to be made at the bucket itself. `size` and `md5` are those of the body that is to be put."""
+    """Ask for a signed request to the bucket. `size` and `md5` describe the body of a put."""
 
     key: BlobKey
     direction: Direction
@@ -133,7 +133,7 @@ class TransferRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TransferDone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A direct put was made: is the object there, and is it the one of the receipt?"""
+    """Report a direct put: does the object exist, with this receipt?"""
 
     key: BlobKey
     size: BlobSize
@@ -141,9 +141,9 @@ class TransferDone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TransferReply(msgspec.Struct, frozen=True):
-    """A request to make at the bucket (`direct`), or that the object goes through the relay.
+    """A signed request to the bucket (`direct`), or the reply that the object goes through the relay.
 
-    `offered`: whether asking again, for another object, has a chance. Address and headers are bearer secrets.
+    `offered` is false if the relay never signs requests in this direction. Address and headers are secrets.
     """
 
     direct: bool
@@ -161,57 +161,57 @@ class TransferReply(msgspec.Struct, frozen=True):
 
 
 class TransferDoneReply(msgspec.Struct, frozen=True):
-    """The object is there, whole and durable, and it is the one that was put."""
+    """The object is durable in the bucket, and is the one that was put."""
 
     size: int
 
 
 class ListedObject(msgspec.Struct, frozen=True):
-    """A key, within the vault, and the size of its object in bytes."""
+    """A key within the vault and the size of its object in bytes."""
 
     key: str
     size: int
 
 
 class ListReply(msgspec.Struct, frozen=True):
-    """A page of keys in byte order. `more`: there may be further ones after the last."""
+    """A page of keys in byte order. `more` says that there may be further ones."""
 
     entries: list[ListedObject]
     more: bool
 
 
 class WaitReply(msgspec.Struct, frozen=True):
-    """The token to wait with next. It differs from the one that was sent if something may have been written."""
+    """The token for the next wait. It differs from the one sent if something may have been written."""
 
     token: str
 
 
 class VaultReply(msgspec.Struct, frozen=True):
-    """The vault that exists now."""
+    """The created vault."""
 
     vault: str
 
 
 class TokenReply(msgspec.Struct, frozen=True):
-    """The device whose token is let in now, or whose tokens were revoked."""
+    """The device whose token was registered, or whose tokens were revoked."""
 
     device: str
 
 
 class DevicesReply(msgspec.Struct, frozen=True):
-    """How many tokens this request shut out."""
+    """How many tokens this request revoked."""
 
     shut_out: int
 
 
 class RecoveryReply(msgspec.Struct, frozen=True):
-    """How often the recovery secret was replaced: the number of the one that counts, 0 for the vault's first."""
+    """The number of the current recovery secret: how often it was replaced."""
 
     number: int
 
 
 class InviteReply(msgspec.Struct, frozen=True):
-    """What has become of an invite; seconds until it expires, seconds since its end."""
+    """The state of an invite; seconds until it expires, seconds since its end."""
 
     state: InviteState
     expires_in: int
@@ -219,7 +219,7 @@ class InviteReply(msgspec.Struct, frozen=True):
 
 
 class HealthReply(msgspec.Struct, frozen=True):
-    """`ok` and which protocol the relay speaks. `mode`: only where the prototype's routes are served."""
+    """`ok`, and the relay's protocol version. `mode` is set only if the prototype's routes are served."""
 
     ok: bool
     service: str
@@ -229,19 +229,19 @@ class HealthReply(msgspec.Struct, frozen=True):
 
 
 class StateReply(msgspec.Struct, frozen=True):
-    """It is so. What is not is answered with an error."""
+    """The state asked about holds; otherwise the reply is an error."""
 
     ok: bool
 
 
 class ErrorReply(msgspec.Struct, frozen=True):
-    """What went wrong: a stable code, a sentence for a person, and what to do about it (may be empty)."""
+    """An error: a stable code, a sentence for people, and a hint, which may be empty."""
 
     error: str
     message: str
     hint: str = ""
     seconds_ago: int | msgspec.UnsetType = msgspec.UNSET
-    """Of an invite that is over: since when."""
+    """Seconds since the end of an invite."""
 
 
 _BY_CODE: dict[str, type[RelayError]] = {
@@ -277,10 +277,10 @@ _BY_CODE: dict[str, type[RelayError]] = {
 
 
 def error_of_reply(status: int, body: bytes, *, retry_after: str | None = None) -> RelayError:
-    """The error that an answer with this status, body and header Retry-After stands for.
+    """The error for a response with this status, body and Retry-After header.
 
-    The relay's own code decides; without one (a proxy answered) the status does. What cannot be placed counts as
-    StoreUnavailable, so that it is tried again and never taken for success.
+    The relay's error code decides, or the status if there is none (a proxy answered). Anything else is StoreUnavailable, so that
+    it is retried and never taken for success.
     """
     error = _error_of_reply(status, body)
     if isinstance(error, TooManyRequests) and retry_after and _WHOLE_SECONDS.match(retry_after):
@@ -305,7 +305,7 @@ def _error_of_reply(status: int, body: bytes) -> RelayError:
 
 
 def _shown(text: str) -> str:
-    """What a relay says, short, and without what a terminal would take for a command."""
+    """The relay's text, shortened and without control characters for a terminal."""
     return "".join(char if char.isprintable() else " " for char in text[:_SAID_CHARS_MAX])
 
 

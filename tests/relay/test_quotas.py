@@ -73,7 +73,7 @@ async def test_a_full_vault_is_told_so_and_another_one_goes_on(
                 headers=full.authorization | {"If-None-Match": "*"},
             )
         assert (reply.status_code, reply.json()["error"]) == (507, "quota")
-        assert "Ask whoever runs the relay" in reply.json()["hint"]
+        assert "Ask the relay's operator" in reply.json()["hint"]
         # It is refused nothing but room.
         assert len((await mine.list(full.prefix)).entries) == taken
         await mine.delete(f"{full.prefix}mirror/1/0000")

@@ -1,4 +1,4 @@
-"""Whether a store does what the relay needs of it: tried out on an object of its own, each step timed."""
+"""Test of a store with an object of its own; each step is timed."""
 
 import secrets
 import time
@@ -16,7 +16,7 @@ _OTHER = b"this must not be stored"
 
 
 class CheckStep(msgspec.Struct, frozen=True):
-    """One thing that was tried. `error` is empty when the store did it."""
+    """One step. `error` is empty if it succeeded."""
 
     name: str
     seconds: float
@@ -24,14 +24,14 @@ class CheckStep(msgspec.Struct, frozen=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """All steps, in order; those after one that failed were not tried, but the clearing up."""
+    """The steps in order. After a failure only the clean-up follows."""
 
     ok: bool
     steps: list[CheckStep]
 
 
 async def check_store(store: Store, *, clock: Callable[[], float] = time.perf_counter) -> CheckReport:
-    """Write, read, list, be refused, delete. Leaves nothing behind unless deleting fails."""
+    """Write, read, list, refuse a second write, delete. Leaves nothing behind unless deleting fails."""
     prefix = f"{PROBE_PREFIX}{secrets.token_hex(8)}/"
     key = f"{prefix}check"
 

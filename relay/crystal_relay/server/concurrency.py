@@ -1,7 +1,7 @@
-"""Turns at the store: so many requests of one vault at once, its others wait in line.
+"""Limits the concurrent requests of each vault to the store; further ones queue.
 
-What the store has read is in memory until it is sent, and the store's threads read faster than clients take. And a vault that
-asks for a thousand things at once must not be served a thousand times before the next vault is.
+What the store has read is in memory until it is sent, and the store's threads read faster than clients receive. And a vault
+that makes a thousand requests at once must not delay the other vaults by a thousand.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ from collections import deque
 
 READS_OF_VAULT_AT_ONCE = 32
 LISTS_OF_VAULT_AT_ONCE = 4
-"""Of long lists, which take the store and this process longest."""
+"""Limit of long lists, which take longest."""
 
 
 class VaultConcurrency:
-    """Of one kind. Belongs to one event loop. Each `enter` that returned needs a `leave`."""
+    """A limit on one kind of request. One event loop. Each `enter` that returned needs a `leave`."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
@@ -21,11 +21,11 @@ class VaultConcurrency:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
 
     def under_way(self, vault: str) -> int:
-        """How many of the vault have their turn."""
+        """Number of running requests of the vault."""
         return self._under_way.get(vault, 0)
 
     async def enter(self, vault: str) -> None:
-        """Return when it is this one's turn."""
+        """Wait for a slot."""
         count = self._under_way.get(vault, 0)
         if count < self._at_once:
             self._under_way[vault] = count + 1
@@ -36,11 +36,11 @@ class VaultConcurrency:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.leave(vault)  # it was given its turn in the moment when it was cancelled
+                self.leave(vault)  # given a slot at the moment of its cancellation
             raise
 
     def leave(self, vault: str) -> None:
-        """The turn is over: it is the next one's."""
+        """Pass the slot on to the next request."""
         line = self._lines.get(vault)
         while line:
             turn = line.popleft()

@@ -1,8 +1,7 @@
-"""What every request passes on its way in, and every error on its way out.
+"""The outermost middleware: checks every request and turns every error into a response.
 
-In: an address without escapes, and a head within its limits. Out: errors as JSON, a name for the request in its answer, and
-for the log and the metrics the method, the kind of route, the status, bytes and time: never a path, a query, a header or a
-body.
+Requests need a path without escapes and a head within its limits. Responses get a request id, and errors are JSON. Log and
+metrics get the method, the kind of route, the status, bytes and time: never a path, a query, a header or a body.
 """
 
 import logging
@@ -21,7 +20,7 @@ from crystal_relay.server.requests import ClientGone
 from crystal_relay.server.settings import HEAD_BYTES_MAX, HEADERS_MAX, UNREAD_BYTES_MAX
 
 _PATH = re.compile(rb"(?:/[A-Za-z0-9._-]+)*/?\Z")
-"""No key needs an escape, so none is taken: what cannot be written in two ways cannot be checked in one and used in another."""
+"""No key needs an escape, so none is accepted: a path has only one spelling, the one that is checked."""
 
 _log = logging.getLogger("crystal_relay.server")
 
@@ -59,7 +58,7 @@ class Guard:
                     _check_path(path)
                     await self._app(scope, exchange.receive, exchange.send)
         except ClientGone:
-            exchange.status = 499  # nobody is left to answer: this is for the log
+            exchange.status = 499  # for the log only: the client has gone
         except RelayError as error:
             self._metrics.error(error.code)
             if exchange.status:
@@ -72,10 +71,10 @@ class Guard:
             if error.status >= 500 and error.status not in (503, 507):
                 _log.error("%s: %s", error.code, error, extra={"request_id": exchange.request_id})
         except Exception:
-            # A mistake in this program. uvicorn logs the traceback; nothing of it goes to the client.
+            # A bug. uvicorn logs the traceback; nothing of it goes to the client.
             self._metrics.error(RelayError.code)
             if not exchange.status:
-                mistake = RelayError("the relay made a mistake; its log says more")
+                mistake = RelayError("internal error of the relay; its log has details")
                 await error_reply(mistake, close=True)(scope, receive, exchange.send)
             raise
         finally:
@@ -90,7 +89,7 @@ class Guard:
 
 
 class _Exchange:
-    """Watches one request: was its body read to the end, has its answer begun, how many bytes went by."""
+    """Tracks one request: whether its body was read, whether its response has begun, bytes in both directions."""
 
     __slots__ = ("_receive", "_send", "read_all", "received", "request_id", "sent", "status")
 
@@ -132,7 +131,7 @@ def _check_size(scope: Scope, path: bytes) -> None:
 
 def _check_path(path: bytes) -> None:
     if _PATH.match(path) is None:  # §R1-2
-        raise BadRequest("the path holds what no path here holds", hint="Nothing here needs a %-escape.")
+        raise BadRequest("the path is not valid here", hint="Nothing here needs a %-escape.")
 
 
 def _unread(scope: Scope) -> float:

@@ -34,7 +34,7 @@ class InviteRoutes:
         *,
         deleted: Callable[[str], None],
     ) -> None:
-        """`deleted` is told of each vault in which something was deleted."""
+        """`deleted` is called with each vault in which something was deleted."""
         self._invites = invites
         self._registry = registry
         self._settings = settings
@@ -51,14 +51,14 @@ class InviteRoutes:
         ]
 
     async def create_invite(self, request: Request) -> Response:
-        """Open a mailbox to a newcomer. Repeating it is no error."""
+        """Open a mailbox to a newcomer. Idempotent."""
         vault = await self._inviter(request)
         query(request, ())
         creation = await json_of(request, InviteCreation, self._settings)
         return JsonReply(await self._invites.open(vault, creation), 201)
 
     async def close_invite(self, request: Request) -> Response:
-        """End an invite. Repeating it is no error."""
+        """Close an invite. Idempotent."""
         vault = await self._inviter(request)
         mailbox = check_mailbox(request.path_params["mailbox"])
         text = query(request, ("reason",)).get("reason", "")
@@ -69,7 +69,7 @@ class InviteRoutes:
         return JsonReply(reply)
 
     async def show_invite(self, request: Request) -> Response:
-        """What has become of an invite, also when it is over."""
+        """The state of an invite, also after its end."""
         mailbox = check_mailbox(request.path_params["mailbox"])
         if shows_invite(request.scope):
             vault = check_vault(request.path_params["vault"])

@@ -1,14 +1,14 @@
-"""Invites, as the relay keeps them: who may enter a mailbox, until when, and what became of it.
+"""Invites in the store: who may use a mailbox, until when, and how the invite ended.
 
     r/vault/<vault>/invite/<mailbox>/opened     the access secret's hash, when it expires
     r/vault/<vault>/invite/<mailbox>/closed     why it was closed, and when
-    v/<vault>/invite/<mailbox>/<slot>           what the two devices tell each other; gone when it ends
+    v/<vault>/invite/<mailbox>/<slot>           messages of the two devices; deleted when it ends
 
-Both records are written once, so any number of processes may serve one invite: of several closings the first counts. Whether
-it is open is looked up at every use, by this process's clock, and does not wait for the sweeper. The sweeper takes the slots
-when an invite expires, and the records a day later.
+Both records are written once, so any number of processes may serve one invite: the first closing counts. Whether it is open is
+checked at every use, by this process's clock, and does not depend on the sweeper. The sweeper deletes the slots when an invite
+expires, and the records a day later.
 
-Of invites that are made at once by several processes none may be let in although there is room; never one too many is.
+If several processes open invites at once, all may be refused although there is space for one; the limit is never exceeded.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _VERSION = 1
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 _CLOSED_MARK = "closed"
-"""No slot has this name. It is written, and taken away again, to wake who waits for the mailbox."""
+"""Not a slot: written and deleted again to wake the waits on the mailbox."""
 
 
 class _Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class _Closed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Invite:
-    """One of them, as it was read."""
+    """An invite as read from the store."""
 
     access_hash: str
     expires_at: int
@@ -68,20 +68,20 @@ class Invite:
     closed_at: int
 
     def state(self, now: float) -> InviteState:
-        """What has become of it."""
+        """State at a time in Unix seconds."""
         if self.closed is not None:
             return InviteState(self.closed.value)
         return InviteState.OPEN if now < self.expires_at else InviteState.EXPIRED  # §21.4-6, §R5-1
 
     def reply(self, now: float) -> InviteReply:
-        """The same, for a client."""
+        """The reply to a client."""
         state = self.state(now)
         if state is InviteState.OPEN:
             return InviteReply(state, max(1, int(self.expires_at - now)), 0)
         return InviteReply(state, 0, self._ago(now))
 
     def check_open(self, now: float) -> float:
-        """Returns the seconds that are left. Raises InviteExpired, InviteUsed, InviteClosed."""
+        """Seconds left. Raises InviteExpired, InviteUsed, InviteClosed."""
         ago = self._ago(now)
         match self.state(now):
             case InviteState.OPEN:
@@ -102,7 +102,7 @@ class Invite:
 
 
 class Invites:
-    """All of a store."""
+    """The invites in a store."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -116,7 +116,7 @@ class Invites:
         return self._clock()
 
     async def open(self, vault: str, creation: InviteCreation) -> InviteReply:
-        """Open a mailbox. Repeating it is no error.
+        """Open a mailbox. Idempotent.
 
         Raises TooManyInvites, AlreadyExists (with another secret), InviteOver (it was open).
         """
@@ -134,7 +134,7 @@ class Invites:
         return found.reply(self._clock())
 
     async def close(self, vault: str, mailbox: str, reason: CloseReason) -> InviteReply:
-        """Nobody uses it any more. Repeating it is no error; the first reason stays. Raises NotFound."""
+        """Close an invite. Idempotent; the first reason stays. Raises NotFound."""
         if await self.find(vault, mailbox) is None:
             raise _no_invite()
         record = _Closed(_VERSION, reason, int(self._clock()))
@@ -146,14 +146,14 @@ class Invites:
         return await self.look_up(vault, mailbox)
 
     async def look_up(self, vault: str, mailbox: str) -> InviteReply:
-        """What has become of it. Raises NotFound."""
+        """The state of an invite. Raises NotFound."""
         found = await self.find(vault, mailbox)
         if found is None:
             raise _no_invite()
         return found.reply(self._clock())
 
     async def check_open(self, vault: str, mailbox: str) -> float:
-        """Returns the seconds that are left. Raises NotFound, InviteExpired, InviteUsed, InviteClosed."""
+        """Seconds left. Raises NotFound, InviteExpired, InviteUsed, InviteClosed."""
         found = await self.find(vault, mailbox)
         if found is None:
             raise _no_invite()
@@ -178,7 +178,7 @@ class Invites:
         return found
 
     async def find(self, vault: str, mailbox: str) -> Invite | None:
-        """As it is now. Raises StoreDamaged."""
+        """Read an invite. Raises StoreDamaged."""
         opened, closed = await asyncio.gather(
             self._read(_opened_key(vault, mailbox), _Opened), self._read(_closed_key(vault, mailbox), _Closed)
         )
@@ -216,7 +216,7 @@ class Invites:
         return Invite(record.access_hash, record.expires_at, None, 0)
 
     async def _check_room(self, vault: str, mailbox: str) -> None:
-        """Raises TooManyInvites unless one more, of this mailbox, has room beside the others."""
+        """Raise TooManyInvites if the vault has reached a limit."""
         prefix = _records_prefix(vault)
         records: dict[str, set[str]] = {}
         for entry in (await self._store.list(prefix)).entries:
@@ -256,7 +256,7 @@ class Invites:
 
 
 def record_keys(vault: str, mailbox: str) -> list[str]:
-    """What is kept of an invite, in the order in which it goes."""
+    """Keys of an invite's records, in the order of their deletion."""
     return [_closed_key(vault, mailbox), _opened_key(vault, mailbox)]
 
 

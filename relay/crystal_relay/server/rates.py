@@ -1,13 +1,13 @@
-"""How often one device and one address may ask: generic cell rate limiting, in this process's memory.
+"""Rate limits of devices and addresses: generic cell rate algorithm, in this process's memory.
 
-    device      every request with a token that is let in       Settings.rate_per_token
-    address     every request but those for nothing at all      Settings.rate_per_address
-    failures    requests with credentials that nobody knows     Settings.rate_unauthorized
+    device      requests with a valid token                     RelaySettings.rate_per_token
+    address     all requests for a route that exists            RelaySettings.rate_per_address
+    failures    requests with unknown credentials               RelaySettings.rate_unauthorized
 
-Each may be used up for ten seconds ahead at once. For every key one number is kept, the time at which its credit is whole
-again; the keys used longest ago are forgotten, which gives their owners a whole credit. An IPv6 customer has a /64 at least,
-so that is one address here. Requests from this machine have no address: behind a proxy that was not declared, everybody
-would be one.
+A burst may use ten seconds' worth of each at once. One number is kept for each key, the time at which its credit is full
+again; the least recently used keys are forgotten, which gives their owners full credit. An IPv6 /64 counts as one address,
+since every customer has at least that. Requests from loopback have no address: behind an undeclared proxy, all clients would
+share one.
 
 Counting is per process: n processes behind a balancer let through up to n times as much.
 """
@@ -25,15 +25,15 @@ from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import RelaySettings
 
 BURST_SECONDS = 10.0
-"""Worth of the rate that may be used at once."""
+"""Size of a burst, in seconds of the rate."""
 KEYS_MAX = 32_768
-"""Remembered of each kind: about 150 bytes each."""
+"""Remembered keys of each kind: about 150 bytes each."""
 _ADDRESS_CHARS_MAX = 64
 _PREFIX_BITS = 64
 
 
 class Rates:
-    """One for each relay process. Nothing here waits."""
+    """The rate limits of one relay process. Nothing here waits."""
 
     def __init__(self, settings: RelaySettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class Rates:
 
     @property
     def remembered(self) -> int:
-        """How many devices and addresses are in memory."""
+        """Number of devices and addresses in memory."""
         return len(self._devices) + len(self._addresses) + len(self._failures)
 
     def admit(self, scope: Scope) -> None:
@@ -67,7 +67,7 @@ class Rates:
             raise TooManyRequests("too many requests from this device", retry_after=wait)
 
     def before_lookup(self, scope: Scope) -> None:
-        """Raises TooManyRequests if too many credentials of this address were unknown: the store is not asked for more."""
+        """Raise TooManyRequests, before the store is asked, if this address has shown too many unknown credentials."""
         address = address_of(scope)
         if address is None:
             return
@@ -79,14 +79,14 @@ class Rates:
             )
 
     def failed(self, scope: Scope) -> None:
-        """Count a request whose credentials nobody knows."""
+        """Count a request with unknown credentials."""
         address = address_of(scope)
         if address is not None:
             self._failures.take(address, self._clock())
 
 
 def address_of(scope: Scope) -> str | None:
-    """What counts as the client's address. None: it has none that could be limited (this machine, a Unix socket)."""
+    """The client's address for limits. None if it cannot be limited (loopback, a Unix socket)."""
     client = scope.get("client")
     return _counted(client[0]) if client else None
 
@@ -106,7 +106,7 @@ def _counted(host: str) -> str | None:
 
 
 class _Credits:
-    """The credit of many keys, all at one rate."""
+    """The credit of each key, at one rate."""
 
     __slots__ = ("_interval", "_whole")
 
@@ -114,13 +114,13 @@ class _Credits:
         """`rate`: requests a second; 0: no limit."""
         self._interval = 1 / rate if rate > 0 else 0.0
         self._whole: OrderedDict[Hashable, float] = OrderedDict()
-        """When each key's credit is whole again."""
+        """When each key's credit is full again."""
 
     def __len__(self) -> int:
         return len(self._whole)
 
     def take(self, key: Hashable, now: float) -> float:
-        """Use one request of a key's credit and return 0; else the seconds until there is one, and nothing is used."""
+        """Use one request of a key's credit and return 0. Without credit, return the seconds until there is some."""
         if not self._interval:
             return 0.0
         times = self._whole
@@ -134,6 +134,6 @@ class _Credits:
         return 0.0
 
     def wait(self, key: Hashable, now: float) -> float:
-        """Seconds until a key has credit for one request; 0: it has."""
+        """Seconds until a key has credit for one request; 0 if it has."""
         due = max(self._whole.get(key, 0.0), now) + self._interval
         return max(0.0, due - now - max(BURST_SECONDS, self._interval)) if self._interval else 0.0

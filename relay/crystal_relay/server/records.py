@@ -16,17 +16,17 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class Records:
-    """All of a store."""
+    """The records in a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def put_new(self, key: str, record: msgspec.Struct) -> None:
-        """Raises AlreadyExists."""
+        """Write a record. Raises AlreadyExists."""
         await self._store.put_new(key, msgspec.json.encode(record))
 
     async def mark(self, key: str) -> None:
-        """Have the key be there. Repeating it is no error."""
+        """Write an empty record. Idempotent."""
         try:
             await self._store.put_new(key, b"{}")
         except AlreadyExists:
@@ -37,7 +37,7 @@ class Records:
         await _each(self.mark, keys)
 
     async def delete_all(self, keys: Sequence[str]) -> None:
-        """A few at once. No error for those that are not there."""
+        """Delete records, a few at once. No error for missing ones."""
         await _each(self._store.delete, keys)
 
     async def has(self, key: str) -> bool:
@@ -49,7 +49,7 @@ class Records:
         return True
 
     async def read(self, key: str, kind: type[Record]) -> Record:
-        """Raises NotFound, StoreDamaged."""
+        """Read a record. Raises NotFound, StoreDamaged."""
         text = await (await self._store.get(key)).read()
         try:
             return msgspec.json.decode(text, type=kind)
@@ -57,7 +57,7 @@ class Records:
             raise StoreDamaged("a record of the relay's registry is damaged") from None
 
     async def names(self, prefix: str) -> list[str]:
-        """What follows the prefix in each key that begins with it, in order."""
+        """The keys under a prefix, in order, without the prefix."""
         names: list[str] = []
         after, more = "", True
         while more:

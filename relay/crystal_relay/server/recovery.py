@@ -1,10 +1,10 @@
-"""The hash of a vault's recovery secret, and how it is replaced when the root is.
+"""The hash of a vault's recovery secret, and its replacement when the root is replaced.
 
     r/vault/<vault>/record                 the first one, number 0
-    r/vault/<vault>/recovery/<number>      the one that counts from then on; numbered from 1, six digits
+    r/vault/<vault>/recovery/<number>      its replacements; numbered from 1, six digits
 
-Each is written once, under the number that follows, so of two replacements at once one wins, and whoever replaces by a secret
-replaces that one and none that came after it. Nothing is remembered: the newest counts at every process at once.
+Each is written once, under the next number: of two concurrent replacements one wins, and a secret can only authorise its own
+replacement, not that of a later one. Nothing is cached: the newest is valid at every process at once.
 """
 
 import asyncio
@@ -32,20 +32,20 @@ class _Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecoverySecrets:
-    """All of a store."""
+    """The recovery hashes in a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def newest(self, vault: str) -> tuple[int, str | None]:
-        """How often it was replaced, and the hash that counts; None if that is the first."""
+        """How often it was replaced, and the current hash; None if that is the first."""
         listed = (await self._store.list(_prefix(vault), limit=RECOVERIES_MAX)).entries
         number = int(listed[-1].key.removeprefix(_prefix(vault))) if listed else 0
-        # Looked up also where there is none: what it costs must not tell whether there is such a vault.
+        # Also read for unknown vaults, so that the cost does not tell whether a vault exists.
         return number, await self._hash(vault, max(number, 1))
 
     async def refusal(self, vault: str, first_hash: str, number: int, presented: str) -> Unauthorized:
-        """How to refuse a secret that does not count, `number` of them having been replaced: who holds an old one may know."""
+        """The error for a wrong secret after `number` replacements. Holders of a previous one are told so."""
         before = range(max(1, number - RECOVERIES_TOLD), number)  # §R2-4
         found = await asyncio.gather(*(self._hash(vault, each) for each in before))
         for known in (first_hash, *found) if number else ():
@@ -56,7 +56,7 @@ class RecoverySecrets:
     async def replace(
         self, vault: str, first_hash: str, number: int, new_hash: str, *, presented: str
     ) -> None:
-        """Let a new one count. Repeating it is no error, also by the secret that it replaced.
+        """Replace the current one. Idempotent, also by the secret that it replaced.
 
         `first_hash`: number 0; `presented`: the hash of the secret that was shown. Raises WrongNumber, Unauthorized.
         """

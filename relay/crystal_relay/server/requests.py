@@ -1,4 +1,4 @@
-"""Reading requests strictly: nothing repeated, nothing unknown, nothing beyond its limit, nothing slower than its time."""
+"""Strict reading of requests: nothing repeated, unknown, beyond its limit or too slow."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,14})\Z")
 _SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?\Z")
 
 Head: TypeAlias = dict[bytes, bytes]
-"""The headers that count, each of which came once."""
+"""The headers that the relay reads, each present at most once."""
 _COUNTED = frozenset(
     {b"authorization", b"content-length", b"content-type", b"if-none-match", b"range", b"transfer-encoding"}
 )
@@ -29,11 +29,11 @@ Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 
 
 class ClientGone(Exception):
-    """The client closed its connection: nobody is left to be answered."""
+    """The client closed its connection."""
 
 
 def head_of(scope: Scope) -> Head:
-    """The headers that count. Raises BadRequest if one of them comes twice."""
+    """The headers that the relay reads. Raises BadRequest if one of them is repeated."""
     head: Head = {}
     for name, value in scope["headers"]:
         if name in _COUNTED:
@@ -52,13 +52,13 @@ def text_of(value: bytes | None) -> str | None:
 
 
 def no_query(scope: Scope) -> None:
-    """Raises BadRequest for an address with parameters."""
+    """Raise BadRequest for a URL with parameters."""
     if scope["query_string"]:
         raise BadRequest("the query holds a parameter that is not known here")  # §R1-3
 
 
 def query(request: Request, allowed: Collection[str]) -> dict[str, str]:
-    """The address's parameters. Raises BadRequest for unknown, repeated or broken ones."""
+    """The URL's parameters. Raises BadRequest for unknown, repeated or invalid ones."""
     return query_of(request.scope, allowed)
 
 
@@ -97,7 +97,7 @@ def seconds(text: str) -> float:
 
 
 def part(head: Head) -> tuple[int, int | None] | None:
-    """Start and length that the Range header asks for; None without one. Raises BadRequest: one range, from a start."""
+    """Start and length of the Range header; None without one. Raises BadRequest unless it is one range with a start."""
     text = text_of(head.get(b"range"))
     if text is None:
         return None
@@ -126,7 +126,7 @@ def content_length(head: Head, limit: int) -> int:
 
 
 def arriving_body(scope: Scope, receive: Receive, size: int, settings: RelaySettings) -> Body:
-    """The request's body as it arrives."""
+    """The body of the request as it arrives."""
     return Body(size, lambda: _arriving(scope, receive, size, settings), repeatable=False)
 
 
@@ -142,7 +142,7 @@ async def small_body(scope: Scope, receive: Receive, size: int, settings: RelayS
 
 
 def has_arrived(scope: Scope) -> bool:
-    """Whether the last byte of the body was received, so that reading it cannot wait. Known of our own server only."""
+    """Whether the whole body was received, so that reading it does not wait. Known only for our own server."""
     cycle = scope.get("crystal.cycle")
     return cycle is not None and not cycle.more_body
 
@@ -150,7 +150,7 @@ def has_arrived(scope: Scope) -> bool:
 async def json_of(
     request: Request, kind: type[Parsed], settings: RelaySettings, *, bytes_max: int = REQUEST_JSON_BYTES_MAX
 ) -> Parsed:
-    """The request's body, parsed. Raises BadRequest and its kin."""
+    """The parsed body of the request. Raises BadRequest and its subclasses."""
     head = head_of(request.scope)
     media = (text_of(head.get(b"content-type")) or "").partition(";")[0].strip().lower()
     if media != "application/json":
@@ -166,7 +166,7 @@ async def json_of(
 
 
 async def gone(receive: Receive) -> None:
-    """Return when the client has closed its connection."""
+    """Wait until the client closes its connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

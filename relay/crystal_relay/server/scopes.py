@@ -6,13 +6,13 @@
              cursor/<device>, blob/*
     devlog   write devlog/*                                                          x
     mirror   write mirror/*; delete anything in the vault                            x
-    tokens   let tokens in and shut them out; open invites, read and                 x
+    tokens   register and revoke tokens; open invites, read and                      x
              write their slots
 
-Keys are written once, whoever writes; only `cursor/` is overwritten. A key's form is fixed for each channel, so that
-nobody can fill a vault with what no device would ever look at.
+Keys are written once; only `cursor/` is overwritten. Each channel has a fixed form of keys, so that a vault cannot be filled
+with objects that no device would read.
 
-A newcomer that shows an invite's access secret has none of these scopes: it reads its mailbox, and writes two slots of it.
+A newcomer with an invite's access secret has none of these scopes: it reads its mailbox, and writes two slots of it.
 """
 
 import re
@@ -27,7 +27,7 @@ from crystal_relay.tokens import Preset
 
 
 class TokenScope(Enum):
-    """See the table above."""
+    """Rights of a token; the module's docstring has the table."""
 
     READ = "read"
     OWN = "own"
@@ -52,7 +52,7 @@ class KeyChannel:
     bytes_max: int = ENTRY_BYTES_MAX
     overwritten: bool = False
     vital: bool = False
-    """Let in a little beyond the vault's quota: without it nothing could be deleted or revoked."""
+    """Admitted a little beyond the quota: without it nothing could be deleted or revoked."""
 
 
 _NAME = r"[a-z0-9._-]+"
@@ -86,7 +86,7 @@ class KeyPlace:
     key: str
     channel: KeyChannel
     owner: str | None
-    """The device that alone may write it, if the channel has owners."""
+    """The only device that may write it, if the channel has owners."""
     mailbox: str | None = None
     slot: InviteSlot | None = None
     """Of an invite."""
@@ -94,14 +94,14 @@ class KeyPlace:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks: a device that a vault knows, and what it may do; or a newcomer, who has a mailbox and no scopes."""
+    """The caller: a device of a vault with its scopes, or a newcomer with a mailbox and no scopes."""
 
     vault: str
     device: str
     scopes: frozenset[TokenScope]
     mailbox: str | None = None
     seconds_left: float = 0.0
-    """Of a newcomer's invite."""
+    """Of a newcomer's invite: seconds until it expires."""
 
     def require(self, scope: TokenScope) -> None:
         """Raises Forbidden."""
@@ -129,7 +129,7 @@ class Identity:
             raise Forbidden("a newcomer reads its mailbox only")
 
     def require_prefix(self, prefix: str) -> None:
-        """Of a list or a wait. Raises Forbidden."""
+        """Check the prefix of a list or a wait. Raises Forbidden."""
         if self.mailbox is None:
             self.require(TokenScope.READ)
         elif not prefix.startswith(f"invite/{self.mailbox}/"):  # §R2-5
@@ -153,6 +153,6 @@ def parse_place(key: str) -> KeyPlace:
 
 
 def mailbox_of(prefix: str) -> str | None:
-    """The invite's mailbox that all keys of this prefix are in, if there is one."""
+    """The mailbox that contains all keys with this prefix, if any."""
     match = _MAILBOX.match(prefix)
     return match[1] if match is not None else None

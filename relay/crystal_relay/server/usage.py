@@ -1,13 +1,13 @@
-"""How much each vault has, and that it has no more than it may.
+"""Quotas: how much each vault stores, and that it does not exceed its quota.
 
-Counted per process, so that a request costs no look at the store: one listing of the vault after its first write, in the
-background, and from then on this process's own writes. A vault is counted anew when its count is a day old, when own writes
+Counted per process, so that a request needs no access to the store: one listing of the vault after its first write, in the
+background, and from then on this process's own writes. A vault is counted again when its count is a day old, when own writes
 have added an eighth of the quota, and when it is full: soon after a deletion, else as often as its size allows.
 
-Tolerance. Until a process has counted a vault it accepts. What other processes wrote since the last count is not known: with
-n processes a vault can get up to (n - 1) eighths of its quota beyond it. So can what arrives during a listing, and small
-objects that were in flight when the last one was let in; the next count finds it. Bodies that take their time count from their
-beginning. Overwritten cursors count each time, until the vault is counted anew.
+Tolerance: a process accepts writes until it has counted the vault. It does not know what other processes wrote since its last
+count: with n processes a vault can exceed its quota by up to (n - 1) eighths, and by objects that arrive during a listing or
+are in flight when the last one is admitted; the next count finds them. Large bodies count from their beginning. Overwritten
+cursors count each time, until the vault is counted again.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import Store
 
 VAULTS_MAX = 65_536
-"""Counts that are remembered, the latest ones."""
+"""Vaults whose counts are remembered."""
 COUNTS_AT_ONCE = 2
-"""Vaults that are being listed; others wait for their turn."""
+"""Vaults that are listed concurrently."""
 COUNT_AGE_SECONDS_MAX = 24 * 3600.0
 TRIES_MAX = 3
 """A listing of one page is repeated if something was stored meanwhile."""
 RECOUNT_SECONDS = 60.0
-"""A full vault in which something was deleted is counted again after this time at the earliest."""
+"""Shortest time between counts of a full vault in which something was deleted."""
 RECOUNT_PAGE_SECONDS = 30.0
-"""One in which nothing was, as far as this process knows, after this time for each page that listing it takes."""
+"""The same if nothing was deleted as far as this process knows, for each page of its listing."""
 GROWTH_SHARE = 8
-"""An eighth of the quota, in own writes, makes a count too old."""
+"""Own writes of an eighth of the quota make a count outdated."""
 VITAL_SHARE = 64
-"""What a vault may have beyond its quota, for cursors and the device log: without them nothing could be deleted or revoked."""
+"""A 64th of the quota is added for cursors and the device log, without which nothing could be deleted or revoked."""
 
 _log = logging.getLogger("crystal_relay.server")
 
 
 @dataclass(frozen=True, slots=True)
 class VaultUsage:
-    """What a vault has."""
+    """Objects and bytes of a vault."""
 
     bytes: int
     entries: int
@@ -68,31 +68,31 @@ async def count_usage(
 
 @dataclass(slots=True)
 class _Count:
-    """Of one vault. `known` is False until it was listed for the first time."""
+    """Count of one vault. `known` is False until it was listed for the first time."""
 
     bytes: int = 0
     entries: int = 0
     known: bool = False
     stale: bool = False
-    """There may be more room than this count says."""
+    """The vault may have less than counted."""
     counting: bool = False
     began_at: float = float("-inf")
-    """When the latest listing began."""
+    """Start of the latest listing."""
     not_before: float = float("-inf")
-    """One that failed is not repeated at once."""
+    """Earliest time of the next listing, after a failure."""
     bytes_mark: int = 0
     entries_mark: int = 0
-    """Up to here a write is let in without a further thought."""
+    """Writes up to this number are admitted without a check."""
     fresh_until: float = float("-inf")
     arriving_bytes: int = 0
-    """Of objects that were let in and are not stored yet."""
+    """Bytes of objects that were admitted and are not stored yet."""
     arriving_entries: int = 0
     disturbed: bool = False
-    """Something was stored since the latest listing began, which may or may not be in it."""
+    """Something was stored during the latest listing, and may be missing from it."""
 
 
 class Usage:
-    """One for each relay process."""
+    """Quotas of all vaults. One for each relay process."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Usage:
         clock: Callable[[], float] = time.monotonic,
         prefix_of: Callable[[str], str] = vault_prefix,
     ) -> None:
-        """`prefix_of`: what the keys of one of them begin with; spaces of the prototype's devices count as vaults do."""
+        """`prefix_of` returns the prefix of a vault's keys; spaces of the prototype's devices count as vaults."""
         self._store = store
         self._prefix_of = prefix_of
         self._quota_bytes = settings.quota_bytes
@@ -116,7 +116,7 @@ class Usage:
         self.listings = 0
 
     def admit(self, vault: str, size: int, *, vital: bool = False) -> None:
-        """Raises QuotaExceeded if the vault has no room for one more object of `size` bytes."""
+        """Raise QuotaExceeded if the vault has no space for another object of `size` bytes."""
         if not self._limited:
             return
         count = self._counts.get(vault)
@@ -130,8 +130,7 @@ class Usage:
 
     @contextmanager
     def arriving(self, vault: str, size: int) -> Generator[None]:
-        """An object that was let in counts from now on, though it is not stored yet: many at once find no more room than one
-        after the other."""
+        """Count an admitted object while it arrives, so that concurrent writes cannot exceed the quota."""
         count = self._counts.get(vault)
         if count is None:
             yield
@@ -145,7 +144,7 @@ class Usage:
             count.arriving_entries -= 1
 
     def stored(self, vault: str, size: int) -> None:
-        """An object was stored."""
+        """Count a stored object."""
         count = self._counts.get(vault)
         if count is not None:
             count.bytes += size
@@ -153,22 +152,22 @@ class Usage:
             count.disturbed = True
 
     def deleted(self, vault: str) -> None:
-        """Something was deleted, or may have been: if the vault is full it is worth counting again."""
+        """Note that something may have been deleted: a full vault is counted again soon."""
         count = self._counts.get(vault)
         if count is not None:
             count.stale = True
 
     def forget(self, vault: str) -> None:
-        """Count anew at the next write."""
+        """Count the vault again at the next write."""
         self._counts.pop(vault, None)
 
     async def counted(self) -> None:
-        """Return when no listing is under way."""
+        """Wait until no listing is running."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def aclose(self) -> None:
-        """End the listings. Idempotent."""
+        """Cancel the listings. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -176,7 +175,7 @@ class Usage:
     # --- inside ---
 
     def _consider(self, vault: str, size: int, count: _Count | None, *, vital: bool) -> None:
-        """What `admit` does where it has to think."""
+        """The check of `admit` for a write beyond the mark."""
         now = self._clock()
         if count is None:
             count = self._counts[vault] = _Count()
@@ -204,7 +203,7 @@ class Usage:
         )
 
     def _pause(self, count: _Count) -> float:
-        """Seconds between the beginnings of two listings of a full vault."""
+        """Seconds between the starts of two listings of a full vault."""
         if count.stale:
             return RECOUNT_SECONDS
         return max(RECOUNT_SECONDS, (1 + count.entries // 1000) * RECOUNT_PAGE_SECONDS)
@@ -225,7 +224,7 @@ class Usage:
                         break
                     found = await self._listed(vault, count)
         except RelayError as error:
-            _log.warning("a vault could not be counted, which is tried again: %s", error)
+            _log.warning("counting a vault failed and will be retried: %s", error)
             count.not_before = self._clock() + RECOUNT_SECONDS
             return
         finally:

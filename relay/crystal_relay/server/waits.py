@@ -1,7 +1,6 @@
-"""Waits that end when the relay is told to stop, and when their client goes; no device or vault has more than its share.
+"""Waits: they end when the relay stops or their client goes, and are limited for each device and vault.
 
-A wait costs nothing while it sleeps but a connection and its memory. Both are everybody's, so whoever would hoard them is
-told to come again.
+A sleeping wait costs a connection and its memory. Both are shared, so devices beyond their limit are refused.
 """
 
 import asyncio
@@ -16,13 +15,13 @@ from crystal_relay.server.requests import ClientGone, gone
 from crystal_relay.server.scopes import Identity
 
 WAITS_OF_DEVICE_MAX = 64
-"""Asleep at once. A device needs one; what its lost connections left behind ends within a minute."""
+"""Concurrent waits. A device needs one; waits of its lost connections end within a minute."""
 WAITS_OF_VAULT_MAX = 512
 RETRY_SECONDS = 10.0
 
 
 class Waits:
-    """The long polls that sleep. A stopping relay ends them all, so that it need not wait a minute for them."""
+    """The sleeping long polls. A stopping relay ends them all instead of waiting for up to a minute."""
 
     def __init__(self) -> None:
         self._sleeping: set[asyncio.Task[str]] = set()
@@ -33,7 +32,7 @@ class Waits:
 
     @property
     def sleeping(self) -> int:
-        """How many sleep."""
+        """Number of sleeping waits."""
         return len(self._sleeping)
 
     def close(self) -> None:
@@ -44,7 +43,7 @@ class Waits:
 
     @contextmanager
     def place(self, identity: Identity) -> Generator[None]:
-        """Room for one more wait of a device. Raises TooManyRequests."""
+        """Count a wait of a device. Raises TooManyRequests."""
         mine, all_of_vault = (identity.vault, identity.device), (identity.vault, "")
         if (
             self._held.get(mine, 0) >= WAITS_OF_DEVICE_MAX  # §R9-8

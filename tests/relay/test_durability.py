@@ -83,7 +83,9 @@ async def test_what_was_acknowledged_survives_kills_at_any_moment(tmp_path: Path
         member = await enrolled(relay.url, enroll_token=relay.enroll_token)
         for life in range(KILLS):
             writing = asyncio.create_task(write_until_killed(relay.url, member, life, acknowledged))
-            await asyncio.sleep(moments.uniform(0.05, 0.5))
+            enough = len(acknowledged) + WRITERS + 1
+            await until(lambda enough=enough: len(acknowledged) >= enough)  # type: ignore[misc]
+            await asyncio.sleep(moments.uniform(0.0, 0.5))
             relay.kill()
             await writing
             await asyncio.to_thread(relay.start)

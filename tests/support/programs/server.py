@@ -36,11 +36,11 @@ def main() -> None:
     signal.set_wakeup_fd(wake)
     told: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([line, woken], [], [])
+        ready, _, _ = select.select([line.fileno(), woken], [], [])
         with contextlib.suppress(BlockingIOError):
             os.read(woken, 4096)
         _reap(told)
-        if line not in ready:
+        if line.fileno() not in ready:
             continue
         header, descriptors, _, _ = socket.recv_fds(line, HEADER.size, DESCRIPTORS)
         if not header:

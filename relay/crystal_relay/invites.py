@@ -39,7 +39,7 @@ class CloseReason(StrEnum):
     BURNT = "burnt"
 
 
-class InviteSlot(StrEnum):
+class MailboxSlot(StrEnum):
     """The slots of a mailbox. Each is written once."""
 
     OFFER = "offer"
@@ -50,7 +50,7 @@ class InviteSlot(StrEnum):
     DONE = "done"
 
 
-NEWCOMER_SLOTS = frozenset({InviteSlot.JOIN, InviteSlot.DONE})
+NEWCOMER_SLOTS = frozenset({MailboxSlot.JOIN, MailboxSlot.DONE})
 """Written only by the newcomer; the others only by the inviting device."""
 
 
@@ -79,9 +79,9 @@ def mailbox_prefix(vault: bytes | str, mailbox: bytes | str) -> str:
     return f"{vault_prefix(check_vault(name))}invite/{check_mailbox(mailbox)}/"
 
 
-def slot_key(vault: bytes | str, mailbox: bytes | str, slot: InviteSlot | str) -> str:
+def slot_key(vault: bytes | str, mailbox: bytes | str, slot: MailboxSlot | str) -> str:
     """A slot's full key, for `HttpStore`'s `put_new`, `get`, `wait`."""
-    return mailbox_prefix(vault, mailbox) + InviteSlot(slot).value
+    return mailbox_prefix(vault, mailbox) + MailboxSlot(slot).value
 
 
 def access_hash(access: bytes) -> str:

@@ -15,8 +15,8 @@ from crystal_relay.errors import (
 )
 from crystal_relay.invites import (
     CloseReason,
-    InviteSlot,
     InviteState,
+    MailboxSlot,
     access_hash,
     mailbox_prefix,
 )
@@ -29,7 +29,7 @@ from tests.support.invite_world import WAKE_SECONDS_MAX, World, refused
 
 async def test_after_ten_minutes_it_is_over_although_no_sweeper_ran(world: World) -> None:
     invitation = await world.invite()
-    await world.store.put_new(invitation.key(InviteSlot.OFFER), b"offer")
+    await world.store.put_new(invitation.key(MailboxSlot.OFFER), b"offer")
     prefix = mailbox_prefix(invitation.vault, invitation.mailbox)
     async with world.newcomer(invitation) as newcomer:
         world.clock.now += INVITE_SECONDS - 1
@@ -46,8 +46,8 @@ async def test_after_ten_minutes_it_is_over_although_no_sweeper_ran(world: World
                 newcomer.slots(),
                 newcomer.put_new("join", b"late"),
                 newcomer.wait(token=token, timeout=60),
-                world.store.put_new(invitation.key(InviteSlot.REVEAL), b"late"),
-                world.store.get(invitation.key(InviteSlot.OFFER)),
+                world.store.put_new(invitation.key(MailboxSlot.REVEAL), b"late"),
+                world.store.get(invitation.key(MailboxSlot.OFFER)),
                 world.store.wait(prefix, token=None, timeout=60),
                 world.store.create_invite(invitation.mailbox, access_hash(invitation.access)),
             ],
@@ -58,12 +58,12 @@ async def test_after_ten_minutes_it_is_over_although_no_sweeper_ran(world: World
         assert caught.value.seconds_ago == 180
         for info in (await newcomer.state(), await world.store.invite_state(invitation.mailbox)):
             assert (info.state, info.expires_in, info.expired_ago) == (InviteState.EXPIRED, 0, 180)
-        assert await world.kept(prefix) == [invitation.key(InviteSlot.OFFER)]
+        assert await world.kept(prefix) == [invitation.key(MailboxSlot.OFFER)]
 
 
 async def test_its_slots_go_when_it_expires_and_what_it_was_is_told_for_a_day(world: World) -> None:
     invitation = await world.invite()
-    await world.store.put_new(invitation.key(InviteSlot.OFFER), b"offer")
+    await world.store.put_new(invitation.key(MailboxSlot.OFFER), b"offer")
     await world.store.put_new(f"{world.lead.prefix}devlog/0", b"stays")
     world.clock.now += INVITE_SECONDS - 1
     await world.sweep()
@@ -73,7 +73,7 @@ async def test_its_slots_go_when_it_expires_and_what_it_was_is_told_for_a_day(wo
     assert await world.kept(world.lead.prefix) == [f"{world.lead.prefix}devlog/0"]
     world.clock.now += INVITE_KEPT_SECONDS - 10
     # What was on its way for long is not forgotten.
-    await world.relay.store.put_new(invitation.key(InviteSlot.REVEAL), b"late")
+    await world.relay.store.put_new(invitation.key(MailboxSlot.REVEAL), b"late")
     await world.sweep()
     assert (await world.store.invite_state(invitation.mailbox)).expired_ago == INVITE_KEPT_SECONDS - 9
     world.clock.now += 10
@@ -93,7 +93,7 @@ async def test_after_it_was_closed_nobody_uses_it_and_the_first_reason_stays(wor
         (CloseReason.BURNT, InviteClosed),
     ):
         invitation = await world.invite()
-        await world.store.put_new(invitation.key(InviteSlot.OFFER), b"offer")
+        await world.store.put_new(invitation.key(MailboxSlot.OFFER), b"offer")
         async with world.newcomer(invitation) as newcomer:
             token = await newcomer.wait(token=None, timeout=0)
             asleep = asyncio.create_task(newcomer.wait(token=token, timeout=60))
@@ -109,7 +109,7 @@ async def test_after_it_was_closed_nobody_uses_it_and_the_first_reason_stays(wor
                 [
                     newcomer.put_new("join", b""),
                     newcomer.get("offer"),
-                    world.store.put_new(invitation.key(InviteSlot.END), b""),
+                    world.store.put_new(invitation.key(MailboxSlot.END), b""),
                     world.store.create_invite(invitation.mailbox, access_hash(invitation.access)),
                 ],
                 error,

@@ -20,8 +20,8 @@ from crystal_relay.errors import (
 )
 from crystal_relay.invites import (
     CloseReason,
-    InviteSlot,
     InviteState,
+    MailboxSlot,
     access_hash,
     invite_credential,
     mailbox_prefix,
@@ -42,36 +42,36 @@ from tests.support.relay_server import enrolled, joined
 
 async def test_two_devices_meet_in_a_mailbox_and_wake_each_other(world: World) -> None:
     invitation = await world.invite()
-    await world.store.put_new(invitation.key(InviteSlot.OFFER), b"offer")
+    await world.store.put_new(invitation.key(MailboxSlot.OFFER), b"offer")
     prefix = mailbox_prefix(invitation.vault, invitation.mailbox)
     inviting = await world.store.wait(prefix, token=None, timeout=60)
     async with world.newcomer(invitation) as newcomer:
-        assert await newcomer.slots() == {InviteSlot.OFFER}
+        assert await newcomer.slots() == {MailboxSlot.OFFER}
         assert await newcomer.get("offer") == b"offer"
         joining = await newcomer.wait(token=None, timeout=60)
         with pytest.raises(NotFound):
-            await newcomer.get(InviteSlot.REVEAL)
+            await newcomer.get(MailboxSlot.REVEAL)
         waiting = asyncio.create_task(world.store.wait(prefix, token=inviting, timeout=60))
-        await newcomer.put_new(InviteSlot.JOIN, b"join")
+        await newcomer.put_new(MailboxSlot.JOIN, b"join")
         await asyncio.wait_for(waiting, WAKE_SECONDS_MAX)
-        assert await (await world.store.get(invitation.key(InviteSlot.JOIN))).read() == b"join"
+        assert await (await world.store.get(invitation.key(MailboxSlot.JOIN))).read() == b"join"
         joining = await newcomer.wait(token=joining, timeout=60)
         asleep = asyncio.create_task(newcomer.wait(token=joining, timeout=60))
-        await world.store.put_new(invitation.key(InviteSlot.WELCOME), b"welcome")
+        await world.store.put_new(invitation.key(MailboxSlot.WELCOME), b"welcome")
         await asyncio.wait_for(asleep, WAKE_SECONDS_MAX)
-        await newcomer.put_new(InviteSlot.DONE, b"done")
+        await newcomer.put_new(MailboxSlot.DONE, b"done")
         assert (await world.store.close_invite(invitation.mailbox, "used")).state is InviteState.USED
         assert (await newcomer.state()).state is InviteState.USED
         with pytest.raises(InviteUsed):
-            await newcomer.get(InviteSlot.WELCOME)
+            await newcomer.get(MailboxSlot.WELCOME)
     assert await world.kept(f"{world.lead.prefix}invite/") == []
 
 
 async def test_each_side_writes_its_own_slots_once_and_no_others(world: World) -> None:
     invitation = await world.invite()
-    theirs = {InviteSlot.JOIN, InviteSlot.DONE}
+    theirs = {MailboxSlot.JOIN, MailboxSlot.DONE}
     async with world.newcomer(invitation) as newcomer:
-        for slot in InviteSlot:
+        for slot in MailboxSlot:
             if slot in theirs:
                 await refused([world.store.put_new(invitation.key(slot), b"")], Forbidden)
                 await newcomer.put_new(slot, b"newcomer")
@@ -84,19 +84,19 @@ async def test_each_side_writes_its_own_slots_once_and_no_others(world: World) -
                 await refused([world.store.put(key, b"again")], BadRequest)
         other = await world.invite()
         await refused(
-            [world.store.put_new(other.key(InviteSlot.OFFER), bytes(INVITE_BYTES_MAX + 1))], BodyTooLarge
+            [world.store.put_new(other.key(MailboxSlot.OFFER), bytes(INVITE_BYTES_MAX + 1))], BodyTooLarge
         )
     for wrong in ("closed", "offer2", "Offer", "a/b", ""):
         key = mailbox_prefix(invitation.vault, invitation.mailbox) + wrong
         await refused([world.store.put_new(key, b"")], BadRequest)
     never = Invitation(world.lead.vault)
-    await refused([world.store.put_new(never.key(InviteSlot.OFFER), b"")], NotFound)
+    await refused([world.store.put_new(never.key(MailboxSlot.OFFER), b"")], NotFound)
 
 
 async def test_a_newcomer_reads_nothing_but_its_mailbox_and_lists_no_vault(world: World) -> None:
     invitation, other = await world.invite(), await world.invite()
     await world.store.put_new(f"{world.lead.prefix}devlog/0", b"for members")
-    await world.store.put_new(other.key(InviteSlot.OFFER), b"for another newcomer")
+    await world.store.put_new(other.key(MailboxSlot.OFFER), b"for another newcomer")
     credential = invite_credential(invitation.mailbox, invitation.access)
 
     class Curious(HttpStore):
@@ -108,7 +108,7 @@ async def test_a_newcomer_reads_nothing_but_its_mailbox_and_lists_no_vault(world
     await refused(
         [
             curious.get(f"{mine}devlog/0"),
-            curious.get(other.key(InviteSlot.OFFER)),
+            curious.get(other.key(MailboxSlot.OFFER)),
             curious.list(mine),
             curious.list(f"{mine}devlog/"),
             curious.list(f"{mine}invite/"),
@@ -118,8 +118,8 @@ async def test_a_newcomer_reads_nothing_but_its_mailbox_and_lists_no_vault(world
             curious.wait(mailbox_prefix(other.vault, other.mailbox), token=None, timeout=0),
             curious.put_new(f"{mine}devlog/1", b""),
             curious.put_new(f"{mine}blob/1", b""),
-            curious.put_new(other.key(InviteSlot.JOIN), b""),
-            curious.delete(invitation.key(InviteSlot.JOIN)),
+            curious.put_new(other.key(MailboxSlot.JOIN), b""),
+            curious.delete(invitation.key(MailboxSlot.JOIN)),
         ],
         Forbidden,
     )
@@ -167,16 +167,16 @@ async def test_a_credential_is_good_for_one_mailbox_of_one_vault(world: World) -
 
 async def test_a_device_that_may_not_let_others_in_opens_reads_and_closes_no_invite(world: World) -> None:
     invitation = await world.invite()
-    await world.store.put_new(invitation.key(InviteSlot.OFFER), b"offer")
+    await world.store.put_new(invitation.key(MailboxSlot.OFFER), b"offer")
     node = (await joined(world.relay.url, world.lead)).store(world.relay.url)
     await refused(
         [
             node.create_invite(secrets.token_bytes(16), "0" * 64),
             node.close_invite(invitation.mailbox, CloseReason.BURNT),
             node.invite_state(invitation.mailbox),
-            node.get(invitation.key(InviteSlot.OFFER)),
-            node.put_new(invitation.key(InviteSlot.REVEAL), b""),
-            node.put_new(invitation.key(InviteSlot.JOIN), b""),
+            node.get(invitation.key(MailboxSlot.OFFER)),
+            node.put_new(invitation.key(MailboxSlot.REVEAL), b""),
+            node.put_new(invitation.key(MailboxSlot.JOIN), b""),
             node.wait(mailbox_prefix(invitation.vault, invitation.mailbox), token=None, timeout=0),
         ],
         Forbidden,
@@ -190,14 +190,14 @@ async def test_of_many_newcomers_who_race_for_one_invite_one_joins(world: World)
     async def join(name: bytes) -> bytes | None:
         async with world.newcomer(invitation) as newcomer:
             try:
-                await newcomer.put_new(InviteSlot.JOIN, name)
+                await newcomer.put_new(MailboxSlot.JOIN, name)
             except AlreadyExists:
                 return None
             return name
 
     winners = [name for name in await asyncio.gather(*(join(b"%d" % n) for n in range(16))) if name]
     assert len(winners) == 1
-    assert await (await world.store.get(invitation.key(InviteSlot.JOIN))).read() == winners[0]
+    assert await (await world.store.get(invitation.key(MailboxSlot.JOIN))).read() == winners[0]
 
 
 async def test_a_fourth_open_invite_is_refused_until_one_of_them_is_over(world: World) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from crystal_relay.client.invite import InviteStore
 from crystal_relay.errors import AlreadyExists, Unauthorized
-from crystal_relay.invites import InviteSlot, access_hash
+from crystal_relay.invites import MailboxSlot, access_hash
 from crystal_relay.server import RelaySettings
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
 from tests.support.raw_http import raw_request
@@ -38,7 +38,7 @@ async def live(relay: RelayProcess, lead: Member) -> Member:
     for access in (ACCESS, WRONG_ACCESS):
         newcomer = InviteStore(relay.url, vault=lead.vault, mailbox=MAILBOX, access=access)
         with contextlib.suppress(Unauthorized):
-            await newcomer.put_new(InviteSlot.JOIN, BODY)
+            await newcomer.put_new(MailboxSlot.JOIN, BODY)
         await newcomer.aclose()
     stranger = Member(vault=lead.vault, device=lead.device)
     store = stranger.store(relay.url)

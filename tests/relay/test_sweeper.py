@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crystal_relay.errors import StoreUnavailable
-from crystal_relay.invites import InviteSlot
+from crystal_relay.invites import MailboxSlot
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.condemned import condemned_prefix
@@ -91,7 +91,7 @@ object_keys = st.one_of(
     slots.map(lambda slot: f"{STREAM}/{slot}"),
     slots.map(lambda slot: f"mirror/1/{slot}"),
     slots.map(lambda slot: f"devlog/{slot}"),
-    st.sampled_from(InviteSlot).map(lambda slot: f"invite/{MAILBOX}/{slot}"),
+    st.sampled_from(MailboxSlot).map(lambda slot: f"invite/{MAILBOX}/{slot}"),
 )
 deletable = object_keys.filter(lambda key: not key.startswith("devlog/"))
 times = st.integers(NOW - 3, NOW + 3)
@@ -138,7 +138,7 @@ def test_what_no_record_names_is_never_deleted(
         record = Expiry(when, kind, vault, MAILBOX).key
         content[record] = b""
         if when <= NOW:
-            named |= {record, *(f"v/{vault}/invite/{MAILBOX}/{slot}" for slot in InviteSlot)}
+            named |= {record, *(f"v/{vault}/invite/{MAILBOX}/{slot}" for slot in MailboxSlot)}
     for number, (when, vault, condemnation) in enumerate(asked):
         records = condemned(vault, f"{number:032x}", condemnation, when=when)
         content |= records

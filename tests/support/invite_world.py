@@ -11,7 +11,7 @@ import pytest
 from crystal_relay.client.http import HttpStore
 from crystal_relay.client.invite import InviteStore
 from crystal_relay.invites import (
-    InviteSlot,
+    MailboxSlot,
     access_hash,
     slot_key,
 )
@@ -77,7 +77,7 @@ class Invitation:
     mailbox: bytes = field(default_factory=lambda: secrets.token_bytes(16))
     access: bytes = field(default_factory=lambda: secrets.token_bytes(32))
 
-    def key(self, slot: InviteSlot) -> str:
+    def key(self, slot: MailboxSlot) -> str:
         return slot_key(self.vault, self.mailbox, slot)
 
 

@@ -23,7 +23,7 @@ from crystal_core.snapshots.parts import encode_part
 from crystal_core.snapshots.rows import (
     DocumentPartRow,
     DocumentRow,
-    FileRow,
+    FileVersionRow,
     MemoryChangeRow,
     MemoryRow,
     PartRows,
@@ -319,9 +319,11 @@ def _plain_parts(database: Database) -> Iterator[PartRows]:
         yield PartRows(sparse=stream)
 
 
-def _weighed_file(row: Row) -> tuple[FileRow, int, bytes]:
+def _weighed_file(row: Row) -> tuple[FileVersionRow, int, bytes]:
     path, device, incarnation, sequence, executable, modified_at, gone, parts = row
-    file = FileRow(path, device, incarnation, sequence, bool(executable), modified_at, bool(gone), parts)
+    file = FileVersionRow(
+        path, device, incarnation, sequence, bool(executable), modified_at, bool(gone), parts
+    )
     return file, _ROW_BYTES + _utf8(path) + len(parts), sha256(path.encode()).digest()[:2]
 
 

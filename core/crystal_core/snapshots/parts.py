@@ -28,7 +28,7 @@ from crystal_core.snapshots.rows import (
     Difference,
     DocumentPartRow,
     DocumentRow,
-    FileRow,
+    FileVersionRow,
     Hash,
     HashOrNone,
     Index,
@@ -91,7 +91,7 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     suppressed: Annotated[list[Hash], Column]
     acks: Annotated[list[Stream], Column]
     sparse: Annotated[list[Stream], Column]
-    files: Annotated[list[FileRow], Column]
+    files: Annotated[list[FileVersionRow], Column]
     condemned: Annotated[list[Hash], Column]
     memory_states: Annotated[list[tuple[Index, Confidence, Status, HashOrNone, Number]], Column] = []
     memory_changes: Annotated[list[MemoryChangeRow], Column] = []
@@ -345,7 +345,7 @@ def _checked_document(row: DocumentRow) -> DocumentRow:
     return row
 
 
-def _checked_file(row: FileRow) -> FileRow:
+def _checked_file(row: FileVersionRow) -> FileVersionRow:
     check_path(row.path)
     if len(row.parts) % PACKED_PART_BYTES or (row.gone and row.parts):  # §13.2-3
         raise Malformed("a file of a snapshot has parts that are none")

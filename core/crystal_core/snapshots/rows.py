@@ -118,7 +118,7 @@ class DocumentPartRow(NamedTuple):
     chunk: int
 
 
-class FileRow(NamedTuple):
+class FileVersionRow(NamedTuple):
     """A row of the tree; `parts` are packed."""
 
     path: Annotated[str, Meta(min_length=1, max_length=PATH_BYTES_MAX)]
@@ -154,7 +154,7 @@ class PartRows:
     suppressed: list[bytes] = field(default_factory=list[bytes])
     acks: list[Stream] = field(default_factory=list[Stream])
     sparse: list[Stream] = field(default_factory=list[Stream])
-    files: list[FileRow] = field(default_factory=list[FileRow])
+    files: list[FileVersionRow] = field(default_factory=list[FileVersionRow])
     condemned: list[bytes] = field(default_factory=list[bytes])
 
     memory_changes: list[MemoryChangeRow] = field(default_factory=list[MemoryChangeRow])

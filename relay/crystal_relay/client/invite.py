@@ -1,8 +1,8 @@
-"""A newcomer's client: one invite's mailbox at one relay, by the credential that the invite's text gives.
+"""A newcomer's client: the mailbox of one invite at one relay, opened by the credential in the invite.
 
-It reaches the six slots of its mailbox and nothing else of the vault, and may write two of them. Reads and writes of slots
-that fail for a while are repeated; a `put_new` whose reply was lost and that finds its own bytes there has succeeded. `wait`
-and `state` are not repeated: their caller is a loop already.
+It can read the six slots of its mailbox and nothing else of the vault, and write two of them. Reads and writes of slots are
+retried; a `put_new` whose reply was lost and that finds its own bytes has succeeded. `wait` and `state` are not retried, since
+their caller loops anyway.
 
 All calls raise InviteExpired, InviteUsed, InviteClosed once it is over, Unauthorized if the relay does not know it,
 StoreUnavailable if the relay cannot be reached.
@@ -15,13 +15,13 @@ import httpx
 from crystal_relay.client.http import HttpStore, Timeouts
 from crystal_relay.client.vaults import invite_info
 from crystal_relay.decorators import RetryingStore, RetryPolicy
-from crystal_relay.invites import InviteInfo, InviteSlot, check_mailbox, invite_credential, mailbox_prefix
+from crystal_relay.invites import InviteInfo, MailboxSlot, check_mailbox, invite_credential, mailbox_prefix
 from crystal_relay.limits import INVITE_BYTES_MAX
 from crystal_relay.wire import InviteReply
 
 
 class InviteStore:
-    """`aclose` it."""
+    """The mailbox of an invite. Close it with `aclose`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class InviteStore:
         policy: RetryPolicy | None = None,
         allow_insecure: bool = False,
     ) -> None:
-        """`mailbox` is 16 bytes, `access` the 32-byte secret. Raises BadRequest for an address that is none."""
+        """`mailbox` is 16 bytes, `access` the 32-byte secret. Raises BadRequest for an invalid address."""
         credential = invite_credential(mailbox, access)
         self._http = _InviteHttp(
             url,
@@ -50,41 +50,41 @@ class InviteStore:
         self._prefix = mailbox_prefix(vault, mailbox)
         self._store = RetryingStore(self._http, policy=policy)
 
-    async def put_new(self, slot: InviteSlot | str, body: bytes) -> None:
+    async def put_new(self, slot: MailboxSlot | str, body: bytes) -> None:
         """Write `join` or `done`. Raises AlreadyExists: another newcomer was first; Forbidden for the other slots."""
         await self._store.put_new(self._key(slot), body)
 
-    async def get(self, slot: InviteSlot | str) -> bytes:
-        """Raises NotFound while it is not written."""
+    async def get(self, slot: MailboxSlot | str) -> bytes:
+        """Read a slot. Raises NotFound until it is written."""
         async with await self._store.get(self._key(slot), start=0, length=INVITE_BYTES_MAX) as found:
             return await found.read()
 
-    async def slots(self) -> frozenset[InviteSlot]:
-        """Which are written."""
-        known = set(InviteSlot)
+    async def slots(self) -> frozenset[MailboxSlot]:
+        """The slots that are written."""
+        known = set(MailboxSlot)
         names = {
             entry.key.removeprefix(self._prefix) for entry in (await self._store.list(self._prefix)).entries
         }
-        return frozenset(InviteSlot(name) for name in names & known)
+        return frozenset(MailboxSlot(name) for name in names & known)
 
     async def wait(self, *, token: str | None, timeout: float) -> str:
-        """Sleep until something was written since `token`, or the invite has ended; as `Store.wait`."""
+        """Wait until something is written after `token`, or the invite ends; as `Store.wait`."""
         return await self._store.wait(self._prefix, token=token, timeout=timeout)
 
     async def state(self) -> InviteInfo:
-        """What has become of it. Answered also when it is over."""
+        """The state of the invite, also after its end."""
         return await self._http.own_state(self._mailbox)
 
     async def aclose(self) -> None:
-        """Idempotent."""
+        """Close the connections. Idempotent."""
         await self._store.aclose()
 
-    def _key(self, slot: InviteSlot | str) -> str:
-        return self._prefix + InviteSlot(slot).value
+    def _key(self, slot: MailboxSlot | str) -> str:
+        return self._prefix + MailboxSlot(slot).value
 
 
 class _InviteHttp(HttpStore):
-    """The store as such a credential opens it."""
+    """An `HttpStore` with an invite's credential."""
 
     def _token_header(self) -> dict[str, str]:
         credential: Callable[[], str] | str = self._token

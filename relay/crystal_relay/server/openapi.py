@@ -27,7 +27,7 @@ from crystal_relay.errors import (
     Unauthorized,
     WrongNumber,
 )
-from crystal_relay.invites import CloseReason, InviteSlot
+from crystal_relay.invites import CloseReason, MailboxSlot
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import (
     KEY_CHARS_MAX,
@@ -98,7 +98,7 @@ _STRUCTS = (
 _NAME = "^[a-z0-9._-]*[a-z0-9_-][a-z0-9._-]*$"
 """A segment: at least one character is not a dot, so that it is neither `.` nor `..`."""
 _STREAM = "^[0-9a-f]{32}\\.[0-9a-f]{16}$"
-_INVITE_SLOT = f"^({'|'.join(InviteSlot)})$"
+_INVITE_SLOT = f"^({'|'.join(MailboxSlot)})$"
 _KEYS: dict[str, dict[str, str]] = {
     "devlog/{slot}": {"slot": _NAME},
     "conversations/{stream}/{slot}": {"stream": _STREAM, "slot": _NAME},

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from crystal_relay.errors import BadRequest, Forbidden
-from crystal_relay.invites import NEWCOMER_SLOTS, InviteSlot
+from crystal_relay.invites import NEWCOMER_SLOTS, MailboxSlot
 from crystal_relay.keys import check_key
 from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX, INVITE_BYTES_MAX, LOG_ENTRY_BYTES_MAX
 from crystal_relay.tokens import Preset
@@ -71,7 +71,7 @@ CHANNELS: dict[str, KeyChannel] = {
     "cursor": KeyChannel(re.compile(rf"cursor/{_DEVICE}\Z"), TokenScope.OWN, overwritten=True, vital=True),
     "blob": KeyChannel(re.compile(rf"blob/{_NAME}\Z"), TokenScope.OWN, BLOB_BYTES_MAX),
     "invite": KeyChannel(
-        re.compile(rf"invite/(?P<mailbox>[0-9a-f]{{32}})/(?P<slot>{'|'.join(InviteSlot)})\Z"),
+        re.compile(rf"invite/(?P<mailbox>[0-9a-f]{{32}})/(?P<slot>{'|'.join(MailboxSlot)})\Z"),
         TokenScope.TOKENS,
         INVITE_BYTES_MAX,
         vital=True,
@@ -88,7 +88,7 @@ class KeyPlace:
     owner: str | None
     """The only device that may write it, if the channel has owners."""
     mailbox: str | None = None
-    slot: InviteSlot | None = None
+    slot: MailboxSlot | None = None
     """Of an invite."""
 
 
@@ -148,7 +148,7 @@ def parse_place(key: str) -> KeyPlace:
     named = match.groupdict()
     slot = named.get("slot")
     return KeyPlace(
-        key, channel, named.get("owner"), named.get("mailbox"), None if slot is None else InviteSlot(slot)
+        key, channel, named.get("owner"), named.get("mailbox"), None if slot is None else MailboxSlot(slot)
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crystal_core.replica import Replica
 from crystal_core.snapshots.parts import decode_part, encode_part
-from crystal_core.snapshots.rows import FileRow, PartRows, PlaceRow
+from crystal_core.snapshots.rows import FileVersionRow, PartRows, PlaceRow
 from crystal_crypto.errors import Malformed
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 from tests.core.builders import (
@@ -236,7 +236,7 @@ def test_what_a_part_states_is_checked_before_it_is_taken() -> None:
 
 
 def test_a_part_that_would_be_too_large_is_not_made() -> None:
-    file = FileRow("a", DEVICE, INCARNATION, 1, False, 0, False, bytes(37) * 6000)
+    file = FileVersionRow("a", DEVICE, INCARNATION, 1, False, 0, False, bytes(37) * 6000)
     with pytest.raises(ValueError, match="over the limit"):
         encode_part(PartRows(files=[file] * 30))
 

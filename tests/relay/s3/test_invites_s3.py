@@ -10,7 +10,7 @@ import pytest_asyncio
 from crystal_relay.client.http import HttpStore
 from crystal_relay.client.invite import InviteStore
 from crystal_relay.errors import AlreadyExists, InviteExpired, InviteUsed, TooManyInvites, Unauthorized
-from crystal_relay.invites import InviteSlot, InviteState, access_hash
+from crystal_relay.invites import InviteState, MailboxSlot, access_hash
 from crystal_relay.limits import INVITE_SECONDS, INVITES_OPEN_MAX
 from crystal_relay.s3 import Conditions
 from crystal_relay.tokens import recovery_hash
@@ -45,15 +45,15 @@ async def pair(server: S3Server) -> AsyncGenerator[Pair]:
 async def test_an_invite_is_the_same_at_every_relay_over_one_bucket(pair: Pair) -> None:
     world, elsewhere = pair.world, pair.elsewhere
     invitation, expiring = await world.invite(), await world.invite()
-    await elsewhere.put_new(invitation.key(InviteSlot.OFFER), b"offer")
+    await elsewhere.put_new(invitation.key(MailboxSlot.OFFER), b"offer")
 
     async def join(url: str, name: bytes) -> bool:
         newcomer = InviteStore(
             url, vault=invitation.vault, mailbox=invitation.mailbox, access=invitation.access
         )
         try:
-            assert await newcomer.get(InviteSlot.OFFER) == b"offer"
-            await newcomer.put_new(InviteSlot.JOIN, name)
+            assert await newcomer.get(MailboxSlot.OFFER) == b"offer"
+            await newcomer.put_new(MailboxSlot.JOIN, name)
         except AlreadyExists:
             return False
         finally:
@@ -74,7 +74,7 @@ async def test_an_invite_is_the_same_at_every_relay_over_one_bucket(pair: Pair) 
         await join(world.relay.url, b"late")
     world.clock.now += INVITE_SECONDS
     with pytest.raises(InviteExpired):
-        await elsewhere.put_new(expiring.key(InviteSlot.OFFER), b"late")
+        await elsewhere.put_new(expiring.key(MailboxSlot.OFFER), b"late")
     again = await elsewhere.create_invite(Invitation(invitation.vault).mailbox, access_hash(bytes(32)))
     assert again == INVITE_SECONDS
 

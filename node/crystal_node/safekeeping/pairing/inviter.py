@@ -46,7 +46,7 @@ from crystal_node.safekeeping.pairing.mailbox import Countdown, InviterMailbox, 
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, Machine, ShownInvite
 from crystal_node.safekeeping.pairing.registrar import Admission, Membership, Registrar
 from crystal_relay.errors import RelayError, TooManyInvites
-from crystal_relay.invites import CloseReason, InviteSlot, InviteState, access_hash
+from crystal_relay.invites import CloseReason, InviteState, MailboxSlot, access_hash
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
@@ -139,7 +139,7 @@ class _Serving:
 
     async def run(self, relay: str) -> Invited:
         try:
-            await self._put(InviteSlot.OFFER, self._side.offer())
+            await self._put(MailboxSlot.OFFER, self._side.offer())
             self._person.show(ShownInvite(encode_invite(self._side.code), relay, self._post.seconds_left))
             newcomer = await self._meet()
             await self._agree(newcomer)
@@ -154,7 +154,7 @@ class _Serving:
 
     async def _meet(self) -> Newcomer:
         """Waits for a join, and answers it."""
-        found = await self._post.first_of([InviteSlot.JOIN], tick=self._person.waiting)
+        found = await self._post.first_of([MailboxSlot.JOIN], tick=self._person.waiting)
         if found is None:
             raise NobodyCame("the invite expired, and no machine had come")
         try:
@@ -163,7 +163,7 @@ class _Serving:
             raise StrangeNewcomer(f"what came through the invite was no newcomer: {error}") from error
         self.step = InviteStep.MET
         self._registrar.check_newcomer(newcomer)
-        await self._put(InviteSlot.REVEAL, self._side.reveal())
+        await self._put(MailboxSlot.REVEAL, self._side.reveal())
         self._person.arrived(_machine(newcomer))
         return newcomer
 
@@ -185,12 +185,12 @@ class _Serving:
             raise over(info)
         if self._post.seconds_left < ADD_SECONDS_MIN:
             raise Expired("the digits came when the invite's ten minutes were as good as over")
-        self._check_still_there(await self._post.get(InviteSlot.DONE))
+        self._check_still_there(await self._post.get(MailboxSlot.DONE))
 
     async def _typed(self, newcomer: Newcomer) -> str:
         """The person's answer, unless the invite ends or the newcomer leaves before it."""
         asking = asyncio.create_task(self._person.digits(_machine(newcomer), self._side.tries_left))
-        watching = asyncio.create_task(self._post.first_of([InviteSlot.DONE]))
+        watching = asyncio.create_task(self._post.first_of([MailboxSlot.DONE]))
         try:
             await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
@@ -241,7 +241,7 @@ class _Serving:
             welcome = self._side.welcome(
                 admission.slot, admission.entry_hash, admission.head, admission.root_number
             )
-            await self._put(InviteSlot.WELCOME, welcome)
+            await self._put(MailboxSlot.WELCOME, welcome)
         except (RelayError, PairingFailed) as error:
             raise LastStepFailed(f"{_shown(newcomer)} is added and could not be told: {error}") from error
         self.step = InviteStep.WELCOMED
@@ -274,7 +274,7 @@ class _Serving:
             RelayError, PairingFailed
         ):  # it is added and has its welcome: nothing depends on the confirmation
             found = await self._post.first_of(
-                [InviteSlot.DONE], within=DONE_SECONDS_MAX, tick=self._person.settling
+                [MailboxSlot.DONE], within=DONE_SECONDS_MAX, tick=self._person.settling
             )
         if found is not None:
             with suppress(BadMessage):
@@ -299,7 +299,7 @@ class _Serving:
         self._registrar.settle()
         raise NewcomerLeft(f"{_shown(newcomer)} refused and was taken out again")
 
-    async def _put(self, slot: InviteSlot, data: bytes) -> None:
+    async def _put(self, slot: MailboxSlot, data: bytes) -> None:
         if not await self._post.put(slot, data):
             raise StrangeNewcomer("the relay holds something else in the place of this machine's message")
 
@@ -333,7 +333,7 @@ class _Serving:
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                 if end is not None:
                     with suppress(RelayError):
-                        await self._mailbox.put_new(InviteSlot.END, self._side.end(end))
+                        await self._mailbox.put_new(MailboxSlot.END, self._side.end(end))
                     if self.step is not InviteStep.OPEN:
                         await asyncio.sleep(_READ_SECONDS)
                 await self._mailbox.close(reason)

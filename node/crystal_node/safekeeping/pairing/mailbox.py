@@ -25,7 +25,7 @@ from crystal_relay.errors import (
     StoreUnavailable,
     Unauthorized,
 )
-from crystal_relay.invites import CloseReason, InviteInfo, InviteSlot, InviteState, mailbox_prefix, slot_key
+from crystal_relay.invites import CloseReason, InviteInfo, InviteState, MailboxSlot, mailbox_prefix, slot_key
 
 MESSAGE_BYTES_MAX = 4096
 WAIT_SECONDS_MAX = 20.0
@@ -41,11 +41,11 @@ T = TypeVar("T")
 class Mailbox(Protocol):
     """One invite's mailbox at the relay. Failures are ``crystal_relay.errors``."""
 
-    async def put_new(self, slot: InviteSlot, data: bytes) -> None:
+    async def put_new(self, slot: MailboxSlot, data: bytes) -> None:
         """Create-only."""
         ...
 
-    async def get(self, slot: InviteSlot) -> bytes | None:
+    async def get(self, slot: MailboxSlot) -> bytes | None:
         """A slot's bytes, cut one byte above ``MESSAGE_BYTES_MAX``; None if it is empty."""
         ...
 
@@ -64,10 +64,10 @@ class InviterMailbox:
         self._vault = vault
         self._mailbox = mailbox
 
-    async def put_new(self, slot: InviteSlot, data: bytes) -> None:
+    async def put_new(self, slot: MailboxSlot, data: bytes) -> None:
         await self._store.put_new(slot_key(self._vault, self._mailbox, slot), data)
 
-    async def get(self, slot: InviteSlot) -> bytes | None:
+    async def get(self, slot: MailboxSlot) -> bytes | None:
         try:
             found = await self._store.get(
                 slot_key(self._vault, self._mailbox, slot), length=MESSAGE_BYTES_MAX + 1
@@ -94,10 +94,10 @@ class NewcomerMailbox:
     def __init__(self, store: InviteStore) -> None:
         self._store = store
 
-    async def put_new(self, slot: InviteSlot, data: bytes) -> None:
+    async def put_new(self, slot: MailboxSlot, data: bytes) -> None:
         await self._store.put_new(slot, data)
 
-    async def get(self, slot: InviteSlot) -> bytes | None:
+    async def get(self, slot: MailboxSlot) -> bytes | None:
         try:
             return await self._store.get(slot)
         except NotFound:
@@ -140,7 +140,7 @@ class Post:
     def seconds_left(self) -> float:
         return self._countdown.left()
 
-    async def put(self, slot: InviteSlot, data: bytes) -> bool:
+    async def put(self, slot: MailboxSlot, data: bytes) -> bool:
         """Writes a slot. Returns False if it holds other bytes.
 
         Raises:
@@ -153,7 +153,7 @@ class Post:
             return await self.get(slot) == data
         return True
 
-    async def get(self, slot: InviteSlot) -> bytes | None:
+    async def get(self, slot: MailboxSlot) -> bytes | None:
         """A slot's bytes, or None. Raises as ``put``."""
         return await self.patiently(lambda: self._mailbox.get(slot))
 
@@ -163,11 +163,11 @@ class Post:
 
     async def first_of(
         self,
-        slots: Sequence[InviteSlot],
+        slots: Sequence[MailboxSlot],
         *,
         within: float | None = None,
         tick: Callable[[float], None] = lambda _: None,
-    ) -> tuple[InviteSlot, bytes] | None:
+    ) -> tuple[MailboxSlot, bytes] | None:
         """Waits for the first filled slot, in the given order; None when the time is up.
 
         ``tick`` is called every second with the seconds left. Raises as ``put``, also if the time is up while the relay is
@@ -213,7 +213,7 @@ class Post:
                 self._note_away(True)
             await asyncio.sleep(pause)
 
-    async def _first_of(self, slots: Sequence[InviteSlot]) -> tuple[InviteSlot, bytes]:
+    async def _first_of(self, slots: Sequence[MailboxSlot]) -> tuple[MailboxSlot, bytes]:
         while True:
             for slot in slots:
                 data = await self.get(slot)

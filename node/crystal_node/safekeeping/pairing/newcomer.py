@@ -60,7 +60,7 @@ from crystal_node.safekeeping.pairing.errors import (
 from crystal_node.safekeeping.pairing.mailbox import Countdown, NewcomerMailbox, Post, over
 from crystal_node.safekeeping.pairing.person import Machine, NewcomerPerson
 from crystal_relay.errors import Busy, Forbidden, NotFound, RelayError, StoreUnavailable, Unauthorized
-from crystal_relay.invites import InviteSlot, InviteState
+from crystal_relay.invites import InviteState, MailboxSlot
 from crystal_relay.tokens import new_token, token_hash
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Meeting:
 
     async def _meet(self) -> Machine:
         """Writes the join, and shows the digits once the inviting machine has answered."""
-        offer = await self._post.first_of([InviteSlot.OFFER], within=ANSWER_SECONDS_MAX)
+        offer = await self._post.first_of([MailboxSlot.OFFER], within=ANSWER_SECONDS_MAX)
         if offer is None:
             raise NobodyWaiting("the machine that made this invite is not waiting")
         try:
@@ -187,13 +187,13 @@ class _Meeting:
         except BadMessage as error:
             raise StrangeInviter(f"the mailbox does not hold what belongs to this code: {error}") from error
         self._person.met(offered.name, self._code.vault)
-        if not await self._post.put(InviteSlot.JOIN, self._side.join()):
+        if not await self._post.put(MailboxSlot.JOIN, self._side.join()):
             raise Used("this invite was already used: another machine came first with it")
-        slots = [InviteSlot.REVEAL, InviteSlot.END]
+        slots = [MailboxSlot.REVEAL, MailboxSlot.END]
         slot, data = await self._post.first_of(slots, within=ANSWER_SECONDS_MAX) or (None, b"")
         if slot is None:
             raise NobodyWaiting("the machine that made this invite does not answer")
-        if slot is InviteSlot.END:
+        if slot is MailboxSlot.END:
             raise self._ended(data)
         try:
             info: InviterInfo = self._side.open_reveal(data)
@@ -205,7 +205,7 @@ class _Meeting:
         return inviter
 
     async def _welcomed(self) -> Welcome:
-        slots = [InviteSlot.WELCOME, InviteSlot.END]
+        slots = [MailboxSlot.WELCOME, MailboxSlot.END]
         try:
             found = await self._post.first_of(slots, tick=self._person.waiting)
         except Used as error:
@@ -216,7 +216,7 @@ class _Meeting:
         if found is None:
             raise Expired("the invite's ten minutes were over before the digits were typed")
         slot, data = found
-        if slot is InviteSlot.END:
+        if slot is MailboxSlot.END:
             raise self._ended(data)
         try:
             return self._side.open_welcome(data)
@@ -339,5 +339,5 @@ class _Meeting:
             return False
         with suppress(RelayError, PairingFailed, TimeoutError):
             async with asyncio.timeout(_LAST_WORD_SECONDS_MAX):
-                return await self._post.put(InviteSlot.DONE, self._side.done(accepted=accepted))
+                return await self._post.put(MailboxSlot.DONE, self._side.done(accepted=accepted))
         return False

@@ -1,13 +1,13 @@
-"""One open `crystal.db`: opening, transactions, and SQLite's errors in our words.
+"""The database connection: opens `crystal.db`, runs transactions and translates SQLite's errors.
 
 Rules:
 
-- One `Database` belongs to one thread at a time. Any number of processes, and of `Database` objects in one process, may
-  hold the same file; nothing read in one transaction is trusted in the next.
-- A write transaction begins with the write lock (BEGIN IMMEDIATE): whoever waits for it, waits at the beginning, where
-  nothing has been done yet. A commit is on the disk when it returns (`synchronous=FULL`).
-- What was deleted is overwritten (`secure_delete`), in the file at the next checkpoint. `scrub` makes that now.
-- A database of a newer program, or of another program, is refused before a byte of it is changed.
+- A `Database` belongs to one thread at a time. Any number of processes, and of `Database` objects in one process, may
+  open the same file; nothing read in one transaction is trusted in the next.
+- A write transaction takes the write lock at its beginning (BEGIN IMMEDIATE), so that waiting happens before any work.
+  A commit is on the disk when it returns (`synchronous=FULL`).
+- Deleted content is overwritten (`secure_delete`), in the file itself at the next checkpoint; `scrub` forces one.
+- A database of a newer version or of another program is refused before a byte of it is changed.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -33,19 +33,19 @@ from crystal_core.sqlite_file import MEMORY, NoBackup, NoWal, SqliteFile
 BUSY_MILLISECONDS = 10_000
 """How long a statement waits for another process before it gives up."""
 SCRUB_MILLISECONDS = 500
-"""How long `scrub` waits for readers of old states before it leaves the work to the next one."""
+"""How long `scrub` waits for readers of old states before it gives up until the next call."""
 CACHE_KIBIBYTES = 16 * 1024
 """SQLite's page cache for one connection."""
 PAGE_BYTES = 8192
 """Page size of a new file: texts of a thousand characters fill 4 KiB pages badly."""
 CHECKPOINT_PAGES = 8192
-"""WAL pages after which a commit copies the WAL into the file. Adding rows dirties the same index pages again and again:
-a long WAL spares copying most of them (measured: 1.6 times the rate of 4,000 pages)."""
+"""WAL pages after which a commit runs a checkpoint. Inserts dirty the same index pages repeatedly; a long WAL copies most of
+them once (measured: 1.6 times the rate of 4,000 pages)."""
 WAL_BYTES_KEPT = 64 * 1024 * 1024
 """A larger WAL file is cut to this at the next checkpoint."""
 
 Row = tuple[Any, ...]
-"""A row as SQLite gives it; its types are the schema's."""
+"""A row as SQLite returns it; its types are the schema's."""
 Bindings = Sequence[Any]
 
 
@@ -59,7 +59,7 @@ class Database:
         self.path = path
         self._busy_milliseconds = busy_milliseconds
         self.temporary_changes = 0
-        """Rows that were written to temporary tables, which are no content."""
+        """Rows written to temporary tables, which are not content."""
 
     @classmethod
     def open(
@@ -69,9 +69,9 @@ class Database:
         busy_milliseconds: int = BUSY_MILLISECONDS,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> "Database":
-        """Open the database at `path`, or make it (readable by its owner only); `:memory:` makes a new one in memory.
+        """Open or create the database at `path`, readable by its owner only; `:memory:` creates one in memory.
 
-        An older schema is brought up to date, after a backup beside it (`<path>.schema-<n>`).
+        An older schema is migrated after a backup beside the file (`<path>.schema-<n>`).
 
         Raises VaultDamaged, ForeignFile, SchemaTooNew, VaultBusy, VaultFull or VaultDataError.
         """
@@ -93,7 +93,7 @@ class Database:
 
     @classmethod
     def from_bytes(cls, image: bytes) -> "Database":
-        """A database in memory with the content that `to_bytes` gave."""
+        """Open an image from `to_bytes` as a database in memory."""
         connection = apsw.Connection(MEMORY)
         try:
             connection.deserialize("main", image)
@@ -107,7 +107,7 @@ class Database:
         return cls(connection, MEMORY)
 
     def to_bytes(self) -> bytes:
-        """The whole committed content, as `from_bytes` takes it."""
+        """Return the whole committed content, for `from_bytes`."""
         return self.connection.serialize("main")
 
     def close(self) -> None:
@@ -119,10 +119,10 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Statements. Errors of SQLite come out translated; what is not translated is a bug of ours.
+    # Statements. SQLite's errors are translated; one that is not translated is a bug here.
 
     def run(self, statements: str, bindings: Bindings = ()) -> None:
-        """Execute one or several statements to their end."""
+        """Execute one or more statements to completion."""
         try:
             for _ in self.connection.execute(statements, bindings):
                 pass
@@ -130,12 +130,12 @@ class Database:
             raise translated(error, self.path) from error
 
     def changed(self, statement: str, bindings: Bindings = ()) -> int:
-        """Execute one statement and count the rows that it changed itself (what triggers did does not count)."""
+        """Execute one statement and return the number of rows that it changed, without those changed by triggers."""
         self.run(statement, bindings)
         return self.connection.changes()
 
     def each(self, query: str, bindings: Bindings = ()) -> Iterator[Row]:
-        """The rows one by one, for results that should not stand in memory as a whole."""
+        """Iterate over the rows, for results too large for memory."""
         try:
             yield from self._cursor(query, bindings)
         except apsw.Error as error:
@@ -149,7 +149,7 @@ class Database:
             raise translated(error, self.path) from error
 
     def rows_of_many(self, query: str, bindings: Iterable[Bindings]) -> list[Row]:
-        """The rows of the query with each of the bindings, one after the other."""
+        """Run the query with each of the bindings in turn and return all rows."""
         try:
             many: Iterator[Row] = self.connection.executemany(query, bindings)
             return list(many)
@@ -163,7 +163,7 @@ class Database:
             raise translated(error, self.path) from error
 
     def row(self, query: str, bindings: Bindings = ()) -> Row | None:
-        """The first row, or None."""
+        """Return the first row, or None."""
         try:
             for row in self._cursor(query, bindings):
                 return row
@@ -172,7 +172,7 @@ class Database:
         return None
 
     def value(self, query: str, bindings: Bindings = ()) -> Any:
-        """The first column of the first row, or None if there is no row."""
+        """Return the first column of the first row, or None if there is no row."""
         row = self.row(query, bindings)
         return None if row is None else row[0]
 
@@ -186,10 +186,10 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Generator[None]:
-        """All or nothing, with the write lock from the start. Any exception rolls back and goes on.
+        """Write transaction that holds the write lock from the start. Any exception rolls back and propagates.
 
-        Without `durable` the commit does not wait for the disk: it may be lost when the power fails (never when the
-        process dies), and the file is sound all the same. For rows that are made again from elsewhere.
+        Without `durable` the commit does not wait for the disk: a power failure may lose it (a crash of the process does
+        not), and the file stays consistent. For rows that can be rebuilt from elsewhere.
         """
         if self.in_transaction():
             raise RuntimeError("a transaction is already open on this connection")
@@ -200,7 +200,7 @@ class Database:
             yield
             self.run("COMMIT")
         except BaseException:
-            # SQLite has rolled back by itself after some errors (a full disk, for one).
+            # SQLite rolls back by itself after some errors, such as a full disk.
             if self.in_transaction():
                 self.run("ROLLBACK")
             raise
@@ -210,7 +210,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
-        """Reads inside see one and the same state. Inside a write transaction they see that."""
+        """Read transaction: all reads inside see one state. Inside a write transaction, its state."""
         if self.in_transaction():
             yield
             return
@@ -222,17 +222,17 @@ class Database:
                 self.run("ROLLBACK")
 
     def version(self) -> tuple[int, int]:
-        """Differs whenever the content may differ from before: by commits of others, and by changes of our own."""
+        """Changes whenever the content may have changed, by other connections' commits or by this one."""
         return int(
             self.value("PRAGMA data_version")
         ), self.connection.total_changes() - self.temporary_changes
 
-    # Care.
+    # Maintenance.
 
     def scrub(self) -> bool:
-        """Bring every committed page into the file and empty the WAL, so that deleted bytes are gone from both.
+        """Checkpoint every committed page and empty the WAL, so that deleted bytes are gone from both files.
 
-        False if another process still reads an older state: nothing is lost, call again later.
+        False if another process still reads an older state: call again later.
         """
         if self.path == MEMORY:
             return True
@@ -248,7 +248,7 @@ class Database:
         return row is not None and row[0] == 0
 
     def check(self) -> list[str]:
-        """What is wrong with the file, its constraints and its indexes, in words; nothing if it is sound. Full scan."""
+        """Describe what is wrong with the file, its constraints and its indexes; empty if it is sound. Full scan."""
         found: list[str] = []
         try:
             found += [str(row[0]) for row in self.rows("PRAGMA integrity_check(20)") if row[0] != "ok"]
@@ -270,7 +270,7 @@ class Database:
 
 
 def extension_path() -> str:
-    """The path of sqlite-vec's library, without the ending. Importing the package would load numpy only to know this."""
+    """Return the path of sqlite-vec's library without its suffix. Importing the package would load NumPy."""
     found = find_spec("sqlite_vec")
     if found is None or not found.submodule_search_locations:
         raise VaultDataError("sqlite-vec is not installed", hint="Install memory-crystal again")
@@ -278,7 +278,7 @@ def extension_path() -> str:
 
 
 def load_vectors(connection: apsw.Connection) -> None:
-    """Loads sqlite-vec, which the table of vectors needs. Raises apsw's errors."""
+    """Load sqlite-vec, which the table of vectors needs. Raises apsw's errors."""
     connection.enable_load_extension(True)
     connection.load_extension(extension_path())
     connection.enable_load_extension(False)
@@ -312,7 +312,7 @@ _FILE = SqliteFile(
 
 
 def translated(error: apsw.Error, path: str) -> Exception:
-    """SQLite's error as one of ours, or unchanged if it can only come from a bug."""
+    """Return SQLite's error as one of `errors`, or unchanged if only a bug can cause it."""
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return VaultBusy(f"{path} is in use by another process")

@@ -1,4 +1,4 @@
-"""Reading sources and documents. This device's pending operations count: what it has put is there, what it dropped is gone."""
+"""Queries over sources and documents; this device's pending operations count."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from crystal_core.schema import WHOLE
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A collection of documents. ``device`` is the one that it belongs to; ``pending``: only this device knows of it yet."""
+    """A collection of documents. ``device``: its owner; ``pending``: known to this device only, so far."""
 
     name: str
     device: bytes
@@ -23,7 +23,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document as it stands: ``came`` of its ``total`` pieces are those of this ``version`` (a SHA-256)."""
+    """A document: ``came`` of ``total`` pieces of this ``version`` (a SHA-256) have arrived."""
 
     source: str
     path: str
@@ -41,7 +41,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPiece:
-    """The text in one place of a document. A place whose text was forgotten is not there."""
+    """The text at one place of a document. A place whose text was forgotten is left out."""
 
     chunk: int
     id: bytes
@@ -51,7 +51,7 @@ class DocumentPiece:
 
 
 def sources(database: Database) -> list[Source]:
-    """All sources by name."""
+    """Return all sources, by name."""
     found = {
         name: Source(name, device, root, tuple(json.loads(include)), tuple(json.loads(exclude)), at, False)
         for name, device, root, include, exclude, at in database.rows(
@@ -72,7 +72,7 @@ def sources(database: Database) -> list[Source]:
 
 
 def documents(database: Database, source: str) -> list[Document]:
-    """All documents of a source by path."""
+    """Return all documents of a source, by path."""
     found = {
         path: Document(name, path, version, kind, modified_at, total, came, False)
         for name, path, version, kind, modified_at, total, came in database.rows(
@@ -99,14 +99,14 @@ def documents(database: Database, source: str) -> list[Document]:
 
 
 def document(database: Database, source: str, path: str) -> Document | None:
-    """One document; for a look at one, not at many."""
+    """Return one document. Use `documents` for many."""
     return next((each for each in documents(database, source) if each.path == path), None)
 
 
 def document_pieces(
     database: Database, source: str, path: str, *, first: int = 0, limit: int = 256
 ) -> list[DocumentPiece]:
-    """The document's pieces from that place on, in their order."""
+    """Return the document's pieces from that place on, in order."""
     rows = database.rows(
         "SELECT p.chunk, c.id, p.part, p.title, c.text FROM document_places p JOIN chunks c ON c.rowid = p.chunk"
         " WHERE p.source = ? AND p.path = ? AND p.part >= ? ORDER BY p.part LIMIT ?",
@@ -116,7 +116,7 @@ def document_pieces(
 
 
 def documents_of(database: Database, chunks: Sequence[int]) -> list[tuple[str, str]]:
-    """Source and path of the documents in which any of these chunks stands."""
+    """Return source and path of the documents that contain any of these chunks."""
     rows = database.rows(
         "SELECT DISTINCT source, path FROM document_places WHERE chunk IN (SELECT value FROM json_each(?))"
         " ORDER BY source, path",
@@ -126,5 +126,5 @@ def documents_of(database: Database, chunks: Sequence[int]) -> list[tuple[str, s
 
 
 def count_pieces(database: Database, source: str) -> int:
-    """The places of the source's documents in which a text stands."""
+    """Count the places of the source's documents that hold a text."""
     return int(database.value("SELECT count(*) FROM document_places WHERE source = ?", (source,)))

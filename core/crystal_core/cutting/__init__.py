@@ -1,21 +1,21 @@
-"""Cutting a document into passages by its structure: the pieces of a source that become chunks.
+"""Structural chunking: cuts a document into the passages that become chunks.
 
-| module | what it knows |
+| module | handles |
 |---|---|
-| `blocks` | blocks and the borders between them; packing blocks into passages of a good size |
+| `blocks` | blocks and the borders between them; packing blocks into passages |
 | `markdown` | headings, fences, tables, lists, front matter |
 | `code` | any programming language: by indentation, blank lines and closing brackets |
-| `python` | Python: by its syntax tree |
+| `python` | Python, by its syntax tree |
+| `messages` | messages, by size with overlap |
 | `plain` | paragraphs |
 
 Rules:
 
-- Nothing is lost and nothing is said twice: the passages in order hold every character of the text but white space at
-  borders.
-- A passage has at most ``SOLID_CHARS`` characters. Up to that a fence, a table or a function stays whole; all else aims at
-  ``PIECE_CHARS`` (``crystal_core.cutting.messages``).
-- Where a cut falls depends on what stands near it alone, so that an edit changes the passages around it and no others.
-- Passages do not overlap: the neighbours of a hit are a look-up away.
+- The passages of a document, in order, hold every character of it exactly once, except white space at borders.
+- A passage has at most ``SOLID_CHARS`` characters. Up to that size a fence, a table or a function stays whole; other text
+  aims at ``PIECE_CHARS`` (``crystal_core.cutting.messages``).
+- The position of a cut depends only on the text near it, so an edit changes the passages around it and no others.
+- Passages do not overlap: the neighbours of a hit are one lookup away.
 """
 
 from enum import StrEnum
@@ -26,7 +26,7 @@ __all__ = ["SOLID_CHARS", "Passage", "PassageKind", "cut"]
 
 
 class PassageKind(StrEnum):
-    """What a document is, as it travels with it."""
+    """Kind of a document, as stored and synchronised."""
 
     MARKDOWN = "markdown"
     CODE = "code"
@@ -36,7 +36,7 @@ class PassageKind(StrEnum):
 
 
 def cut(text: str, kind: PassageKind, *, python: bool = False) -> list[Passage]:
-    """The passages of a document in order; none for one that is only white space. HTML is given as Markdown, PDF as text."""
+    """Return the passages of a document in order; none for white space. HTML comes as Markdown, PDF as text."""
     from crystal_core.cutting.code import code_blocks
     from crystal_core.cutting.markdown import markdown_blocks
     from crystal_core.cutting.plain import plain_blocks

@@ -1,10 +1,9 @@
-"""Blocks of a text, and packing them into passages.
+"""Blocks of a text, packed into passages.
 
-A block is a stretch that had better not be cut. What begins a block says how good a place for a cut that is (its ``Border``).
-Blocks are packed from the front: a passage ends before a ``HARD`` border once it has a sentence or two, and at the latest
-where the next block would not fit. Then it is cut at the best border in its second half; among equals at the one whose next
-block has the smallest checksum. That choice looks at content, not at distances from the beginning: after an edit the cuts
-soon fall again where they fell before.
+A block is a stretch that should not be cut. Its ``Border`` rates its beginning as a place for a cut. Blocks are packed from
+the front: a passage ends before a ``HARD`` border once it has ``SMALL_CHARS``, and at the latest where the next block would
+not fit. Then it is cut at the best border in its second half; among equals at the one whose next block has the smallest
+checksum. This makes cuts content-defined: after an edit they soon fall where they fell before.
 """
 
 from collections.abc import Sequence
@@ -15,26 +14,26 @@ from zlib import crc32
 from crystal_core.cutting.messages import PIECE_CHARS, cut_at
 
 SOLID_CHARS = 2 * PIECE_CHARS
-"""A block that is one thing stays whole up to this, and no passage is longer."""
+"""A solid block stays whole up to this size, and no passage is longer."""
 SMALL_CHARS = 400
-"""Less than this goes along with what follows it."""
+"""A shorter passage is joined with what follows it."""
 TITLE_CHARS_MAX = 300
 
 
 class Border(IntEnum):
-    """How good a place for a cut the beginning of a block is."""
+    """Rating of a block's beginning as a place for a cut."""
 
     LINE = 0
     PARAGRAPH = 1
     PART = 2
-    """Of something larger: a method, a list."""
+    """A part of something larger: a method, a list."""
     HARD = 3
-    """Something else begins: a section, a function."""
+    """A new section or function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``text[start:end]``. ``solid``: one thing, to be kept whole if at all possible. ``title``: where it stands."""
+    """``text[start:end]``. ``solid``: kept whole if it fits. ``title``: path of headings or names that it is under."""
 
     start: int
     end: int
@@ -45,14 +44,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """``title`` says where the text stands in its document: headings, or names of classes and functions; "" if nowhere."""
+    """A passage. ``title``: headings, or names of classes and functions, that it is under; "" if none."""
 
     title: str
     text: str
 
 
 def packed(text: str, blocks: Sequence[Block]) -> list[Passage]:
-    """The passages that these blocks make, which cover the text in order and without a gap."""
+    """Pack blocks, which must cover the text in order without a gap, into passages."""
     pieces = [piece for block in blocks for piece in _small_enough(text, block)]
     passages: list[Passage] = []
     first = 0
@@ -66,7 +65,7 @@ def packed(text: str, blocks: Sequence[Block]) -> list[Passage]:
 
 
 def lines_of(text: str) -> list[tuple[int, int]]:
-    """Where each line begins and ends, its line break included."""
+    """Return start and end of each line, its line break included."""
     found: list[tuple[int, int]] = []
     start = 0
     while start < len(text):
@@ -77,7 +76,7 @@ def lines_of(text: str) -> list[tuple[int, int]]:
 
 
 def _end(text: str, blocks: Sequence[Block], first: int) -> int:
-    """The index after the last block of the passage that begins with ``first``."""
+    """Return the index after the last block of the passage that begins with ``first``."""
     start = blocks[first].start
     for number in range(first + 1, len(blocks)):
         block = blocks[number]
@@ -91,7 +90,7 @@ def _end(text: str, blocks: Sequence[Block], first: int) -> int:
 def _best(text: str, blocks: Sequence[Block], first: int, limit: int) -> int:
     start = blocks[first].start
     if blocks[limit].start - start < SMALL_CHARS and blocks[limit].end - start <= SOLID_CHARS:
-        return limit + 1  # a heading, or a sentence, stays with what it introduces
+        return limit + 1  # a heading or sentence stays with what it introduces
     half = [
         number for number in range(first + 1, limit + 1) if blocks[number].start - start >= PIECE_CHARS // 2
     ]
@@ -105,7 +104,7 @@ def _checksum(text: str, block: Block) -> int:
 
 
 def _small_enough(text: str, block: Block) -> list[Block]:
-    """The block, or its pieces if it is too long: at the ends of lines, and of sentences or words in long lines."""
+    """Return the block, or its pieces if it is too long: cut at line ends, or at sentences or words in long lines."""
     limit = SOLID_CHARS if block.solid else PIECE_CHARS
     if block.end - block.start <= limit:
         return [block]
@@ -124,7 +123,7 @@ def _small_enough(text: str, block: Block) -> list[Block]:
 
 
 def _title(blocks: Sequence[Block]) -> str:
-    """That of most of the text."""
+    """Return the title that covers most of the text."""
     sizes: dict[str, int] = {}
     for block in blocks:
         sizes[block.title] = sizes.get(block.title, 0) + block.end - block.start

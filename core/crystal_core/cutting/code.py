@@ -1,8 +1,8 @@
-"""Code of any language: by indentation, blank lines and closing brackets.
+"""Source code of any language, cut by indentation, blank lines and closing brackets.
 
-What is indented belongs to the line above it that is not; a line that begins with a closing bracket belongs to what it
-closes. A comment or an annotation stays with what follows it, because a cut needs a blank line, or the end of something,
-before it. Where a line names what it begins (``class``, ``fn``, ``func``…), that is the title of what is indented below it.
+Indented lines belong to the line above that is not indented; a line that begins with a closing bracket belongs to what it
+closes. A comment or annotation stays with what follows it, because a cut requires a blank line or the end of a block before
+it. A line that declares a name (``class``, ``fn``, ``func``…) gives the title of the lines indented below it.
 """
 
 import re
@@ -37,7 +37,7 @@ def code_blocks(text: str) -> list[Block]:
         indent = _indent(line)
         bare = line.lstrip()
         closes = bare.startswith(_CLOSERS)
-        # After a blank line, or after what closed something that stood as far to the left.
+        # After a blank line, or after the closing line of a block with the same indentation.
         if begin > start and not closes and (blank or (closed and indent <= before)):
             found.append(Block(start, begin, border, title, solid=True))
             start, border = begin, _border(indent)
@@ -74,7 +74,7 @@ def _indent(line: str) -> int:
 
 
 def _name(line: str) -> str:
-    """What a line begins by name; "" if nothing."""
+    """Return the name that a line declares; "" if none."""
     if line.startswith(_COMMENTS) or len(line) > _LINE_CHARS_MAX:
         return ""
     if found := _NAMES.search(line):

@@ -1,7 +1,7 @@
-"""Markdown: sections under their headings, with fences, tables, lists and front matter kept whole where they fit.
+"""Markdown, cut into sections by heading; fences, tables, lists and front matter stay whole where they fit.
 
-No full parser: what a block is can be told from the beginnings of lines, and a document that is no proper Markdown is still
-cut somewhere sensible. A title is the path of headings, ``Install › From source``.
+Not a full parser: blocks are recognised by the beginnings of lines, so malformed Markdown is still cut sensibly. A title is
+the path of headings, ``Install › From source``.
 """
 
 import re
@@ -76,14 +76,14 @@ class _Reader:
         return self._blocks
 
     def _ordinary(self, start: int, line: str, *, blank: bool) -> None:
-        """A line of a paragraph, a list or a table."""
+        """Read a line of a paragraph, a list or a table."""
         table = line.lstrip().startswith("|")
         listed = _LIST.match(line) is not None
         goes_on = self._state is _In.LIST and (listed or line[0] in " \t")
         if table != (self._state is _In.TABLE) or (blank and not goes_on):
             self._break(start, Border.PARAGRAPH)
         elif listed and self._state is _In.LIST:
-            # Each item is a place for a cut, if not as good a one as the end of the list.
+            # Each item is a place for a cut, though a worse one than the end of the list.
             self._break(start, Border.LINE)
         if table:
             self._state = _In.TABLE
@@ -93,7 +93,7 @@ class _Reader:
             self._state = _In.TEXT
 
     def _front_matter(self) -> int:
-        """Steps over front matter: returns the line that follows it."""
+        """Skip front matter and return the number of the line after it."""
         if not self._lines or self._line(0).rstrip() != "---":
             return 0
         for number in range(1, min(len(self._lines), _FRONT_LINES_MAX)):
@@ -103,7 +103,7 @@ class _Reader:
         return 0
 
     def _heading(self, number: int, line: str, *, blank: bool) -> int | None:
-        """The level of a heading that begins here."""
+        """Return the level of a heading that begins here, or None."""
         found = _HEADING.match(line)
         if found is not None:
             return len(found[1])
@@ -112,7 +112,7 @@ class _Reader:
         return None
 
     def _underlined(self, number: int) -> int:
-        """1 if the next line makes this one a heading, else 0."""
+        """Return 1 if the next line underlines this one as a heading, else 0."""
         if number + 1 >= len(self._lines) or _HEADING.match(self._line(number)) is not None:
             return 0
         return int(_UNDERLINE.match(self._line(number + 1)) is not None)
@@ -136,7 +136,7 @@ class _Reader:
         )
 
     def _break(self, at: int, border: Border) -> None:
-        """Ends the block before ``at``; the next one begins there, with this border."""
+        """End the block before ``at``; the next one begins there, with this border."""
         self._close(at, border, solid=self._state in (_In.TABLE, _In.FENCE))
         self._border = border
 

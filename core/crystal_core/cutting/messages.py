@@ -1,9 +1,8 @@
-"""Cutting a message into pieces, as published: one message is one piece up to about 2,000 tokens; a longer one is cut into
-pieces of about 400 tokens that overlap by 80, so that what stands on a border stands whole in one of them.
+"""Chunking of messages: up to about 2,000 tokens whole, longer ones in pieces of about 400 tokens that overlap by 80.
 
-Tokens are estimated at four characters each: capture has no tokenizer, and must not need one. Cuts prefer the end of a
-paragraph, then of a line, then of a sentence, then of a word; text without any of these is cut where the limit falls, but
-not between a letter and its accents or inside an emoji that is joined of several.
+The sizes are the published ones. Tokens are estimated at four characters each, because capture must not need a tokenizer.
+Cuts prefer the end of a paragraph, then of a line, a sentence, a word; text without any of these is cut at the limit, but
+never between a letter and its accents or inside a joined emoji.
 """
 
 import re
@@ -12,7 +11,7 @@ from itertools import pairwise
 
 CHARS_PER_TOKEN = 4
 WHOLE_CHARS_MAX = 2000 * CHARS_PER_TOKEN
-"""A message up to this long is one piece."""
+"""Longest message that stays one piece."""
 PIECE_CHARS = 400 * CHARS_PER_TOKEN
 OVERLAP_CHARS = 80 * CHARS_PER_TOKEN
 _SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*\s+|[。！？]["'”’」』）]*""")
@@ -24,7 +23,7 @@ _SKIN_TONES = frozenset("\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
 
 
 def split_message(text: str) -> list[str]:
-    """The pieces of a message, in order; none for text that is only white space. Together they hold all of its words."""
+    """Return the pieces of a message in order; none for white space. Together they hold all of its words."""
     text = text.strip()
     if not text:
         return []
@@ -35,7 +34,7 @@ def split_message(text: str) -> list[str]:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where a long message is cut: start and end of each piece, overlapping, covering the text without a gap."""
+    """Return start and end of each piece of a long message: overlapping, without a gap."""
     found: list[tuple[int, int]] = []
     start = 0
     while True:
@@ -50,8 +49,10 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 
 def cut_at(text: str, limit: int, earliest: int) -> int:
-    """The best place for a cut up to ``limit``, if there is one behind ``earliest``: after a paragraph, a line, a sentence or a
-    word; else where the limit falls, but between what is seen as characters."""
+    """Return the best cut after ``earliest`` and up to ``limit``: after a paragraph, line, sentence or word.
+
+    Without one, the cut is at the limit, moved to the boundary of a user-perceived character.
+    """
     for mark in ("\n\n", "\n"):
         at = text.rfind(mark, earliest, limit)
         if at >= 0:
@@ -64,13 +65,13 @@ def cut_at(text: str, limit: int, earliest: int) -> int:
 
 
 def _word_start(text: str, wanted: int, end: int) -> int:
-    """The start of a word at or after ``wanted``, if one is near."""
+    """Return the start of a word at or after ``wanted`` if one is near."""
     at = text.find(" ", wanted, min(wanted + _NEAR, end))
     return at + 1 if at >= 0 else _whole_before(text, wanted, wanted - _CLUSTER_CHARS)
 
 
 def _whole_before(text: str, limit: int, earliest: int) -> int:
-    """The last place up to ``limit`` that does not part what is seen as one character; ``limit`` if there is none near."""
+    """Return the last boundary of a user-perceived character up to ``limit``; ``limit`` if none is near."""
     at = limit
     while at > max(earliest, limit - _CLUSTER_CHARS):
         if not (_continues(text[at]) or text[at - 1] == _JOINER):
@@ -80,7 +81,7 @@ def _whole_before(text: str, limit: int, earliest: int) -> int:
 
 
 def _continues(character: str) -> bool:
-    """Whether it belongs to the character before it: an accent, a joiner, a variation or skin tone."""
+    """Whether it extends the character before it: an accent, a joiner, a variation selector or skin tone."""
     return (
         unicodedata.category(character) in ("Mn", "Mc", "Me")
         or character == _JOINER

@@ -1,4 +1,4 @@
-"""Plain text: paragraphs are blocks, and so is the text that leads up to them."""
+"""Plain text, cut into paragraphs."""
 
 from crystal_core.cutting.blocks import Block, Border, lines_of
 

@@ -1,7 +1,7 @@
-"""Python: by its syntax tree. What cannot be parsed is cut like any other code.
+"""Python, cut by its syntax tree; text that cannot be parsed is cut like other code.
 
-Functions and classes are blocks with what stands above them (decorators, comments); a class that is too long to stay whole is
-cut into its methods, a method into its statements.
+A function or class is a block together with its decorators and the comments above it. A class that is too long is cut into
+methods, a method into statements.
 """
 
 import ast
@@ -16,7 +16,7 @@ _Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def python_blocks(text: str) -> list[Block] | None:
-    """None if this is no Python, or of another version."""
+    """Return the blocks; None if the text does not parse as this version's Python."""
     if len(text) > _SOURCE_CHARS_MAX:
         return None
     try:
@@ -49,7 +49,7 @@ class _Cutter:
             elif not self._blank_above(first):
                 border = Border.LINE
             if depth == 0 and not named and self._begun[2]:
-                border = Border.HARD  # after a function or a class the module goes on
+                border = Border.HARD  # the module goes on after a function or class
             if named or depth > 0 or border >= Border.PARAGRAPH:
                 self._begin(start, border, inner)
             end = self._lines[min(_end_line(statement), len(self._lines)) - 1][1]
@@ -68,7 +68,7 @@ class _Cutter:
             self._begun = at, max(border, before) if at == start else border, title
 
     def _first_line(self, statement: ast.stmt) -> int:
-        """The index of the line with which it begins, decorators and the comments above it included."""
+        """Return the index of its first line, including decorators and the comments above it."""
         line = statement.lineno
         if isinstance(statement, _Named):
             line = min([line, *(decorator.lineno for decorator in statement.decorator_list)])

@@ -1,6 +1,6 @@
-"""What deep search takes of a model's answers: three short texts to search for, and whole numbers for the texts shown.
+"""Parsing of a model's answers in deep search: three short texts to search for, and an integer for each text shown.
 
-An answer that scores a text which was not shown, or in another form than was asked for, is taken for none at all.
+An answer that scores a text which was not shown, or that has another form, is rejected as a whole.
 """
 
 import re
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
 @dataclass(frozen=True, slots=True)
 class Expansions:
-    """The query in other words; "" where the model had none."""
+    """The query in other words; "" where the model gave none."""
 
     lexical: str = ""
     rephrased: str = ""
@@ -44,7 +44,7 @@ def read_expansions(answer: str) -> Expansions:
 
 
 def read_judgements(answer: str, shown: int) -> list[int]:
-    """A number for each of the ``shown`` texts, in their order. Raises Unreadable."""
+    """Return a score for each of the ``shown`` texts, in their order. Raises Unreadable."""
     scores = first_object(answer).get("scores")
     if not isinstance(scores, dict):
         raise Unreadable("there are no scores in the answer")
@@ -59,7 +59,7 @@ def read_judgements(answer: str, shown: int) -> list[int]:
 
 
 def _line(value: object, chars_max: int) -> str:
-    """One line without characters that steer a terminal: explanations show it."""
+    """Return one line without control characters, because explanations print it to a terminal."""
     if isinstance(value, list):
         value = " ".join(word for word in cast("list[object]", value) if isinstance(word, str))
     if not isinstance(value, str):

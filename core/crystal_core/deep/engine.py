@@ -4,9 +4,9 @@
                  └─no──► expand (at most 40 % of the time) ──► search each, fuse ─┘
                               └─ failed, or not in time: the plain search's candidates
 
-At any point the model may fail, lie or be too slow; what was learned until then counts, the rest is as the fast search has it.
-The first failure ends the asking. What was ``Known`` from before is not asked for again: judgements hold for a query and a
-text, whatever else has come into the memory meanwhile.
+If the model fails, lies or is too slow, the answers so far count and the rest stays as in the fast search. The first failure
+ends all requests. Answers that are already ``Known`` are not requested again: a judgement belongs to a query and a text, and
+stays valid when the memory changes.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from crystal_core.llm.port import Completion, Llm, Prompt
 
 CANDIDATES = 40
 BATCH = 10
-"""Candidates that are judged together."""
+"""Candidates judged in one request."""
 TOGETHER = 4
-"""Batches under way at once where the model is not on this machine; one here, whose memory and processor are one's own."""
+"""Concurrent requests to a remote model. A local model gets one at a time: it shares this machine's memory and processor."""
 EXPANSION_SHARE = 0.4
-"""Of the time."""
+"""Share of the time limit."""
 EXPANSION_TOKENS_MAX = 500
 JUDGEMENT_TOKENS_EACH = 12
 JUDGEMENT_TOKENS_MORE = 100
 _CLOSE_SECONDS = 0.1
-"""A provider that ends this close to its time ended because of it."""
+"""A provider's error this close to the time limit counts as a timeout."""
 
 
 class Half(Enum):
-    """What a fast search goes by."""
+    """Half of the fast search."""
 
     BOTH = "both"
     WORDS = "words"
@@ -44,12 +44,12 @@ class Half(Enum):
 
 
 Search = Callable[[str, Half], Sequence[DeepCandidate]]
-"""A fast search: the best texts for these words, as many as there are candidates. It raises nothing because of the words."""
+"""Fast search for a query's candidates, best first. Must not raise because of the query's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a model said of this query before. ``judgements``: by text."""
+    """A model's earlier answers about this query. ``judgements``: by text."""
 
     expansions: Expansions | None = None
     judgements: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -57,8 +57,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class DeepResult:
-    """``ranked``: the candidates, best first. ``strong``: the words alone were clear, no expansion was made. ``failure``: why
-    the model did less than it was asked for, "" if it did all. ``known``: what is known now. ``calls``: requests made."""
+    """Result of a deep search.
+
+    ``ranked``: the candidates, best first. ``strong``: keywords alone were clear, so expansion was skipped. ``failure``: why
+    the model did less than requested, "" if it did all. ``known``: all answers so far. ``calls``: requests made.
+    """
 
     ranked: tuple[Ranked, ...]
     strong: bool
@@ -83,7 +86,7 @@ async def deep_search(
     candidates: int = CANDIDATES,
     known: Known | None = None,
 ) -> DeepResult:
-    """Raises what ``search`` raises, and nothing because of the model."""
+    """Run a deep search. Raises what ``search`` raises; the model's errors end up in ``failure``."""
     run = _Run(llm, query, intent.strip(), asyncio.get_running_loop().time() + seconds_max)
     known = known or Known()
     own = search(query, Half.BOTH)
@@ -107,7 +110,7 @@ async def deep_search(
 
 
 def _searched(search: Search, expansions: Expansions) -> list[Sequence[DeepCandidate]]:
-    """The lexical expansion is words; the other two are sentences, whose meaning counts."""
+    """Search the lexical expansion by keyword and the other two, which are sentences, by meaning."""
     halves = (
         (expansions.lexical, Half.WORDS),
         (expansions.rephrased, Half.MEANING),
@@ -117,7 +120,7 @@ def _searched(search: Search, expansions: Expansions) -> list[Sequence[DeepCandi
 
 
 class _Run:
-    """The asking: its time, its cost, and its first failure, which is the last request too."""
+    """Requests of one run: deadline, number of calls, and the first failure, which ends them."""
 
     def __init__(self, llm: Llm, query: str, intent: str, deadline: float) -> None:
         self._llm = llm
@@ -133,14 +136,14 @@ class _Run:
         deadline = min(self._deadline, asyncio.get_running_loop().time() + seconds)
         try:
             return read_expansions(await self._ask(prompt, EXPANSION_TOKENS_MAX, deadline))
-        except _TooSlow:  # the plain candidates may still be judged in the time that is left
+        except _TooSlow:  # the time left may still do for judging the plain candidates
             self.failure = "the query was not said in other words in time"
         except (LlmError, Unreadable) as error:
             self.failure, self._broken = str(error), True
         return None
 
     async def judge(self, candidates: Sequence[DeepCandidate]) -> dict[str, int]:
-        """By text. Batches that fail are left out, and none is begun behind one that failed."""
+        """Return judgements by text. Failed batches are left out, and no batch begins after a failure."""
         if self._broken:
             return {}
         late = self.failure
@@ -191,4 +194,4 @@ class _Run:
 
 
 class _TooSlow(Exception):
-    """The time was up."""
+    """The time limit was reached."""

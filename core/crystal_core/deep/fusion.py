@@ -1,13 +1,13 @@
-"""The arithmetic of deep search, as published.
+"""Rank fusion and blending for deep search, as published.
 
     expansion is left out   the best by keyword scores 0.85 or more, and 0.15 more than the second (never with an intent)
     fusion                  sum over lists of weight / (60 + rank + 1); the query's own list has weight 2, each expansion's 1
     blend                   rank 1 to 3: 75 % its place, 25 % the judgement; 4 to 10: 60/40; behind: 40/60
 
-What a place is worth is not published. By 1 / rank nothing could ever pass the first; ours is rank ^ -0.3, by which a text that
-a judge finds right passes one that it finds wrong, and a judge that is no good does limited harm (docs/decisions/0040).
+The value of a rank is not published. With 1 / rank nothing could ever pass the first; with rank ^ -0.3 a text judged right
+passes one judged wrong, and a bad judge does limited harm (docs/decisions/0040).
 
-What was not judged stays where it was, and so does all behind it: half a judgement moves nothing past what nobody looked at.
+The first candidate without a judgement, and all behind it, keep their places.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,20 @@ from dataclasses import dataclass
 
 STRONG_SCORE = 0.85
 STRONG_GAP = 0.15
-"""Of BM25 between 0 and 1."""
+"""Difference of BM25, scaled to between 0 and 1."""
 RANK_CONSTANT = 60
 OWN_WEIGHT = 2.0
 EXPANSION_WEIGHT = 1.0
 PLACE_EXPONENT = -0.3
 JUDGEMENT_MAX = 10
-"""Judgements are 0 to this."""
+"""Highest judgement; the lowest is 0."""
 _BLEND = ((3, 0.75), (10, 0.60))
 _BLEND_BEHIND = 0.40
 
 
 @dataclass(frozen=True, slots=True)
 class DeepCandidate:
-    """A text that a fast search found. ``keyword_score``: BM25 between 0 and 1, 0 if it was not found by its words."""
+    """A text found by a fast search. ``keyword_score``: BM25 between 0 and 1, 0 if not found by keyword."""
 
     id: str
     text: str
@@ -37,7 +37,7 @@ class DeepCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A text in its final place. ``fused_rank`` counts from 1. ``judgement``: the model's, None if it has none that counts."""
+    """A text at its final rank. ``fused_rank`` counts from 1. ``judgement``: None if the model gave none that counts."""
 
     id: str
     score: float
@@ -46,13 +46,13 @@ class Ranked:
 
 
 def is_strong(found: Sequence[DeepCandidate]) -> bool:
-    """Whether the words alone make clear which text is meant."""
+    """Whether keywords alone identify the text."""
     best = sorted((one.keyword_score for one in found), reverse=True)[:2]
     return bool(best) and best[0] >= STRONG_SCORE and best[0] - (best[1] if best[1:] else 0.0) >= STRONG_GAP
 
 
 def fused(own: Sequence[DeepCandidate], expanded: Sequence[Sequence[DeepCandidate]]) -> list[DeepCandidate]:
-    """One list, each text once. What is level stands in the order in which it was found."""
+    """Merge the lists by reciprocal rank fusion, each text once. Ties keep the order in which they were found."""
     texts: dict[str, DeepCandidate] = {}
     scores: dict[str, float] = {}
     for weight, found in ((OWN_WEIGHT, own), *((EXPANSION_WEIGHT, one) for one in expanded)):
@@ -63,7 +63,7 @@ def fused(own: Sequence[DeepCandidate], expanded: Sequence[Sequence[DeepCandidat
 
 
 def blended(candidates: Sequence[DeepCandidate], judgements: Mapping[str, int]) -> list[Ranked]:
-    """The candidates in their final order."""
+    """Return the candidates in their final order."""
     counting = 0
     while counting < len(candidates) and candidates[counting].id in judgements:
         counting += 1

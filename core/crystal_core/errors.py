@@ -1,14 +1,14 @@
-"""What can go wrong with the memory's database, and what its owner can do about it.
+"""Errors of the memory's database, with hints for its owner.
 
-Rules: a message names the file and the cause, never a text that the memory holds. SQLite's own errors are translated in one
-place (`database.translated`); what is left untranslated is a bug in this program and ends with exit code 1.
+A message names the file and the cause, never a text from the memory. SQLite's errors are translated in one place
+(`database.translated`); an error left untranslated is a bug in this program and ends with exit code 1.
 """
 
 from crystal_crypto.errors import CrystalError
 
 
 class VaultDataError(CrystalError):
-    """The memory's database cannot be used as it should. The root of this folder's errors."""
+    """The memory's database cannot be used. Base class of this package's errors."""
 
     exit_code = 8
     hint = "See that the disk works and has room, then try again"
@@ -32,19 +32,19 @@ class ForeignFile(VaultDataError):
 
 
 class SchemaTooNew(VaultDataError):
-    """A newer version of Crystal has written this database."""
+    """The database was written by a newer version of Crystal."""
 
     hint = "Update Crystal on this device; the database was not touched"
 
 
 class VaultFull(VaultDataError):
-    """The disk or a quota is full. Nothing of the change was kept."""
+    """The disk or a quota is full. The change was rolled back."""
 
     hint = "Make room on the disk; nothing was lost, the work is repeated by itself"
 
 
 class VaultBusy(VaultDataError):
-    """Another process has held the database for longer than we wait."""
+    """Another process held the database for longer than the timeout."""
 
     exit_code = 9
     hint = "Another Crystal process is at work on this memory; try again in a moment"
@@ -58,7 +58,7 @@ class ForeignSecret(VaultDataError):
 
 
 class UnusableVectors(VaultDataError):
-    """Vectors of another size than those kept, or with values that are not finite numbers. Nothing was stored."""
+    """Vectors differ in size from those stored, or have values that are not finite. Nothing was stored."""
 
     hint = "The embedding model of the Core has changed: update Crystal on all devices"
 

@@ -1,7 +1,7 @@
-"""Reading a `crystal.db` that nobody changes and that must not be changed: a copy in a backup.
+"""Read-only inspection of a `crystal.db` that must not be changed, such as a copy in a backup.
 
-SQLite is told that the file is immutable: it takes no lock and makes no file beside it, not even for an hour. A schema of
-another version is refused, as it could only be read after a migration.
+The file is opened as immutable: SQLite takes no lock and creates no file beside it. A schema of another version is not
+readable without a migration.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from crystal_mirror.types import Position, StateDigest
 
 
 def open_unchanging(path: Path) -> apsw.Connection:
-    """Any database of ours, with what its virtual tables need. Errors are apsw's."""
+    """Open a database as immutable, with sqlite-vec loaded. Raises apsw's errors."""
     connection = open_read_only(path, immutable=True)
     try:
         load_vectors(connection)
@@ -30,7 +30,7 @@ def open_unchanging(path: Path) -> apsw.Connection:
 
 
 def has_schema_of_now(path: Path) -> bool:
-    """Whether that memory can be read as it is. Raises VaultDamaged, ForeignFile or SchemaTooNew for one that never can."""
+    """Whether the database has the current schema. Raises VaultDamaged, ForeignFile or SchemaTooNew if it can never be read."""
     try:
         connection = open_unchanging(path)
         try:
@@ -49,9 +49,9 @@ def has_schema_of_now(path: Path) -> bool:
 
 
 def check_state(path: Path, secret: VaultSecret) -> tuple[Position, StateDigest]:
-    """Where that memory stands, and its state digest, if its rows are what that says. Reads everything.
+    """Verify the rows against the state digest; return position and digest. Reads everything.
 
-    Raises VaultDamaged if they are not, or if the file cannot be read.
+    Raises VaultDamaged if the digest does not match or the file cannot be read.
     """
     try:
         connection = open_unchanging(path)
@@ -71,7 +71,7 @@ _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT L
 
 
 def strange_objects(database: Database) -> list[str]:
-    """The names of what is in the file's schema and should not be, is not and should be, or reads otherwise."""
+    """Return the names of schema objects that are extra, missing or different from a new database's."""
     size = dimensions(database)
     with Database.open(MEMORY) as fresh:
         if size:

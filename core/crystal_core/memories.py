@@ -1,10 +1,10 @@
-"""Reading the memories: the list of them, one by its id, and how it came to be what it is. Pending operations count.
+"""Queries over memories: lists, lookup by id, history. Pending operations count.
 
 A memory's id is the content hash of its text. Its state is one of three:
 
-    active      it is brought up
-    retired     kept, and not brought up any more, until somebody makes it active again
-    superseded  another memory took its place; remembering its text again makes it active
+    active      searches return it
+    retired     kept but not returned, until it is made active again
+    superseded  replaced by another memory; remembering its text again makes it active
 """
 
 import json
@@ -16,11 +16,11 @@ from crystal_core.database import Database, Row
 from crystal_core.schema import HIDDEN
 
 CHAIN_MAX = 256
-"""Memories in one history; a longer chain is cut at its oldest end."""
+"""Memories in one history; a longer chain loses its oldest."""
 
 
 class Category(StrEnum):
-    """What kind of thing is remembered."""
+    """Category of a memory."""
 
     FACT = "fact"
     PREFERENCE = "preference"
@@ -30,7 +30,7 @@ class Category(StrEnum):
 
 
 class MemoryStatus(StrEnum):
-    """What has become of a memory."""
+    """State of a memory, see the module."""
 
     ACTIVE = "active"
     RETIRED = "retired"
@@ -38,7 +38,7 @@ class MemoryStatus(StrEnum):
 
 
 class Change(StrEnum):
-    """What was done to a memory."""
+    """Kind of a change to a memory."""
 
     REMEMBERED = "remembered"
     AMENDED = "amended"
@@ -47,8 +47,11 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One memory. ``forget_hash`` is its keyed hash, by which operations name it; ``superseded_by`` that of what took its
-    place. ``pending``: only this device knows of it yet. Agent, moment and device are those of who remembered it first."""
+    """A memory.
+
+    ``forget_hash``: keyed hash by which operations name it; ``superseded_by``: that of its successor. ``pending``: known to
+    this device only, so far. Agent, time and device are those that remembered it first.
+    """
 
     id: bytes
     forget_hash: bytes
@@ -66,8 +69,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """One thing that was done to a memory: ``what`` is remembered, amended or superseded; what follows is as it was from
-    then on."""
+    """A change to a memory: ``what`` is remembered, amended or superseded; the other fields are its state afterwards."""
 
     id: bytes
     what: str
@@ -102,7 +104,7 @@ def memories(
     limit: int = 100,
     offset: int = 0,
 ) -> list[Memory]:
-    """The memories, the newest first. `status` None: all of them."""
+    """Return memories, newest first. `status` None: in any state."""
     where, bindings = _where(category, status)
     rows = database.rows(
         f"{_SELECT}{where} ORDER BY s.created_at DESC, c.id LIMIT ? OFFSET ?", (*bindings, limit, offset)
@@ -121,13 +123,13 @@ def count_memories(
 
 
 def memory(database: Database, content: bytes) -> Memory | None:
-    """The memory with that id."""
+    """Return the memory with that id."""
     row = database.row(f"{_SELECT} AND c.id = ? LIMIT 1", (content,))
     return None if row is None else _memory(row)
 
 
 def memories_with_prefix(database: Database, prefix: str, limit: int) -> list[Memory]:
-    """Those whose ids in hex begin so, in whatever state they are."""
+    """Return memories in any state whose hex id begins with `prefix`."""
     rows = database.rows(
         f"{_SELECT} AND substr(lower(hex(c.id)), 1, length(?1)) = ?1 ORDER BY c.id LIMIT ?2",
         (prefix.lower(), limit),
@@ -136,7 +138,7 @@ def memories_with_prefix(database: Database, prefix: str, limit: int) -> list[Me
 
 
 def memories_of(database: Database, chunks: Sequence[int]) -> list[Memory]:
-    """The memories of those chunks that have one."""
+    """Return the memories of those chunks that have one."""
     rows = database.rows(
         f"{_SELECT} AND s.chunk IN (SELECT value FROM json_each(?))",  # noqa: S608 - constants of ours
         (json.dumps(list(chunks)),),
@@ -145,7 +147,7 @@ def memories_of(database: Database, chunks: Sequence[int]) -> list[Memory]:
 
 
 def memory_chain(database: Database, content: bytes) -> list[Memory]:
-    """The memory, all that took its place, and all whose place those took: the oldest first."""
+    """Return the memory, its successors and all that these superseded, oldest first."""
     start = memory(database, content)
     if start is None:
         return []
@@ -165,8 +167,10 @@ def memory_chain(database: Database, content: bytes) -> list[Memory]:
 
 
 def memory_history(database: Database, content: bytes) -> list[MemoryEvent]:
-    """All that was done to the memories of a chain, by the moments that their makers' clocks gave; what was done to one memory
-    stays in its order. Empty for an unknown id."""
+    """Return all changes to the memories of a chain, by their devices' clocks; changes of one memory keep their order.
+
+    Empty for an unknown id.
+    """
     placed: list[tuple[int, bool, MemoryEvent]] = []
     for each in memory_chain(database, content):
         moment = 0
@@ -177,7 +181,7 @@ def memory_history(database: Database, content: bytes) -> list[MemoryEvent]:
 
 
 def _events(database: Database, now: Memory) -> list[MemoryEvent]:
-    """Replicated rows hold what the memory was before each change; the row itself what it is after the last."""
+    """Return a memory's changes. Rows of `memory_changes` hold its state before each; its own row, after the last."""
     rows = database.rows(
         "SELECT m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
         " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk WHERE c.id = ? ORDER BY m.number",

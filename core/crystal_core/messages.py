@@ -1,4 +1,4 @@
-"""Reading everything that was said, place by place, in the order in which the memory came to have it."""
+"""Queries over messages: everything that was said, and chunks by their ids."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,10 +9,25 @@ from crystal_core.schema import BLOCK, HIDDEN
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Capture
 
+ID_BYTES = 32
+PREFIX_BYTES = 4
+"""Minimum length of an id's prefix to look it up by."""
+
+_COLUMNS = (
+    "c.text, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source"
+)
+
+_STANDS = """
+SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
+    EXISTS (SELECT 1 FROM occurrences WHERE chunk = c.rowid AND session = ?2 AND message = ?3 AND part = ?4 AND agent = ?5)
+    OR EXISTS (SELECT 1 FROM provisional_places WHERE chunk = c.rowid AND session = ?2 AND message = ?3 AND part = ?4
+               AND agent = ?5))
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class SaidPiece:
-    """One place of a text in a conversation. ``created_at`` in milliseconds since 1970, 0 if unknown."""
+    """A piece of a message at its place in a conversation. ``created_at``: milliseconds since 1970, 0 if unknown."""
 
     text: str
     agent: str
@@ -26,15 +41,13 @@ class SaidPiece:
     source: str
 
 
-_COLUMNS = (
-    "c.text, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source"
-)
-
-
 def said_pieces(
     database: Database, *, agent: str | None = None, since_ms: int | None = None
 ) -> Iterator[SaidPiece]:
-    """Replicated places, then this device's pending ones; not what a pending forget hides. Belongs in a snapshot."""
+    """Iterate over all pieces in the order in which they arrived: replicated, then this device's pending ones.
+
+    Leaves out what a pending forget hides. Belongs in a snapshot.
+    """
     condition = ""
     bindings: list[object] = []
     if agent is not None:
@@ -52,16 +65,8 @@ def said_pieces(
             yield SaidPiece(*row)
 
 
-_STANDS = """
-SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
-    EXISTS (SELECT 1 FROM occurrences WHERE chunk = c.rowid AND session = ?2 AND message = ?3 AND part = ?4 AND agent = ?5)
-    OR EXISTS (SELECT 1 FROM provisional_places WHERE chunk = c.rowid AND session = ?2 AND message = ?3 AND part = ?4
-               AND agent = ?5))
-"""
-
-
 def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[bool]:
-    """For each piece of the capture whether it stands here."""
+    """For each piece of the capture, whether it is already stored at its place, pending operations counted."""
     hashes = secret.forget_hashes([sha256(piece.text.encode()).digest() for piece in capture.pieces])
     return [
         database.row(_STANDS, (forget_hash, capture.session, piece.message, piece.part, capture.agent))
@@ -70,13 +75,18 @@ def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[
     ]
 
 
-ID_BYTES = 32
-PREFIX_BYTES = 4
-"""An id's beginning has to be so long, at least."""
+def chunk_of(database: Database, content: bytes) -> int | None:
+    """Return the rowid of the chunk with that id. Belongs in a snapshot."""
+    found = chunks_between(database, content, content, 1)
+    return found[0] if found else None
 
 
 def chunks_between(database: Database, low: bytes, high: bytes, limit: int = 2) -> list[int]:
-    """The rowids of chunks with an id from `low` to `high`, whose first four bytes are the same. Belongs in a snapshot."""
+    """Return the rowids of chunks with an id from `low` to `high`, which share their first four bytes.
+
+    Reads only the blocks of rowids whose `id_blocks` has that prefix. Belongs in a snapshot. Raises ValueError if the first
+    four bytes differ.
+    """
     if low[:PREFIX_BYTES] != high[:PREFIX_BYTES]:
         raise ValueError("a range of ids has four bytes in common")
     found: list[int] = []
@@ -91,12 +101,6 @@ def chunks_between(database: Database, low: bytes, high: bytes, limit: int = 2) 
             first = block * BLOCK + 1
             found += _between(database, low, high, first, first + BLOCK - 1, limit)
     return (found or _between(database, low, high, 1, last, limit))[:limit]
-
-
-def chunk_of(database: Database, content: bytes) -> int | None:
-    """The rowid of the chunk with that id. Belongs in a snapshot."""
-    found = chunks_between(database, content, content, 1)
-    return found[0] if found else None
 
 
 def _between(database: Database, low: bytes, high: bytes, first: int, last: int, limit: int) -> list[int]:

@@ -1,10 +1,10 @@
-"""`crystal.db` as the protocol's replica: the replicated state, its acks, digest and position, in one transaction.
+"""The replica over `crystal.db`: the replicated state, its acks, digest and position, changed in one transaction.
 
-`Replica` implements the port `crystal_mirror.ports.Replica`. Reading methods stand on the replica and on its transactions;
-inside a transaction they see its own changes. Nothing that was read is kept between transactions.
+`Replica` implements the port `crystal_mirror.ports.Replica`. The replica and its transactions have the same reading methods;
+inside a transaction they see its own changes. Nothing read is kept between transactions.
 
-After a forget the file is scrubbed: the text's bytes leave the WAL too. What another process's reading has prevented is done
-after the next transaction, or when the database is opened next; the wish for it commits with the forget.
+After a forget the file is scrubbed, so that the text's bytes leave the WAL too. If another process's reading prevents that,
+it is done after the next transaction or at the next opening; the need for it commits with the forget.
 """
 
 import hmac
@@ -35,7 +35,7 @@ _SECRET_LABEL = b"crystal/core/secret-check"
 
 
 class ReplicaReader:
-    """The reading half."""
+    """Reading methods of a replica and its transactions."""
 
     def __init__(self, database: Database, secret: VaultSecret) -> None:
         self.database = database
@@ -92,19 +92,19 @@ class ReplicaReader:
         return filerows.file(self.database, path)
 
     def hides(self, content: bytes) -> bool:
-        """Whether a capture of the text with that hash would be left out now; this device's pending operations count."""
+        """Whether a capture of the text with that hash would be left out now; pending operations count."""
         return pending.is_suppressed(self.database, self._secret.forget_hash(content))
 
     def without_vectors(self, limit: int) -> list[tuple[bytes, str]]:
         return without_vectors(self.database, limit)
 
     def recorded(self, capture: Capture) -> list[bool]:
-        """For each piece of a capture whether it stands here already, at the same place; pending operations count."""
+        """For each piece of a capture, whether it is already stored at the same place; pending operations count."""
         return recorded(self.database, self._secret, capture)
 
 
 class ReplicaTransaction(ReplicaReader):
-    """Changes that commit together. Made by `Replica.transaction`, and of no use after it."""
+    """Changes that commit together. Created by `Replica.transaction`; not usable after it."""
 
     def __init__(self, database: Database, secret: VaultSecret) -> None:
         super().__init__(database, secret)
@@ -124,7 +124,7 @@ class ReplicaTransaction(ReplicaReader):
         return super().without_vectors(limit)
 
     def apply(self, origin: Origin, operation: Operation, vectors: Vectors) -> None:
-        """Apply one operation. `vectors` is asked once for each chunk that the replicated state gains, in order.
+        """Apply one operation. `vectors` is called once for each chunk that the replicated state gains, in order.
 
         Raises UnusableVectors; the transaction must then be abandoned.
         """
@@ -156,7 +156,7 @@ class ReplicaTransaction(ReplicaReader):
         mirror_log.set_entry_state(self.database, epoch, sequence, state)
 
     def meta_set(self, name: str, value: bytes | None) -> None:
-        """Raises ValueError for a name that is reserved to the database itself."""
+        """Set a named value. Raises ValueError for a name reserved to the database itself."""
         self._check()
         if name.startswith(mirror_log.RESERVED):
             raise ValueError(f"the name {name!r} is reserved")
@@ -186,7 +186,7 @@ class ReplicaTransaction(ReplicaReader):
         filerows.condemn(self.database, self._digests, names)
 
     def drop_entries_before(self, epoch: int, sequence: int) -> int:
-        """Drop all kept entries before that place, from the file's bytes too. Returns how many."""
+        """Drop all kept entries before that place, scrub their bytes from the file, and return their number."""
         self._check()
         dropped = mirror_log.drop_entries_before(self.database, epoch, sequence)
         if dropped:
@@ -194,7 +194,7 @@ class ReplicaTransaction(ReplicaReader):
         return dropped
 
     def finish(self) -> None:
-        """Write what is written once a transaction. For `Replica.transaction` alone."""
+        """Write what is written once per transaction. For `Replica.transaction` only."""
         self._rows.finish()
         self._digests.save()
         if self._rows.deleted:
@@ -207,7 +207,7 @@ class ReplicaTransaction(ReplicaReader):
 
 
 class Replica(ReplicaReader):
-    """The replicated state and the provisional rows beside it."""
+    """The replicated state, and the provisional rows beside it."""
 
     def __init__(self, database: Database, secret: VaultSecret) -> None:
         """Raises ForeignSecret if the rows were written under another vault's secret."""
@@ -220,7 +220,7 @@ class Replica(ReplicaReader):
 
     @classmethod
     def open(cls, path: Path | str, secret: VaultSecret) -> "Replica":
-        """Open or make the database at `path` (`:memory:` for none). Raises what `Database.open` and `Replica` raise."""
+        """Open or create the database at `path` (or `:memory:`). Raises what `Database.open` and `Replica` raise."""
         database = Database.open(path)
         try:
             return cls(database, secret)
@@ -229,7 +229,7 @@ class Replica(ReplicaReader):
             raise
 
     def clone(self) -> "Replica":
-        """A copy of the committed state, in memory, on a connection of its own."""
+        """Return a copy of the committed state, in memory, on its own connection."""
         return Replica(Database.from_bytes(self.database.to_bytes()), self._secret)
 
     def close(self) -> None:
@@ -237,9 +237,9 @@ class Replica(ReplicaReader):
 
     @contextmanager
     def transaction(self) -> Generator[ReplicaTransaction]:
-        """All or nothing: an exception rolls everything back. Durable when it is left.
+        """Write transaction: an exception rolls everything back. Durable on exit.
 
-        Raises VaultBusy when another process holds the database for too long, VaultFull, VaultDamaged.
+        Raises VaultBusy if another process holds the database for too long, VaultFull, VaultDamaged.
         """
         with self.database.transaction():
             self._sign()
@@ -251,8 +251,8 @@ class Replica(ReplicaReader):
     def index_provisional(self, origin: Origin, operation: Operation) -> None:
         """Make an operation of this device findable by keyword until it is applied; a forget hides at once.
 
-        A transaction of its own. Idempotent; does nothing for an origin that is done. Survives the process, but perhaps
-        not the power: the outbox, which does, is compared with `provisional_origins` whenever a device starts.
+        Runs in its own transaction. Idempotent; does nothing for an origin that is done. Survives a crash of the process but
+        not always a power failure: at start the outbox, which does, is compared with `provisional_origins`.
         """
         with self.database.transaction(durable=False):
             self._sign()
@@ -261,7 +261,7 @@ class Replica(ReplicaReader):
 
     @contextmanager
     def export(self) -> Generator[StateExport]:
-        """The committed state of this moment, for reading at length while everybody goes on writing."""
+        """The currently committed state, for long reads while writers continue."""
         with exported(self.database, self._secret.state_key) as export:
             yield export
 
@@ -272,7 +272,7 @@ class Replica(ReplicaReader):
         return pending.origins(self.database)
 
     def drop_provisional(self, origin: Origin) -> None:
-        """Remove what `index_provisional` made for this origin, as far as it is not replicated by now. Idempotent."""
+        """Remove the rows that `index_provisional` made for this origin and that are not replicated. Idempotent."""
         with self.database.transaction():
             suppressed = pending.drop(self.database, origin)
             if suppressed:
@@ -284,7 +284,7 @@ class Replica(ReplicaReader):
         self._scrub_if_due()
 
     def _sign(self) -> None:
-        """The first change to a database states under which vault's secret it is written."""
+        """Record at the first change under which vault's secret the database is written."""
         known = self.meta_get(_META_SECRET)
         if known is None:
             mirror_log.meta_set(self.database, _META_SECRET, self._secret_check)

@@ -1,14 +1,14 @@
-"""The embedder that ships with Crystal: all-MiniLM-L6-v2 in 8 bits, on the CPU, without network or key.
+"""The built-in embedder: all-MiniLM-L6-v2, quantised to 8 bits, on the CPU, without network or key.
 
 Rules:
 
-- Importing this module, or making a `BuiltinEmbedder`, loads nothing. The first call loads the libraries and
-  the model (about 150 ms); `release` gives the memory back while nobody needs it.
-- Only windows of equal length run together, without padding, on one thread; several threads run several
-  batches. The model computes each of them to the bit as if it were alone. So a text's vector doesn't depend on
-  the texts beside it or on the number of threads, and no time goes into padding.
-- What is to be stored is only made by model files whose hashes were checked. A query takes the quick check:
-  23 MB of hashing would be felt in a cold `crystal search`, and a query's vector is not kept.
+- Importing this module or creating a `BuiltinEmbedder` loads nothing. The first call loads the libraries and the model
+  (about 150 ms); `release` frees the memory. Imports of NumPy and tokenizers are therefore inside functions.
+- A batch holds windows of equal length, without padding, and runs on one thread; several threads run several batches.
+  The model computes each window to the bit as if it were alone, so a text's vector does not depend on the texts beside it
+  or on the number of threads.
+- Vectors to be stored are made only by model files whose hashes were checked. A query gets the quick check: hashing 23 MB
+  would slow down a cold `crystal search`, and a query's vector is not kept.
 """
 
 import os
@@ -30,25 +30,37 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 WINDOW_TOKENS_MAX = 254
-"""Tokens of text that are read at once: the 256 of all-MiniLM-L6-v2, less the two that mark start and end."""
+"""Longest text that is one window: the 256 tokens of all-MiniLM-L6-v2, less the two that mark start and end."""
 
 PART_TOKENS_MAX = 64
-"""Tokens in each window of a text that does not fit into one."""
+"""Tokens in each window of a longer text."""
 
 WINDOW_OVERLAP_TOKENS = 16
-"""Tokens that neighbouring windows share at least."""
+"""Tokens shared by neighbouring windows, at least."""
 
 WINDOWS_PER_TEXT_MAX = 1365
-"""Windows of one text. Enough for 64 KiB of the densest text there is, one token for each byte; what stands
-beyond them in a longer text is found by its words only."""
+"""Windows of one text: enough for 64 KiB of the densest text, one token per byte. The rest of a longer text is found by
+keyword only."""
 
 _STEP_TOKENS = PART_TOKENS_MAX - WINDOW_OVERLAP_TOKENS
 
+THREADS_DEFAULT_MAX = 4
+"""Default number of threads, on a machine with as many processors."""
+
+QUERY_CHARACTERS_MAX = 16 * 1024
+"""Characters of a query that are read. Its first window, 254 tokens, usually ends within 1,000."""
+
+BATCH_TOKENS_MAX = 128
+"""Tokens of one batch. Batching makes short windows up to half faster; from 64 tokens on it gains nothing."""
+
+TEXTS_TOGETHER = 64
+"""Texts whose windows are sorted into batches together; the next ones are prepared while these run."""
+
 
 def window_spans(tokens: int) -> list[tuple[int, int]]:
-    """Return the (first, behind the last) token of each window of a text with `tokens` tokens, in order.
+    """Return start and end (exclusive) of each window of a text with `tokens` tokens, in order.
 
-    One empty window for no tokens at all. Raises ValueError for a negative number.
+    An empty text has one empty window. Raises ValueError for a negative number.
     """
     if tokens < 0:
         raise ValueError(f"a text cannot have {tokens} tokens")
@@ -65,23 +77,9 @@ def _divide_up(value: int, by: int) -> int:
     return -(-value // by)
 
 
-THREADS_DEFAULT_MAX = 4
-"""Threads that an embedder takes of its own accord, on a machine with as many processors."""
-
-QUERY_CHARACTERS_MAX = 16 * 1024
-"""What of a query is read at all. Its first window, 254 tokens, is usually over after 1,000."""
-
-
-BATCH_TOKENS_MAX = 128
-"""Tokens that run together. Short windows gain up to half in company; from 64 tokens on there is nothing to gain."""
-
-TEXTS_TOGETHER = 64
-"""Texts whose windows are sorted into batches together; the next ones are prepared while these run."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """One window on its way to a vector: which text's, which of its windows, and its tokens."""
+    """A window to embed: index of its text, its index within the text, and its tokens."""
 
     text: int
     index: int
@@ -89,7 +87,7 @@ class _Window:
 
 
 class _Model:
-    """The loaded model: immutable, so threads that still use it are safe from a `release` meanwhile."""
+    """The loaded model: immutable, so a `release` does not disturb threads that still use it."""
 
     def __init__(self, session: Session, tokenizer: "Tokenizer", start: int, end: int) -> None:
         self._session = session
@@ -98,11 +96,11 @@ class _Model:
         self._end = end
 
     def tokens(self, text: str) -> list[int]:
-        """The text's tokens, without the two that mark its start and end."""
+        """Return the text's tokens, without the two that mark start and end."""
         return self._tokenizer.encode(_encodable(text), add_special_tokens=False).ids
 
     def vectors(self, windows: Sequence[Sequence[int]]) -> "NDArray[np.float32]":
-        """Run windows of one length together: a row for each. Raises `ModelDamaged` for rows that are no vectors."""
+        """Embed windows of one length together, a row each. Raises `ModelDamaged` for values that are not finite."""
         import numpy as np
 
         ids = np.array([[self._start, *tokens, self._end] for tokens in windows], np.int32)
@@ -112,7 +110,7 @@ class _Model:
         return vectors
 
     def stored(self, batch: Sequence[_Window]) -> list[bytes]:
-        """The stored form of each window's vector."""
+        """Return the stored form of each window's vector."""
         halves = self.vectors([window.tokens for window in batch]).astype("<f2")
         return [row.tobytes() for row in halves]
 
@@ -120,8 +118,8 @@ class _Model:
 class BuiltinEmbedder:
     """The built-in implementation of `crystal_core.embed.port.Embedder`.
 
-    `threads` is how many windows are embedded at once; by default one for each processor that the process
-    may use, at most `THREADS_DEFAULT_MAX`. `directory` holds the model's files; by default the shipped ones.
+    `threads`: batches embedded at once; by default one per processor that the process may use, at most
+    `THREADS_DEFAULT_MAX`. `directory` holds the model's files; by default the shipped ones.
     """
 
     def __init__(self, *, threads: int | None = None, directory: Path | None = None) -> None:
@@ -177,7 +175,7 @@ class BuiltinEmbedder:
         return vector
 
     def check(self, *, again: bool = False) -> None:
-        """Hash the model's files and compare; once in the life of the embedder, unless `again`.
+        """Verify the hashes of the model's files; once in the embedder's life, unless `again`.
 
         Raises `ModelDamaged`.
         """
@@ -187,7 +185,7 @@ class BuiltinEmbedder:
             self._checked = True
 
     def release(self) -> None:
-        """Give the model's memory back to the system. The next call loads it again."""
+        """Return the model's memory to the system. The next call loads it again."""
         with self._lock:
             if self._model is None:
                 return
@@ -209,7 +207,7 @@ class BuiltinEmbedder:
     def _run(self, model: _Model, texts: Sequence[str]) -> list[tuple[list[_Window], list[bytes]]]:
         from concurrent.futures import Future, ThreadPoolExecutor
 
-        # The longest first, so that no thread is left with a long one when the others are done.
+        # The longest first, so that no thread is still busy with a long one when the others are done.
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
         pending: list[tuple[list[_Window], Future[list[bytes]]]] = []
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="crystal-embed")
@@ -248,7 +246,7 @@ def _windows(text: int, tokens: Sequence[int]) -> Iterator[_Window]:
 
 
 def _batches(windows: Iterable[_Window]) -> Iterator[list[_Window]]:
-    """Windows of one length together, the longest first."""
+    """Group windows of one length into batches, the longest first."""
     ordered = sorted(windows, key=_length, reverse=True)
     for length, group in groupby(ordered, key=_length):
         same = list(group)
@@ -261,7 +259,7 @@ def _length(window: _Window) -> int:
 
 
 def _encodable(text: str) -> str:
-    """The text without lone surrogates, which command lines can hold and the tokenizer refuses."""
+    """Replace lone surrogates, which command lines can contain and the tokenizer refuses."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -277,7 +275,7 @@ def _load_model(directory: Path) -> _Model:
         hint = "Crystal needs a platform that tokenizers supports; until then search works by keyword"
         raise EmbeddingError(f"tokenizers cannot be loaded: {error}", hint=hint) from error
     tokenizer = Tokenizer.from_file(str(directory / TOKENIZER_FILE))
-    # The published file asks for cutting and padding to 128 tokens.
+    # The published file truncates and pads to 128 tokens.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     start, end = tokenizer.encode("").ids
@@ -290,7 +288,7 @@ def _processors() -> int:
 
 
 def _return_freed_memory() -> None:
-    """Have glibc hand freed pages back: it keeps about 13 MB of a released model otherwise."""
+    """Make glibc return freed pages: it keeps about 13 MB of a released model otherwise."""
     if sys.platform == "linux":
         import ctypes
 

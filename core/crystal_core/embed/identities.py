@@ -1,12 +1,12 @@
-"""The identities of models that are not the built-in one, as they are recorded beside the vectors.
+"""Identities of models other than the built-in one, as recorded beside their vectors.
 
 ::
 
     ollama/nomic-embed-text/768/w1-1984-1024-128
-    provider/model/dimensions/scheme: how a text is put to the model: its windows in bytes, and what is said before it
+    provider/model/dimensions/scheme: the scheme is how a text is sent to the model, its windows in bytes and its prefix
 
-The scheme's number goes up with any change of what is sent for a text, so that vectors of two ways are never compared. A
-model's name may have slashes itself. The built-in model's identity has another shape and is made in `builtin`.
+The scheme's number increases with any change of what is sent for a text, so that vectors of different schemes are never
+compared. A model's name may contain slashes. The built-in model's identity has another form, see `builtin`.
 """
 
 import re
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from crystal_core.embed.port import EmbeddingError
 
 IDENTITY_CHARS_MAX = 200
-"""As long as the log lets it be."""
+"""The log's limit."""
 DIMENSIONS_MAX = 8192
 REMOTE_PROVIDERS = ("ollama", "openai", "google", "sentence-transformers")
 
@@ -24,7 +24,7 @@ _MODEL = re.compile(r"[!-~]{1,120}")
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
-    """See the module."""
+    """The parts of an identity, see the module."""
 
     provider: str
     model: str
@@ -36,14 +36,14 @@ class ModelIdentity:
 
 
 def checked_model(name: str) -> str:
-    """A model's name that can stand in an identity. Raises EmbeddingError."""
+    """Return the model's name if an identity can contain it. Raises EmbeddingError."""
     if _MODEL.fullmatch(name) is None:
         raise EmbeddingError("the name of an embedding model is 1 to 120 plain characters without spaces")
     return name
 
 
 def parse_identity(text: str) -> ModelIdentity | None:
-    """The parts of such an identity; None for the built-in model's and for anything else."""
+    """Parse such an identity; None for the built-in model's and for anything else."""
     provider, _, rest = text.partition("/")
     model, _, tail = rest.rpartition("/")
     model, _, dimensions = model.rpartition("/")

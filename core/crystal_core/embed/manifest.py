@@ -1,11 +1,10 @@
-"""What the shipped model consists of, and whether the files on this machine are those.
+"""The manifest of the shipped model, and verification of its files.
 
-`manifest.json` stands beside the model's files, is written by the export script together with them, and
-holds the size and the SHA-256 of each. Two checks use it:
+`manifest.json` lies beside the model's files and holds the size and SHA-256 of each. The export script writes it. Two
+checks use it:
 
-- `check_quickly` reads only the small files (about a millisecond): every load does it.
-- `check` reads all 23 MB (15 to 30 ms): done once before the first vector is made that will be stored, and
-  by whoever wants to know whether the installation is whole.
+- `check_quickly` reads only the small files (about a millisecond), at every load.
+- `check` reads all 23 MB (15 to 30 ms), once before the first vector to be stored, and when the installation is verified.
 """
 
 import hashlib
@@ -29,21 +28,21 @@ _REVISION_DIGITS = 12
 
 
 class ModelFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of the model: its size in bytes and its SHA-256 in lower-case hex."""
+    """A file of the model: size in bytes and SHA-256 in lower-case hex."""
 
     bytes: int
     sha256: str
 
 
 class ModelSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the weights were published: the revision, and the SHA-256 of the file of weights there."""
+    """The published weights: revision, and SHA-256 of the file."""
 
     revision: str
     weights_sha256: str
 
 
 class ModelManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of `manifest.json`, and its own hash as the revision of the model."""
+    """The contents of `manifest.json`, with its own hash as the model's revision."""
 
     model: str
     quantisation: str

@@ -1,18 +1,18 @@
-"""The port to whatever turns text into vectors, and the errors that it raises.
+"""Port: an embedder turns text into vectors; and its errors.
 
-Rules that every implementation holds:
+Rules for every implementation:
 
-- A text gives at least one window, an empty text too. A long text gives several, in reading order, so that
-  what stands at its end is found by meaning as well as what stands at its beginning.
-- A vector is L2-normalised: the dot product of two of them is their cosine. Stored vectors are
-  `dimensions` little-endian float16 numbers, `2 * dimensions` bytes; a query's vector is float32.
-- The same text gives the same bytes, whatever stands beside it in the call and whoever asks, as long as
-  `identity`, the machine and the installed libraries are the same. Elsewhere, and from a remote provider, the
-  same `identity` gives vectors that are as good as equal. Vectors of different identities are never compared.
-- Nothing is written, logged or sent that holds the text, unless the provider is a remote one by choice.
-- Calls may come from several threads; an implementation serialises them itself where it has to.
+- A text has at least one window, even an empty text. A long text has several, in reading order, so that its end is found
+  by meaning as well as its beginning.
+- Vectors are L2-normalised: the dot product of two is their cosine. Stored vectors are `dimensions` little-endian float16
+  numbers, `2 * dimensions` bytes; a query's vector is float32.
+- The same text gives the same bytes, regardless of the other texts in the call, while `identity`, machine and installed
+  libraries are the same. Elsewhere, and from a remote provider, the same `identity` gives vectors that are practically
+  equal. Vectors of different identities are never compared.
+- The text is never written, logged or sent, unless the user has chosen a remote provider.
+- Calls may come from several threads; an implementation serialises them if necessary.
 
-Making an embedder is cheap: models and libraries are loaded at the first call that needs them.
+Creating an embedder is cheap: models and libraries are loaded at the first call that needs them.
 """
 
 from collections.abc import Sequence
@@ -35,20 +35,20 @@ class EmbeddingError(CrystalError):
 
 
 class ModelDamaged(EmbeddingError):
-    """The files of the model are missing or are not the ones that were shipped."""
+    """The model's files are missing or are not the shipped ones."""
 
     exit_code = 8
     hint = "Install memory-crystal again; until then search works by keyword"
 
 
 class EmbedderClosed(EmbeddingError):
-    """The embedder was closed for good, and then asked for vectors."""
+    """The embedder was used after it was closed."""
 
 
 class EmbedderUnavailable(EmbeddingError):
-    """The provider does not answer, or wants to be asked later. It may pass.
+    """The provider does not answer, or asks to retry later. Temporary.
 
-    ``after``: so many seconds the provider wants to be left alone. ``paid``: it may have cost something all the same.
+    ``after``: seconds until the provider accepts a retry. ``paid``: the call may have cost something all the same.
     """
 
     exit_code = 12
@@ -63,20 +63,20 @@ class EmbedderUnavailable(EmbeddingError):
 
 
 class EmbedderRefused(EmbeddingError):
-    """The provider answers and does not want this: a wrong key, no such model, no money. It won't pass by itself."""
+    """The provider rejects the request: wrong key, unknown model, no credit. Permanent until somebody acts."""
 
     exit_code = 12
     hint = "`crystal config` shows provider, model and address; `crystal embed status` tries them."
 
 
 class AnotherModel(EmbedderRefused):
-    """What answers under the model's name gives other vectors than those that are kept. Nothing was mixed."""
+    """The model under this name gives other vectors than those stored. Nothing was mixed."""
 
     hint = "Bring back the model that made the vault's vectors, or make all anew: `crystal embed migrate --anew` on the Core."
 
 
 class NoEmbedding(EmbeddingError):
-    """This device makes no vectors, by its settings or because it cannot have those of the vault's model."""
+    """This device makes no vectors: by its settings, or because it cannot use the vault's model."""
 
     exit_code = 12
     hint = "Choose a provider: `crystal config set embedding_provider builtin`."
@@ -87,9 +87,9 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """The model, its quantisation, its revision and its dimensions, as one printable ASCII word.
+        """Model, quantisation, revision and dimensions as one printable ASCII word.
 
-        Stored beside the vectors. It changes whenever the same text could give other vectors.
+        Stored beside the vectors. Changes whenever the same text could give other vectors.
         """
         ...
 
@@ -99,14 +99,14 @@ class Embedder(Protocol):
         ...
 
     def embed_windows(self, texts: Sequence[str]) -> list[list[bytes]]:
-        """Return for each text, in the order given, the stored form of its windows' vectors (one or more).
+        """Return for each text, in order, the stored form of its windows' vectors (one or more).
 
         Raises `EmbeddingError`, and then nothing of the call has an effect.
         """
         ...
 
     def embed_query(self, text: str) -> "NDArray[np.float32]":
-        """Return the vector to search with, one dimension, float32. Only the first window counts.
+        """Return the query's vector, one-dimensional, float32. Only the first window counts.
 
         Raises `EmbeddingError`.
         """

@@ -1,11 +1,8 @@
-"""What is known of providers' embedding models, as data: dimensions, how much they read at once, list prices, what they want to
-be told before a text.
+"""Table of providers' embedding models: dimensions, context length, list prices, prefixes.
 
-Prices are US dollars for a million tokens and change without notice, so a sum is always called an estimate and given with the
-date of this table. A model that is not in it has no known price, which is said; a model on the person's own machine costs
-nothing. A change of what is put before a text changes its vectors: the scheme's version
-(``crystal_node.models.embedding.windows``)
-must go up with it.
+Prices are US dollars per million tokens and change without notice, so a sum is always called an estimate and given with the
+date of this table. A model that is not listed has no known price; a local model costs nothing. A change of a prefix changes
+the vectors, so the scheme's version (``crystal_node.models.embedding.windows``) must increase with it.
 """
 
 from dataclasses import dataclass
@@ -14,16 +11,16 @@ PRICES_OF = "2025-11"
 """The month of the list prices below, to the best of our knowledge."""
 
 BYTES_PER_TOKEN = 3.6
-"""Of prose in a language with spaces."""
+"""For prose in a language with spaces."""
 OVERLAP_FACTOR = 1.08
-"""Neighbouring windows of long texts share something, which is paid twice."""
+"""Overlap of neighbouring windows in long texts, which is paid twice."""
 
 _MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """``tokens`` is what it reads at once; ``price`` is None where it runs on the person's own machine."""
+    """``tokens``: context length; ``price``: None for a local model."""
 
     provider: str
     model: str
@@ -58,20 +55,20 @@ DEFAULTS = {
     "google": "text-embedding-004",
     "sentence-transformers": "all-MiniLM-L6-v2",
 }
-"""Each provider's model where none is named."""
+"""Each provider's default model."""
 
 
 def known_model(provider: str, model: str) -> KnownModel | None:
-    """What is known of it. A tag (``nomic-embed-text:latest``) or an owner (``sentence-transformers/…``) changes nothing."""
+    """Look up a model, ignoring a tag (``nomic-embed-text:latest``) or owner (``sentence-transformers/…``)."""
     names = {model, model.partition(":")[0], model.removeprefix("sentence-transformers/")}
     return next((known for known in TABLE if known.provider == provider and known.model in names), None)
 
 
 def dollars(price: float, size: int) -> float:
-    """What so many bytes of text cost, more or less."""
+    """Estimate the cost of ``size`` bytes of text."""
     return tokens_expected(size) * price / _MILLION
 
 
 def tokens_expected(size: int) -> int:
-    """How many tokens so many bytes of text are with the windows' overlap, more or less: for estimates, never for a limit."""
+    """Estimate the tokens in ``size`` bytes of text with the windows' overlap. Not for limits."""
     return round(size * OVERLAP_FACTOR / BYTES_PER_TOKEN)

@@ -1,13 +1,12 @@
-"""Opens a graph with onnxruntime, set up for many small runs: the only place that knows onnxruntime.
+"""The onnxruntime session, configured for many small runs. The only module that uses onnxruntime.
 
 Rules:
 
-- onnxruntime ships no types and its errors have no common root; both end here.
-- From version 1.29 on its official builds report to Microsoft, also on Linux and macOS: with its import a
-  device identifier and a queue of events are written under ~/.cache/Microsoft, and an event is sent before
-  its own call to stop that can be made. Only the environment stops all of it. Libraries don't touch the
-  environment here, so each composition root puts `PROCESS_ENVIRONMENT` into `os.environ` before anything
-  else; a device that keeps memories tells nobody that it does.
+- onnxruntime ships no types and its errors have no common base class; this module hides both.
+- From version 1.29 on, its official builds send telemetry to Microsoft, also on Linux and macOS: the import writes a
+  device identifier and a queue of events under ~/.cache/Microsoft and sends an event before the call that disables it can
+  be made. Only the environment prevents all of it. Libraries here do not modify the environment, so each composition root
+  puts `PROCESS_ENVIRONMENT` into `os.environ` before anything else.
 """
 
 import importlib
@@ -27,32 +26,32 @@ PROCESS_ENVIRONMENT: Mapping[str, str] = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
-"""What a process sets before the first import of onnxruntime, NumPy or sentence-transformers.
+"""Environment variables to set before the first import of onnxruntime, NumPy or sentence-transformers.
 
-The first is explained above, and the last two are for the same reason. The second spares NumPy's import the start of
-a thread pool (half of its time, 60 ms of a cold search) that none of Crystal's small products would use.
+The first and the last two disable telemetry, see above. The second keeps NumPy's import from starting a thread pool (half of
+its time, 60 ms of a cold search), which Crystal's small products would not use.
 """
 
 _LOG_ERRORS_ONLY = 3
 
 
 class Session(Protocol):
-    """What is used of `onnxruntime.InferenceSession`. `run` may be called from several threads."""
+    """The part of `onnxruntime.InferenceSession` in use. `run` may be called from several threads."""
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: "Mapping[str, NDArray[np.int32]]"
     ) -> "Sequence[NDArray[np.float32]]":
-        """Compute all outputs from the inputs by name."""
+        """Compute all outputs from the named inputs."""
         ...
 
 
 def open_session(graph: Path, *, threads: int = 1) -> Session:
-    """Load the graph in the file `graph`; each `run` takes `threads` threads.
+    """Load the graph in the file `graph`; each `run` uses `threads` threads.
 
     Raises `EmbeddingError` when onnxruntime is not there or cannot run the graph.
     """
     try:
-        # By name, because to type checkers the package is a heap of unknowns.
+        # By name, because the package has no types; lazy, because it is heavy.
         runtime: Any = importlib.import_module("onnxruntime")
         failures: Any = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
     except ImportError as error:
@@ -70,7 +69,7 @@ def open_session(graph: Path, *, threads: int = 1) -> Session:
     options.log_severity_level = _LOG_ERRORS_ONLY
     known = ("Fail", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented", "RuntimeException")
     try:
-        # The weights stand in a file of their own, which onnxruntime finds by the graph's path and maps.
+        # The weights are in a separate file, which onnxruntime finds by the graph's path and maps.
         session = runtime.InferenceSession(str(graph.resolve()), options, providers=["CPUExecutionProvider"])
     except tuple(getattr(failures, name) for name in known) as error:
         hint = "Install a newer onnxruntime; until then search works by keyword"

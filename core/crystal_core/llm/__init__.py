@@ -1,1 +1,1 @@
-"""Language models as the memory uses them: the port, what can go wrong, what a token costs. Providers are the device's."""
+"""Language models: the port, its errors, prices of tokens. Providers are in `crystal_node.models.llm`."""

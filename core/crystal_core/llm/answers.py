@@ -1,4 +1,4 @@
-"""Finding a JSON object in what a model answered. What may be taken of it each reader says, within limits of its own."""
+"""Extraction of a JSON object from a model's answer. Each reader validates the object within its own limits."""
 
 import json
 from typing import cast
@@ -7,11 +7,11 @@ _STARTS_MAX = 20
 
 
 class Unreadable(Exception):
-    """The answer is not what was asked for."""
+    """The answer does not have the requested form."""
 
 
 def first_object(answer: str) -> dict[str, object]:
-    """The first JSON object in a text; models like to talk around it. Raises Unreadable."""
+    """Return the first JSON object in an answer, ignoring the text around it. Raises Unreadable."""
     decoder = json.JSONDecoder(strict=False)
     at = answer.find("{")
     for _ in range(_STARTS_MAX):

@@ -1,7 +1,7 @@
-"""What can go wrong with a language model, and what its owner can do about it.
+"""Errors of language models, with hints for their owner.
 
-Rules: a message never holds a key, and of what a server answers only its short reason. ``paid`` says whether the call may
-have cost something although nothing came of it: who counts tokens counts it then.
+A message never contains a key, and only the short reason of a server's answer. ``paid``: the failed call may have cost
+something, so it counts towards a budget.
 """
 
 from crystal_crypto.errors import CrystalError
@@ -10,7 +10,7 @@ LLM_EXIT_CODE = 12
 
 
 class LlmError(CrystalError):
-    """The language model did not do what it was asked for. The root of this folder's errors."""
+    """A call to a language model failed. Base class of this package's errors."""
 
     exit_code = LLM_EXIT_CODE
     hint = "What was done before is kept; run the command again, or choose another model: `crystal config set llm_provider …`."
@@ -21,13 +21,13 @@ class LlmError(CrystalError):
 
 
 class Unavailable(LlmError):
-    """Nobody answers, or not in time, or the server is failing. It may pass."""
+    """The server does not answer, not in time, or with a failure of its own. Temporary."""
 
     hint = "Start the model's server, or see to the network, and run the command again; what was done before is kept."
 
 
 class Refused(LlmError):
-    """The server answers and does not want this request: a wrong key, no such model, no money: it won't pass by itself."""
+    """The server rejects the request: wrong key, unknown model, no credit. Permanent until somebody acts."""
 
     hint = (
         "`crystal config` shows provider and model; keys are read from OPENAI_API_KEY and ANTHROPIC_API_KEY."
@@ -35,24 +35,24 @@ class Refused(LlmError):
 
 
 class TooLong(Refused):
-    """The request is longer than the model takes."""
+    """The request is longer than the model's context."""
 
     hint = "Choose a model with a larger context."
 
 
 class Declined(Refused):
-    """The model does not want to answer about this content. Other content may be answered."""
+    """The model refuses to answer about this content. Other content may be answered."""
 
     hint = "Another model may answer: `crystal config set llm_model …`."
 
 
 class RateLimited(LlmError):
-    """Too many requests, still after waiting and trying again."""
+    """Too many requests, even after retries."""
 
     hint = "Wait a while and run the command again: it goes on where it stopped."
 
 
 class MalformedAnswer(LlmError):
-    """The server's answer is not one of its API."""
+    """The server's response does not follow its API."""
 
     hint = "Check that the address is that of the provider's API; it may be another program's."

@@ -1,12 +1,12 @@
-"""The port: a language model that answers one prompt.
+"""Port: a language model that answers one prompt.
 
-Rules for every implementation, held by the contract suite in `tests/contract`:
+Rules for every implementation, checked by the contract suite in `tests/contract`:
 
-- ``complete`` makes one request and gives the whole answer. It is tried again only where nothing can have been paid: the
-  server said "too many" or "failing", or nobody was reached. An answer that got lost is an error with ``paid`` set.
-- ``tokens_max`` bounds the answer, ``seconds_max`` the whole call with its waiting. Cancelled, it leaves nothing running.
-- ``system`` is ours, ``data`` is not: nothing in ``data`` may reach a shell, a path or an option.
-- A key is in no ``repr``, message or log.
+- ``complete`` makes one request and returns the whole answer. It retries only where nothing can have been paid: the server
+  reported "too many requests" or a failure, or was not reached. A lost answer is an error with ``paid`` set.
+- ``tokens_max`` bounds the answer, ``seconds_max`` the whole call with its retries. A cancelled call leaves nothing running.
+- ``system`` is trusted, ``data`` is not: nothing in ``data`` may reach a shell, a path or an option.
+- A key appears in no ``repr``, message or log.
 """
 
 from dataclasses import dataclass
@@ -40,15 +40,15 @@ __all__ = [
 ]
 
 BYTES_PER_TOKEN = 3.6
-"""Of prose in a language with spaces, as today's tokenizers cut it."""
+"""For prose in a language with spaces and current tokenizers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LlmIdentity:
-    """Which model, and what is known of it.
+    """A model and what is known about it.
 
-    ``host`` is where the text goes; "" when it stays in this process. ``context_tokens``: what a request and its answer may
-    have together, as far as it is known. ``overhead_tokens``: what the provider adds to a prompt at most.
+    ``host``: where the text goes; "" if it stays in this process. ``context_tokens``: limit of a request and its answer
+    together, if known. ``overhead_tokens``: maximum that the provider adds to a prompt.
     """
 
     provider: str
@@ -64,7 +64,7 @@ class LlmIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """``system``: what is to be done, in our words. ``data``: what it is to be done with, in anybody's."""
+    """``system``: trusted instructions. ``data``: untrusted content."""
 
     system: str
     data: str
@@ -72,8 +72,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer. ``cut``: it ended because of ``tokens_max``. Tokens are the server's count, or ``counted`` is False and they
-    are the most that it can have been."""
+    """An answer. ``cut``: ended by ``tokens_max``. Tokens are the server's count; an upper bound if ``counted`` is False."""
 
     text: str
     tokens_in: int
@@ -94,7 +93,7 @@ class Llm(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Lets go of connections. Idempotent."""
+        """Close connections. Idempotent."""
         ...
 
 
@@ -103,10 +102,10 @@ def bytes_of(prompt: Prompt) -> int:
 
 
 def tokens_bound(identity: LlmIdentity, prompt: Prompt) -> int:
-    """More tokens than the prompt can be: tokenizers that fall back to bytes make at most one of each byte."""
+    """Return an upper bound of the prompt's tokens: tokenizers that fall back to bytes make at most one per byte."""
     return bytes_of(prompt) + identity.overhead_tokens
 
 
 def tokens_expected(size: int) -> int:
-    """How many tokens so many bytes of text are, more or less: for estimates, never for a limit."""
+    """Estimate the tokens in ``size`` bytes of text. Not for limits."""
     return -(-size * 10 // round(BYTES_PER_TOKEN * 10))

@@ -1,7 +1,7 @@
-"""What tokens cost, as data: list prices of the providers, in US dollars for a million tokens.
+"""Table of the providers' list prices, in US dollars per million tokens.
 
 Prices change without notice, so a sum is always called an estimate and given with the date of this table. A model that is
-not in it has no known price, which is said; a model on the person's own machine costs nothing.
+not listed has no known price; a local model costs nothing.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars for a million tokens, in and out."""
+    """Dollars per million tokens, in and out."""
 
     tokens_in: float
     tokens_out: float
@@ -40,11 +40,11 @@ TABLE: tuple[tuple[str, str, Price], ...] = (
     ("anthropic", "claude-opus-4-5", Price(5.00, 25.00)),
     ("anthropic", "claude-opus-4-1", Price(15.00, 75.00)),
 )
-"""Provider, the beginning of the model's name, price."""
+"""Provider, prefix of the model's name, price."""
 
 
 def price_of(provider: str, model: str, *, local: bool) -> Price | None:
-    """The price of a model's tokens; None if it is not known. A dated name (``gpt-4.1-mini-2025-04-14``) has its model's."""
+    """Return a model's price; None if unknown. A dated name (``gpt-4.1-mini-2025-04-14``) has its model's price."""
     if local:
         return FREE
     fits = [

@@ -1,6 +1,7 @@
 """Relay addresses and HTTP clients for them: where and how a token may be sent.
 
-Plain HTTP is allowed to loopback only, unless set otherwise. Redirects are never followed: they could lead a token elsewhere. A loopback address bypasses the environment's proxies. TLS certificates are always verified.
+Plain HTTP is allowed to loopback only, unless set otherwise. Redirects are never followed: they could lead a token elsewhere.
+Loopback addresses bypass the environment's proxies. TLS certificates are always verified.
 """
 
 import ipaddress

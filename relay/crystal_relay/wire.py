@@ -279,8 +279,8 @@ _BY_CODE: dict[str, type[RelayError]] = {
 def error_of_reply(status: int, body: bytes, *, retry_after: str | None = None) -> RelayError:
     """The error for a response with this status, body and Retry-After header.
 
-    The relay's error code decides, or the status if there is none (a proxy answered). Anything else is StoreUnavailable, so that
-    it is retried and never taken for success.
+    The relay's error code decides, or the status if there is none (a proxy answered). Anything else is StoreUnavailable, so
+    that it is retried and never taken for success.
     """
     error = _error_of_reply(status, body)
     if isinstance(error, TooManyRequests) and retry_after and _WHOLE_SECONDS.match(retry_after):

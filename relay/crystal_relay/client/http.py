@@ -1,4 +1,4 @@
-"""A relay, seen as just another store: the port over HTTP. Calls that manage vaults, tokens and invites are in `client_vaults`.
+"""A relay as a store: the port over HTTP. Calls that manage vaults, tokens and invites are in `client.vaults`.
 
 One `HttpStore` is one vault's view: keys are the port's full ones (`v/<vault>/…`), those of other vaults are refused
 before anything is sent. The token goes to this relay only, never to a proxy of the environment on loopback, never over
@@ -54,9 +54,9 @@ from crystal_relay.wire import (
 )
 
 CALLS_MAX = 16
-"""At once; further ones queue. Waits, and objects that are being read, have connections beside."""
+"""Concurrent calls; further ones queue. Waits, and objects being read, have further connections."""
 REPLY_JSON_BYTES_MAX = 1024 * 1024
-"""A page of 1,000 keys of 256 characters is well below."""
+"""Well above a page of 1,000 keys of 256 characters."""
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 
@@ -68,11 +68,11 @@ class Timeouts:
     connect: float = 10.0
     idle: float = 30.0
     wait_grace: float = 15.0
-    """How much longer than asked a `wait` may take before the relay counts as gone."""
+    """How much longer than requested a `wait` may take before the relay counts as unreachable."""
 
 
 class HttpStore(VaultCalls):
-    """A `Store` (see the port). `aclose` it."""
+    """A `Store` at a relay. Close it with `aclose`."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class HttpStore(VaultCalls):
         direct: bool = True,
     ) -> None:
         """`token` may be a function, so that a renewed one is used at once. `allow_insecure` permits plain HTTP to other
-        machines. `direct` lets big blobs go straight to and from the relay's bucket, if the relay offers that. Raises
-        BadRequest for an address that is none, or that would send the token in clear."""
+        machines. `direct` transfers large blobs straight to and from the relay's bucket, if the relay offers that. Raises
+        BadRequest for an invalid address, or one that would send the token in clear."""
         self._vault = check_vault(vault if isinstance(vault, str) else vault.hex())
         self._prefix = vault_prefix(self._vault)
         self._token = token
@@ -166,7 +166,7 @@ class HttpStore(VaultCalls):
         return (await self._json("GET", path, WaitReply, query=query, patience=patience)).token
 
     async def renew(self) -> None:
-        """As `Renewable`. What waits in a queue goes on with the new connections."""
+        """As `Renewable`. Queued calls use the new connections."""
         if self._renewable and not self._http.is_closed:
             old, self._http = self._http, self._client(None)
             await old.aclose()
@@ -179,7 +179,7 @@ class HttpStore(VaultCalls):
     # --- beside the port ---
 
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
-        """See `condemning.Condemner`: the relay has it on record when this returns, and its sweeper deletes."""
+        """As `deletion.Condemner`: the relay has recorded the request when this returns, and its sweeper deletes."""
         check_condemned(keys, prefix, through)
         if keys:
             asked = Condemnation(keys=[self._within(key) for key in keys])
@@ -192,11 +192,11 @@ class HttpStore(VaultCalls):
     async def _put(self, key: str, body: bytes | Body, condition: dict[str, str]) -> None:
         path = self._object_path(key)
         size = body_size(body)
-        # An empty body is complete once the head is sent, so its source is asked before.
+        # An empty body is complete once the head is sent, so its source is read before.
         if isinstance(body, Body):
             content = checked_pieces(body) if size else await whole_body(body)
         else:
-            # In pieces, since the time limit on silence is one on each piece.
+            # In pieces, so that the idle limit is one on each piece.
             content = body if size <= PIECE_BYTES else body_of(body).open()
         headers = self._token_header() | condition
         headers |= {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
@@ -284,13 +284,13 @@ class HttpStore(VaultCalls):
         return {"Authorization": f"Bearer {header_safe(token)}"}
 
     def _within(self, name: str) -> str:
-        """A key or prefix without this vault's part."""
+        """A key or prefix without the vault's prefix."""
         if not name.startswith(self._prefix):
             raise BadRequest("that is not a name in this store's vault")
         return name[len(self._prefix) :]
 
     def _after_within(self, after: str) -> str | None:
-        """`after` without the vault's part: "" if all its keys come after, None if none does."""
+        """`after` without the vault's prefix: "" if all its keys come after, None if none does."""
         if after.startswith(self._prefix):
             return after[len(self._prefix) :]
         return "" if after < self._prefix else None
@@ -300,7 +300,7 @@ class HttpStore(VaultCalls):
 
 
 def _check_page(found: tuple[Listed, ...], prefix: str, after: str, limit: int) -> None:
-    """A page out of order or of foreign keys would send its reader round in circles."""
+    """Refuse a page out of order or with foreign keys, on which a reader could loop for ever."""
     last = after
     for entry in found:
         if not entry.key.startswith(prefix) or entry.key <= last or entry.size < 0:

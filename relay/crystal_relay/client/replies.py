@@ -1,6 +1,6 @@
-"""Reading what a server answers: within limits, of the announced length, and with our own errors for all that breaks.
+"""Reading responses: within limits, of the announced length, with our own errors for every failure.
 
-`sender` names the server in messages. No message holds an address or a header's value.
+`sender` names the server in messages. No message contains a URL or a header's value.
 """
 
 import re
@@ -18,13 +18,13 @@ _CONTENT_RANGE_UNMET = re.compile(r"bytes \*/([0-9]{1,15})\Z")
 
 
 async def error_of(response: httpx.Response) -> RelayError:
-    """The error that a relay's answer stands for."""
+    """The error for a relay's response."""
     body = await limited_body(response, ERROR_JSON_BYTES_MAX)
     return error_of_reply(response.status_code, body, retry_after=response.headers.get("Retry-After"))
 
 
 async def limited_body(response: httpx.Response, limit: int, *, sender: str = "the relay") -> bytes:
-    """The body of a reply that is small by nature. Raises BadReply beyond the limit."""
+    """The body of a small response. Raises BadReply beyond the limit."""
     text = bytearray()
     async with aclosing(_raw(response, sender)) as pieces:
         async for piece in pieces:
@@ -50,7 +50,7 @@ async def pieces_of(
 
 
 async def beyond_the_end(response: httpx.Response, start: int) -> Object:
-    """HTTP has no empty range: at the very end of an object the relay answers 416 and names the size."""
+    """An empty part at the end of an object. HTTP has no empty range: the relay answers 416 with the size."""
     match = _CONTENT_RANGE_UNMET.match(response.headers.get("Content-Range", ""))
     if match is None:
         raise await error_of(response)
@@ -61,7 +61,7 @@ async def beyond_the_end(response: httpx.Response, start: int) -> Object:
 
 
 def size_of(response: httpx.Response, start: int, *, sender: str = "the relay") -> int:
-    """The whole object's size, as the headers give it. Raises BadReply, also for a part that begins elsewhere."""
+    """The size of the whole object from the headers. Raises BadReply, also for a part with another start."""
     if response.status_code == 200:
         return header_number(response, "Content-Length", sender=sender)
     match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))

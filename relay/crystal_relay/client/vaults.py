@@ -1,7 +1,7 @@
-"""The client's calls that are not the port's: vaults, tokens, the recovery secret, invites.
+"""Calls to a relay beside the port: vaults, tokens, the recovery secret, invites.
 
-A mixin of `HttpStore`, which sends them. Calls that take `recovery` (the 32-byte relay secret that the root gives) need no
-token of one's own with it; without it the store's token has to have the scope `tokens`. Repeating any of them is no error.
+A mixin of `HttpStore`, which sends them. Calls that take `recovery` (the 32-byte secret derived from the root) need no
+token with it; without it the store's token needs the scope `tokens`. All calls are idempotent.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ Reply = TypeVar("Reply", bound=msgspec.Struct)
 
 
 class VaultCalls(ABC):
-    """Of one vault at one relay. All raise StoreUnavailable, Unauthorized, Forbidden."""
+    """Calls of one vault at one relay. All raise StoreUnavailable, Unauthorized, Forbidden."""
 
     _vault: str
 
@@ -63,7 +63,7 @@ class VaultCalls(ABC):
     ) -> None:
         """Create this store's vault with its first device (preset `lead`).
 
-        Raises AlreadyExists if the vault is there with other hashes, Unauthorized for a wrong enrolment token.
+        Raises AlreadyExists if the vault exists with other hashes, Unauthorized for a wrong enrolment token.
         """
         creation = VaultCreation(self._vault, recovery_hash, _device_text(device), token_hash)
         headers = {"Authorization": f"Bearer {header_safe(enroll_token)}"}
@@ -72,9 +72,9 @@ class VaultCalls(ABC):
     async def register_token(
         self, *, device: bytes | str, token_hash: str, preset: Preset | str, recovery: bytes | None = None
     ) -> None:
-        """Let a token in.
+        """Register a token.
 
-        Raises AlreadyExists if this hash is there with another preset, Forbidden if it was revoked: make a new token.
+        Raises AlreadyExists if the hash is registered with another preset, Forbidden if it was revoked: make a new token.
         """
         registration = TokenRegistration(_device_text(device), token_hash, Preset(preset))
         await self._json(
@@ -84,7 +84,7 @@ class VaultCalls(ABC):
     async def revoke_token(
         self, *, device: bytes | str, token_hash: str | None = None, recovery: bytes | None = None
     ) -> None:
-        """Shut out all tokens of a device, or one of them, for good."""
+        """Revoke all tokens of a device, or one of them, for good."""
         query = {} if token_hash is None else {"token_hash": token_hash}
         path = self._path(f"tokens/{_device_text(device)}")
         await self._json("DELETE", path, TokenReply, query=query, headers=self._authority(recovery))
@@ -97,11 +97,11 @@ class VaultCalls(ABC):
         leads: Iterable[bytes | str] | None = None,
         recovery: bytes | None = None,
     ) -> int:
-        """Shut out, for good, the tokens of all devices but these. Returns how many that were.
+        """Revoke, for good, the tokens of all devices except these. Returns how many were revoked.
 
-        `tokens`: the hash of the one token that a device uses; any other under its id is shut out as well. One call is enough
-        after a device was revoked: what it, or a thief of its token, let in goes with it, under whatever id.
-        `leads`: of no other device has a token the preset `lead` afterwards, however it came by it; None: that stays.
+        `tokens`: the hash of the one token that a device uses; others of its id are revoked too. One call is enough after a
+        device was revoked: tokens that it, or a thief of its token, registered under any id are revoked with it.
+        `leads`: no other device has the preset `lead` afterwards; None for no change.
         """
         only = {_device_text(device): name for device, name in (tokens or {}).items()}
         leading = None if leads is None else sorted({_device_text(device) for device in leads})
@@ -111,17 +111,17 @@ class VaultCalls(ABC):
         return reply.shut_out
 
     async def raise_token(self, device: bytes | str, *, recovery: bytes | None = None) -> None:
-        """The device's tokens have the preset `lead` from now on, those to come too. Raises NotFound if none is let in."""
+        """Give the device's present and future tokens the preset `lead`. Raises NotFound if it has none."""
         path = self._path(f"leads/{_device_text(device)}")
         await self._json("PUT", path, TokenReply, headers=self._authority(recovery))
 
     async def replace_recovery(
         self, number: int, recovery_hash: str, *, recovery: bytes | None = None
     ) -> None:
-        """Have the recovery secret of this hash count, and none that came before it.
+        """Replace the recovery secret by the one of this hash.
 
-        `number` is one more than `recovery_number` says; `recovery` the secret that counted until now. Raises WrongNumber if
-        another one was put in its place first.
+        `number` is one more than `recovery_number`; `recovery` is the current secret. Raises WrongNumber if another
+        replacement was first.
         """
         if not 1 <= number <= RECOVERIES_MAX:
             raise BadRequest(f"replacements are numbered from 1 to {RECOVERIES_MAX}")
@@ -136,28 +136,28 @@ class VaultCalls(ABC):
     # --- invites ---
 
     async def create_invite(self, mailbox: bytes | str, access_hash: str) -> int:
-        """Open a mailbox (16 bytes, or 32 hex digits) to who knows the access secret. Returns in how many seconds it expires.
+        """Open a mailbox (16 bytes, or 32 hex digits) to the holder of the access secret. Returns seconds until it expires.
 
-        Raises TooManyInvites, AlreadyExists (it was opened with another secret), InviteOver (it was opened, and is over).
+        Raises TooManyInvites, AlreadyExists (open with another secret), InviteOver (opened before, and over).
         """
         creation = InviteCreation(check_mailbox(mailbox), access_hash)
         return (await self._json("POST", self._path("invites"), InviteReply, body=creation)).expires_in
 
     async def close_invite(self, mailbox: bytes | str, reason: CloseReason | str) -> InviteInfo:
-        """Nobody uses it any more. The first reason stays. Raises NotFound."""
+        """Close an invite. The first reason stays. Raises NotFound."""
         path = self._path(f"invites/{check_mailbox(mailbox)}")
         query = {"reason": CloseReason(reason).value}
         return invite_info(await self._json("DELETE", path, InviteReply, query=query))
 
     async def invite_state(self, mailbox: bytes | str) -> InviteInfo:
-        """What has become of it; told for a day after its ten minutes. Raises NotFound."""
+        """The state of an invite, kept for a day after its ten minutes. Raises NotFound."""
         path = self._path(f"invites/{check_mailbox(mailbox)}")
         return invite_info(await self._json("GET", path, InviteReply))
 
     # --- anybody ---
 
     async def health(self) -> HealthReply:
-        """Ask the relay whether it is one and serves. Needs no token. Raises StoreUnavailable, BadReply."""
+        """Check that the address is a relay's and that it serves. Needs no token. Raises StoreUnavailable, BadReply."""
         reply = await self._json("GET", "/health", HealthReply, headers={})
         if reply.service not in (SERVICE, V1_SERVICE):
             raise BadReply("what answers there is not a Crystal relay")
@@ -177,14 +177,14 @@ class VaultCalls(ABC):
 
 
 def invite_info(reply: InviteReply) -> InviteInfo:
-    """What a relay said of an invite. Raises BadReply for what cannot be."""
+    """The state of an invite in a reply. Raises BadReply for impossible values."""
     if reply.expires_in < 0 or reply.expired_ago < 0:
         raise BadReply("the relay says an impossible time of an invite")
     return InviteInfo(reply.state, reply.expires_in, reply.expired_ago)
 
 
 def header_safe(secret: str) -> str:
-    """Refuse what cannot stand in a header, without showing it."""
+    """Refuse characters that a header cannot contain, without showing the secret."""
     if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise BadRequest("a token holds characters that no token has, or is empty")
     return secret

@@ -79,7 +79,7 @@ def lock(path: Path) -> apsw.Connection:
     """Hold `path` for this process, until the connection is closed or the process dies. Raises InUse."""
     connection = apsw.Connection(str(path))
     try:
-        # Nothing is ever written to it: SQLite's own lock is what works alike on every system.
+        # Nothing is ever written to it: SQLite's lock works the same on every system.
         connection.pragma("journal_mode", "memory")
         connection.execute("BEGIN EXCLUSIVE")
     except apsw.BusyError:
@@ -95,9 +95,9 @@ def lock(path: Path) -> apsw.Connection:
 
 
 def error_of_sqlite(error: apsw.Error, connection: apsw.Connection | None = None) -> RelayError:
-    """What a failure of SQLite means for whoever asked."""
+    """The store's error for an error of SQLite."""
     number = connection.system_errno if connection is not None else 0
-    # All was written when a flush fails, so a crash may bring it back: whatever the reason, that is no "nothing stored".
+    # If a flush fails, everything was written and may reappear after a crash: never report "nothing was stored".
     flush = getattr(error, "extendedresult", 0) in _FLUSH_FAILED
     if isinstance(error, apsw.FullError) or (
         isinstance(error, apsw.IOError) and is_full(number) and not flush
@@ -114,14 +114,14 @@ def error_of_sqlite(error: apsw.Error, connection: apsw.Connection | None = None
 
 
 def error_of_system(error: OSError) -> RelayError:
-    """What a failure of the file system means for whoever asked."""
+    """The store's error for an error of the file system."""
     if is_full(error.errno):
         return StoreFull("the relay's disk is full")
     return StoreUnavailable(f"the relay's disk failed ({errno.errorcode.get(error.errno or 0, 'unknown')})")
 
 
 def is_full(number: int | None) -> bool:
-    """Whether an errno says that there is no room: disk, quota or file size limit."""
+    """Whether an errno means that there is no space: disk, quota or file size limit."""
     return number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 

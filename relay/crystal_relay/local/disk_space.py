@@ -1,8 +1,8 @@
-"""How much room is left, and how much of it is never given to objects.
+"""Free disk space, and the reserve that objects cannot use.
 
-Deleting needs room too: SQLite writes what it deletes into its log first, and folding the log into the database can make
-that grow. So the last `RESERVE_BYTES` of the disk are refused to new objects; deletions and the log may use them. A store
-that is full can thereby always be emptied by those who use it, without an operator at hand.
+Deletions need space too: SQLite writes them to its log first, and a checkpoint can make the database grow. So new objects
+cannot use the last `RESERVE_BYTES` of the disk; deletions and the log can. So a full store can always be emptied by its
+devices, without an operator.
 """
 
 import shutil
@@ -15,21 +15,21 @@ from crystal_relay.errors import StoreFull
 from crystal_relay.limits import KIB, MIB
 
 RESERVE_BYTES = 16 * MIB
-"""Twice what the log grows to before it is folded into the database."""
+"""Twice the size of the log at which it is checkpointed."""
 _ROW_OVERHEAD_BYTES = 64 * KIB
 
 
 class DiskSpace:
-    """Of one store's disk. Any thread may ask."""
+    """Disk space of one store. Thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = Lock()
         self._claimed = 0
-        """Of files that are being received, what is not written yet."""
+        """Bytes of arriving files that are not written yet."""
 
     def claim(self, size: int) -> "Reservation":
-        """Room for a file of that size. Raises StoreFull if it would reach into the reserve; OSError."""
+        """Reserve space for a file. Raises StoreFull if it would use the reserve; OSError."""
         free = self._free()
         with self._lock:
             if free < size + self._claimed + RESERVE_BYTES:
@@ -38,12 +38,12 @@ class DiskSpace:
         return Reservation(self, size)
 
     def give_back(self, size: int) -> None:
-        """Of a claim: it was written, or never will be."""
+        """Release claimed space: it was written, or never will be."""
         with self._lock:
             self._claimed -= size
 
     def has_for_rows(self, connection: apsw.Connection, size: int) -> bool:
-        """Whether rows of that size together fit: on the disk, or in what deleted rows have left in the database."""
+        """Whether rows of this total size fit on the disk, or into free pages of the database."""
         if self._free() >= size + self._claimed + RESERVE_BYTES:
             return True
         pages: int = connection.pragma("freelist_count")
@@ -55,18 +55,18 @@ class DiskSpace:
 
 
 class Reservation:
-    """Room that one file was promised and has not used yet. One thread at a time."""
+    """Space claimed for one file and not used yet. One thread at a time."""
 
     def __init__(self, room: DiskSpace, size: int) -> None:
         self._room = room
         self._left = size
 
     def use(self, size: int) -> None:
-        """So many bytes are on the disk now."""
+        """Note that `size` bytes were written."""
         self._left -= size
         self._room.give_back(size)
 
     def release(self) -> None:
-        """Give the rest back. Idempotent."""
+        """Release the rest. Idempotent."""
         left, self._left = self._left, 0
         self._room.give_back(left)

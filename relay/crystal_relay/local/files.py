@@ -40,7 +40,7 @@ class ObjectFiles:
         return all((self._directory / f"{number:02x}").is_dir() for number in range(256))
 
     def sweep(self, is_used: Callable[[str], bool]) -> int:
-        """Remove what crashes have left: temporary files, and files that no row names. Returns how many."""
+        """Remove remains of crashes: temporary files, and files that no row names. Returns how many."""
         removed = 0
         for path in self._all():
             if path.suffix == _TEMPORARY or (path.suffix == _PLACED and not is_used(path.stem)):
@@ -49,7 +49,7 @@ class ObjectFiles:
         return removed
 
     def new(self, claim: Reservation) -> "FileInProgress":
-        """A file to receive, in the room that was claimed for it. Touches nothing yet."""
+        """A new file for the claimed space. Does not touch the disk yet."""
         return FileInProgress(self, claim)
 
     def open(self, name: str) -> BinaryIO:
@@ -94,7 +94,7 @@ class FileInProgress:
             view = view[written:]
 
     def place(self) -> None:
-        """Make the bytes and then the name durable. Raises OSError; the file may then be there all the same."""
+        """Make the bytes and then the name durable. Raises OSError, after which the file may exist anyway."""
         assert self._file is not None, "begin comes first"
         sync_file(self._file.fileno())
         self._file.close()
@@ -102,7 +102,7 @@ class FileInProgress:
         sync_directory(self._placed.parent)
 
     def discard(self) -> None:
-        """Remove it in whatever state it is. Idempotent; what cannot be removed is left to the next start's sweep."""
+        """Remove the file in any state. Idempotent. On failure, the sweep of the next start removes it."""
         self._claim.release()
         if self._file is not None:
             with suppress(OSError):

@@ -1,6 +1,6 @@
-"""Look-ups of objects, gathered: those of one turn of the event loop go to the reader threads together.
+"""Batches of look-ups: those of one turn of the event loop go to a reader thread together.
 
-A thread's wake-up and the way back into the loop cost more than the look-up of a small object.
+Waking a thread and returning to the loop cost more than the look-up of a small object.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from crystal_relay.local.reader import RowReader
 from crystal_relay.threads import Delivery, Lane
 
 TOGETHER_MAX = 16
-"""Few enough that one object on a slow part of the disk holds up few others."""
+"""Look-ups in one batch: few, so that a slow one delays few others."""
 
 Found: TypeAlias = tuple[int, bytes | BinaryIO]
 """An object's size, and its bytes or an open file of them."""
@@ -23,7 +23,7 @@ _Answer: TypeAlias = asyncio.Future[Found]
 
 
 class Lookups:
-    """Of one store and one event loop."""
+    """Look-ups in one store. One event loop."""
 
     def __init__(self, rows: RowReader, readers: Lane) -> None:
         self._rows = rows
@@ -40,13 +40,13 @@ class Lookups:
         try:
             return await answer
         except asyncio.CancelledError:
-            # It may have been answered in the same turn.
+            # It may be done in the same turn.
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 _close(answer.result())
             raise
 
     async def finish(self) -> None:
-        """Wait for what is under way, whose askers may have gone."""
+        """Wait for running look-ups, also those whose callers were cancelled."""
         while self._running:
             await asyncio.wait(self._running)
 
@@ -64,7 +64,7 @@ class Lookups:
         except RelayError as error:
             found = [error] * len(asked)
         for (_, answer), each in zip(asked, found, strict=True):
-            if answer.done():  # its asker was cancelled
+            if answer.done():  # its caller was cancelled
                 if not isinstance(each, RelayError):
                     _close(each)
             elif isinstance(each, RelayError):
@@ -73,7 +73,7 @@ class Lookups:
                 answer.set_result(each)
 
     def _find(self, keys: list[str]) -> Iterator[Found | RelayError]:
-        """In a reader thread. One that fails takes no others with it."""
+        """Look up a batch in a reader thread. A failure affects only its own key."""
         for key in keys:
             try:
                 yield self._rows.look_up(key) or NotFound("there is no such object")

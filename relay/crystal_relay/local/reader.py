@@ -23,7 +23,7 @@ _LIST = """
     )"""
 _LISTED = msgspec.json.Decoder(list[Listed])
 REREADS_MAX = 5
-"""How often an object may be replaced between the look at its row and the opening of its file."""
+"""Retries if an object is replaced between reading its row and opening its file."""
 
 
 class RowReader:
@@ -36,7 +36,7 @@ class RowReader:
         self._opened: list[apsw.Connection] = []
 
     def look_up(self, key: str) -> tuple[int, bytes | BinaryIO] | None:
-        """Size, and the bytes or an open file of them. None: no such object. Raises StoreDamaged, apsw.Error, OSError."""
+        """Size, and the bytes or an open file; None if there is no such object. Raises StoreDamaged, apsw.Error, OSError."""
         for _ in range(REREADS_MAX):
             row = (
                 self._connection()
@@ -71,7 +71,7 @@ class RowReader:
         return _LISTED.decode(text)
 
     def close(self) -> None:
-        """After the last thread that used it has ended."""
+        """Close the connections, after the threads that used them have ended."""
         for connection in self._opened:
             connection.close()
 

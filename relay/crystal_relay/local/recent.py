@@ -1,7 +1,7 @@
-"""Small objects that were just written, kept in memory for those who pick them up.
+"""A cache of small objects that were just written.
 
-A dead drop's objects are read soon after they are written, often by several devices. Only what is committed gets in, and
-what is replaced or deleted leaves before that is reported, so nobody sees anything here that the database does not hold.
+Objects of a dead drop are read soon after they are written, often by several devices. Only committed objects are cached, and
+replaced or deleted ones are dropped before the write is reported, so the cache never differs from the database.
 """
 
 from collections import OrderedDict
@@ -11,11 +11,11 @@ from crystal_relay.limits import KIB, MIB
 RECENT_BYTES_MAX = 32 * MIB
 RECENT_OBJECT_BYTES_MAX = 16 * KIB
 _OVERHEAD_BYTES = 512
-"""Of a key and an entry, about."""
+"""Approximate memory of a key and an entry."""
 
 
 class Recent:
-    """The most recent small objects of one store. One event loop."""
+    """The most recently written small objects of one store. One event loop."""
 
     def __init__(self, *, bytes_max: int = RECENT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -23,11 +23,11 @@ class Recent:
         self._objects: OrderedDict[str, bytes] = OrderedDict()
 
     def get(self, key: str) -> bytes | None:
-        """The object, if it is here."""
+        """The object if it is cached."""
         return self._objects.get(key)
 
     def keep(self, key: str, body: bytes) -> None:
-        """An object that was committed, in place of what was here under its key."""
+        """Cache a committed object."""
         self.drop(key)
         if len(body) > RECENT_OBJECT_BYTES_MAX:
             return
@@ -38,7 +38,7 @@ class Recent:
             self._bytes -= len(oldest) + _OVERHEAD_BYTES
 
     def drop(self, key: str) -> None:
-        """The object was deleted, or what it is now is not known here."""
+        """Drop an object that was deleted, or whose bytes are unknown."""
         body = self._objects.pop(key, None)
         if body is not None:
             self._bytes -= len(body) + _OVERHEAD_BYTES

@@ -1,12 +1,12 @@
 """The one thread that writes rows. Writes that arrive while a commit runs share the next one.
 
-A commit costs a flush of the disk whatever is in it, so the rate grows with the number of concurrent writers. Creations that
-stand next to each other are one statement: each statement lets go of the interpreter's lock and has to win it back from the
-event loop, which costs more than the row. Each write is reported after its commit. When a shared commit fails, each of its
-writes is tried again alone: one that does not fit takes no others with it.
+A commit costs a flush of the disk whatever is in it, so the rate grows with the number of concurrent writers. Adjacent
+creations are one statement: each statement releases the interpreter's lock and has to get it back from the event loop, which
+costs more than the row. Each write is reported after its commit. If a shared commit fails, each of its writes is retried
+alone, so that one that does not fit does not affect the others.
 
-When nothing is written for a moment after a deletion, the log is folded into the database and emptied: what was deleted then
-stands nowhere in the directory.
+When nothing is written for a moment after a deletion, the log is checkpointed and emptied, so that deleted bytes are nowhere
+in the directory.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,17 +28,17 @@ GROUP_WRITES_MAX = 256
 GROUP_BYTES_MAX = 8 * MIB
 PENDING_WRITES_MAX = 4096
 PENDING_BYTES_MAX = 64 * MIB
-"""Accepted and not yet committed. Beyond that the store is Busy."""
+"""Bytes accepted and not yet committed. Beyond that the store is Busy."""
 ROW_OVERHEAD_BYTES = 1 * KIB
-"""What a row takes beside its bytes, at the most: its key, also in the index. An object without bytes needs room too."""
+"""Upper bound of a row's size beside its bytes: its key, also in the index."""
 QUIET_SECONDS = 0.5
-"""Without a write for so long after a deletion, the log is emptied."""
+"""The log is emptied after this time without a write after a deletion."""
 ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
-"""Rows of one statement: few sizes, so that each is prepared once."""
+"""Possible numbers of rows in one statement: few, so that each is prepared once."""
 
 
 class RowChange(Enum):
-    """What a write does to its key."""
+    """Kind of a write."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -55,7 +55,7 @@ class WriteOutcome:
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """A row to write: with the bytes in it, or with the name of a placed file, or gone."""
+    """A row to write with its bytes or the name of a placed file, or to delete."""
 
     change: RowChange
     key: str
@@ -89,14 +89,14 @@ class RowWriter:
         self._pending_bytes = 0
         self._closing = False
         self._may_return = False
-        """A commit that failed in its flush stands in the log: a crash brings it back, until another is written over it."""
+        """A commit whose flush failed is in the log: it may reappear after a crash, until another overwrites it."""
         self._deleted = False
-        """The log still holds what was deleted since it was last emptied."""
+        """The log still contains deleted bytes."""
         self._thread = Thread(target=self._run, name="relay-writer", daemon=True)
         self._thread.start()
 
     def submit(self, write: Write) -> bool:
-        """Gather a write for the next `flush`; True if it is the first one since the last.
+        """Queue a write for the next `flush`; True if it is the first one since the last.
 
         Raises Busy when too much is queued; `settled` is owed for each one that was taken.
         """
@@ -113,18 +113,18 @@ class RowWriter:
         return len(self._gathered) == 1
 
     def flush(self) -> None:
-        """Hand what was gathered to the thread."""
+        """Pass the queued writes to the thread."""
         gathered, self._gathered = self._gathered, []
         for group in _groups(gathered):
             self._queue.put(group)
 
     def settled(self, write: Write) -> None:
-        """Give back the room of a write that was done. From the submitting thread."""
+        """Release the budget of a finished write. From the submitting thread."""
         self._pending_writes -= 1
         self._pending_bytes -= write.weight
 
     def close(self) -> None:
-        """Commit what is queued, fold the log into the database, close it. Blocks."""
+        """Commit what is queued, checkpoint the log, close the database. Blocks."""
         self._closing = True
         self.flush()
         self._queue.put(None)

@@ -1,14 +1,14 @@
-"""The operator's door of a relay that has its directory to itself: a Unix socket in that directory.
+"""The operator's socket: a Unix socket in the directory of a relay with a local store.
 
-Whoever may use the directory may use the socket: it has mode 0600, and comes into being with it. One connection carries one
-request, a line of JSON, and its answer: a line for each item, then one that says how it ended. Requests are parsed as strictly
-as those from outside. No secret passes here: of a new token only the hash.
+The user that owns the directory can use it: it is created with mode 0600. One connection carries one request, a line of JSON,
+and its reply: a line for each item, then one with the outcome. Requests are parsed as strictly as those over HTTP. No secret
+is sent: of a new token only the hash.
 
     {"do": "drop", "vault": "…", "grace_seconds": 604800}
     {"item": {…}}
     {"failed": null}
 
-What a killed relay leaves of its socket answers nobody; the next relay puts its own in that place.
+A killed relay leaves a dead socket, which the next one replaces.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ from crystal_relay.wire import ErrorReply, error_of_reply
 SOCKET_NAME = "admin.sock"
 LINE_BYTES_MAX = 64 * 1024
 REQUEST_SECONDS_MAX = 5.0
-"""From the connection to the end of the request's line."""
+"""Time from the connection to the end of the request."""
 CONNECTIONS_MAX = 8
 PATH_BYTES_MAX = 100
-"""Of a socket's path: macOS takes 103, Linux 107. Longer ones go by way of the directory's descriptor."""
+"""Longest path of a socket: macOS allows 103 bytes, Linux 107. Longer ones use the directory's descriptor."""
 
 _DESCRIPTORS = Path("/proc/self/fd")
 _log = logging.getLogger("crystal_relay.server")
@@ -97,7 +97,7 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An item, or with `ended` the last line. `failed`: why it is the last."""
+    """An item, or with `ended` the last line. `failed` is the error, if any."""
 
     item: object = None
     ended: bool = False
@@ -111,23 +111,25 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
 async def admin_socket(
     directory: Path, operations: Operations, extensions: Sequence[Extension] = ()
 ) -> AsyncGenerator[None]:
-    """Serve `operations`, and the requests of `extensions`, at the directory's socket.
+    """Serve `operations` and the requests of `extensions` at the directory's socket.
 
-    Where no socket can be made, a warning says so and the relay runs without one.
+    If no socket can be created, log a warning and run without one.
     """
     door = _Door(operations, extensions)
     try:
         with _short_path(directory) as path:
             listener = _listen(path)
     except (OSError, RelayError) as error:
-        _log.warning("no operator's commands while this relay runs: no socket in its directory (%s)", error)
+        _log.warning(
+            "operator's commands do not work while this relay runs: no socket in its directory (%s)", error
+        )
         yield
         return
     server = await asyncio.start_unix_server(door.serve, sock=listener, limit=LINE_BYTES_MAX)
     try:
         yield
     finally:
-        # Gone before the directory is given up: who finds no socket opens the directory, and waits for it.
+        # Removed before the directory's lock: a command that finds no socket opens the directory, and waits for the lock.
         (directory / SOCKET_NAME).unlink(missing_ok=True)
         server.close()
         await door.close()
@@ -151,13 +153,13 @@ class _Door:
         try:
             await self._answer(reader, writer)
         except (ConnectionError, TimeoutError):
-            return  # whoever asked has gone, or never asked
+            return  # the client has gone, or sent no request
         finally:
             self._open.discard(task)
             writer.close()
 
     async def close(self) -> None:
-        """End what is under way. All of it can be done again."""
+        """Cancel running requests. All of them can be repeated."""
         for task in self._open:
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
@@ -180,7 +182,7 @@ class _Door:
         await writer.drain()
 
     async def _done(self, request: msgspec.Struct) -> AsyncIterator[msgspec.Struct]:
-        """Do it; give what it gives."""
+        """Carry out a request, and yield its items."""
         do = self._operations
         match request:
             case _Vaults():
@@ -224,13 +226,13 @@ async def _read_request(
 
 
 def _listen(path: Path) -> socket.socket:
-    """A listening socket at `path`, in place of what is there. Raises OSError."""
+    """A listening socket at `path`, replacing an old one. Raises OSError."""
     temporary = path.with_name(f"{SOCKET_NAME[:5]}.{secrets.token_hex(2)}")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(str(temporary))
         try:
-            # Nobody can connect to what does not listen yet, so nobody does before the mode is right.
+            # Set the mode before it listens, so that nobody connects earlier.
             temporary.chmod(0o600)
             listener.listen(CONNECTIONS_MAX)
             temporary.rename(path)
@@ -246,7 +248,7 @@ def _listen(path: Path) -> socket.socket:
 
 @contextmanager
 def _short_path(directory: Path) -> Generator[Path]:
-    """The socket's path, in a form that fits into a socket's address. Raises Unusable, OSError."""
+    """The path of the socket, short enough for a socket address. Raises Unusable, OSError."""
     path = directory / SOCKET_NAME
     if len(os.fsencode(path)) <= PATH_BYTES_MAX:
         yield path
@@ -267,13 +269,13 @@ def _short_path(directory: Path) -> Generator[Path]:
 
 
 async def answers(directory: Path) -> bool:
-    """Whether a relay listens at the directory's socket. Raises Unusable if this user may not ask it."""
+    """Whether a relay listens at the directory's socket. Raises Unusable without permission."""
     try:
         _, writer = await _connect(directory)
     except PermissionError:
         raise Unusable(
             f"{directory}: this user may not use the relay's directory",
-            hint="Run the command as the user that the relay runs as.",
+            hint="Run the command as the user that runs the relay.",
         ) from None
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Who asks: the Authorization header, parsed strictly, and checked against the registry.
+"""The Authorization header, parsed strictly and checked against the registry.
 
     Authorization: Bearer <device, 32 hex>.<secret, base64url>     a device, for everything in its vault
     Authorization: Crystal-Recovery <secret, 64 hex>               the root's holder, on the routes of tokens only
@@ -6,8 +6,8 @@
     Authorization: Bearer <enrolment token>                        to create a vault
     Authorization: Bearer <metrics token>                          to read the metrics
 
-Exactly one header, exactly one space, exactly these spellings. Nothing that was presented is ever repeated, in answers
-or in logs. Every request is counted here, of its address and of its device, before anything is done for it.
+Exactly one header, one space, and these spellings. Credentials never appear in responses or logs. Every request counts here
+towards the rate limits of its address and its device, before anything else is done for it.
 """
 
 import hashlib
@@ -35,11 +35,11 @@ _INVITE = f"{CREDENTIAL} "
 _NEWCOMER = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{64})\Z")
 _RECOVERY_SECRET = re.compile(r"[0-9a-f]{64}\Z")
 ENROLL_TOKEN = re.compile(r"[\x21-\x7e]{16,256}\Z")
-"""What may be an enrolment token: 16 to 256 visible ASCII characters."""
+"""An enrolment token: 16 to 256 visible ASCII characters."""
 
 
 async def device_of(request: Request, registry: Registry, vault: str, rates: Rates) -> Identity:
-    """The device whose bearer token the request shows. Raises Unauthorized, VaultDropped, TooManyRequests."""
+    """The device of the request's bearer token. Raises Unauthorized, VaultDropped, TooManyRequests."""
     value = head_of(request.scope).get(b"authorization")
     return await device_of_header(value, registry, vault, rates, request.scope)
 
@@ -47,7 +47,7 @@ async def device_of(request: Request, registry: Registry, vault: str, rates: Rat
 async def device_of_header(
     value: bytes | None, registry: Registry, vault: str, rates: Rates, scope: Connection
 ) -> Identity:
-    """The device whose bearer token an Authorization header's value holds. Raises as `device_of`."""
+    """The device of the bearer token in an Authorization header's value. Raises as `device_of`."""
     rates.admit(scope)
     header = text_of(value) or ""
     match = TOKEN.match(header, len(_BEARER)) if header.startswith(_BEARER) else None  # §R2-1
@@ -69,7 +69,7 @@ async def device_of_header(
 async def party_of_header(
     value: bytes | None, registry: Registry, invites: Invites, vault: str, rates: Rates, scope: Connection
 ) -> Identity:
-    """A device as `device_of_header` has it, or a newcomer whose invite is open. Raises InviteOver too."""
+    """A device as in `device_of_header`, or a newcomer whose invite is open. Raises InviteOver too."""
     if value is None or not value.startswith(_INVITE.encode()):
         return await device_of_header(value, registry, vault, rates, scope)
     mailbox, invite = await _newcomer(value, invites, vault, rates, scope)
@@ -82,12 +82,12 @@ async def party_of_header(
 
 
 def shows_invite(scope: Connection) -> bool:
-    """Whether it is a newcomer's credential that the request shows, whatever it is worth."""
+    """Whether the request has a newcomer's credential, valid or not."""
     return (head_of(scope).get(b"authorization") or b"").startswith(_INVITE.encode())
 
 
 async def newcomer_of(request: Request, invites: Invites, vault: str, mailbox: str, rates: Rates) -> Invite:
-    """The newcomer's invite, open or over, if it is that mailbox's. Raises Unauthorized, VaultDropped, TooManyRequests."""
+    """The newcomer's invite, open or over, for this mailbox. Raises Unauthorized, VaultDropped, TooManyRequests."""
     value = head_of(request.scope).get(b"authorization") or b""
     own, invite = await _newcomer(value, invites, vault, rates, request.scope)
     if own != mailbox:
@@ -98,15 +98,15 @@ async def newcomer_of(request: Request, invites: Invites, vault: str, mailbox: s
 
 @dataclass(frozen=True, slots=True)
 class TokenAuthority:
-    """What a request that manages a vault's tokens has shown."""
+    """The credentials of a request that manages a vault's tokens."""
 
     vault: str
     token: str | None = field(default=None, repr=False)
-    """A device's; None: it was the recovery secret."""
+    """The device's token; None for the recovery secret."""
     recovery: str = field(default="", repr=False)
 
     async def confirm(self, registry: Registry) -> None:
-        """Look it up anew. Raises Unauthorized, Forbidden (it leads no more), VaultDropped."""
+        """Check it again in the store. Raises Unauthorized, Forbidden (it no longer leads), VaultDropped."""
         if self.token is None:
             await registry.check_recovery(self.vault, self.recovery)
         else:
@@ -115,14 +115,14 @@ class TokenAuthority:
 
     @property
     def by_recovery(self) -> bool:
-        """Whether it was the recovery secret that counts."""
+        """Whether it is the current recovery secret."""
         return self.token is None
 
 
 async def require_token_authority(
     request: Request, registry: Registry, vault: str, rates: Rates
 ) -> TokenAuthority:
-    """Raises Unauthorized, Forbidden unless the request may manage the vault's tokens: by scope, or by the recovery secret."""
+    """Require the scope `tokens` or the recovery secret. Raises Unauthorized, Forbidden."""
     presented = recovery_of(request, rates)  # §R2-5
     if presented is None:
         (await device_of(request, registry, vault, rates)).require(TokenScope.TOKENS)
@@ -137,7 +137,7 @@ async def require_token_authority(
 
 
 def recovery_of(request: Request, rates: Rates) -> str | None:
-    """The hash of the recovery secret that the request shows; None: it shows none. Raises Unauthorized, TooManyRequests."""
+    """The hash of the request's recovery secret; None if it has none. Raises Unauthorized, TooManyRequests."""
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     if not header.startswith(_RECOVERY):
         return None
@@ -151,7 +151,7 @@ def recovery_of(request: Request, rates: Rates) -> str | None:
 
 
 async def require_enrollment(request: Request, registry: Registry, only: str | None, rates: Rates) -> None:
-    """Raises Unauthorized unless the request shows an enrolment token: `only`, or with None one that the store knows."""
+    """Require an enrolment token: `only`, or if None, one whose hash is in the store. Raises Unauthorized."""
     rates.admit(request.scope)
     rates.before_lookup(request.scope)
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
@@ -170,7 +170,7 @@ async def require_enrollment(request: Request, registry: Registry, only: str | N
 
 
 def require_metrics_token(request: Request, token: str, rates: Rates) -> None:
-    """Raises Unauthorized unless the request shows the token for the metrics; TooManyRequests."""
+    """Require the metrics token. Raises Unauthorized, TooManyRequests."""
     rates.admit(request.scope)
     rates.before_lookup(request.scope)
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
@@ -184,10 +184,10 @@ def require_metrics_token(request: Request, token: str, rates: Rates) -> None:
 
 
 async def ensure_enrollment(registry: Registry, announce: Callable[[str], None]) -> None:
-    """Make an enrolment token if the store knows none. `announce` is given it, this once.
+    """Create an enrolment token if the store has none. `announce` is called with it, only once.
 
-    It is announced first and kept then: a crash between the two leaves a dead token and a new one at the next start,
-    never a live one that nobody has seen.
+    It is announced before its hash is stored: a crash between the two leaves an announced token without effect, and a new one
+    at the next start, never a valid one that nobody has seen.
     """
     if await registry.has_enrollment():
         return

@@ -1,9 +1,9 @@
-"""Enrolment tokens, as whoever runs the relay sees them: who has one may create vaults.
+"""Enrolment tokens: their holders can create vaults.
 
     r/enrollment/<SHA-256 of the token>     {"label", "created"}; of older relays {}
 
-Only hashes are kept, so a token is shown once, when it is made. Deleting the record revokes the token at once and at every
-process: no process remembers one. Vaults that it has created are not affected.
+Only hashes are kept, so a token is shown once, when it is created. Deleting the record revokes the token at once at every
+process, since none is cached. Vaults created with it are not affected.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _HASH = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class Enrollment(msgspec.Struct, frozen=True):
-    """One token. `id`: the beginning of its hash. `created`: unix seconds, 0 if not known."""
+    """One token. `id` is the beginning of its hash; `created` is in Unix seconds, 0 if unknown."""
 
     id: str
     label: str
@@ -36,18 +36,18 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def enrollment_hash(token: str) -> str:
-    """What is kept of a token."""
+    """The hash of a token, which is all that is kept."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Enrollments:
-    """All of a store."""
+    """The enrolment tokens in a store."""
 
     store: Store
 
     async def add(self, token_hash: str, *, label: str, created: int) -> Enrollment:
-        """Let a token in. Repeating it is no error, and the first label stays. Raises BadRequest."""
+        """Add a token. Idempotent; the first label stays. Raises BadRequest."""
         if _HASH.match(token_hash) is None:
             raise BadRequest("a token's hash has 64 lower-case hex digits")
         if len(label) > LABEL_CHARS_MAX or not label.isprintable():
@@ -59,7 +59,7 @@ class Enrollments:
         return Enrollment(token_hash[:ID_CHARS], label, created)
 
     async def all(self) -> list[Enrollment]:
-        """Every token, in no meaningful order. One read for each."""
+        """All tokens, unordered. One read for each."""
         found: list[Enrollment] = []
         for name in await self._names():
             try:
@@ -69,7 +69,7 @@ class Enrollments:
         return found
 
     async def revoke(self, name: str) -> Enrollment:
-        """Shut out the token whose hash begins so. Raises NotFound, BadRequest (several begin so, or no id)."""
+        """Revoke the token whose hash begins with `name`. Raises NotFound, BadRequest (ambiguous or invalid)."""
         if _ID.match(name) is None:
             raise BadRequest(f"an enrolment token's id has {ID_CHARS} lower-case hex digits or more")
         names = [each for each in await self._names() if each.startswith(name)]
@@ -100,5 +100,5 @@ class Enrollments:
         try:
             record = msgspec.json.decode(text, type=_Record)
         except msgspec.DecodeError:
-            record = _Record("(damaged record)")  # still to be listed and revoked: it lets its token in
+            record = _Record("(damaged record)")  # listed so that it can be revoked: its token is valid
         return Enrollment(name[:ID_CHARS], record.label, record.created)

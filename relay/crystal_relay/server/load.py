@@ -1,9 +1,8 @@
-"""How much of unfinished bodies and of answers that nobody takes may be in memory: in all, and of one vault.
+"""Limits the memory of unfinished bodies and of unread responses: in total, and for each vault.
 
-A small body is gathered before the store is asked; of a large one some pieces are on their way. Most bodies arrive with their
-head and never count here. A client that sends slowly holds what it has sent, and one that reads slowly holds its answer;
-without a bound many such clients would hold all memory, and without a share for each vault one vault's devices could keep
-out all others.
+A small body is received whole before the store is called; a large one has some pieces in memory. Most bodies arrive with their
+head and never count here. A client that sends slowly occupies what it has sent, and one that reads slowly its response;
+without a total limit many such clients would use up all memory, and without one for each vault one vault could block others.
 """
 
 from collections import Counter
@@ -20,13 +19,13 @@ GATHERED_BYTES_OF_VAULT_MAX = 16 * MIB
 ANSWERED_BYTES_MAX = 128 * MIB
 ANSWERED_BYTES_OF_VAULT_MAX = 16 * MIB
 STREAM_BYTES = 2 * PIECE_BYTES
-"""What a body or an answer that moves in pieces counts."""
+"""Bytes counted for a body or a response that is streamed."""
 TAKEN_AT_ONCE_BYTES_MAX = 64 * KIB
-"""Answers up to this size are handed to the connection and forgotten: it holds no more than about that much."""
+"""Responses up to this size are not counted: the connection buffers about as much."""
 
 
 class Load:
-    """One for each relay process."""
+    """The memory limits of one relay process."""
 
     def __init__(
         self,
@@ -41,31 +40,31 @@ class Load:
 
     @property
     def gathered_bytes(self) -> int:
-        """Promised to bodies that are arriving."""
+        """Bytes reserved for arriving bodies."""
         return self._gathered.bytes
 
     @property
     def answered_bytes(self) -> int:
-        """Of answers that their clients have not taken yet."""
+        """Bytes of responses that clients have not read yet."""
         return self._answered.bytes
 
     @contextmanager
     def gathering(self, vault: str, size: int) -> Generator[None]:
-        """Room for a body of a vault while it arrives. `vault`: whoever has a share of its own. Raises Busy."""
+        """Reserve memory for an arriving body. `vault` is the owner of the share. Raises Busy."""
         with self._gathered.of(vault, size, "the relay is receiving as much as it can hold"):
             yield
 
     @contextmanager
     def answering(self, vault: str, size: int) -> Generator[None]:
-        """Room for an answer until it was taken: send it by `taken`. Raises Busy."""
+        """Reserve memory for a response until it is read: send it through `taken`. Raises Busy."""
         with self._answered.of(vault, size, "the relay is sending as much as it can hold"):
             yield
 
 
 def taken(send: Send) -> Send:
-    """The same, but the end of an answer returns only when the client has taken nearly all of it, or has gone.
+    """A `send` that returns from the end of a response only when the client has read nearly all of it, or has gone.
 
-    The server waits before it sends when too much is unsent, not after: so the end is sent as a message of its own.
+    The server waits before sending when too much is unsent, not after: so the end is sent as a message of its own.
     """
 
     async def send_and_wait(message: Message) -> None:
@@ -79,7 +78,7 @@ def taken(send: Send) -> Send:
 
 
 class _Room:
-    """One bound in all, and one for each vault. A single thing may be larger than a vault's share."""
+    """A total limit, and one for each vault. A single item may be larger than a vault's share."""
 
     def __init__(self, bytes_max: int, bytes_of_vault_max: int) -> None:
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""What whoever runs the relay can do: look at vaults from outside, drop and restore them, let people in, try out the store.
+"""The operator's actions: list vaults by size, drop and restore them, manage enrolment tokens, test the store.
 
 `Operations` is the port. `Operator` does it on a store that this process has open; `server.admin` carries it to a relay
 that has the store's directory to itself. A vault is known by its opaque id and its size here; no object of a vault is read.
@@ -23,12 +23,12 @@ from crystal_relay.store import Store
 Result = TypeVar("Result", bound=msgspec.Struct)
 
 GRACE_SECONDS = 7 * 24 * 3600
-"""How long a dropped vault can be restored, unless said otherwise."""
+"""Default grace period of a dropped vault."""
 GRACE_SECONDS_MAX = 366 * 24 * 3600
 
 
 class VaultSummary(msgspec.Struct, frozen=True):
-    """A vault from outside. `dropped_until`: unix seconds; None: it is in use."""
+    """A vault's id and size. `dropped_until` is in Unix seconds, None if it is in use."""
 
     vault: str
     entries: int
@@ -37,9 +37,9 @@ class VaultSummary(msgspec.Struct, frozen=True):
 
 
 class VaultState(msgspec.Struct, frozen=True):
-    """Whether a vault is dropped, as `VaultSummary` says it.
+    """Whether a vault is dropped, as in `VaultSummary`.
 
-    `not_told`: other processes that could not be reached. If they run, they find out within five minutes.
+    `not_told`: number of other processes that could not be reached. Running ones learn of it within five minutes.
     """
 
     vault: str
@@ -48,7 +48,7 @@ class VaultState(msgspec.Struct, frozen=True):
 
 
 class SweepReport(msgspec.Struct, frozen=True):
-    """What one sweep has deleted, by what named it, how often the store failed, and how long it took."""
+    """Result of a sweep: objects deleted by kind of record, failures of the store, seconds."""
 
     deleted: dict[str, int]
     failures: int
@@ -56,26 +56,26 @@ class SweepReport(msgspec.Struct, frozen=True):
 
 
 class Operations(Protocol):
-    """All raise what the store raises, BadRequest for what is no id, NotFound for what is not there."""
+    """Actions of an operator. All raise BadRequest for an invalid id, NotFound for an unknown one, and errors of the store."""
 
     def vaults(self) -> AsyncIterator[VaultSummary]:
         """Every vault, in order of ids. Lists every object: one store operation for each 1,000."""
         ...
 
     async def vault(self, vault: str) -> VaultSummary:
-        """One of them."""
+        """One vault."""
         ...
 
     async def drop(self, vault: str, grace_seconds: int) -> VaultState:
-        """Refuse its devices from now on; when the time of grace is over, the sweeper deletes it."""
+        """Refuse the vault's devices now; the sweeper deletes it after the grace period."""
         ...
 
     async def restore(self, vault: str) -> VaultState:
-        """Take back a drop whose time of grace is not over."""
+        """Restore a dropped vault within its grace period."""
         ...
 
     async def enroll(self, token_hash: str, label: str) -> Enrollment:
-        """Let an enrolment token in, by its hash."""
+        """Add an enrolment token by its hash."""
         ...
 
     async def enrollments(self) -> list[Enrollment]:
@@ -83,15 +83,15 @@ class Operations(Protocol):
         ...
 
     async def revoke_enrollment(self, name: str) -> Enrollment:
-        """Shut out an enrolment token, by its id."""
+        """Revoke an enrolment token by its id."""
         ...
 
     def extended(self, request: msgspec.Struct, kind: type[Result]) -> AsyncIterator[Result]:
-        """Do what an extension's request asks; its results are of that kind."""
+        """Carry out an extension's request, with results of this kind."""
         ...
 
     async def check(self) -> CheckReport:
-        """Try the store out."""
+        """Test the store."""
         ...
 
     async def sweep(self) -> SweepReport:
@@ -102,8 +102,8 @@ class Operations(Protocol):
 class Operator:
     """`Operations` on an open store.
 
-    `registry`, `sweeper`: those of the relay that this process runs, if it does. `changed` is told of each vault whose
-    state other processes have to look up anew, and says how many could not be told.
+    `registry`, `sweeper`: those of the relay in this process, if any. `changed` is called with each vault whose state has
+    changed; it notifies other processes, and returns how many could not be told.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Operator:
 
 
 def check_grace(seconds: int) -> int:
-    """The same, if it can be a time of grace. Raises BadRequest."""
+    """Return a valid grace period. Raises BadRequest."""
     if not 0 <= seconds <= GRACE_SECONDS_MAX:
-        raise BadRequest(f"a time of grace has at most {GRACE_SECONDS_MAX // 86400} days")
+        raise BadRequest(f"a grace period has at most {GRACE_SECONDS_MAX // 86400} days")
     return seconds

@@ -1,15 +1,15 @@
 """Vaults, tokens and enrolment tokens: kept in the relay's own store, under names that no request can reach.
 
     r/vault/<vault>/record                       the recovery hash, the first device and its token's hash
-    r/vault/<vault>/token/…, revoked/…           tokens that were let in, and those that were shut out (see `token_records`)
+    r/vault/<vault>/token/…, revoked/…           registered and revoked tokens (see `token_records`)
     r/vault/<vault>/leads/…, lead/…              whose tokens have the preset `lead`, whatever theirs is (see `leads`)
     r/vault/<vault>/recovery/<number>            the recovery hash that counts (see `recovery`)
     r/vault/<vault>/invite/<mailbox>/…           an invite (see `invites`)
     r/vault/<vault>/dropped                      the vault is closed, and will be deleted (see `dropped`)
     r/enrollment/<hash>                          an enrolment token
 
-Everything here is written once and never changed, so any number of relay processes may do so over one store in any order:
-a token is valid if it was let in and not shut out. Records go only when nothing depends on them any more. Only hashes are kept.
+Records are written once and never changed, so any number of relay processes may write them in any order: a token is valid if it
+is registered and not revoked. Records are deleted only when nothing depends on them. Only hashes are kept.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class _VaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Registry:
-    """Who may do what. One for each relay process."""
+    """Vaults, their credentials, and a cache of tokens. One for each relay process."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Registry:
         self._clock = clock
         self._cache: OrderedDict[tuple[str, str, str], tuple[Identity, float]] = OrderedDict()
         self._cached_of: dict[str, set[tuple[str, str, str]]] = {}
-        """What of each vault is in the cache."""
+        """Cached tokens of each vault."""
         self._changes = 0
         self._dropped = DroppedVaults(store, clock=wall_clock)
         self._recovery = RecoverySecrets(store)
@@ -68,14 +68,14 @@ class Registry:
         self._leads = CoreDevices(self._records)
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
-        """The device that this token (of the right form) stands for, if it was looked up lately."""
+        """The device of a well-formed token, if it is in the cache."""
         found = self._cache.get((vault, device, _hash_of(token)))
         if found is None or found[1] <= self._clock():
             return None
         return found[0]
 
     async def identify(self, vault: str, device: str, token: str) -> Identity:
-        """The device that this token (of the right form) stands for. Raises Unauthorized, VaultDropped.
+        """The device of a well-formed token. Raises Unauthorized, VaultDropped.
 
         An unknown vault, an unknown device and a wrong secret cannot be told apart.
         """
@@ -86,19 +86,19 @@ class Registry:
         changes, asked_at = self._changes, self._clock()
         identity = Identity(vault, device, await self._scopes(*name))
         await self._dropped.check(vault)
-        if changes == self._changes:  # else a token was shut out while this one was being looked up
+        if changes == self._changes:  # else a token was revoked during the look-up
             self._remember(name, identity, asked_at)
         return identity
 
     async def confirm(self, vault: str, device: str, token: str) -> Identity:
-        """Look this token up anew. Raises Unauthorized, VaultDropped."""
+        """Look the token up in the store, not in the cache. Raises Unauthorized, VaultDropped."""
         identity = Identity(vault, device, await self._scopes(vault, device, _hash_of(token)))
         await self._dropped.check(vault)
         return identity
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
-        """Raises Unauthorized unless this is the hash of the recovery secret that counts; RecoveryReplaced, VaultDropped."""
-        # All are looked up whatever the first says: what a vault's record costs must not tell that there is one.
+        """Check the hash of the current recovery secret. Raises Unauthorized, RecoveryReplaced, VaultDropped."""
+        # All are read in any case, so that the cost does not tell whether a vault exists.
         record, newest, dropped = await asyncio.gather(
             self._vault(vault),
             self._recovery.newest(vault),
@@ -122,8 +122,10 @@ class Registry:
         return (await self._recovery.newest(vault))[0]
 
     async def replace_recovery(self, vault: str, number: int, new_hash: str, *, presented: str) -> None:
-        """Have another recovery secret count, by its hash. `presented`: the hash of the secret that was shown, which must be
-        the one that counts. Repeating it is no error. Raises WrongNumber, Unauthorized, VaultDropped."""
+        """Replace the recovery secret by the one of this hash. `presented` is the hash of the current one, as shown.
+
+        Idempotent. Raises WrongNumber, Unauthorized, VaultDropped.
+        """
         try:
             record = await self._vault(vault)
         except NotFound:
@@ -132,7 +134,7 @@ class Registry:
         await self._recovery.replace(vault, record.recovery_hash, number, new_hash, presented=presented)
 
     async def create_vault(self, creation: VaultCreation) -> None:
-        """Create a vault and let its first token in. Repeating it is no error. Raises AlreadyExists, VaultDropped."""
+        """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped."""
         await self._dropped.check(creation.vault)
         record = _VaultRecord(_RECORD_VERSION, creation.recovery_hash, creation.device, creation.token_hash)
         try:
@@ -141,7 +143,7 @@ class Registry:
             if await self._vault(creation.vault) != record:  # §R4.1-1
                 raise AlreadyExists("the vault exists already") from None
         try:
-            # Under no naming of leads: a vault that has one already is not made again by this.
+            # With no naming of leads: a vault that has one already is not created again by this.
             await self.register(
                 creation.vault, TokenRegistration(creation.device, creation.token_hash, Preset.LEAD)
             )
@@ -151,10 +153,10 @@ class Registry:
     async def register(
         self, vault: str, registration: TokenRegistration, *, number: int = 0, by_recovery: bool = False
     ) -> bool:
-        """Let a token in. Repeating it is no error. Returns whether it was not in before.
+        """Register a token. Idempotent. Returns whether it is new.
 
-        `number`: of the naming of leads that was the newest before who asks was looked up (of the preset `lead` only).
-        Raises Forbidden (it was shut out), AlreadyExists (other preset), QuotaExceeded (too many, those shut out included).
+        `number`, for the preset `lead` only: of the newest naming of leads before the caller was looked up. Raises Forbidden
+        (revoked), AlreadyExists (other preset), QuotaExceeded (too many, including revoked ones).
         """
         device, name, preset = registration.device, registration.token_hash, registration.preset
         if await self._tokens.is_revoked(vault, device, name):  # §R4.2-2
@@ -176,9 +178,9 @@ class Registry:
         return True
 
     async def revoke(self, vault: str, device: str, name: str | None) -> None:
-        """Shut out one token of a device, by its hash, or all that it has. Repeating it is no error.
+        """Revoke one token of a device, by its hash, or all. Idempotent.
 
-        Raises QuotaExceeded for a hash that was never let in, once too many were shut out: else nothing would bound them.
+        Raises QuotaExceeded for a hash that was never registered once too many are revoked, so that their number is bounded.
         """
         try:
             await self._tokens.revoke(vault, device, name)
@@ -188,11 +190,11 @@ class Registry:
     async def retain(
         self, vault: str, devices: Mapping[str, str | None], *, by_recovery: bool = False
     ) -> int:
-        """Shut out every token but those of these devices, and of each of them all but the one of this hash, unless None.
+        """Revoke all tokens except those of these devices, and for each of them all but the one of this hash, unless None.
 
-        Repeating it is no error. Returns how many that were. It looks again until there is none: what one of them let in
-        meanwhile goes with it. Whoever registers by a token looks that up anew after, so one of the two sees the other.
-        `by_recovery`: the records of what was shut out go, so that there is room again.
+        Idempotent. Returns how many were revoked. Repeats until there is none left: tokens that a revoked one registers
+        meanwhile are revoked too. A registration confirms its own token afterwards, so one of the two sees the other.
+        `by_recovery`: also delete the records of revoked tokens, which makes space for new ones.
         """
         shut_out = 0
         try:
@@ -206,11 +208,11 @@ class Registry:
         return shut_out
 
     async def leads_number(self, vault: str) -> int:
-        """How often it was named who leads. To be asked before who asks for a preset `lead` is looked up anew."""
+        """The number of the newest naming of leads. Read before a caller who wants the preset `lead` is confirmed."""
         return await self._leads.number(vault)
 
     async def name_leads(self, vault: str, devices: frozenset[str], *, after: int) -> bool:
-        """Have these devices lead and no others, if that number is the newest still. Returns whether it was."""
+        """Let only these devices lead, if that number is still the newest. Returns whether it was."""
         try:
             return await self._leads.name(vault, devices, after=after)
         finally:
@@ -219,19 +221,19 @@ class Registry:
     async def raise_device(
         self, vault: str, device: str, *, number: int = 0, by_recovery: bool = False
     ) -> None:
-        """Tokens of this device have the preset `lead` from now on. Repeating it is no error. `number`: as in `register`.
+        """Give this device's tokens the preset `lead`. Idempotent. `number`: as in `register`.
 
-        Raises NotFound (it has no token that is let in), QuotaExceeded.
+        Raises NotFound (it has no valid token), QuotaExceeded.
         """
         if not await self._tokens.is_in(vault, device):  # §R4.5-1
-            raise NotFound("the device has no token that is let in")  # §R3.2-2
+            raise NotFound("the device has no valid token")  # §R3.2-2
         try:
             await self._leads.raise_device(vault, number, device, by_recovery=by_recovery)
         finally:
             self.forget(vault)
 
     def forget(self, vault: str | None) -> None:
-        """Look tokens of this vault up anew, or all: something was changed by another process, or may have been."""
+        """Drop a vault's tokens, or all, from the cache: another process may have changed something."""
         self._changes += 1
         if vault is None:
             self._cache.clear()
@@ -258,13 +260,13 @@ class Registry:
             after = page.entries[-1].key if page.entries else after
 
     async def dropped_until(self, vault: str) -> int | None:
-        """When a dropped vault will be deleted (unix seconds); None: it is in use."""
+        """When a dropped vault will be deleted (Unix seconds); None if it is in use."""
         return await self._dropped.until(vault)
 
     async def drop_vault(self, vault: str, until: float) -> int:
-        """Close a vault and have it deleted at that time (unix seconds), or at the earliest that is safe. Returns when.
+        """Close a vault and have it deleted at that time (Unix seconds), or at the earliest safe one. Returns when.
 
-        Other processes learn of it as of a revocation: tell them, or their tokens are good for as long as they remember them.
+        The caller notifies other processes, else their cached tokens stay valid until they expire.
         """
         try:
             return await self._dropped.drop(vault, until)
@@ -272,7 +274,7 @@ class Registry:
             self.forget(vault)
 
     async def restore_vault(self, vault: str) -> None:
-        """Open a dropped vault again. Raises BadRequest when it is too late."""
+        """Reopen a dropped vault. Raises BadRequest if it is too late."""
         await self._dropped.restore(vault)
 
     async def is_enrollment(self, token: str) -> bool:
@@ -284,13 +286,13 @@ class Registry:
         return bool((await self._store.list("r/enrollment/", limit=1)).entries)
 
     async def add_enrollment(self, token: str) -> None:
-        """Keep the hash of an enrolment token. Repeating it is no error."""
+        """Store the hash of an enrolment token. Idempotent."""
         await self._records.mark(_enrollment_key(token))
 
     # --- inside ---
 
     async def _scopes(self, vault: str, device: str, name: str) -> frozenset[TokenScope]:
-        # The mark first: it goes after the record (see `token_records`).
+        # The mark first, since it is deleted after the record (see `token_records`).
         revoked = await self._tokens.is_revoked(vault, device, name)
         try:
             record = await self._tokens.find(vault, device, name)
@@ -306,7 +308,7 @@ class Registry:
         return device in named or by_preset or await self._leads.is_raised(vault, number, device)  # §R4.4-3
 
     def _remember(self, name: tuple[str, str, str], identity: Identity, asked_at: float) -> None:
-        # From when it was asked: what a slow store said may be old already.
+        # From the time of the request: a slow store's answer may be outdated.
         self._cache[name] = (identity, asked_at + self._cache_seconds)
         self._cache.move_to_end(name)
         self._cached_of.setdefault(name[0], set()).add(name)
@@ -321,7 +323,7 @@ class Registry:
 
 
 def _hash_of(token: str) -> str:
-    """As `tokens.token_hash`, of what has the form of a token already: this is asked for every request."""
+    """As `tokens.token_hash`, without checking the form again: called for every request."""
     return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 

@@ -1,15 +1,15 @@
-"""The tokens of vaults: which were let in, and which of them were shut out.
+"""Records of registered and revoked tokens of vaults.
 
-    r/vault/<vault>/token/<device>/<hash>       a token that was let in: its preset, and under which naming of leads
-    r/vault/<vault>/revoked/<device>/<hash>     that token was shut out, for good
-    r/vault/<vault>/reserved/<device>/<hash>    that token took one of the places that only the recovery secret gives
+    r/vault/<vault>/token/<device>/<hash>       a registered token: its preset, and under which naming of leads
+    r/vault/<vault>/revoked/<device>/<hash>     that token is revoked, for good
+    r/vault/<vault>/reserved/<device>/<hash>    that token uses one of the places reserved for the recovery secret
 
-    unknown --let in--> IN --shut out--> OUT, for good --the recovery secret names the members--> OUT, without a record
+    unknown --register--> VALID --revoke--> REVOKED, for good --members named by recovery secret--> REVOKED, without a record
 
-Who has stolen a token can fill a vault with tokens. So some places are kept for the recovery secret, counted by themselves, and
-its naming of the members makes room: the records of what was shut out go. The marks stay, up to a bound that nothing honest
-comes to. A mark is written before its record goes, and goes after it; whoever looks a token up asks for the mark first. So at
-no moment is a token let in that was shut out.
+The thief of a token can fill a vault with tokens. So some places are reserved for the recovery secret and counted separately,
+and naming the members by it makes space: the records of revoked tokens are deleted. Their marks stay, up to a bound that no
+honest vault reaches. A mark is written before its record is deleted, and deleted after it; a look-up reads the mark first. So
+a revoked token is never valid, not even for a moment.
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ from crystal_relay.server.records import Records
 from crystal_relay.tokens import Preset
 
 TOKENS_MAX = 1_000
-"""Of a vault, those that were shut out included: one page, so that nobody can fill the relay with tokens."""
+"""Tokens of a vault including revoked ones: one page, so that nobody can fill the relay with tokens."""
 TOKENS_RESERVED = 64
-"""Beyond that, for who shows the recovery secret."""
+"""Further tokens, reserved for the recovery secret."""
 MARKS_KEPT_MAX = 8_000
-"""Of tokens that were shut out and whose records went. Beyond it some marks go too: of strangers first."""
+"""Marks of revoked tokens without a record. Beyond it some are deleted: those of non-members first."""
 _RECORD_VERSION = 1
 
 
 class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A token that was let in. `number`: of the naming of leads (see `leads`) under which it was given its preset."""
+    """A registered token. `number` is that of the naming of leads (see `core_devices`) under which it got its preset."""
 
     version: int
     token_hash: str
@@ -39,28 +39,28 @@ class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class TokenRecords:
-    """All of a store."""
+    """The token records in a store."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
     async def find(self, vault: str, device: str, name: str) -> TokenRecord:
-        """The record of a token, in or out. Raises NotFound."""
+        """The record of a token, valid or revoked. Raises NotFound."""
         return await self._records.read(_token_key(vault, device, name), TokenRecord)
 
     async def is_revoked(self, vault: str, device: str, name: str) -> bool:
-        """Whether it was shut out."""
+        """Whether the token is revoked."""
         return await self._records.has(_revoked_key(vault, device, name))
 
     async def is_in(self, vault: str, device: str) -> bool:
-        """Whether any token of the device is let in."""
+        """Whether the device has a valid token."""
         tokens = await self._records.names(_token_key(vault, device, ""))
         return bool(set(tokens).difference(await self._records.names(_revoked_key(vault, device, ""))))
 
     async def add(
         self, vault: str, device: str, name: str, preset: Preset, *, number: int, by_recovery: bool
     ) -> None:
-        """Raises AlreadyExists, QuotaExceeded."""
+        """Add a token. Raises AlreadyExists, QuotaExceeded."""
         token = f"{device}/{name}"
         tokens = await self._records.names(_tokens(vault))
         if token in tokens:
@@ -76,7 +76,7 @@ class TokenRecords:
         await self._records.put_new(_token_key(vault, device, name), record)
 
     async def revoke(self, vault: str, device: str, name: str | None) -> None:
-        """Shut out one token of a device, or all that it has. Raises QuotaExceeded (a hash that was never let in)."""
+        """Revoke one token of a device, or all. Raises QuotaExceeded (a hash that was never registered)."""
         if name is None:
             names = await self._records.names(_token_key(vault, device, ""))
             await self._records.mark_all([_revoked_key(vault, device, each) for each in names])
@@ -85,7 +85,7 @@ class TokenRecords:
             await self._records.mark(_revoked_key(vault, device, name))
 
     async def shut_out_strangers(self, vault: str, kept: Mapping[str, str | None]) -> int:
-        """Those that are in and not to be kept, as `Registry.retain` has it. Returns how many there were."""
+        """Revoke the valid tokens that are not kept, as in `Registry.retain`. Returns how many."""
         tokens = await self._records.names(_tokens(vault))
         out = frozenset(await self._records.names(_revoked(vault)))
         strangers = [each for each in tokens if each not in out and not _is_kept(each, kept)]
@@ -93,7 +93,7 @@ class TokenRecords:
         return len(strangers)
 
     async def make_room(self, vault: str, kept: Mapping[str, str | None]) -> None:
-        """Delete the records of the tokens that were shut out."""
+        """Delete the records of revoked tokens."""
         out = await self._records.names(_revoked(vault))
         shut_out = frozenset(out)
         tokens = await self._records.names(_tokens(vault))

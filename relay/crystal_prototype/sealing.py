@@ -6,7 +6,7 @@ AES-256-GCM under the 32-byte key itself, no additional data, 12-byte nonce, 16-
 ciphertext | tag) with k = HKDF-SHA256(key, empty salt, info "crystal-relay-sign", 32 bytes).
 
 Rules: this module stands apart. Nothing of version 2 calls it or tries it, a version 1 key is never a vault root, and it
-carries no sender, no order and no replay protection: whoever opens a payload here must not trust it for any of those.
+carries no sender, no order and no replay protection: a reader of a payload must not trust it for any of those.
 Decoding is strict: exactly these five fields, each once; canonical base64; exact lengths; lower-case hex.
 """
 

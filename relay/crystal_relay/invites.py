@@ -6,8 +6,8 @@
     open --ten minutes-------> expired --close(...)--> used, withdrawn, burnt
 
 Time is the relay's. The state of an invite is kept for a day. The inviting device has a token; the newcomer has a credential
-for this mailbox alone, `Authorization: Crystal-Invite <mailbox>.<access secret, hex>`, of which the relay keeps
-SHA-256.
+for this mailbox alone, `Authorization: Crystal-Invite <mailbox>.<access secret, hex>`; the relay keeps the
+secret's SHA-256.
 """
 
 import hashlib

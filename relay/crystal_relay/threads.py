@@ -80,7 +80,7 @@ class Lane:
         def work() -> None:
             try:
                 result = call()
-            except BaseException as error:  # noqa: BLE001  (handed on to whoever awaits it)
+            except BaseException as error:  # noqa: BLE001  (passed on to the caller)
                 failed = error
                 delivery.call(lambda: self._fail(future, failed))
             else:

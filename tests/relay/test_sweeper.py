@@ -304,7 +304,7 @@ async def test_a_store_that_fails_is_logged_and_tried_again(
         else:
             pytest.fail("it never ends")
     assert sweeping.failures
-    assert "tried again" in caplog.text
+    assert "will be retried" in caplog.text
     assert all(vault not in caplog.text for vault in VAULTS)
 
 

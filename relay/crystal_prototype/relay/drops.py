@@ -38,7 +38,7 @@ from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, Stor
 from crystal_relay.store import Object, Store
 
 LISTED_MAX = 100_000
-"""In one answer. The earliest come first, so whoever confirms what it has read gets the others next."""
+"""Drops in one answer. The earliest come first, so a device that confirms them gets the others next."""
 REPAIRS_MAX = 100
 """What one list finishes of deletions that a crash has interrupted."""
 SEEN_DAYS_BEFORE = 1

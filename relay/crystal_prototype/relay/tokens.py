@@ -102,7 +102,7 @@ class Tokens:
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
     async def add(self, token_hash: str, agent: str, role: Role, space: str = DEFAULT_SPACE) -> V1Holder:
-        """Let a token in. Raises BadRequest, AlreadyExists (a hash that begins alike was let in before: make a new token)."""
+        """Register a token. Raises BadRequest, AlreadyExists (another hash has the same beginning: make a new token)."""
         if HASH.match(token_hash) is None:
             raise BadRequest("a token's hash is 64 lower-case hex digits")
         record = _Record(_RECORD_VERSION, check_agent(agent), role, check_space(space), token_hash)

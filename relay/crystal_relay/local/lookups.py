@@ -83,7 +83,7 @@ class Lookups:
                 yield error_of_sqlite(error)
             except OSError as error:
                 yield error_of_system(error)
-            except Exception as error:  # noqa: BLE001  (whoever asks has to be told, else it waits for ever)
+            except Exception as error:  # noqa: BLE001  (the caller would wait for ever)
                 yield StoreUnavailable(f"looking an object up failed ({type(error).__name__})")
 
 

@@ -243,7 +243,7 @@ class LocalStore:
 
     def _written(self, results: Results) -> None:
         """In the writer's thread: what was committed, and what was not."""
-        assert self._delivery is not None, "whoever writes has made it"
+        assert self._delivery is not None, "created before the first write"
         self._delivery.call(partial(self._settle, results))
 
     def _settle(self, results: Results) -> None:
@@ -367,6 +367,6 @@ def _closing(file: BinaryIO) -> Callable[[], Awaitable[None]]:
 
 
 def _unusable(directory: Path, error: RelayError) -> RelayError:
-    """The same, naming the directory: only whoever starts the relay sees it."""
+    """The same error with the directory in its message, which only the operator sees."""
     kind = type(error) if isinstance(error, StoreFull | StoreDamaged) else Unusable
     return kind(f"{directory}: {error}")

@@ -271,7 +271,7 @@ class RowWriter:
 
 
 def _groups(writes: list[Write]) -> Iterator[list[Write]]:
-    """Parts of which none is larger than a group may become at the most: one turn of the loop can bring 64 MiB."""
+    """Groups within the size limit of a commit: one turn of the loop can bring 64 MiB."""
     group: list[Write] = []
     weight = 0
     for write in writes:

@@ -89,7 +89,7 @@ def _split(address: str, what: str) -> SplitResult:
         raise BadRequest(
             "an address holds no credentials",
             hint="Give them as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, and change these: "
-            "whoever sees the command line has seen them.",
+            "anybody who sees the command line has seen them.",
         )
     if parts.query or parts.fragment:
         raise BadRequest(f"{what} ends with its path", hint=_HINT)

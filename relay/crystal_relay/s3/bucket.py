@@ -1,8 +1,7 @@
-"""The five operations on a bucket that a store is made of. They block, for as long as the limits of the client allow.
+"""The five operations on a bucket. They block, within the client's time limits.
 
-An SDK that repeats a request whose answer was lost can be told "412, it exists" of its own object. So every write carries
-a random number in the object's metadata, and after a 412 the object is asked whose it is. Comparing bytes would not do:
-two writers may bring the same.
+An SDK that retries a request whose answer was lost may get "412, it exists" for its own object. So every write has a random
+number in the object's metadata, which is compared after a 412. Comparing bytes would not do: two writers may store the same.
 """
 
 import base64
@@ -26,10 +25,10 @@ from crystal_relay.s3.settings import S3Settings
 
 WRITE_METADATA = "crystal-write"
 WRITE_BYTES = 16
-"""Of the random number that tells one write from all others."""
+"""Size of the random number that identifies a write."""
 
 EMPTY_PAGES_MAX = 100
-"""In a row, before a list is given up."""
+"""Consecutive empty pages after which a list fails."""
 LISTS_MAX = 8
 """Times that a list is asked for before its disorder counts as the bucket's: some servers list an object twice while it is
 being written."""
@@ -40,40 +39,40 @@ Listed = tuple[list[tuple[str, int]], bool]
 
 
 def new_write() -> str:
-    """A random number that tells one write from all others."""
+    """A random number that identifies a write."""
     return secrets.token_hex(WRITE_BYTES)
 
 
 class Written(Enum):
-    """How a conditional write ended, when its end is known."""
+    """How a conditional write ended, if known."""
 
     STORED = "stored"
     TAKEN = "taken"
     CONFLICT = "conflict"
-    """Others write the same key at this moment; nothing was stored."""
+    """Concurrent writes of the key; nothing was stored."""
     UNSETTLED = "unsettled"
     """The same, but a try before that got no answer: it may still arrive."""
 
 
 class UploadSource(Protocol):
-    """What the SDK needs of a file to send."""
+    """The part of a file's interface that the SDK needs to send it."""
 
     def read(self, size: int = -1) -> bytes:
-        """All or some of what is left."""
+        """Read some or all of the rest."""
         ...
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place in it."""
+        """Move to a position."""
         ...
 
     def tell(self) -> int:
-        """Where one is."""
+        """The current position."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What to store: bytes, or a file that is read from its beginning."""
+    """Content to store: bytes, or a file that is read from its beginning."""
 
     source: bytes | UploadSource
     size: int
@@ -99,7 +98,7 @@ class DownloadStream:
             return self._read(count)
 
     def close(self) -> None:
-        """Give the connection up, once a `read` in another thread has ended. Idempotent."""
+        """Close the connection, once a `read` in another thread has ended. Idempotent."""
         with self._lock:
             self._body.close()
 
@@ -140,7 +139,7 @@ class StoredHead:
 
 
 class Bucket:
-    """All calls block; any thread may make them. Keys are those of the port, not checked here."""
+    """A bucket. All calls block and are thread-safe. Keys are those of the port, not checked here."""
 
     def __init__(self, address: S3Address, settings: S3Settings, session: Any = None) -> None:
         """Takes some 100 ms. `session`: as `make_client` has it. Raises Unusable."""
@@ -235,7 +234,7 @@ class Bucket:
             raise _bad_reply()
 
     def close(self) -> None:
-        """Give all connections up."""
+        """Close all connections."""
         self.client.close()
 
     def _listed(self, prefix: str, after: str, limit: int) -> Listed | None:
@@ -360,7 +359,7 @@ def _size(value: object) -> int:
 
 
 def _bad_reply() -> BadReply:
-    """A web page in place of an answer, of a portal or a proxy in between, must never pass for a success."""
+    """A web page from a portal or proxy must never pass for a success."""
     return BadReply(
         "the answer is not an object store's", hint="Check that --s3-endpoint points at an object store."
     )

@@ -1,4 +1,4 @@
-"""Blocking calls from one event loop, and work that outlives who asked for it."""
+"""Blocking calls from one event loop, and background work that continues when its caller is cancelled."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -20,48 +20,48 @@ class Calls:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, lane: Lane, call: Callable[[], Result]) -> Result:
-        """Run it in a thread; when cancelled, wait for its end. Raises Busy, Closed."""
+        """Run a call in a thread; when cancelled, wait for its end. Raises Busy, Closed."""
         return await lane.run(self._deliver(), call)
 
     async def receive(self, call: Callable[[], Result], unwanted: Callable[[Result], None]) -> Result:
-        """Run it on the large lane; a result that a cancelled caller leaves behind goes to `unwanted`."""
+        """Run a call on the large lane; if the caller is cancelled, `unwanted` gets the result."""
         return await self.large.run(self._deliver(), call, unwanted=unwanted)
 
     async def ask(
         self, lane: Lane, call: Callable[[], Result], unwanted: Callable[[Result], None] | None = None
     ) -> Result:
-        """Run what changes nothing; when cancelled, leave at once. Raises Busy, Closed."""
+        """Run a read-only call; when cancelled, return at once. Raises Busy, Closed."""
         return await lane.run(self._deliver(), call, leave=True, unwanted=unwanted)
 
     async def release(self, call: Callable[[], None]) -> None:
-        """Run what gives something back: never refused for being too much. Raises Closed."""
+        """Run a call that releases something: never refused as Busy. Raises Closed."""
         await self.large.run(self._deliver(), call, owed=True)
 
     async def to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it, also when the caller leaves before it is done."""
+        """Run work to its end, also if the caller is cancelled."""
         await asyncio.shield(self.start(work))
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do it in the background."""
+        """Run work in the background."""
         task = self._deliver().loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def drained(self) -> None:
-        """Return when all that was started is done."""
+        """Wait for all background work."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     def close(self) -> None:
-        """Do what is queued and end the threads. Blocks."""
+        """Run the queued calls and end the threads. Blocks."""
         self.small.close()
         self.large.close()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at: whoever waits for it has it, and else nobody does
+            task.exception()  # retrieved, so that asyncio does not report it
 
     def _deliver(self) -> Delivery:
         loop = asyncio.get_running_loop()

@@ -1,10 +1,9 @@
-"""One process alone on a bucket that does not honour conditional writes.
+"""The claim of a process to be alone on a bucket that does not honour conditional writes.
 
-Each process writes a claim of its own, `r/sole/<random>`, and renews it. Whoever comes writes its claim first and looks
-for others then, so of two that come at once at least one sees the other. A claim that changes while it is watched belongs
-to a living process; one that stays the same for `dead` seconds belongs to nobody and is removed. A process that could not
-renew its claim for `lapse` seconds, less than `dead`, stops writing before anybody may take it for dead, and starts again
-only as a newcomer does.
+Each process writes its own claim, `r/sole/<random>`, and renews it. It writes its claim before it looks for others, so that of
+two that start together at least one sees the other. A claim that changes while it is watched belongs to a running process; one
+that is unchanged for `dead` seconds is removed. A process that could not renew its claim for `lapse` seconds, less than `dead`,
+stops writing before others can consider it dead, and then has to claim the bucket again.
 """
 
 import asyncio
@@ -26,23 +25,23 @@ _CONTENT_BYTES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class ClaimTimes:
-    """Seconds. `lapse` + one write has to fit into `dead`."""
+    """Seconds. `lapse` and one write have to fit into `dead`."""
 
     renew: float = 5.0
     lapse: float = 15.0
     dead: float = 20.0
     look: float = 1.0
-    """Between two looks at somebody else's claim."""
+    """Interval of checking another process's claim."""
 
 
 def boot_time() -> float:
-    """Seconds since the machine started, also those in which it slept: a claim ages meanwhile."""
+    """Seconds since the machine started, including sleep, during which a claim ages too."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 class BucketClaim:
-    """This process's claim. One event loop. `claimed` makes it, `aclose` gives it up."""
+    """This process's claim. One event loop. `take` makes it, `aclose` removes it."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class BucketClaim:
         self._task: asyncio.Task[None] | None = None
 
     def check(self) -> None:
-        """Raises StoreUnavailable while this process cannot be sure to be alone."""
+        """Raise StoreUnavailable unless this process is certainly alone."""
         if not self._owner or self._clock() - self._renewed_at >= self._times.lapse:
             raise StoreUnavailable(
                 "the relay could not renew its claim on the bucket",
@@ -74,7 +73,7 @@ class BucketClaim:
             )
 
     async def take(self) -> None:
-        """Become the only one. Raises InUse, StoreUnavailable. Takes `dead` seconds when somebody left a claim behind."""
+        """Claim the bucket. Raises InUse, StoreUnavailable. Takes `dead` seconds if there is an abandoned claim."""
         try:
             await self._become_owner()
         except BaseException:
@@ -85,7 +84,7 @@ class BucketClaim:
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     async def aclose(self) -> None:
-        """Give it up, once nothing is written any more. Idempotent."""
+        """Remove the claim, after the last write. Idempotent."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -159,14 +158,14 @@ class BucketClaim:
 
 @dataclass(frozen=True, slots=True)
 class OtherProcesses:
-    """`rival`: one of them lives. `left`: some that may."""
+    """Other claims. `rival`: one is alive. `left`: some may be."""
 
     rival: bool
     left: bool
 
 
 class Watched:
-    """The claims of others, and since when each is as it is. Blocks; one thread at a time."""
+    """The claims of others, and since when each is unchanged. Blocks; one thread at a time."""
 
     def __init__(self, bucket: Bucket, own_key: str) -> None:
         self._bucket = bucket
@@ -174,7 +173,7 @@ class Watched:
         self._seen: dict[str, tuple[bytes, float]] = {}
 
     def look(self, clock: Callable[[], float], dead: float) -> OtherProcesses:
-        """Look at all of them; remove the dead. Raises StoreUnavailable."""
+        """Read all claims; remove dead ones. Raises StoreUnavailable."""
         entries, _ = self._bucket.list(PREFIX)
         keys = [key for key, _ in entries if key != self._own_key]
         left = False
@@ -204,7 +203,7 @@ class Watched:
 async def refuse_if_claimed(
     bucket: Bucket, times: ClaimTimes, *, clock: Callable[[], float], announce: Callable[[str], None]
 ) -> None:
-    """For a process that needs no claim: another one may have found out otherwise. Raises InUse, StoreUnavailable."""
+    """Check for claims although this process needs none. Raises InUse, StoreUnavailable."""
     watched = Watched(bucket, "")
     waited = False
     while True:

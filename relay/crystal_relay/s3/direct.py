@@ -1,12 +1,12 @@
-"""Requests that devices may make at the bucket themselves, signed in advance.
+"""Signed requests, which devices can make at the bucket themselves.
 
 A signature covers everything that decides what happens: the object's name, "only if nothing is there", the length, the MD5
-and the number of the write. So a signed put creates this one object from these bytes, or does nothing, however often and by
-whomever it is sent. Only for buckets that honour conditions, and that devices can reach safely: https, or this machine.
+and the number of the write. So a signed put creates this one object from these bytes, or does nothing, however often it is sent
+and by any client. Only for buckets that honour conditions, and that devices can reach safely: https, or loopback.
 
-AWS refuses headers that are not signed, if they could change what happens. Some servers take them: there, whoever holds a
-signed put could add `x-amz-copy-source` and have any object of the bucket copied to where it may be read, another vault's
-or the relay's own. That is tried when the store is opened, and no puts are signed for such a bucket.
+AWS refuses headers that are not signed, if they could change what happens. Some servers accept them: there, the
+holder of a signed put could add `x-amz-copy-source` and copy any object of the bucket, another vault's or the relay's own, to
+a readable key. This is tested when the store is opened, and no puts are signed for such a bucket.
 
 Signed addresses are secrets until they expire. They hold the access key's id, never its secret.
 """
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_reachable(endpoint: str | None) -> bool:
-    """Whether devices can be sent to it: in plain text only within this machine."""
+    """Whether devices can be sent to the endpoint: https, or loopback."""
     if endpoint is None:
         return True
     parts = urlsplit(endpoint)
@@ -44,7 +44,7 @@ def is_reachable(endpoint: str | None) -> bool:
 
 
 def takes_exactly_what_was_signed(bucket: Bucket) -> bool:
-    """Try it: a signed put has to work, and neither without its condition nor with a source to copy from. Blocks."""
+    """Test that a signed put works, but not without its condition or with a source to copy from. Blocks."""
     place = f"{PROBE_PREFIX}{secrets.token_hex(8)}/"
     source, copy = place + "source", place + "copy"
     copying = {"x-amz-copy-source": f"/{bucket.address.bucket}/{bucket.address.object_name(source)}"}
@@ -73,7 +73,7 @@ def takes_exactly_what_was_signed(bucket: Bucket) -> bool:
 
 
 def signed_put(bucket: Bucket, key: str, size: int, md5: bytes) -> DirectRequest:
-    """Creates the object from these bytes, if nothing is there. Blocks. Raises StoreUnavailable."""
+    """A request that creates the object from these bytes if the key is free. Blocks. Raises StoreUnavailable."""
     write = new_write()
     digest = base64.b64encode(md5).decode()
     url = _signed(
@@ -95,13 +95,13 @@ def signed_put(bucket: Bucket, key: str, size: int, md5: bytes) -> DirectRequest
 
 
 def signed_get(bucket: Bucket, key: str) -> DirectRequest:
-    """Reads the object. Blocks. Raises StoreUnavailable."""
+    """A request that reads the object. Blocks. Raises StoreUnavailable."""
     url = _signed(bucket, "get_object", Key=bucket.address.object_name(key))
     return DirectRequest("GET", url, {}, EXPIRES_SECONDS)
 
 
 def _signed(bucket: Bucket, operation: str, **parameters: Any) -> str:
-    """Sends nothing, but may have to renew credentials: blocks."""
+    """Sign a request. Sends nothing, but may have to renew credentials: blocks."""
     try:
         url: str = bucket.client.generate_presigned_url(
             operation, Params={"Bucket": bucket.address.bucket, **parameters}, ExpiresIn=EXPIRES_SECONDS

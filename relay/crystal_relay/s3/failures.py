@@ -1,8 +1,7 @@
-"""What an object store's failures mean for a caller.
+"""Maps an object store's failures to the store's errors.
 
-For a write the question is whether it may have taken effect all the same. Only when every try was refused in a way that
-stores nothing is the answer no; else it is StoreUnavailable. Messages and log lines hold the operation, the status and
-the store's own code, never a key, a header or an answer's text.
+A failed write may have taken effect, and is StoreUnavailable, unless every try was refused in a way that stores nothing.
+Messages and log lines hold the operation, the status and the store's own code, never a key, a header or an answer's text.
 """
 
 import http.client
@@ -16,7 +15,7 @@ from typing import Any, cast
 from crystal_relay.errors import BadReply, Busy, RelayError, StoreFull, StoreUnavailable
 
 LOG_PAUSE_SECONDS = 30.0
-"""The same failure is logged once in this time."""
+"""Interval in which the same failure is logged once."""
 _LOG_KINDS_MAX = 256
 
 _log = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ _HINT = "Is the object store running, and is its address right? Devices keep wha
 
 
 class Denied(StoreUnavailable):
-    """The store refuses what the relay is or asks: credentials, bucket, region, clock. An operator has to act."""
+    """The store refuses the relay's requests: credentials, bucket, region, clock. The operator has to act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Try:
 
 
 def failure_types() -> tuple[type[BaseException], ...]:
-    """What the SDK and what is below it raise."""
+    """Exception types of the SDK and the libraries below it."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
@@ -77,11 +76,11 @@ def try_of(response: Any) -> Try:
 
 
 def relay_error(error: BaseException, operation: str, tries: Sequence[Try], *, write: bool) -> RelayError:
-    """The port's error for a failure that the caller does not know better."""
+    """The store's error for a failure."""
     answer = answer_of(error)
     code = answer.code
     what = type(error).__name__
-    if answer.status is not None:  # an answer without words of its own has its status for a code
+    if answer.status is not None:  # an answer without a body has its status as its code
         what = f"{answer.status} {code}".strip() if code != str(answer.status) else code
     _note(operation, what)
     nothing_done = not write or (bool(tries) and all(map(_refused, tries)))

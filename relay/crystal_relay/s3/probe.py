@@ -1,7 +1,7 @@
-"""What a bucket makes of conditional writes, found out by trying: a race that exactly one writer may win, again and again.
+"""Tests whether a bucket honours conditional writes: repeated races that exactly one writer may win.
 
-Asking a store what it supports would not do. Some ignore the condition without a word, some look first and write after,
-which shows only when several writers meet.
+Stores cannot be asked: some ignore the condition silently, and some check before they write, which shows only when several
+writers compete.
 """
 
 import logging
@@ -20,7 +20,7 @@ from crystal_relay.s3.writes import conflict_pauses
 ROUNDS = 12
 RACERS = 16
 UNCLEAR_ROUNDS_MAX = 4
-"""Rounds that a failure made worthless, before the bucket counts as unreachable."""
+"""Inconclusive rounds after which the bucket counts as unreachable."""
 CLEANINGS_MAX = 3
 
 _log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What was seen. `why` is for the operator; "" when conditions are honoured."""
+    """The result. `why` is for the operator; "" if conditions are honoured."""
 
     conditions: Conditions
     why: str = ""
@@ -69,7 +69,7 @@ def probe(bucket: Bucket, *, rounds: int = ROUNDS, racers: int = RACERS) -> Prob
 
 
 def _race(bucket: Bucket, key: str, threads: ThreadPoolExecutor, racers: int) -> str | None:
-    """What was wrong with it: "" for nothing, None for a race that says nothing. Raises StoreUnavailable."""
+    """Run a race. Returns the fault, "" for none, None if inconclusive. Raises StoreUnavailable."""
     start = Barrier(racers)
     writes = [new_write() for _ in range(racers)]
 
@@ -123,7 +123,7 @@ def _once_more(bucket: Bucket, key: str) -> Written:
 
 
 def _clean_up(bucket: Bucket, place: str, keys: list[str]) -> None:
-    """Stores that put writers in no order may show an object again that was deleted, so it looks more than once."""
+    """Delete the objects. Repeats, since such stores may show a deleted object again."""
     try:
         with ThreadPoolExecutor(4, "relay-s3-probe") as threads:
             for _ in range(CLEANINGS_MAX):
@@ -137,4 +137,4 @@ def _clean_up(bucket: Bucket, place: str, keys: list[str]) -> None:
 
 
 class _UnsupportedError(Exception):
-    """The store answered that it has no such thing as conditions."""
+    """The store does not support conditions."""

@@ -1,7 +1,6 @@
-"""Objects on their way out: small ones whole, large ones as streams, each of which holds a connection.
+"""Reads from the bucket: small objects whole, large ones as streams, each with a connection.
 
-How many streams there are is bounded, so that readers who take their time use up neither connections nor threads: a thread
-works for a stream only while the next piece is asked for.
+The number of streams is limited, so that slow readers do not use up connections. Threads are used only while a piece is read.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from crystal_relay.store import Object
 
 
 class Reads:
-    """Of one store."""
+    """The reads of one store."""
 
     def __init__(self, bucket: Bucket, calls: Calls, settings: S3Settings) -> None:
         self._bucket = bucket
@@ -26,14 +25,14 @@ class Reads:
         self._wait_seconds = settings.stream_wait_seconds
 
     async def get(self, key: str, start: int, length: int | None) -> Object | None:
-        """None: the part begins at or beyond the end. Raises NotFound, Busy, StoreUnavailable."""
+        """An object or a part of it; None if the part begins at or beyond the end. Raises NotFound, Busy, StoreUnavailable."""
         fetched = await self._fetch(key, start, length)
         if not isinstance(fetched, FoundObject):
             return fetched
         if not self._streams.locked():
             await self._streams.acquire()  # does not wait: nobody came in between
             return self._streamed(fetched)
-        # Who waits holds no connection.
+        # A waiting reader has no connection.
         self._close(fetched.stream)
         try:
             async with asyncio.timeout(self._wait_seconds):

@@ -1,4 +1,4 @@
-"""What can be set of a store in a bucket, and what a bucket can do."""
+"""Settings of a store in a bucket, and the capabilities of a bucket."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,17 +7,17 @@ from pathlib import Path
 from crystal_relay.limits import KIB, MIB
 
 WHOLE_BYTES_MAX = 1 * MIB + 4 * KIB
-"""Up to this size an object moves in one piece, in memory."""
+"""Objects up to this size are transferred whole, in memory."""
 PENDING_CALLS_MAX = 1024
 PENDING_BYTES_MAX = 64 * MIB
-"""Of small bodies that were received and not yet stored."""
+"""Total of small bodies received and not yet stored."""
 SPOOL_BYTES_MAX = 512 * MIB
-"""Of large bodies that are on their way: room on the disk for temporary files."""
+"""Total of large bodies in transit: disk space for temporary files."""
 R2_OVERWRITE_SECONDS = 1.0
 
 
 class Conditions(Enum):
-    """What the bucket makes of "only if nothing is there"."""
+    """How the bucket treats "only if nothing is there"."""
 
     HONOURED = "honoured"
     NOT_HONOURED = "not honoured"
@@ -25,7 +25,7 @@ class Conditions(Enum):
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """Of one store. Times in seconds."""
+    """Settings of one store. Times are in seconds."""
 
     threads: int = 16
     large_threads: int = 8
@@ -33,19 +33,19 @@ class S3Settings:
     streams_max: int = 64
     """Large objects that are read at the same time; each holds a connection."""
     stream_wait_seconds: float = 5.0
-    """How long a reader of one more waits for another to end."""
+    """How long a further reader waits for a stream to end."""
     spool_bytes_max: int = SPOOL_BYTES_MAX
     spool_directory: Path | None = None
     """None: the system's directory for temporary files."""
     overwrite_seconds: float | None = None
-    """Between two overwrites of one key. None: 1.0 on R2, else 0."""
+    """Interval of overwrites of one key. None for 1.0 on R2, else 0."""
     connect_seconds: float = 3.0
     read_seconds: float = 20.0
     attempts: int = 3
 
     @property
     def connections(self) -> int:
-        """How many the client keeps."""
+        """Size of the client's connection pool."""
         return self.threads + self.large_threads + self.streams_max
 
     @property

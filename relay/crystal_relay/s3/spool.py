@@ -1,6 +1,6 @@
-"""Large bodies on their way to the bucket: written to a temporary file that has no name, then sent from it.
+"""Spooling of large bodies: written to an unnamed temporary file, then sent to the bucket.
 
-So a body that turns out too short, too long or broken never reaches the bucket, and memory stays small whatever the size.
+So a body that is too short, too long or broken never reaches the bucket, and memory is bounded.
 """
 
 import hashlib
@@ -13,10 +13,10 @@ from crystal_relay.spool import nameless_file, write_all
 
 
 class Blocks:
-    """A file to send, in blocks of a size that is worth a call.
+    """A file that is sent in large blocks.
 
-    What sends it below the SDK asks for 16 KiB at a time. It takes what it is given, so it is given more: for 8 MiB
-    32 turns in place of 512, each of which would let another thread in between.
+    The library below the SDK reads 16 KiB at a time, and accepts more: larger blocks take 32 reads for 8 MiB instead of 512,
+    each of which would let another thread run in between.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -55,5 +55,5 @@ class BucketSpool:
         return Content(Blocks(self._file), self._size, self._md5.digest())
 
     def close(self) -> None:
-        """The bytes are gone with it. Idempotent."""
+        """Close the file, which deletes it. Idempotent."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""Opening a bucket: can it be used, what does it make of conditional writes, is anybody else there."""
+"""Opens a bucket: checks access, conditional writes, and other processes."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,9 +25,9 @@ async def open_s3_store(
     claim_times: ClaimTimes | None = None,
     session: Any = None,
 ) -> S3Store:
-    """The store in a bucket, after some 200 requests to find out about it.
+    """Open the store in a bucket, after some 200 requests to test it.
 
-    `announce` says to the operator what was found. `session`: the SDK's, with credentials; None takes what its own chain
+    `announce` is called with findings for the operator. `session`: the SDK's, with credentials; None takes what its own chain
     finds. Raises Unusable (bucket, credentials, region), InUse (another relay is there, and only one can be),
     StoreUnavailable.
     """

@@ -43,7 +43,7 @@ _Write = Callable[[PendingWrite], Coroutine[Any, Any, None]]
 
 
 class S3Store:
-    """A `Store` (see the port). Make it with `open_s3_store`, which finds out about the bucket. One event loop."""
+    """A `Store` (see the port). Open it with `open_s3_store`, which tests the bucket. One event loop."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class S3Store:
         released: Callable[[], Awaitable[None]] | None = None,
         direct_puts: bool = False,
     ) -> None:
-        """`may_write` raises while this process must not write; `released` is called once nothing is written any more.
+        """`may_write` raises while this process must not write; `released` is called after the last write.
         `direct_puts`: the bucket takes signed requests exactly as they were signed."""
         self.bucket = bucket
         self.conditions = conditions

@@ -128,7 +128,7 @@ class Relay:
     # --- the vault ---
 
     async def wait_for_writes(self, request: Request) -> Response:
-        """Sleep until something under a prefix was written."""
+        """Wait until something under a prefix is written."""
         vault = check_vault(request.path_params["vault"])
         header = head_of(request.scope).get(b"authorization")
         identity = await party_of_header(
@@ -150,7 +150,7 @@ class Relay:
         return JsonReply(WaitReply(token or "" if woken is None else woken))  # §R3.8-2
 
     async def condemn(self, request: Request) -> Response:
-        """Have objects deleted, by the sweeper, soon."""
+        """Condemn objects to deletion by the sweeper."""
         identity = await self._device(request)
         identity.require(TokenScope.MIRROR)
         query(request, ())
@@ -161,7 +161,7 @@ class Relay:
     # --- who may ---
 
     async def create_vault(self, request: Request) -> Response:
-        """Create a vault with its first device. Repeating it is no error."""
+        """Create a vault with its first device. Idempotent."""
         await require_enrollment(request, self.registry, self._settings.enroll_token, self.rates)  # §R4.1-1
         query(request, ())
         creation = await json_of(request, VaultCreation, self._settings)
@@ -171,7 +171,7 @@ class Relay:
     # --- anybody ---
 
     async def show_metrics(self, request: Request) -> Response:
-        """What the relay has counted, for Prometheus."""
+        """The metrics, for Prometheus."""
         assert self._exposition is not None, "there is no such route without a token for it"
         require_metrics_token(request, self._settings.metrics_token or "", self.rates)
         no_query(request.scope)
@@ -188,11 +188,11 @@ class Relay:
     # --- what runs beside the requests ---
 
     def start(self) -> None:
-        """Begin to sweep, on the running loop."""
+        """Start the sweeper on the running loop."""
         self._timetable.start()
 
     async def aclose(self) -> None:
-        """End what runs beside the requests. Idempotent."""
+        """Stop the background tasks. Idempotent."""
         await self._timetable.aclose()
         await self.usage.aclose()
         for each in self.extensions.values():
@@ -201,7 +201,7 @@ class Relay:
     # --- inside ---
 
     async def _invite_left(self, identity: Identity, mailbox: str) -> float:
-        """Nobody sleeps beyond an invite's end."""
+        """Seconds left of an invite, after which its waits end."""
         if identity.mailbox is not None:
             return identity.seconds_left
         identity.require(TokenScope.TOKENS)
@@ -239,7 +239,7 @@ def create_app(
 ) -> RelayApplication:
     """The relay as an ASGI application over a store, which stays the caller's to close.
 
-    `peers`: the other processes over the same store, if it can have any. Whoever composes starts and stops them.
+    `peers`: the other processes on the same store, if there can be any. The caller starts and stops them.
     `clock`: unix seconds; by it invites end, and dropped vaults.
     `extensions`: whose routes are served beside the relay's own.
     `app.state.relay` is its `Relay`: `waits.close()` before stopping, `registry` to make an enrolment token.

@@ -63,7 +63,7 @@ class CoreDevices:
             return False
         prefix = _naming_prefix(vault)
         named = await self._records.names(prefix)
-        # Also whoever came too late, into the place of one that went already, ends here.
+        # A late naming, with the number of one that was deleted already, ends here too.
         await self._records.delete_all([prefix + each for each in named[:-1]])
         if int(named[-1]) != number:
             return False

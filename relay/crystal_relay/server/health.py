@@ -1,10 +1,10 @@
-"""Whether the relay lives, and whether it can serve: for people, supervisors and load balancers. No credentials.
+"""Health checks for people, supervisors and load balancers. No credentials.
 
     /health        it answers, and the store did at the latest look
     /health/live   it answers; restart it when this fails
     /health/ready  send it requests: it has started, is not stopping, and the store answered at the latest look
 
-Anybody may ask, as often as they like, so the store is looked at once in ten seconds at most, however many ask.
+Anybody may ask at any rate, so the store is checked at most once in ten seconds.
 
     starting --serving()--> serving --stopping()--> stopping
 """
@@ -29,11 +29,11 @@ from crystal_relay.store import Store
 from crystal_relay.wire import PROTOCOL, SERVICE, HealthReply, StateReply
 
 _NEVER_THERE = "r/health"
-"""What a look asks the store for. A read costs a bucket's owner a twelfth of what a list does."""
+"""The key that a check reads. A read in a bucket costs a twelfth of a list."""
 LOOK_SECONDS = 10.0
-"""Between two looks at the store."""
+"""Interval of checks of the store."""
 LOOK_SECONDS_MAX = 5.0
-"""A store that takes longer does not answer."""
+"""Time limit of a check."""
 
 _log = logging.getLogger("crystal_relay.server")
 

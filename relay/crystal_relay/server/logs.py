@@ -1,7 +1,7 @@
 """The relay's log: one line for each request, and whatever went wrong, as text or as JSON.
 
-What a line can hold is bounded in two ways. Requests are logged by fields of which none is chosen by a client: the route's
-name, never the path, a header or a body. And the formatters take out of every line, whoever wrote it, what looks like a
+What a line can hold is bounded in two ways. Requests are logged by fields that no client chooses: the route's
+name, never the path, a header or a body. And the formatters remove from every line, also of libraries, what looks like a
 token, a hash, a vault's id or a key, and the secrets that this process knows.
 """
 

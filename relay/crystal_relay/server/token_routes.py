@@ -1,4 +1,4 @@
-"""The routes by which a vault says who may enter it: tokens, members, leads, the recovery secret."""
+"""Routes of a vault's credentials: tokens, members, leads, the recovery secret."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -57,7 +57,7 @@ class TokenRoutes:
         ]
 
     async def register_token(self, request: Request) -> Response:
-        """Let a device's token in."""
+        """Register a device's token."""
         vault = check_vault(request.path_params["vault"])
         authority = await require_token_authority(request, self._registry, vault, self._rates)
         query(request, ())
@@ -75,7 +75,7 @@ class TokenRoutes:
         return JsonReply(TokenReply(registration.device), 201)
 
     async def revoke_token(self, request: Request) -> Response:
-        """Shut out a device's tokens, or one of them."""
+        """Revoke a device's tokens, or one of them."""
         vault = check_vault(request.path_params["vault"])
         device: str = request.path_params["device"]
         await require_token_authority(request, self._registry, vault, self._rates)
@@ -87,8 +87,8 @@ class TokenRoutes:
         return JsonReply(TokenReply(device))
 
     async def retain_members(self, request: Request) -> Response:
-        """Shut out the tokens of all devices but those named, and of these all but the one that is named with them. If it is
-        named who leads, too, no other leads any more."""
+        """Revoke the tokens of all devices except those named, and all but the token named with a device. If leads are named,
+        no other device leads."""
         vault = check_vault(request.path_params["vault"])
         authority = await require_token_authority(request, self._registry, vault, self._rates)
         query(request, ())
@@ -126,12 +126,12 @@ class TokenRoutes:
         return JsonReply(RecoveryReply(await self._registry.recovery_number(vault)))  # §R4.6-1
 
     async def replace_recovery(self, request: Request) -> Response:
-        """Have another recovery secret count. Only the one that counts allows it: a stolen token must not stay in for good."""
+        """Replace the recovery secret. Only the current one allows it, so that a stolen token cannot take over the vault."""
         vault = check_vault(request.path_params["vault"])
         presented = recovery_of(request, self._rates)
         if presented is None:
             await device_of(request, self._registry, vault, self._rates)
-            raise Forbidden("only who shows the recovery secret that counts replaces it")  # §R4.6-2
+            raise Forbidden("only the current recovery secret can replace it")  # §R4.6-2
         query(request, ())
         wanted = number(request.path_params["number"])
         if not 1 <= wanted <= RECOVERIES_MAX:  # §R4.6-3
@@ -147,12 +147,12 @@ class TokenRoutes:
         return JsonReply(RecoveryReply(wanted))
 
     async def _leads_number(self, vault: str, authority: TokenAuthority) -> int:
-        """Under which naming of leads this authority, looked up anew, may let others lead (see `leads`)."""
+        """Number of the naming of leads under which this authority, confirmed again, can let others lead."""
         number = await self._registry.leads_number(vault)
         await authority.confirm(self._registry)
         return number
 
     async def _tell(self, vault: str) -> None:
-        """Other processes over the same store look the vault's tokens up anew."""
+        """Make other processes on the same store drop the vault's tokens from their caches."""
         if self._peers is not None:
             await self._peers.forget(vault)

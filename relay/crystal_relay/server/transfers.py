@@ -1,14 +1,14 @@
-"""Big blobs straight to and from the bucket: the relay signs the request, the device makes it, the relay looks what came of it.
+"""Direct transfers at the relay: it signs the request, the device makes it at the bucket, and the relay checks the result.
 
     device -- ask: key, size, MD5 --> relay -- signed request, receipt --> device -- PUT --> bucket
     device -- done: key, size, receipt --> relay -- HEAD --> bucket: is it there, and whose is it?
 
-Same rights, rules of keys, sizes and quotas as for objects that pass through. Only the relay's answer to `done` is a
-success, whatever the bucket said to the device: an answer that was lost, or one that somebody else gave, decides nothing.
-The object carries the receipt of the write that created it, so that a device's own success is told from another's.
+Rights, rules of keys, sizes and quotas are those of other objects. Only the relay's answer to `done` is a success, whatever
+the bucket answered to the device. The object carries the receipt of the write that created it, which tells a device's own
+success from another's.
 
-A grant counts against the quota while it can be used. One that nobody reports as done counts as stored when it expires, until
-the vault is counted anew: so nobody gets more room by keeping silent.
+A grant counts towards the quota while it can be used. One that is not reported as done counts as stored when it expires, until
+the vault is counted again, so that silence does not extend the quota.
 """
 
 import time
@@ -33,7 +33,7 @@ from crystal_relay.store import DirectRequest, DirectStore, Store
 from crystal_relay.wire import Direction, TransferDone, TransferDoneReply, TransferReply, TransferRequest
 
 GRANTS_PER_VAULT_MAX = 256
-"""Of puts that are open at once. Further ones go through the relay."""
+"""Open puts of a vault. Further ones go through the relay."""
 GRANTS_MAX = 65_536
 
 _NEVER = TransferReply(direct=False, offered=False)
@@ -41,7 +41,7 @@ _NOT_THIS_ONE = TransferReply(direct=False, offered=True)
 
 
 class Quota(Protocol):
-    """What counts a vault's objects."""
+    """Counts a vault's objects."""
 
     def admit(self, vault: str, size: int) -> None:
         """Raises QuotaExceeded if the vault has no room for an object of that size."""
@@ -64,7 +64,7 @@ class Transfers:
         quota: Quota | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`device_of` tells whose token a request shows, or raises."""
+        """`device_of` returns the device of a request's token, or raises."""
         direct = store if isinstance(store, DirectStore) else None
         self._puts = direct if direct is not None and direct.direct_puts else None
         self._gets = direct if direct is not None and direct.direct_gets else None
@@ -83,7 +83,7 @@ class Transfers:
         ]
 
     async def begin_transfer(self, request: Request) -> Response:
-        """A request that the device may make at the bucket; or that this object goes through the relay."""
+        """Reply with a signed request, or that this object goes through the relay."""
         identity = await self._device_of(request)
         query(request, ())
         asked = await json_of(request, TransferRequest, self._settings)
@@ -97,7 +97,7 @@ class Transfers:
         return await self._begin_put(identity.vault, place.key, asked.size, bytes.fromhex(asked.md5))
 
     async def end_transfer(self, request: Request) -> Response:
-        """Whether the object is there and the one that was put. Wakes who waits for it."""
+        """Confirm that the object exists and is the one that was put. Wakes waits for it."""
         identity = await self._device_of(request)
         query(request, ())
         done = await json_of(request, TransferDone, self._settings)
@@ -107,7 +107,7 @@ class Transfers:
             raise BadRequest("no transfer was begun here")
         key = vault_prefix(identity.vault) + place.key
         found = await self._puts.head(key)  # §R3.6-2
-        # Whoever put it: a device that died before it could say so has woken nobody.
+        # In any case: a device that died before it could report its put has woken nobody.
         self._puts.announce(key)  # §R3.6-1
         if found.receipt != done.receipt:  # §R3.6-1
             self._grants.drop(done.receipt, key)
@@ -160,7 +160,7 @@ def _granted(signed: DirectRequest, size: int) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class OpenGrant:
-    """A put that was granted."""
+    """A granted put."""
 
     vault: str
     key: str
@@ -169,17 +169,17 @@ class OpenGrant:
 
 
 class OpenGrants:
-    """The puts that were granted and not yet reported, in order of time."""
+    """Granted puts that are not reported yet, in order of time."""
 
     def __init__(self, quota: Quota | None, clock: Callable[[], float]) -> None:
         self._quota = quota
         self._clock = clock
         self._open: OrderedDict[str, OpenGrant] = OrderedDict()
         self._of_vault: dict[str, tuple[int, int]] = {}
-        """How many, and their bytes."""
+        """Number and bytes of open grants by vault."""
 
     def open_bytes(self, vault: str) -> int | None:
-        """Of the vault's open grants. None if there are too many."""
+        """Bytes of the vault's open grants. None if there are too many."""
         self._expire()
         count, size = self._of_vault.get(vault, (0, 0))
         if count >= GRANTS_PER_VAULT_MAX or len(self._open) >= GRANTS_MAX:
@@ -188,7 +188,7 @@ class OpenGrants:
 
     @contextmanager
     def signing(self, vault: str, size: int) -> Generator[None]:
-        """A put is being granted, and counts already: many that are asked for at once get no more than one after the other."""
+        """Count a put while it is being signed, so that concurrent requests cannot exceed the quota."""
         self._count(vault, 1, size)
         try:
             yield
@@ -196,18 +196,18 @@ class OpenGrants:
             self._count(vault, -1, -size)
 
     def add(self, grant: OpenGrant, receipt: str) -> None:
-        """A put was granted."""
+        """Add a granted put."""
         self._open[receipt] = grant
         self._count(grant.vault, 1, grant.size)
 
     def stored(self, receipt: str, key: str) -> None:
-        """The object of this grant is there. Counts it once, however often that is said."""
+        """Count the object of this grant as stored, once."""
         grant = self.drop(receipt, key)
         if grant is not None and self._quota is not None:
             self._quota.stored(grant.vault, grant.size)
 
     def drop(self, receipt: str, key: str) -> OpenGrant | None:
-        """Nothing came of this grant, and nothing can any more. It has to be the one of that key."""
+        """Remove a grant of this key that can no longer be used."""
         grant = self._open.get(receipt)
         if grant is None or grant.key != key:
             return None

@@ -125,7 +125,7 @@ class Peers:
             missed=self.hearer.missed,
         )
 
-    # --- for whoever composes ---
+    # --- start and stop ---
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

@@ -5,7 +5,7 @@
 
     {"origin", "to", "url", "sequence", "first", "last", "groups", "forget", "forget_all", "goodbye"}
 
-The key is `r/secret/peers` in the store: whoever can read that could read and write everything anyway. The message names
+The key is `r/secret/peers` in the store: a reader of that could read and write everything anyway. The message names
 whom it is for (names are random and new at each start) and has a number of its own, so that one that was overheard is of
 no use, neither there again nor anywhere else. The answer holds an HMAC over the request's: something else that happens
 to listen at the address cannot pass for having heard.

@@ -71,7 +71,11 @@ _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT L
 
 
 def strange_objects(database: Database) -> list[str]:
-    """Return the names of schema objects that are extra, missing or different from a new database's."""
+    """Return the names of schema objects that are extra, missing or different from a new database's.
+
+    A file from another machine may contain triggers, views or columns that act on every later write and keep what is
+    forgotten. Digests verify its rows only.
+    """
     size = dimensions(database)
     with Database.open(MEMORY) as fresh:
         if size:

@@ -66,7 +66,10 @@ def said_pieces(
 
 
 def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[bool]:
-    """For each piece of the capture, whether it is already stored at its place, pending operations counted."""
+    """For each piece of the capture, whether it is already stored at its place, pending operations counted.
+
+    Captures leave such pieces out: applying them again would change nothing, but they would be sent and kept.
+    """
     hashes = secret.forget_hashes([sha256(piece.text.encode()).digest() for piece in capture.pieces])
     return [
         database.row(_STANDS, (forget_hash, capture.session, piece.message, piece.part, capture.agent))

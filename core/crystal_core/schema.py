@@ -1,30 +1,48 @@
-"""The tables of `crystal.db`, and what keeps its indexes true.
+"""The schema of `crystal.db`: tables, views, triggers and migrations.
 
 Replicated rows, equal on every device and covered by the state digest:
 
-    chunks       a text, once; `id` is SHA-256 of its UTF-8, `forget_hash` the keyed hash under which it can be forgotten
-    windows      one row per vector of a chunk (a long text has several), with the vector's signs, one bit per dimension
-    chunks_vec   sqlite-vec's table of those vectors, float32; same rowid as `windows`. Made when the first vector comes
-    occurrences  each place that a chunk came from
-    memories     what a person or an agent asked to remember
-    memory_changes, sources, documents, document_parts   see `schema3`
-    suppressed   keyed hashes of forgotten texts
-    acks, acks_sparse   which operations of which stream are done
-    files        the tree of files, one row a path, tombstones included; `parts` is packed (`filerows`), `folded` the path's
-                 form where case does not count. No two living rows share it, and none is a folder of another
-    condemned    names of blobs that are never used again
+    chunks           each text once; `id` is SHA-256 of its UTF-8, `forget_hash` the keyed hash under which it can be forgotten
+    windows          one row per vector of a chunk (a long text has several), with the vector's signs, one bit per dimension
+    chunks_vec       sqlite-vec's table of those vectors, float32; same rowid as `windows`. Created with the first vector
+    occurrences      each place in a conversation that a chunk came from
+    memories         a chunk's memory; `superseded_by` is its successor's keyed hash, `changed_at` the time of the last change
+    memory_changes   a memory before each change, and who changed it when, numbered from 0 for each memory
+    sources          collections of documents, each with the device that owns it
+    documents        one row per document; `came`: how many of its `total` pieces have arrived, from the first on
+    document_parts   the chunk at each place of a document
+    suppressed       keyed hashes of forgotten texts
+    acks, acks_sparse   operations done, by stream
+    files            the tree of files, one row per path, tombstones included; `parts` is packed (`state.files`), `folded` the
+                     path's case-folded form. No two living rows share it, and none is a folder of another
+    condemned        names of blobs that are never used again
 
-Chunks are looked up by `forget_hash`, which is one to one with `id`: an index over random values costs a page for almost
-every row that is added, so there is one and not two. By their ids they are found over `id_blocks`, see `ids`.
+Local rows:
 
-`chunks_fts` (FTS5, Porter) and `windows` follow `chunks` by triggers, whoever writes; `chunks_vec` follows `windows`. FTS5's
-and SQLite's secure deletion are on, so that a forgotten text leaves no bytes behind.
+    provisional*      this device's own operations that the Core has not ordered yet. NULL in `provisional_memories` leaves a
+                      column as it is; `superseded_by` is empty where the memory is current again. `provisional_documents` covers
+                      the places from `first` up to `beyond`, in all documents of the source where `path` is empty
+    digests, position, mirror_log, meta
+    index_state       dimensions of vectors; number of windows removed or changed; `deferred`, see `CHUNK_TRIGGERS`; `embedded`:
+                      no replicated chunk up to that rowid is without vectors
+    removed_windows   rowid of the n-th removed window, for the latest n
+    id_blocks         first four bytes of the ids of each `BLOCK` rowids, as `|0A1B2C3D|…`
 
-Local rows: `provisional*` (this device's own operations that the Core has not ordered yet), `digests`, `position`,
-`mirror_log`, `meta`, `index_state` (how many numbers a vector has; how many windows were removed or changed so far;
-`deferred`, see `CHUNK_TRIGGERS`; `embedded`: up to that rowid no replicated chunk is without vectors) and `removed_windows`
-(the rowid of the n-th removed window, for the latest n). A chunk with
-`provisional = 1` exists for provisional rows only: for the replicated state it is not there.
+A chunk with `provisional = 1` exists for provisional rows only; the replicated state does not contain it.
+
+Views count pending operations. `memory_states` has one row per memory, as it will be when they are applied. `memory_places`
+leaves out retired and superseded memories, `document_places` what a pending operation replaces or removes; `stale_chunks` are
+the chunks found only where these two leave them out. CROSS JOIN keeps the small table outer: SQLite does not know which one is
+small and would scan all chunks.
+
+Indexes: chunks are looked up by `forget_hash`, which is one to one with `id`. An index over random values costs a page for
+almost every row added, so there is only one (docs/decisions/0010). Lookups by id search `id_blocks` (9 bytes a chunk), then the
+rows of the matching block and of the last one, which is still growing; on a miss, all rows, so a wrong or lost block costs only
+time. `occurrences_by_session` and `occurrences_by_project` serve filters and conversations; new rows belong to few sessions at a
+time, so these cost little.
+
+`chunks_fts` (FTS5, Porter) and `windows` follow `chunks` by triggers, `chunks_vec` follows `windows`. Secure deletion is on in
+FTS5 and SQLite, so that a forgotten text leaves no bytes behind.
 
 Times are milliseconds since 1970, 0 if unknown. Identifiers of devices, incarnations and hashes are blobs.
 """
@@ -33,41 +51,224 @@ from collections.abc import Callable
 
 import apsw
 
+APPLICATION_ID = 0x4352_5953
+"""`PRAGMA application_id` of `crystal.db`: "CRYS"."""
+
+DIMENSIONS_MAX = 8192
+"""Maximum dimensions of a vector; sqlite-vec's limit."""
+
+VECTOR_BLOCK = 32
+"""Vectors in one block of sqlite-vec. Small blocks make lookups of single vectors fast (6 µs; 170 µs at the default of 1,024)
+and an almost empty memory small; a full scan takes at most 1.2 times its best."""
+
 BLOCK = 4096
-"""Rowids in a block."""
+"""Rowids in a block of `id_blocks`."""
 
-ID_TRIGGERS = f"""
-CREATE TRIGGER id_block_full AFTER INSERT ON chunks WHEN new.rowid % {BLOCK} = 0 BEGIN
-    INSERT OR REPLACE INTO id_blocks (block, prefixes)
-    SELECT new.rowid / {BLOCK} - 1, group_concat('|' || hex(substr(id, 1, 4)), '') FROM chunks
-    WHERE rowid > new.rowid - {BLOCK} AND rowid <= new.rowid;
-END;
-CREATE TRIGGER id_block_loses AFTER DELETE ON chunks BEGIN
-    UPDATE id_blocks SET prefixes = replace(prefixes, '|' || hex(substr(old.id, 1, 4)), '')
-    WHERE block = (old.rowid - 1) / {BLOCK};
-END;
-"""  # noqa: S608 - a number of ours
+REMOVALS_NAMED = 8192
+"""Latest removals of windows kept by rowid, so that an index in memory can follow them."""
 
-LOOKUPS = f"""
-CREATE INDEX occurrences_by_session ON occurrences (session, chunk);
-CREATE INDEX occurrences_by_project ON occurrences (project, repository, chunk);
-CREATE TABLE id_blocks (block INTEGER PRIMARY KEY, prefixes TEXT NOT NULL);
-INSERT INTO id_blocks (block, prefixes)
-SELECT (rowid - 1) / {BLOCK}, group_concat('|' || hex(substr(id, 1, 4)), '') FROM chunks
-WHERE rowid <= (SELECT coalesce(max(rowid), 0) / {BLOCK} FROM chunks) * {BLOCK} GROUP BY (rowid - 1) / {BLOCK};
-{ID_TRIGGERS}
-"""  # noqa: S608 - a number of ours
-
+TOKENIZER = "porter unicode61"
+"""FTS5's tokenizer."""
 
 WHOLE = 2**53
-"""A number of pieces that no document has: up to its end."""
+"""More pieces than any document has: as an end, the whole document."""
 
 HIDDEN = (
     "SELECT forget_hash FROM (SELECT forget_hash, hides, max(number) FROM provisional_marks GROUP BY forget_hash)"
     " WHERE hides = 1"
 )
-"""The keyed hashes of texts on which the latest pending word is a forget (see `provisional`). SQLite takes `hides` from the row
-that has the maximum."""
+"""Query for the keyed hashes of texts whose latest pending mark is a forget (see `state.pending`). SQLite takes `hides` from the
+row with the maximum."""
+
+_TABLES = """
+CREATE TABLE meta (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE chunks (
+    rowid INTEGER PRIMARY KEY,
+    id BLOB NOT NULL CHECK (length(id) = 32),
+    forget_hash BLOB NOT NULL CHECK (length(forget_hash) = 32),
+    provisional INTEGER NOT NULL DEFAULT 0 CHECK (provisional IN (0, 1)),
+    text TEXT NOT NULL
+);
+CREATE UNIQUE INDEX chunks_by_forget_hash ON chunks (forget_hash);
+CREATE INDEX chunks_provisional ON chunks (provisional) WHERE provisional = 1;
+
+CREATE TABLE windows (
+    rowid INTEGER PRIMARY KEY,
+    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
+    part INTEGER NOT NULL,
+    bits BLOB NOT NULL,
+    UNIQUE (chunk, part)
+);
+
+CREATE TABLE index_state (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    dimensions INTEGER NOT NULL,
+    removals INTEGER NOT NULL,
+    deferred INTEGER NOT NULL
+);
+INSERT INTO index_state VALUES (1, 0, 0, 0);
+
+CREATE TABLE occurrences (
+    rowid INTEGER PRIMARY KEY,
+    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
+    agent TEXT NOT NULL,
+    session TEXT NOT NULL,
+    message TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    project TEXT NOT NULL,
+    repository TEXT NOT NULL,
+    source TEXT NOT NULL,
+    device BLOB NOT NULL,
+    UNIQUE (chunk, session, message, part, agent)
+);
+CREATE INDEX occurrences_by_agent ON occurrences (agent, created_at, chunk);
+
+CREATE TABLE memories (
+    chunk INTEGER PRIMARY KEY REFERENCES chunks (rowid) ON DELETE CASCADE,
+    category TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    device BLOB NOT NULL
+);
+
+CREATE TABLE suppressed (
+    forget_hash BLOB PRIMARY KEY CHECK (length(forget_hash) = 32)
+) WITHOUT ROWID;
+
+CREATE TABLE acks (
+    device BLOB NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (device, incarnation)
+) WITHOUT ROWID;
+
+CREATE TABLE acks_sparse (
+    device BLOB NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (device, incarnation, sequence)
+) WITHOUT ROWID;
+
+CREATE TABLE digests (
+    name TEXT PRIMARY KEY,
+    sum BLOB NOT NULL CHECK (length(sum) = 32),
+    count INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE position (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    previous BLOB NOT NULL CHECK (length(previous) = 32)
+);
+
+CREATE TABLE mirror_log (
+    rowid INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    UNIQUE (epoch, sequence)
+);
+CREATE INDEX mirror_log_by_state ON mirror_log (state, epoch, sequence);
+
+CREATE TABLE provisional (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    device BLOB NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    UNIQUE (device, incarnation, sequence)
+);
+
+CREATE TABLE provisional_places (
+    rowid INTEGER PRIMARY KEY,
+    number INTEGER NOT NULL REFERENCES provisional (number) ON DELETE CASCADE,
+    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
+    agent TEXT NOT NULL,
+    session TEXT NOT NULL,
+    message TEXT NOT NULL,
+    part INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    project TEXT NOT NULL,
+    repository TEXT NOT NULL,
+    source TEXT NOT NULL,
+    category TEXT
+);
+CREATE INDEX provisional_places_by_chunk ON provisional_places (chunk);
+CREATE INDEX provisional_places_by_number ON provisional_places (number);
+
+CREATE TABLE provisional_marks (
+    number INTEGER NOT NULL REFERENCES provisional (number) ON DELETE CASCADE,
+    forget_hash BLOB NOT NULL,
+    hides INTEGER NOT NULL CHECK (hides IN (0, 1)),
+    PRIMARY KEY (forget_hash, number)
+) WITHOUT ROWID;
+CREATE INDEX provisional_marks_by_number ON provisional_marks (number);
+"""
+
+_FULL_TEXT = f"""
+CREATE VIRTUAL TABLE chunks_fts USING fts5 (
+    text, content = 'chunks', content_rowid = 'rowid', tokenize = '{TOKENIZER}'
+);
+INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('secure-delete', 1);
+INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 8388608);
+INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('automerge', 8);
+"""  # noqa: S608 - a constant of ours
+
+CHUNK_TRIGGERS = """
+CREATE TRIGGER chunks_inserted AFTER INSERT ON chunks WHEN (SELECT deferred FROM index_state) = 0 BEGIN
+    INSERT INTO chunks_fts (rowid, text) VALUES (new.rowid, new.text);
+END;
+CREATE TRIGGER chunks_deleted AFTER DELETE ON chunks BEGIN
+    INSERT INTO chunks_fts (chunks_fts, rowid, text) VALUES ('delete', old.rowid, old.text);
+    DELETE FROM windows WHERE chunk = old.rowid;
+END;
+CREATE TRIGGER chunks_text_changed AFTER UPDATE OF rowid, text ON chunks BEGIN
+    INSERT INTO chunks_fts (chunks_fts, rowid, text) VALUES ('delete', old.rowid, old.text);
+    INSERT INTO chunks_fts (rowid, text) VALUES (new.rowid, new.text);
+    DELETE FROM windows WHERE chunk IN (old.rowid, new.rowid);
+END;
+"""
+"""Triggers that keep the indexes in step with `chunks`. When a text changes, its vectors are deleted.
+
+FTS5 flushes whenever a statement with triggers begins, which makes one small index segment per chunk. A transaction that adds
+many chunks therefore sets `index_state.deferred`, indexes their texts in one statement, and clears it before the commit
+(`state.chunks`)."""
+
+DROP_CHUNK_TRIGGERS = """
+DROP TRIGGER chunks_inserted;
+DROP TRIGGER chunks_deleted;
+DROP TRIGGER chunks_text_changed;
+"""
+
+_FILES = """
+CREATE TABLE files (
+    rowid INTEGER PRIMARY KEY,
+    path TEXT NOT NULL UNIQUE,
+    folded TEXT NOT NULL,
+    device BLOB NOT NULL,
+    incarnation BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    executable INTEGER NOT NULL CHECK (executable IN (0, 1)),
+    modified_at INTEGER NOT NULL,
+    gone INTEGER NOT NULL CHECK (gone IN (0, 1)),
+    parts BLOB NOT NULL
+);
+CREATE UNIQUE INDEX files_by_folded ON files (folded) WHERE gone = 0;
+
+CREATE TABLE condemned (
+    name BLOB PRIMARY KEY CHECK (length(name) = 32)
+) WITHOUT ROWID;
+
+ALTER TABLE index_state ADD COLUMN embedded INTEGER NOT NULL DEFAULT 0;
+"""
 
 MEMORIES_AND_DOCUMENTS = """
 ALTER TABLE memories ADD COLUMN confidence INTEGER NOT NULL DEFAULT 100;
@@ -232,190 +433,27 @@ WHERE NOT EXISTS (SELECT 1 FROM occurrences WHERE chunk = candidate.chunk)
     AND NOT EXISTS (SELECT 1 FROM document_places WHERE chunk = candidate.chunk);
 """
 
-
-APPLICATION_ID = 0x4352_5953
-"""`PRAGMA application_id` of our files: "CRYS"."""
-
-DIMENSIONS_MAX = 8192
-"""Numbers in a vector; sqlite-vec's own limit."""
-
-VECTOR_BLOCK = 32
-"""Vectors in one block of sqlite-vec. Small blocks make the lookup of single vectors quick (6 µs, 170 µs at the default
-of 1,024) and an almost empty memory small; the whole scan stays within 1.2 times of its best."""
-
-_TABLES = """
-CREATE TABLE meta (
-    name TEXT PRIMARY KEY,
-    value BLOB NOT NULL
-) WITHOUT ROWID;
-
-CREATE TABLE chunks (
-    rowid INTEGER PRIMARY KEY,
-    id BLOB NOT NULL CHECK (length(id) = 32),
-    forget_hash BLOB NOT NULL CHECK (length(forget_hash) = 32),
-    provisional INTEGER NOT NULL DEFAULT 0 CHECK (provisional IN (0, 1)),
-    text TEXT NOT NULL
-);
-CREATE UNIQUE INDEX chunks_by_forget_hash ON chunks (forget_hash);
-CREATE INDEX chunks_provisional ON chunks (provisional) WHERE provisional = 1;
-
-CREATE TABLE windows (
-    rowid INTEGER PRIMARY KEY,
-    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
-    part INTEGER NOT NULL,
-    bits BLOB NOT NULL,
-    UNIQUE (chunk, part)
-);
-
-CREATE TABLE index_state (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    dimensions INTEGER NOT NULL,
-    removals INTEGER NOT NULL,
-    deferred INTEGER NOT NULL
-);
-INSERT INTO index_state VALUES (1, 0, 0, 0);
-
-CREATE TABLE occurrences (
-    rowid INTEGER PRIMARY KEY,
-    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
-    agent TEXT NOT NULL,
-    session TEXT NOT NULL,
-    message TEXT NOT NULL,
-    part INTEGER NOT NULL,
-    role TEXT NOT NULL,
-    created_at INTEGER NOT NULL,
-    project TEXT NOT NULL,
-    repository TEXT NOT NULL,
-    source TEXT NOT NULL,
-    device BLOB NOT NULL,
-    UNIQUE (chunk, session, message, part, agent)
-);
-CREATE INDEX occurrences_by_agent ON occurrences (agent, created_at, chunk);
-
-CREATE TABLE memories (
-    chunk INTEGER PRIMARY KEY REFERENCES chunks (rowid) ON DELETE CASCADE,
-    category TEXT NOT NULL,
-    agent TEXT NOT NULL,
-    created_at INTEGER NOT NULL,
-    device BLOB NOT NULL
-);
-
-CREATE TABLE suppressed (
-    forget_hash BLOB PRIMARY KEY CHECK (length(forget_hash) = 32)
-) WITHOUT ROWID;
-
-CREATE TABLE acks (
-    device BLOB NOT NULL,
-    incarnation BLOB NOT NULL,
-    sequence INTEGER NOT NULL,
-    PRIMARY KEY (device, incarnation)
-) WITHOUT ROWID;
-
-CREATE TABLE acks_sparse (
-    device BLOB NOT NULL,
-    incarnation BLOB NOT NULL,
-    sequence INTEGER NOT NULL,
-    PRIMARY KEY (device, incarnation, sequence)
-) WITHOUT ROWID;
-
-CREATE TABLE digests (
-    name TEXT PRIMARY KEY,
-    sum BLOB NOT NULL CHECK (length(sum) = 32),
-    count INTEGER NOT NULL
-) WITHOUT ROWID;
-
-CREATE TABLE position (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    epoch INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    previous BLOB NOT NULL CHECK (length(previous) = 32)
-);
-
-CREATE TABLE mirror_log (
-    rowid INTEGER PRIMARY KEY,
-    epoch INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    state INTEGER NOT NULL,
-    data BLOB NOT NULL,
-    UNIQUE (epoch, sequence)
-);
-CREATE INDEX mirror_log_by_state ON mirror_log (state, epoch, sequence);
-
-CREATE TABLE provisional (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    device BLOB NOT NULL,
-    incarnation BLOB NOT NULL,
-    sequence INTEGER NOT NULL,
-    UNIQUE (device, incarnation, sequence)
-);
-
-CREATE TABLE provisional_places (
-    rowid INTEGER PRIMARY KEY,
-    number INTEGER NOT NULL REFERENCES provisional (number) ON DELETE CASCADE,
-    chunk INTEGER NOT NULL REFERENCES chunks (rowid) ON DELETE CASCADE,
-    agent TEXT NOT NULL,
-    session TEXT NOT NULL,
-    message TEXT NOT NULL,
-    part INTEGER NOT NULL,
-    role TEXT NOT NULL,
-    created_at INTEGER NOT NULL,
-    project TEXT NOT NULL,
-    repository TEXT NOT NULL,
-    source TEXT NOT NULL,
-    category TEXT
-);
-CREATE INDEX provisional_places_by_chunk ON provisional_places (chunk);
-CREATE INDEX provisional_places_by_number ON provisional_places (number);
-
-CREATE TABLE provisional_marks (
-    number INTEGER NOT NULL REFERENCES provisional (number) ON DELETE CASCADE,
-    forget_hash BLOB NOT NULL,
-    hides INTEGER NOT NULL CHECK (hides IN (0, 1)),
-    PRIMARY KEY (forget_hash, number)
-) WITHOUT ROWID;
-CREATE INDEX provisional_marks_by_number ON provisional_marks (number);
-"""
-
-TOKENIZER = "porter unicode61"
-"""How texts become terms, in FTS5's words."""
-
-_FULL_TEXT = f"""
-CREATE VIRTUAL TABLE chunks_fts USING fts5 (
-    text, content = 'chunks', content_rowid = 'rowid', tokenize = '{TOKENIZER}'
-);
-INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('secure-delete', 1);
-INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 8388608);
-INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('automerge', 8);
-"""  # noqa: S608 - a constant of ours
-
-CHUNK_TRIGGERS = """
-CREATE TRIGGER chunks_inserted AFTER INSERT ON chunks WHEN (SELECT deferred FROM index_state) = 0 BEGIN
-    INSERT INTO chunks_fts (rowid, text) VALUES (new.rowid, new.text);
+ID_TRIGGERS = f"""
+CREATE TRIGGER id_block_full AFTER INSERT ON chunks WHEN new.rowid % {BLOCK} = 0 BEGIN
+    INSERT OR REPLACE INTO id_blocks (block, prefixes)
+    SELECT new.rowid / {BLOCK} - 1, group_concat('|' || hex(substr(id, 1, 4)), '') FROM chunks
+    WHERE rowid > new.rowid - {BLOCK} AND rowid <= new.rowid;
 END;
-CREATE TRIGGER chunks_deleted AFTER DELETE ON chunks BEGIN
-    INSERT INTO chunks_fts (chunks_fts, rowid, text) VALUES ('delete', old.rowid, old.text);
-    DELETE FROM windows WHERE chunk = old.rowid;
+CREATE TRIGGER id_block_loses AFTER DELETE ON chunks BEGIN
+    UPDATE id_blocks SET prefixes = replace(prefixes, '|' || hex(substr(old.id, 1, 4)), '')
+    WHERE block = (old.rowid - 1) / {BLOCK};
 END;
-CREATE TRIGGER chunks_text_changed AFTER UPDATE OF rowid, text ON chunks BEGIN
-    INSERT INTO chunks_fts (chunks_fts, rowid, text) VALUES ('delete', old.rowid, old.text);
-    INSERT INTO chunks_fts (rowid, text) VALUES (new.rowid, new.text);
-    DELETE FROM windows WHERE chunk IN (old.rowid, new.rowid);
-END;
-"""
-"""What keeps the indexes true. A vector belongs to a text: where the text changes, its vectors go.
+"""  # noqa: S608 - a number of ours
 
-FTS5 writes out what it has gathered whenever a statement with triggers begins, which makes one small index segment for each
-chunk. A transaction that adds many chunks therefore sets `index_state.deferred`, adds their texts to the index in one go,
-and clears it again before it commits (`staterows`)."""
-
-DROP_CHUNK_TRIGGERS = """
-DROP TRIGGER chunks_inserted;
-DROP TRIGGER chunks_deleted;
-DROP TRIGGER chunks_text_changed;
-"""
-
-REMOVALS_NAMED = 8192
-"""The latest so many removals of windows are known by rowid, so that an index in memory can follow them."""
+LOOKUPS = f"""
+CREATE INDEX occurrences_by_session ON occurrences (session, chunk);
+CREATE INDEX occurrences_by_project ON occurrences (project, repository, chunk);
+CREATE TABLE id_blocks (block INTEGER PRIMARY KEY, prefixes TEXT NOT NULL);
+INSERT INTO id_blocks (block, prefixes)
+SELECT (rowid - 1) / {BLOCK}, group_concat('|' || hex(substr(id, 1, 4)), '') FROM chunks
+WHERE rowid <= (SELECT coalesce(max(rowid), 0) / {BLOCK} FROM chunks) * {BLOCK} GROUP BY (rowid - 1) / {BLOCK};
+{ID_TRIGGERS}
+"""  # noqa: S608 - a number of ours
 
 WINDOWS_DELETED = f"""
 CREATE TRIGGER windows_deleted AFTER DELETE ON windows BEGIN
@@ -428,9 +466,9 @@ END;
 
 
 def vector_table(dimensions: int) -> str:
-    """The statements that make the table for vectors of that many numbers, and the triggers that it needs.
+    """Return the statements that create the table of vectors and its triggers.
 
-    Raises ValueError for a number that sqlite-vec does not take.
+    Raises ValueError for dimensions that sqlite-vec does not support.
     """
     if not 1 <= dimensions <= DIMENSIONS_MAX:
         raise ValueError(f"vectors of {dimensions} dimensions cannot be kept, 1 to {DIMENSIONS_MAX} can")
@@ -451,36 +489,13 @@ DROP TRIGGER IF EXISTS windows_changed;
 DROP TABLE IF EXISTS chunks_vec;
 UPDATE index_state SET dimensions = 0, removals = removals + 1, embedded = 0;
 """
-"""Removes all vectors for good; `windows` must be emptied with it."""
+"""Remove all vectors; `windows` must be emptied too."""
 
 
 def _version_1(connection: apsw.Connection) -> None:
     for statements in (_TABLES, _FULL_TEXT, CHUNK_TRIGGERS):
         for _ in connection.execute(statements):
             pass
-
-
-_FILES = """
-CREATE TABLE files (
-    rowid INTEGER PRIMARY KEY,
-    path TEXT NOT NULL UNIQUE,
-    folded TEXT NOT NULL,
-    device BLOB NOT NULL,
-    incarnation BLOB NOT NULL,
-    sequence INTEGER NOT NULL,
-    executable INTEGER NOT NULL CHECK (executable IN (0, 1)),
-    modified_at INTEGER NOT NULL,
-    gone INTEGER NOT NULL CHECK (gone IN (0, 1)),
-    parts BLOB NOT NULL
-);
-CREATE UNIQUE INDEX files_by_folded ON files (folded) WHERE gone = 0;
-
-CREATE TABLE condemned (
-    name BLOB PRIMARY KEY CHECK (length(name) = 32)
-) WITHOUT ROWID;
-
-ALTER TABLE index_state ADD COLUMN embedded INTEGER NOT NULL DEFAULT 0;
-"""
 
 
 def _version_2(connection: apsw.Connection) -> None:
@@ -494,7 +509,7 @@ def _version_3(connection: apsw.Connection) -> None:
 
 
 def _version_4(connection: apsw.Connection) -> None:
-    """Removed windows get names."""
+    """Record the rowids of removed windows."""
     for _ in connection.execute(
         "CREATE TABLE removed_windows (slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, window INTEGER NOT NULL)"
     ):
@@ -514,5 +529,4 @@ def _version_5(connection: apsw.Connection) -> None:
 Migration = Callable[[apsw.Connection], None]
 
 MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4, _version_5)
-"""Number n (from 1) takes a database of version n - 1 to version n, inside a transaction. One way, and once released never
-changed."""
+"""Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

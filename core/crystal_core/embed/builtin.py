@@ -7,6 +7,10 @@ Rules:
 - A batch holds windows of equal length, without padding, and runs on one thread; several threads run several batches.
   The model computes each window to the bit as if it were alone, so a text's vector does not depend on the texts beside it
   or on the number of threads.
+- A text that fits the model is one window. A longer one is cut into much shorter windows than would fit, because a window
+  has one vector for all that it says, and two sentences among 250 tokens of something else are hardly found; on texts that
+  fit, shorter windows find less (docs/decisions/0009-built-in-embedder.md). All windows of a text have the same length, since
+  a short last window would say little, and overlap by `WINDOW_OVERLAP_TOKENS` or a few more.
 - Vectors to be stored are made only by model files whose hashes were checked. A query gets the quick check: hashing 23 MB
   would slow down a cold `crystal search`, and a query's vector is not kept.
 """

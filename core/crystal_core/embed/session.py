@@ -57,14 +57,14 @@ def open_session(graph: Path, *, threads: int = 1) -> Session:
     except ImportError as error:
         hint = "Crystal needs a platform that onnxruntime supports; until then search works by keyword"
         raise EmbeddingError(f"onnxruntime cannot be loaded: {error}", hint=hint) from error
-    # Stops all but the first event where the environment was not set.
+    # Stops all but the first event if the environment was not set.
     runtime.disable_telemetry_events()
     options = runtime.SessionOptions()
-    # The graph is written as it is to run; optimising it again would cost time at each start.
+    # The exported graph is already optimised; doing it again would cost time at each start.
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # The arena gives a third more speed for about 20 MB. Patterns are for inputs of constant length.
+    # The arena gives a third more speed for about 20 MB. Patterns only help inputs of constant length.
     options.enable_mem_pattern = False
     options.log_severity_level = _LOG_ERRORS_ONLY
     known = ("Fail", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented", "RuntimeException")

@@ -51,7 +51,8 @@ def holding(database: Database, word: str) -> int | None:
     """
     import apsw
 
-    tokenizer, *arguments = TOKENIZER.split()
+    words: list[str] = TOKENIZER.split()
+    tokenizer, arguments = words[0], words[1:]
     cut = database.connection.fts5_tokenizer(tokenizer, arguments)
     found = cut(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False)
     tokens = cast("list[tuple[str, ...]]", found)

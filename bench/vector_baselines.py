@@ -4,6 +4,7 @@ They hold the same numbers as our table. faiss and usearch hold them in memory, 
 for itself (private, resident, not backed by a file), which the page cache does not give back.
 """
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Faiss:
     """All vectors in memory as float32, each compared. Exact: recall is measured against it."""
 
     def __init__(self, dimensions: int) -> None:
-        import faiss
+        faiss: Any = import_module("faiss")
 
         faiss.omp_set_num_threads(1)
         self._index: Any = faiss.IndexFlatIP(dimensions)
@@ -61,9 +62,8 @@ class Usearch:
     """A graph over float16."""
 
     def __init__(self, dimensions: int) -> None:
-        from usearch.index import Index
-
-        self._index = Index(ndim=dimensions, metric="ip", dtype="f16")
+        index: Any = import_module("usearch.index")
+        self._index: Any = index.Index(ndim=dimensions, metric="ip", dtype="f16")
         self._size = 0
 
     def add(self, vectors: NDArray[np.float32]) -> None:

@@ -18,6 +18,10 @@ class _TooNew(Exception):
     pass
 
 
+def _add_note(db: apsw.Connection) -> None:
+    db.execute("ALTER TABLE row ADD COLUMN note TEXT")
+
+
 def _file(version: int = 1) -> SqliteFile:
     return SqliteFile(
         0x43525958,
@@ -25,7 +29,7 @@ def _file(version: int = 1) -> SqliteFile:
         busy_milliseconds=50,
         damaged=_Damaged,
         too_new=_TooNew,
-        migrations=[lambda db: db.execute("ALTER TABLE row ADD COLUMN note TEXT")] * (version - 1),
+        migrations=[_add_note] * (version - 1),
     )
 
 

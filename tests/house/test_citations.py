@@ -32,10 +32,10 @@ _EXPLANATION = "<!-- explanation -->"
 class Page:
     """What a page defines: numbered sections, their rules, and which sections only explain."""
 
-    sections: list[str] = field(default_factory=list)
-    rules: list[str] = field(default_factory=list)
-    explanations: set[str] = field(default_factory=set)
-    faults: list[str] = field(default_factory=list)
+    sections: list[str] = field(default_factory=list[str])
+    rules: list[str] = field(default_factory=list[str])
+    explanations: set[str] = field(default_factory=set[str])
+    faults: list[str] = field(default_factory=list[str])
 
     def defined(self) -> set[str]:
         return {*self.sections, *self.rules}

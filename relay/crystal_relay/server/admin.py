@@ -13,16 +13,14 @@ A killed relay leaves a dead socket, which the next one replaces.
 
 import asyncio
 import contextlib
-import functools
 import logging
-import operator
 import os
 import secrets
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -139,10 +137,11 @@ async def admin_socket(
 class _Door:
     def __init__(self, operations: Operations, extensions: Sequence[Extension]) -> None:
         self._operations = operations
-        further = [request for each in extensions for request in each.requests]
-        self._decoder: msgspec.json.Decoder[msgspec.Struct] = msgspec.json.Decoder(
-            functools.reduce(operator.or_, further, _Request)
-        )
+        asked: Any = _Request
+        for each in extensions:
+            for request in each.requests:
+                asked = asked | request
+        self._decoder: msgspec.json.Decoder[msgspec.Struct] = msgspec.json.Decoder(asked)
         self._open: set[asyncio.Task[object]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -195,9 +195,11 @@ async def test_a_run_that_goes_on_is_never_further_than_its_end(
 ) -> None:
     texts = days_of(3)
     told: list[float] = []
-    ports = replace(
-        ports_of(book, texts, Shelf()), heard=lambda _text, done, total: told.append(done / total)
-    )
+
+    def heard(_text: str, done: int, total: int) -> None:
+        told.append(done / total)
+
+    ports = replace(ports_of(book, texts, Shelf()), heard=heard)
 
     async def breaks(_sources: object) -> list[Said]:
         raise OSError("the disk is away")

@@ -306,7 +306,7 @@ def test_a_folder_that_cannot_be_looked_into_is_reported(tool: Tool, monkeypatch
     from os import scandir
 
     def refusing(path: str) -> object:
-        if path == str(shut) or path == shut:
+        if Path(path) == shut:
             raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 

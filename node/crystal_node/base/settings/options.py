@@ -89,13 +89,29 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _switch(text: str, _: Roots) -> bool:
+    return yes(text)
+
+
+def _names(text: str, _: Roots) -> frozenset[str]:
+    return frozenset(_parts(text))
+
+
+def _denials(text: str, _: Roots) -> tuple[str, ...]:
+    return _parts(text)
+
+
+def _whole_number(text: str, _: Roots) -> int:
+    return int(text)
+
+
 TEXT = ValueKind(checked_text, _plain)
-SWITCH = ValueKind(checked_switch, lambda text, _: yes(text))
+SWITCH = ValueKind(checked_switch, _switch)
 ADDRESS = ValueKind(checked_address, _plain)
 ZONE = ValueKind(checked_zone, _plain)
 FOLDER = ValueKind(checked_folder, _folder)
-NAMES = ValueKind(checked_names, lambda text, _: frozenset(_parts(text)))
-DENIALS = ValueKind(checked_denials, lambda text, _: _parts(text))
+NAMES = ValueKind(checked_names, _names)
+DENIALS = ValueKind(checked_denials, _denials)
 
 
 def choice(*choices: str) -> ValueKind:
@@ -105,12 +121,16 @@ def choice(*choices: str) -> ValueKind:
 
 def number(least: int, most: int) -> ValueKind:
     """A whole number within bounds."""
-    return ValueKind(partial(checked_number, (least, most)), lambda text, _: int(text))
+    return ValueKind(partial(checked_number, (least, most)), _whole_number)
 
 
 def folder_or(otherwise: Callable[[Roots], Path]) -> ValueKind:
     """A folder, or another one where none is set."""
-    return ValueKind(checked_folder, lambda text, roots: _folder(text, roots) or otherwise(roots))
+
+    def typed(text: str, roots: Roots) -> Path:
+        return _folder(text, roots) or otherwise(roots)
+
+    return ValueKind(checked_folder, typed)
 
 
 def _option(name: str, kind: ValueKind, variable: str, default: str, what: str) -> Any:

@@ -5,7 +5,7 @@ an unknown field.
 """
 
 import re
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct, inspect
@@ -111,7 +111,8 @@ def _plain(shape: inspect.Type | None) -> inspect.Type | None:
 
 def _takes(shape: inspect.Type) -> str:
     if isinstance(shape, inspect.Metadata):
-        named = (shape.extra_json_schema or {}).get("title")
+        extra = cast("dict[str, object] | None", shape.extra_json_schema)
+        named = extra.get("title") if extra else None
         return str(named) if named else _takes(shape.type)
     if isinstance(shape, inspect.UnionType):
         words = " or ".join(_takes(each) for each in shape.types if not isinstance(each, inspect.NoneType))

@@ -95,7 +95,7 @@ class RememberArguments(NewMemory, frozen=True, kw_only=True):
             max_length=SUPERSEDES_MAX,
             description="Ids of memories that it takes the place of: they are kept, and not brought up any more.",
         ),
-    ] = field(default_factory=list)
+    ] = field(default_factory=list[LongId])
     agent: Annotated[
         str,
         Meta(

@@ -69,7 +69,7 @@ def test_the_answers_are_those_of_the_disk(core: Machine) -> None:
         answered = asked.search(request)
         assert msgspec.structs.replace(answered, took_ms=0.0) == msgspec.structs.replace(alone, took_ms=0.0)
         assert asked.show(ShowRequest(id=alone.results[0].id)) == whole
-        assert asked._here is None, "the agent answered"  # pyright: ignore[reportPrivateUsage]
+        assert asked._here is None, "the agent answered"  # pyright: ignore[reportPrivateUsage]  # pyright: ignore[reportPrivateUsage]
 
 
 def test_errors_are_the_same_with_an_agent_and_without(core: Machine) -> None:
@@ -285,7 +285,7 @@ def test_a_home_whose_path_is_too_long_for_a_socket_is_answered_all_the_same(
     with served(Machine(longer, core.extra)) as settings, memory_client(settings) as asked:
         request = SearchRequest(query="retry budget", depth=Depth.FAST)
         assert [hit.text for hit in asked.search(request).results] == [TEXT]
-        assert asked._here is None, "the agent answered"
+        assert asked._here is None, "the agent answered"  # pyright: ignore[reportPrivateUsage]
 
 
 def test_where_a_folder_cannot_be_named_by_its_number_the_disk_answers(

@@ -20,8 +20,8 @@ Replicated rows, equal on every device and covered by the state digest:
 Local rows:
 
     provisional*      this device's own operations that the Core has not ordered yet. NULL in `provisional_memories` leaves a
-                      column as it is; `superseded_by` is empty where the memory is current again. `provisional_documents` covers
-                      the places from `first` up to `beyond`, in all documents of the source where `path` is empty
+                      column as it is; `superseded_by` is empty where the memory is current again. `provisional_documents`
+                      covers the places from `first` up to `beyond`, in all documents of the source where `path` is empty
     digests, position, mirror_log, meta
     index_state       dimensions of vectors; number of windows removed or changed; `deferred`, see `CHUNK_TRIGGERS`; `embedded`:
                       no replicated chunk up to that rowid is without vectors
@@ -38,8 +38,8 @@ small and would scan all chunks.
 Indexes: chunks are looked up by `forget_hash`, which is one to one with `id`. An index over random values costs a page for
 almost every row added, so there is only one (docs/decisions/0010). Lookups by id search `id_blocks` (9 bytes a chunk), then the
 rows of the matching block and of the last one, which is still growing; on a miss, all rows, so a wrong or lost block costs only
-time. `occurrences_by_session` and `occurrences_by_project` serve filters and conversations; new rows belong to few sessions at a
-time, so these cost little.
+time. `occurrences_by_session` and `occurrences_by_project` serve filters and conversations; new rows belong to few sessions at
+a time, so these cost little.
 
 `chunks_fts` (FTS5, Porter) and `windows` follow `chunks` by triggers, `chunks_vec` follows `windows`. Secure deletion is on in
 FTS5 and SQLite, so that a forgotten text leaves no bytes behind.
@@ -77,8 +77,8 @@ HIDDEN = (
     "SELECT forget_hash FROM (SELECT forget_hash, hides, max(number) FROM provisional_marks GROUP BY forget_hash)"
     " WHERE hides = 1"
 )
-"""Query for the keyed hashes of texts whose latest pending mark is a forget (see `state.pending`). SQLite takes `hides` from the
-row with the maximum."""
+"""Query for the keyed hashes of texts whose latest pending mark is a forget (see `state.pending`). SQLite takes `hides` from
+the row with the maximum."""
 
 _TABLES = """
 CREATE TABLE meta (

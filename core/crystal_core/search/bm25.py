@@ -1,8 +1,8 @@
-"""BM25 where FTS5's own would cost too much: with weights that are given, over the whole index or over few texts.
+"""BM25 with given weights, over the whole index or over a few texts, where FTS5's own would cost too much.
 
-FTS5's `bm25()` reads every occurrence of every word of the query to know how rare it is: 10 ms and more for one everyday word
-in a million chunks. `crystal_rank(table, weight, …)` takes one weight for each phrase of the query and otherwise computes the
-same. For a few texts an index of their own, in memory and for one query, is quicker than looking for them in the large one.
+FTS5's `bm25()` reads every occurrence of every word of the query to know how rare it is: 10 ms and more for one common word in
+a million chunks. `crystal_rank(table, weight, …)` takes a weight for each phrase of the query and otherwise computes the same.
+For a few texts, a temporary index in memory is faster than a search of the large one.
 """
 
 import json
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.75
 _WEIGHT_MIN = 1e-6
-"""As FTS5 has them."""
+"""FTS5's constants."""
 
 _prepared: WeakSet[Database] = WeakSet()
 
 
 def prepare(database: Database) -> None:
-    """Make `crystal_rank` known to the connection, and `temp.words`, in which `holding` looks.
+    """Register `crystal_rank` with the connection, and create `temp.words`, which `holding` reads.
 
-    Outside of transactions: then both stay. What is made in a snapshot goes with it, and has every prepared statement
-    of the connection prepared anew, which costs a search a tenth of its time.
+    Call outside of transactions. Created in a snapshot, both would be rolled back with it, and all prepared statements of the
+    connection would be prepared again, which costs a search a tenth of its time.
     """
     if database in _prepared:
         return
@@ -45,9 +45,9 @@ def prepare(database: Database) -> None:
 
 
 def holding(database: Database, word: str) -> int | None:
-    """In how many chunks a word stands; None for what is none or several to the index. Takes some 15 ns for each.
+    """Return the number of chunks with a word; None for what the index takes as none or several words.
 
-    After `prepare`.
+    Call `prepare` first. Takes about 15 ns per chunk.
     """
     import apsw
 
@@ -62,7 +62,7 @@ def holding(database: Database, word: str) -> int | None:
 
 
 def weight(holding: float, total: int) -> float:
-    """Of a word that stands in `holding` of `total` texts."""
+    """Return the weight of a word that is in `holding` of `total` texts."""
     return (
         max(math.log((total - holding + 0.5) / (holding + 0.5)), _WEIGHT_MIN)
         if holding < total
@@ -71,13 +71,13 @@ def weight(holding: float, total: int) -> float:
 
 
 def rank_expression(table: str, weights: Sequence[float]) -> str:
-    """SQL for a row's rank: the better it matches, the lower, as FTS5 has it."""
+    """Return SQL for a row's rank: lower is better, as in FTS5."""
     return f"crystal_rank({', '.join([table, *(repr(float(number)) for number in weights)])})"
 
 
 @contextmanager
 def index_of(database: Database, rowids: Iterable[int]) -> "Generator[str]":
-    """The name of a full-text index over these chunks alone. Belongs in a snapshot."""
+    """Create a temporary full-text index over these chunks and yield its name. Belongs in a snapshot."""
     before = database.connection.total_changes()
     database.run(
         f"CREATE VIRTUAL TABLE temp.few_texts USING fts5 (text, content = '', tokenize = '{TOKENIZER}')"
@@ -95,7 +95,7 @@ def index_of(database: Database, rowids: Iterable[int]) -> "Generator[str]":
 
 
 def _rank(api: "apsw.FTS5ExtensionApi", *weights: Any) -> float:
-    # Called for thousands of rows in one search: each call into SQLite counts.
+    # Called for thousands of rows in one search, so every call into SQLite counts.
     average = api.aux_data
     if average is None:
         average = api.aux_data = max(api.column_total_size(0), 1) / max(api.row_count, 1)

@@ -1,7 +1,7 @@
-"""How much of the memory has vectors, while they are made: for a note on a search, so it must cost next to nothing.
+"""Estimate of how much of the memory has vectors, for a note on a search.
 
-Looks at a few chunks spread evenly over all that may lack them. `index_state.embedded` says up to where none does, so that a
-memory in which nothing lacks vectors is told by one lookup.
+To be cheap it samples a few chunks, spread evenly over all that may have none. No chunk up to `index_state.embedded` is without
+vectors, so a completely embedded memory takes one lookup.
 """
 
 from crystal_core.database import Database
@@ -10,7 +10,7 @@ COVERAGE_LOOKED_AT = 64
 
 
 def percent_embedded(database: Database) -> int:
-    """Of the chunks of the replicated state, about; 100 only if none lacks vectors, or so few that none was met."""
+    """Return the approximate percentage of replicated chunks with vectors; 100 only if the sample has no chunk without."""
     found = database.row("SELECT embedded, (SELECT max(rowid) FROM chunks) FROM index_state")
     if found is None or found[1] is None or found[0] >= found[1]:
         return 100

@@ -1,8 +1,8 @@
-"""What a search may find: the person's filters, and what pending forgets hide. And where a found chunk comes from.
+"""Filters of a search, chunks hidden by pending forgets, and the places of found chunks.
 
 A chunk is admitted if one of its places (an occurrence, a memory, a part of a document, or a provisional one) meets all
-filters; the place shown is the latest of those. What a place has not (a memory has no session), no filter on it finds.
-Retired and superseded memories are no places, unless they are asked for. One `Filters` belongs to one snapshot.
+filters; the latest of those is shown. A filter on a property that a place does not have (a memory has no session) excludes
+the place. Retired and superseded memories are not places, unless requested. A `Filters` belongs to one snapshot.
 """
 
 import json
@@ -28,7 +28,7 @@ KINDS = (CONVERSATION, MEMORY, DOCUMENT)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Filters; None lets everything through. A chunk is admitted if one of its places meets all of them.
+    """Filters of a search; None admits everything. A chunk is admitted if one of its places meets all of them.
 
     ``kind`` is one of ``KINDS``. ``project`` is a project's path or its repository, or the end of one from a slash on.
     ``source`` is where a text came from: the tool that a conversation was held with, or the name of a source of documents.
@@ -52,13 +52,13 @@ EVERYWHERE = Scope()
 
 
 MUCH = 6
-"""A filter that admits more than the sixth part of all places lets much through."""
+"""A filter that admits more than one place in this many is broad."""
 NARROW_MAX = RANKED_MAX
-"""Places that are admitted by a narrow filter, at most: all that it admits is ranked."""
+"""Most places that a narrow filter admits: all of them are ranked."""
 
 _FORGOTTEN = f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN})"  # noqa: S608 - constants of ours
-"""Texts that a pending word forgets. Without filters, what is stale is hidden as well: memories and documents that are not what
-counts any more (`schema3`). With filters it is not admitted, unless that is asked for."""
+"""Texts that a pending operation forgets. Without filters, `stale_chunks` are hidden too: memories and documents that are not
+current (see `schema`). With filters they are not admitted, unless requested."""
 _ANY_HIDDEN = """
 SELECT EXISTS (SELECT 1 FROM provisional_marks WHERE hides = 1) OR EXISTS (SELECT 1 FROM provisional_memories)
     OR EXISTS (SELECT 1 FROM provisional_documents)
@@ -68,7 +68,7 @@ SELECT EXISTS (SELECT 1 FROM provisional_marks WHERE hides = 1) OR EXISTS (SELEC
 
 @dataclass(frozen=True, slots=True)
 class HitPlace:
-    """Where a chunk comes from. A memory has no session, and so on: what is not known is empty."""
+    """The place that a chunk comes from. Properties that it does not have are empty."""
 
     kind: str
     agent: str
@@ -84,16 +84,16 @@ class HitPlace:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """A table or view of places: their kind, the columns that there are, and a condition that its rows have to meet besides."""
+    """A table or view of places: their kind, its columns, and a further condition on its rows."""
 
     table: str
     kind: str
     columns: Sequence[str]
     own: str = ""
     needs: Sequence[str] = ()
-    """The columns of that condition."""
+    """Columns of that condition."""
     indexed: bool = False
-    """It has the indexes of `occurrences`."""
+    """Whether it has the indexes of `occurrences`."""
 
 
 _SAID = ("agent", "session", "role", "created_at", "project", "repository", "source")
@@ -108,7 +108,7 @@ SELECT chunk FROM wanted WHERE EXISTS (SELECT 1 FROM memories WHERE memories.chu
 """
 """The views of memories begin with the text of each chunk, and few chunks are memories."""
 _BY_CHUNK = "sqlite_autoindex_occurrences_1"
-"""What SQLite calls the index of the UNIQUE over `chunk` and others. It would take the one over agents by itself."""
+"""SQLite's name of the index for UNIQUE (chunk, …). By itself it would choose the index over agents."""
 
 _CONVERSATIONS = (
     _Places("occurrences", CONVERSATION, _SAID, indexed=True),
@@ -125,12 +125,12 @@ _MEMORIES = {
     ANY: _Places("memory_states", MEMORY, _NOTED),
 }
 _ONE_PLACE = ("agent", "session", "role", "source", "category")
-"""Filters that a place meets by having that very value."""
+"""Filters that a place meets by having exactly that value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """What rows of one table have to meet; empty if all do."""
+    """The condition on rows of one table; empty if all meet it."""
 
     places: _Places
     index: str
@@ -145,7 +145,7 @@ class Filters:
         self._database = database
         self._narrows = scope != EVERYWHERE
         self.memories = _MEMORIES[scope.status].table
-        """The view of the memories that are brought up."""
+        """The view of the memories to return."""
         projects = None if scope.project is None else _projects(database, scope.project)
         tables = [*_CONVERSATIONS, _MEMORIES[scope.status], _DOCUMENTS]
         conditions = (_condition(places, scope, projects, self._agents) for places in tables)
@@ -154,15 +154,15 @@ class Filters:
         self._hidden = self._hidden_chunks()
         self._narrow = self._narrows and not self._admits_more_than(NARROW_MAX)
         self.broad = self._narrows and not self._narrow and self._admits_much()
-        """So much is admitted that what was found is better checked than all that is admitted listed."""
+        """Whether so much is admitted that checking what was found is cheaper than listing all that is admitted."""
 
     def restriction(self) -> Restriction:
-        """For the keyword half."""
+        """Return the restriction for the keyword half."""
         sql: list[str] = []
         bindings: tuple[object, ...] = ()
         if self._narrows:
             admitted, bindings = self._admitted()
-            # The plus sign keeps SQLite from asking FTS5 for each admitted row by itself.
+            # The plus sign keeps SQLite from querying FTS5 separately for each admitted row.
             sql.append(self._each() if self.broad else f"+rowid IN ({admitted})")
         if self._hidden:
             sql.append("+rowid NOT IN (SELECT value FROM json_each(?))")
@@ -170,13 +170,13 @@ class Filters:
         return Restriction(" AND ".join(sql), bindings, self._narrow) if sql else EVERYTHING
 
     def admitted(self) -> "NDArray[np.int64] | None":
-        """The chunks that may be found, by rowid, some perhaps twice; None if there is no filter."""
+        """Return the admitted chunks by rowid, possibly with duplicates; None if there is no filter."""
         if self._narrows and self._only is None:
             self._only = self._rowids(*self._admitted())
         return self._only
 
     def admits(self, chunks: "NDArray[np.int64]") -> "NDArray[np.bool_]":
-        """Of each of these chunks, whether it is admitted."""
+        """For each of these chunks, whether it is admitted."""
         import numpy as np
 
         from crystal_core.sqlite_file import integers
@@ -188,7 +188,7 @@ class Filters:
         return np.isin(chunks, integers(self._database.value(query, bindings)))
 
     def hidden(self) -> "NDArray[np.int64] | None":
-        """The chunks that no search finds though they are there; None if there are none."""
+        """Return the chunks that exist but that no search finds; None if there are none."""
         if not self._hidden:
             return None
         import numpy as np
@@ -196,7 +196,7 @@ class Filters:
         return np.array(self._hidden, np.int64)
 
     def places(self, chunks: Sequence[int]) -> dict[int, HitPlace]:
-        """The latest admitted place of each of these chunks that has one."""
+        """Return the latest admitted place of each of these chunks that has one."""
         selects: list[str] = []
         bindings: list[object] = [json.dumps(list(chunks))]
         for condition in self._conditions:
@@ -219,7 +219,7 @@ class Filters:
         return dict(_place(row) for row in self._database.rows(query, bindings))
 
     def _admitted(self) -> tuple[str, tuple[object, ...]]:
-        """A query for the admitted chunks, and its bindings; one with several places may come several times."""
+        """Return a query for the admitted chunks, and its bindings; a chunk with several places may occur several times."""
         selects = [
             f"SELECT chunk FROM {condition.places.table}{condition.index} WHERE {condition.sql or 'true'}"  # noqa: S608
             for condition in self._conditions
@@ -233,14 +233,14 @@ class Filters:
         return int(self._database.value(count, bindings)) > most
 
     def _admits_much(self) -> bool:
-        """Counts where that takes an index alone; of a filter that would read all occurrences it is supposed."""
+        """Whether the filter is broad: counted if an index suffices, assumed if counting would read all occurrences."""
         if any(condition.places.indexed and not condition.index for condition in self._conditions):
             return True
         newest = self._database.value("SELECT max(rowid) FROM occurrences") or 0
         return self._admits_more_than(max(newest // MUCH, NARROW_MAX))
 
     def _each(self) -> str:
-        """A condition on one `rowid`, with the bindings of `_admitted`. The tables in it have no such column themselves."""
+        """Return a condition on `rowid`, with the bindings of `_admitted`. The tables in it have no such column themselves."""
         conditions: list[str] = []
         for condition in self._conditions:
             columns = ", ".join(dict.fromkeys(["chunk", *condition.places.columns, *condition.places.needs]))
@@ -252,7 +252,7 @@ class Filters:
         return f"({' OR '.join(conditions)})"
 
     def _agents(self) -> list[str]:
-        """All agents, each by one lookup: with them the index over agents and times serves a filter by time alone."""
+        """Return all agents, each by one lookup: they let the index over agents and times serve a filter by time alone."""
         found: list[str] = []
         agent = self._database.value("SELECT min(agent) FROM occurrences")
         while agent is not None:
@@ -279,7 +279,7 @@ def _condition(
     projects: Sequence[tuple[str, str]] | None,
     agents: Callable[[], Sequence[str]],
 ) -> _Condition | None:
-    """What the scope asks of that table's rows; None if none of them can meet it."""
+    """Return the scope's condition on that table's rows; None if no row can meet it."""
     if scope.kind not in (None, places.kind) or (scope.status is not None and places.kind != MEMORY):
         return None
     sql = [places.own] if places.own else []
@@ -317,14 +317,14 @@ def _condition(
 
 
 def _projects(database: Database, wanted: str) -> list[tuple[str, str]]:
-    """The pairs of project and repository of which one is `wanted`, or ends with it behind a slash."""
+    """Return the pairs of project and repository where one is `wanted` or ends with it after a slash."""
     end = f"/{wanted}"
     found = [*_pairs(database, "occurrences"), *_pairs(database, "provisional_places")]
     return [pair for pair in found if any(name == wanted or name.endswith(end) for name in pair)]
 
 
 def _pairs(database: Database, table: str) -> Iterator[tuple[str, str]]:
-    """All pairs of project and repository, each by one or two lookups in the index over them."""
+    """Iterate over all pairs of project and repository, each by one or two lookups in their index."""
     columns = f"SELECT project, repository FROM {table}"  # noqa: S608 - a name of ours
     same = f"{columns} WHERE project = ? AND repository > ? ORDER BY repository LIMIT 1"
     other = f"{columns} WHERE project > ? ORDER BY project, repository LIMIT 1"

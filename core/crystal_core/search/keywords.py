@@ -1,13 +1,13 @@
-"""The keyword half of search: what a person typed, as FTS5 expressions, and their ranking by BM25.
+"""Keyword search: turns a query into FTS5 expressions and ranks matches by BM25.
 
 Rules:
 
-- Whatever is typed is a query. Every word reaches FTS5 as a quoted string, so its syntax has no meaning there.
-- Words are joined by OR and BM25 puts together what matches well: a query whose words do not all occur still finds. English
-  function words are left out as long as other words remain. Text between double quotes is a phrase; a word with
+- Any text is a valid query. Every word reaches FTS5 as a quoted string, so FTS5's syntax has no effect.
+- Words are joined by OR, so a query whose words do not all occur still finds something; BM25 ranks better matches first.
+  English function words are left out while other words remain. Text between double quotes is a phrase; a word with
   punctuation inside (`os.path`) is searched as a phrase and by its parts.
-- Ranking costs about 1 µs for each chunk that matches, so at most `RANKED_MAX` are ranked. In a memory of more chunks than
-  that, words are taken from the rarest on, as many as fit:
+- Ranking takes about 1 µs per matching chunk, so at most `RANKED_MAX` are ranked. In a larger memory, words are taken from
+  the rarest on, as many as fit:
 
       the chunks that hold them are few    all of them, by all words of the query, in an index of their own
       they are more                        by these words; and what holds all words of a short query, by all
@@ -32,21 +32,21 @@ from crystal_core.search import bm25
 RANKED_MAX = 8192
 """Chunks ranked for one query."""
 RARE_MAX = 2048
-"""A word in at most that many chunks is rare; only where rare words are few are others counted to their end."""
+"""A word in at most this many chunks is rare. Other words are counted completely only if there are few rare ones."""
 FEW_MAX = 256
-"""Chunks that are indexed by themselves for one query: about 15 µs each."""
+"""Most chunks that get a temporary index for one query: about 15 µs each."""
 FEW_ADMITTED_MAX = 3072
-"""The same, for what a filter admits."""
+"""The same, for chunks that a filter admits."""
 COUNTED_MAX = 4
-"""A word that seems to stand in this many times `RANKED_MAX` chunks is not counted to that bound, nor is a phrase."""
+"""A word estimated to be in this many times `RANKED_MAX` chunks is not counted up to that bound, nor is a phrase."""
 LARGE = 250_000
-"""Chunks from which on FTS5's own ranking of phrases costs more than ours, and words are not counted to their end."""
+"""Chunks from which on FTS5's own ranking of phrases costs more than `crystal_rank`, and words are not counted completely."""
 COUNTS_KEPT = 4096
-"""Terms whose counts are kept from one search to the next, as long as nothing is written."""
+"""Terms whose counts are cached between searches while nothing is written."""
 CONJUNCTION_MAX = 5
-"""Words in a query whose conjunction is searched by itself. All words of a long query hardly ever stand in one chunk."""
+"""Most words of a query whose conjunction is also searched. A chunk hardly ever has all words of a long query."""
 TERMS_MAX = 16
-"""Words and phrases of one query that are searched. Of more, the longest are taken: they tend to be the rarest."""
+"""Most words and phrases of a query that are searched; the longest are taken, since they tend to be the rarest."""
 
 _QUOTED = re.compile(r'"([^"]*)"')
 _PARTS = re.compile("(?:[^\\W_]|[\u0300-\u036f])+")  # FTS5, too, takes combining accents for parts of words
@@ -63,14 +63,14 @@ _FUNCTION_WORDS = frozenset(_ENGLISH.split())
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A chunk (by rowid) and how well it matches: BM25 without its sign, higher is better."""
+    """A chunk (by rowid) and its BM25 with the sign reversed: higher is better."""
 
     chunk: int
     bm25: float
 
     @property
     def normalised(self) -> float:
-        """Between 0 and 1."""
+        """The score between 0 and 1."""
         return self.bm25 / (1 + self.bm25)
 
 
@@ -78,7 +78,7 @@ class Match:
 class Restriction:
     """A condition on `rowid` that every match must meet, as SQL with its bindings, and whether few rows meet it.
 
-    Each `rowid` in it has a plus sign, which keeps SQLite from asking FTS5 for each admitted row by itself.
+    Each `rowid` in it has a plus sign, which keeps SQLite from querying FTS5 separately for each admitted row.
     """
 
     sql: str = ""
@@ -90,7 +90,7 @@ EVERYTHING = Restriction()
 
 
 def terms(text: str) -> list[str]:
-    """The words and phrases of a query, as FTS5 strings; none if the text holds nothing that is indexed."""
+    """Return the words and phrases of a query as FTS5 strings; none if it contains nothing that is indexed."""
     text = unicodedata.normalize("NFC", _UNSEARCHABLE.sub(" ", text))
     found: dict[str, str] = {}
 
@@ -120,7 +120,7 @@ def terms(text: str) -> list[str]:
 def best_matches(
     database: Database, text: str, limit: int, restriction: Restriction = EVERYTHING
 ) -> list[Match]:
-    """The chunks that match best, best first. Belongs in a snapshot."""
+    """Return the best matches, best first. Belongs in a snapshot."""
     searched = terms(text)
     if not searched:
         return []
@@ -147,7 +147,7 @@ def best_matches(
         matches.append(_among(database, few, _weighted(" OR ", searched, weights), limit))
     elif fitting:
         texts = [term.text for term in fitting]
-        # FTS5 by itself is quicker, but for phrases of everyday words in a large memory.
+        # FTS5's own ranking is faster, except for phrases of common words in a large memory.
         dear = newest > LARGE and any(" " in text for text in texts)
         add_all(_weighted(" OR ", texts, weights) if dear else _Search(" OR ".join(texts)))
         if common and len(searched) <= CONJUNCTION_MAX:
@@ -162,7 +162,7 @@ def best_matches(
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A term and in how many chunks it stands, by estimate if it is not `complete`."""
+    """A term and the number of chunks with it, an estimate if not `complete`."""
 
     text: str
     holding: float
@@ -170,7 +170,7 @@ class _Term:
 
 
 class _Counts:
-    """In how many chunks of one database terms stand, kept until it changes: to count takes up to a third of a search."""
+    """Cache of term counts of one database until it changes: counting takes up to a third of a search."""
 
     def __init__(self) -> None:
         self._version: tuple[int, int] | None = None
@@ -191,7 +191,7 @@ _counts: "WeakKeyDictionary[Database, _Counts]" = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """An FTS5 expression, and the weight of each of its phrases; without weights FTS5 finds out by itself."""
+    """An FTS5 expression, and the weight of each of its phrases; without weights FTS5 computes them."""
 
     expression: str
     weights: tuple[float, ...] = ()
@@ -205,7 +205,7 @@ def _weighted(joined: str, searched: Sequence[str], weights: Mapping[str, float]
 
 
 def _whole(searched: Sequence[str]) -> list[str]:
-    """Without what is a part of another term."""
+    """Remove terms that are part of another term."""
     padded = [" " + term.strip('"') + " " for term in searched]
     return [
         term
@@ -215,7 +215,7 @@ def _whole(searched: Sequence[str]) -> list[str]:
 
 
 def _by_rarity(database: Database, searched: Iterable[str], newest: int) -> tuple[list[_Term], list[_Term]]:
-    """The terms that can be ranked in full, together, and the ones that cannot; each from the rarest on."""
+    """Return the terms that can be ranked in full together, and the others; both from the rarest on."""
     counts = _counts.setdefault(database, _Counts())
     found = [counts.look(database, term, RARE_MAX, newest) for term in searched]
     room = RANKED_MAX - sum(term.holding for term in found if term.complete and term.holding <= RARE_MAX)
@@ -247,12 +247,12 @@ def _look(database: Database, term: str, most: int, newest: int) -> _Term:
     )[0]
     if counted <= most:
         return _Term(term, counted, complete=True)
-    # What the newest chunks hold as often as all do.
+    # An estimate: the newest chunks contain the term as often as all do.
     return _Term(term, counted * newest / (newest - oldest + 1), complete=False)
 
 
 def _holders(database: Database, searched: Sequence[_Term]) -> list[int] | None:
-    """The chunks that hold one of the terms; None if they are not few."""
+    """Return the chunks with one of the terms; None if there are too many."""
     if sum(term.holding for term in searched) > FEW_MAX:
         return None
     query = "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?"
@@ -262,7 +262,7 @@ def _holders(database: Database, searched: Sequence[_Term]) -> list[int] | None:
 def _among_admitted(
     database: Database, searched: Sequence[str], limit: int, restriction: Restriction
 ) -> list[Match]:
-    """By all words, among the few chunks that the restriction admits."""
+    """Rank by all words among the few chunks that the restriction admits."""
     direct = restriction.sql.replace("+rowid IN", "rowid IN", 1)
     admitted = [
         int(row[0])
@@ -277,7 +277,7 @@ def _among_admitted(
 
 
 def _meeting(database: Database, rowids: Iterable[int], restriction: Restriction) -> list[int]:
-    """Those of the chunks that meet the restriction."""
+    """Return the chunks that meet the restriction."""
     if not restriction.sql:
         return list(rowids)
     query = f"SELECT rowid FROM chunks WHERE rowid IN (SELECT value FROM json_each(?)) AND {restriction.sql}"  # noqa: S608
@@ -285,7 +285,7 @@ def _meeting(database: Database, rowids: Iterable[int], restriction: Restriction
 
 
 def _among(database: Database, rowids: Sequence[int], search: _Search, limit: int) -> list[Match]:
-    """The `limit` best of few chunks."""
+    """Return the `limit` best of a few chunks."""
     with bm25.index_of(database, rowids) as table:
         query = (
             f"SELECT rowid, {search.rank(table)} AS score FROM {table} WHERE {table} MATCH ?"  # noqa: S608
@@ -302,11 +302,11 @@ def _ranked(
     restriction: Restriction,
     between: tuple[int, int] | None = None,
 ) -> list[Match]:
-    """The `limit` best of the newest `ranked_max` matches."""
+    """Return the `limit` best of the newest `ranked_max` matches."""
     condition = f" AND {restriction.sql}" if restriction.sql else ""
     if between is not None:
         condition += f" AND rowid BETWEEN {between[0]} AND {between[1]}"
-    # The condition is made of constants and numbers, its values are bound.
+    # The condition consists of constants and numbers; its values are bound.
     newest = (
         f"SELECT rowid, {search.rank('chunks_fts')} AS score FROM chunks_fts"  # noqa: S608
         f" WHERE chunks_fts MATCH ?{condition} ORDER BY rowid DESC LIMIT ?"
@@ -317,7 +317,7 @@ def _ranked(
 
 
 def _all_ranked(database: Database, search: _Search, limit: int, restriction: Restriction) -> list[Match]:
-    """The `limit` best of all matches. The restriction, which costs more than a rank, is looked at from the best one on."""
+    """Return the `limit` best of all matches. The restriction, costlier than a rank, is checked from the best one on."""
     ranked = (
         f"SELECT rowid, {search.rank('chunks_fts')} AS score FROM chunks_fts WHERE chunks_fts MATCH ?"  # noqa: S608
         " ORDER BY score, rowid DESC"
@@ -338,7 +338,7 @@ def _found(lists: Sequence[Sequence[Match]]) -> int:
 
 
 def _merged(lists: Sequence[Sequence[Match]], limit: int) -> list[Match]:
-    """One list; a chunk that stands in several keeps its best value (the fewer terms were asked for, the lower it is)."""
+    """Merge lists; a chunk in several keeps its best score (fewer terms searched give a lower one)."""
     best: dict[int, Match] = {}
     for matches in lists:
         for match in matches:

@@ -1,4 +1,4 @@
-"""How good a hit is: what two rankings say of it, put together, and a little for what is newer.
+"""Ranking of hits: fusion of keyword and vector search, and recency.
 
     strength    a match's BM25 by the best match's; a neighbour's cosine by the nearest one's; both between 0 and 1
     trust       (share of the query's words that the best of the matches has)^2: where it has few, words say little
@@ -10,8 +10,8 @@
 The published formula has no strengths, no trust, and a recency between 0.3 and 1: `PUBLISHED`. Measurements, and why the
 default is another, are in docs/decisions/0039-ranking.md.
 
-What hardly matches is no hit: a match by words of less than a tenth of the best one's BM25, a neighbour further away than
-texts of unlike subjects usually are. How near that is depends on the model, and is known for the built-in one only.
+Weak matches are no hits: a keyword match with less than a tenth of the best BM25, a neighbour further away than texts on
+different subjects usually are. That distance depends on the model and is known for the built-in one only.
 """
 
 import math
@@ -43,10 +43,10 @@ class Ranking:
     """Per day."""
     recency_floor: float = 0.0
     strength_min: float = 0.1
-    """Of a match by words."""
+    """Of a keyword match."""
 
     def recency(self, created_at: int, now_ms: int) -> float:
-        """At most 1. What is dated in the future is new."""
+        """Return the factor for recency, at most 1. Dates in the future count as now."""
         days = max(now_ms - created_at, 0) / DAY_MILLISECONDS if created_at else math.inf
         share = self.recency_share
         return max(self.recency_floor, 1 - share + share * math.exp(-self.recency_decay * days))
@@ -58,7 +58,7 @@ PUBLISHED = Ranking(contrast=0.0, doubt=0.0, recency_share=1.0, recency_floor=0.
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """Of a model: a cosine below `far` says nothing, one from `near` on says that a text is on the subject."""
+    """A model's thresholds: a cosine below `far` means nothing, one from `near` on means the same subject."""
 
     far: float
     near: float
@@ -69,26 +69,26 @@ _NEARNESS = {"all-MiniLM-L6-v2": Nearness(0.2, 0.4)}
 
 
 def nearness(identity: str) -> Nearness | None:
-    """None for a model of which we don't know it."""
+    """Return the model's thresholds; None if unknown."""
     return _NEARNESS.get(identity.partition("/")[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a score comes from. Ranks count from 0; None means that this half did not find the chunk."""
+    """Composition of a score. Ranks count from 0; None if this half did not find the chunk."""
 
     keyword_rank: int | None
     keyword_score: float
     """BM25 between 0 and 1."""
     keyword_strength: float
-    """BM25 by the best match's."""
+    """BM25 divided by the best match's."""
     keyword_weight: float
-    """Of the words in this search, trust counted."""
+    """Weight of the keyword half in this search, including trust."""
     vector_rank: int | None
     similarity: float
     """Cosine."""
     vector_strength: float
-    """Cosine by the nearest one's."""
+    """Cosine divided by the nearest neighbour's."""
     fused: float
     recency: float = 1.0
 
@@ -105,7 +105,7 @@ def fused(
     coverage: float = 1.0,
     near: Nearness | None = None,
 ) -> dict[int, Explanation]:
-    """The chunks that either half found, without what hardly matches, in no particular order; recency not counted yet.
+    """Fuse the chunks that either half found, without weak matches, in no particular order and without recency.
 
     `coverage` is the share of the query's words that the best of the matches has.
     """

@@ -1,18 +1,18 @@
-"""Search: keywords and meaning, fused, and of what fits equally well the newer first. Works offline, on one database.
+"""Hybrid search by keyword and meaning, offline, on one database.
 
     keywords   BM25 over FTS5 (`keywords.py`)
-    meaning    the nearest vectors in one query, their rows in a second one (`bitscan.py`)
-    ranking    both by rank and by strength, and a little for what is newer (`ranking.py`)
-    alike      of texts that are almost the same the best stands for all (`alike.py`)
-    snippets   the passage that answers, and the query's words in it (`snippets.py`)
+    meaning    the nearest vectors, then their rows in a second query (`vector_index.py`)
+    ranking    fusion by rank and strength, and recency (`ranking.py`)
+    alike      the best of several near duplicates stands for all (`near_duplicates.py`)
+    snippets   the passage that answers, with the query's words marked (`snippets.py`)
 
-Filters (`scope.py`) apply inside both halves, before anything is cut off. Without vectors that this device's model
-understands, the keyword half answers alone and the result says why. Provisional rows are found by keyword and marked. What is
-forgotten, here or by a pending operation, is not found.
+Filters (`filters.py`) apply inside both halves, before anything is cut off. Without vectors of this device's model, the keyword
+half answers alone and the result says why. Provisional rows are found by keyword and marked. Forgotten texts, also by a pending
+operation, are not found.
 
-Pages: both halves are asked for their best `LAYERS[0]`, which are fused and ordered; then, as far as a page reaches behind
-them, for their best `LAYERS[1]`, and what is new among these follows in an order of its own, and so on. So where a hit stands
-does not depend on the page that was asked for, and each stands on one page.
+Pages: the best `LAYERS[0]` of both halves are fused and ordered. If a page reaches beyond them, the best `LAYERS[1]` are fetched
+and the new ones among them follow in their own order, and so on. The position of a hit therefore does not depend on the page
+requested, and each hit is on one page.
 """
 
 import json
@@ -48,34 +48,34 @@ if TYPE_CHECKING:
     from crystal_core.search.vector_index import Neighbour, VectorIndex
 
 LIMIT_MAX = 1000
-"""Hits of one search."""
+"""Most hits of one search."""
 OFFSET_MAX = 10_000
-"""Hits that a page may leave out before it begins."""
+"""Highest offset of a page."""
 
 WHOLE_PERCENT = 98
-"""Below this share of chunks with vectors a search by meaning says that it is not whole."""
+"""Below this percentage of chunks with vectors, a result notes that search by meaning is incomplete."""
 BEING_MADE = "the vectors are being made: {} % of the texts have theirs, the others are found by their words"
 
 LOOKED_AT = 5
-"""Of the best matches by words, to see how many of the query's words they have."""
+"""Best keyword matches examined for how many of the query's words they have."""
 COVERAGE_MIN = 0.75
-"""Share of the query's words that a text has to have to be a good match by its words."""
+"""Share of the query's words that a good keyword match has."""
 
 FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
 
 LAYERS = (40, 160, 640, 2560, 11_000)
-"""Candidates of each half, from layer to layer. The first is enough for the first page or two."""
+"""Candidates of each half, layer by layer. The first is enough for the first page or two."""
 
 
 class Mode(Enum):
-    """What a search could use."""
+    """The halves that a search could use."""
 
     HYBRID = "hybrid"
     KEYWORD = "keyword"
 
 
 class Freshness(Enum):
-    """How old a chunk is: under 3, 7, 14 days, or more (or of unknown age)."""
+    """Age of a chunk: under 3, 7, 14 days, or more (or unknown)."""
 
     FRESH = "fresh"
     RECENT = "recent"
@@ -85,7 +85,7 @@ class Freshness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One chunk. Place and time are those of its latest occurrence that the filters admit."""
+    """A found chunk. Place and time are those of its latest place that the filters admit."""
 
     id: str
     text: str
@@ -100,29 +100,29 @@ class Hit:
     source: str
     path: str
     title: str
-    """Of a piece of a document: the document's path in its source, and the headings above the piece."""
+    """For a piece of a document: its path in the source, and the headings above the piece."""
     kind: str
-    """One of `scope.KINDS`: what its place makes of it."""
+    """One of `filters.KINDS`, from its place."""
     freshness: Freshness
     category: str | None
-    """Of the memory that this text is; None if it is none."""
+    """Category of a memory; None for other texts."""
     provisional: bool
-    """Known to this device only, so far."""
+    """Whether only this device knows of it, so far."""
     snippet: str
     marks: tuple[tuple[int, int], ...]
     """Start and end of each highlight in the snippet."""
     alike: tuple[str, ...]
-    """The ids of texts that are almost the same and stand behind this one."""
+    """Ids of near duplicates, which this hit stands for."""
     weak: bool
-    """Neither has it most of the query's words, nor is it known to be near in meaning."""
+    """Whether it has neither most of the query's words nor a meaning known to be near."""
     explanation: Explanation
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The hits, best first, and how they were found. `note` says why it was by keyword alone, else it is empty.
+    """The hits, best first, and how they were found. `note`: why by keyword only, else empty.
 
-    `more`: there are further hits behind these. `weak`: the best of all hits is a weak one, or there are none."""
+    `more`: further hits follow. `weak`: the best of all hits is weak, or there are none."""
 
     hits: tuple[Hit, ...]
     mode: Mode
@@ -133,7 +133,7 @@ class SearchResult:
 
 @dataclass(slots=True)
 class _Row:
-    """What is shown of a chunk."""
+    """The columns of a chunk that are shown."""
 
     id: str
     text: str
@@ -152,7 +152,7 @@ class _Scored:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A query, as both halves understand it."""
+    """A query, prepared for both halves."""
 
     words: str
     vector: "NDArray[np.float32] | None"
@@ -161,7 +161,7 @@ class _Question:
 
 
 class Searcher:
-    """Searches one database; keeps the vectors' signs in memory from one search to the next."""
+    """Searches one database; keeps the vector index in memory between searches."""
 
     def __init__(
         self, database: Database, embedder: Embedder | None = None, *, ranking: Ranking = DEFAULT
@@ -182,10 +182,10 @@ class Searcher:
         scope: Scope = EVERYWHERE,
         words_only: bool = False,
     ) -> SearchResult:
-        """The `limit` best chunks that the scope admits, without the `offset` best of all. `words_only` uses no vectors.
+        """Return the `limit` best chunks that the scope admits, after skipping `offset`. `words_only` uses no vectors.
 
         Raises EmptyQuery for a query without a visible character, ValueError for a limit or an offset out of range, and what
-        reading the database raises. Never because of what the query says.
+        reading the database raises. Never raises because of the query's content.
         """
         if not query.strip():
             raise EmptyQuery("the query is empty")
@@ -215,7 +215,7 @@ class Searcher:
     def _ordered(
         self, question: _Question, filters: Filters, snippets: Snippets, wanted: int
     ) -> list[_Scored]:
-        """The best chunks, at least `wanted` if there are so many, in their order."""
+        """Return the best chunks in order, at least `wanted` if there are so many."""
         restriction = filters.restriction()
         alike = Alike()
         seen: set[int] = set()
@@ -237,7 +237,7 @@ class Searcher:
         return list(ordered.values())
 
     def _embedded(self, query: str) -> "tuple[NDArray[np.float32] | None, str]":
-        """The query's vector, or None and the reason."""
+        """Return the query's vector, or None and the reason."""
         if self._embedder is None:
             return None, "no embedding model is at hand"
         model = mirror_log.meta_get(self._database, mirror_log.MODEL)
@@ -256,7 +256,7 @@ class Searcher:
             return None, f"the query could not be embedded: {error}"
 
     def _percent(self) -> int:
-        """Of the chunks that have vectors; looked up once in each state of the memory."""
+        """Return the percentage of chunks with vectors; computed once per state of the memory."""
         version = self._database.version()
         if self._percent_embedded is None or self._percent_embedded[0] != version:
             self._percent_embedded = version, percent_embedded(self._database)
@@ -285,7 +285,7 @@ class Searcher:
         )
 
     def _coverage(self, matches: Sequence[Match], snippets: Snippets) -> float:
-        """The greatest share of the query's words that one of the best matches has."""
+        """Return the greatest share of the query's words that one of the best matches has."""
         best = json.dumps([match.chunk for match in matches[:LOOKED_AT]])
         rows = self._database.rows(
             "SELECT text FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))", (best,)
@@ -295,7 +295,7 @@ class Searcher:
     def _scored(
         self, found: Mapping[int, Explanation], question: _Question, filters: Filters, seen: set[int]
     ) -> list[_Scored]:
-        """What was not seen before, best first."""
+        """Return the chunks not seen before, best first."""
         places = filters.places([chunk for chunk in found if chunk not in seen])
         seen.update(found)
         rows = self._rows(places, filters.memories)
@@ -356,7 +356,7 @@ class Searcher:
         )
 
     def _depth(self, chunk: int, vector: "NDArray[np.float32]") -> float:
-        """Where in a text its window that is nearest to the query begins, as a share of the text."""
+        """Return where the text's window nearest to the query begins, as a share of the text."""
         import numpy as np
 
         windows = self._database.rows("SELECT rowid FROM windows WHERE chunk = ? ORDER BY part", (chunk,))
@@ -377,7 +377,7 @@ def search(
     offset: int = 0,
     scope: Scope = EVERYWHERE,
 ) -> SearchResult:
-    """One search without a `Searcher`: see there."""
+    """Search once; see `Searcher.search`."""
     return Searcher(database, embedder).search(query, now_ms=now_ms, limit=limit, offset=offset, scope=scope)
 
 

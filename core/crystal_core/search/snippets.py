@@ -1,10 +1,9 @@
-"""The passage of a text that answers a query, on one line, with the places of the query's words in it.
+"""Snippets: the passage of a text that answers a query, on one line, with the query's words marked.
 
-Words are compared as FTS5 compares them, by its own tokenizer: what makes a text match is marked, its inflected forms
-included, and nothing else. A phrase is marked where its words follow each other. Of a text that was found by meaning alone, the
-caller says how far behind its beginning the passage lies.
+Words are compared by FTS5's own tokenizer, so exactly what makes a text match is marked, inflected forms included. A phrase is
+marked where its words follow each other. For a text found by meaning only, the caller gives the passage's offset.
 
-Snippet and marks count characters (code points). All space in a snippet is single blanks; an ellipsis stands where it was cut.
+Offsets count characters (code points). White space becomes single blanks; an ellipsis marks a cut.
 """
 
 import re
@@ -18,23 +17,23 @@ from crystal_core.schema import TOKENIZER
 from crystal_core.search.keywords import terms
 
 SNIPPET_CHARS = 320
-"""A snippet's length, give or take a word and the ellipses."""
+"""Length of a snippet, plus or minus a word and the ellipses."""
 MARKS_MAX = 200
 
 _ELLIPSIS = "…"
 _LEAD_CHARS = 60
-"""What stands before the first mark of a snippet, at most, unless there is room."""
+"""Most text before the first mark of a snippet, unless there is space."""
 _SPACE = re.compile(r"\s+")
 _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 Span = tuple[int, int]
 Token = tuple[int, int, str]
-"""Start, end and stem of a word: in bytes, as the tokenizer counts, until it is found; then in characters."""
+"""Start, end and stem of a word: in bytes, as the tokenizer counts, until `_in_characters`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A passage and its marks (start and end of each), and what share of the query's words the whole text has."""
+    """A passage, its marks (start and end of each), and the share of the query's words that the whole text has."""
 
     text: str
     marks: tuple[Span, ...]
@@ -54,7 +53,7 @@ class Snippets:
         self._looked_at: dict[str, list[Token]] = {}
 
     def snippet(self, text: str, depth: float = 0.0) -> Snippet:
-        """Around the place that has most of the query's words; without any, from so much (0 to 1) of the text on."""
+        """Return the passage with most of the query's words; without any, from `depth` (0 to 1) of the text on."""
         tokens = self._looked_at.pop(text, None) or self._tokens(text)
         found = _in_characters(self._found(tokens), text)
         begin = self._best(found) if found else _sentence_begin(text, int(len(text) * depth))
@@ -63,7 +62,7 @@ class Snippets:
         return Snippet(*_one_line(text, begin, end, spans), self._share(tokens))
 
     def coverage(self, text: str) -> float:
-        """The share of the query's words that the text has. Its snippet mostly follows."""
+        """Return the share of the query's words that the text has. A call of `snippet` mostly follows."""
         self._looked_at[text] = tokens = self._tokens(text)
         return self._share(tokens)
 
@@ -78,7 +77,7 @@ class Snippets:
         return tokens
 
     def _found(self, tokens: list[Token]) -> list[Token]:
-        """The words and phrases of the query in the text, in order and apart from each other: start, end, stems."""
+        """Return the query's words and phrases in the text, in order, not overlapping: start, end, stems."""
         found: list[Token] = []
         place = 0
         while place < len(tokens):
@@ -93,7 +92,7 @@ class Snippets:
         return found
 
     def _best(self, found: list[Token]) -> int:
-        """Where a passage begins that has as many different words of the query as can be, then as many as can be."""
+        """Return the start of the passage with the most different words of the query, then with the most words."""
         best, begin = (0, 0, 0), found[0][0]
         last = 0
         for first, (start, _, _) in enumerate(found):
@@ -109,7 +108,7 @@ class Snippets:
 
 
 def _in_characters(found: list[Token], text: str) -> list[Token]:
-    """What the tokenizer found, counted in characters instead of bytes."""
+    """Convert the tokenizer's offsets from bytes to characters."""
     if text.isascii():
         return found
     encoded = text.encode("utf-8", "surrogatepass")
@@ -124,7 +123,7 @@ def _in_characters(found: list[Token], text: str) -> list[Token]:
 
 
 def _bounds(text: str, begin: int) -> Span:
-    """From a little before `begin`, at the beginning of a sentence or a word, as far as a snippet goes."""
+    """Return a snippet's bounds: from a sentence or word a little before `begin`."""
     if len(text) <= SNIPPET_CHARS:
         return 0, len(text)
     start = min(begin, max(len(text) - SNIPPET_CHARS, 0))
@@ -137,7 +136,7 @@ def _bounds(text: str, begin: int) -> Span:
 
 
 def _sentence_begin(text: str, place: int, back: int = SNIPPET_CHARS // 2) -> int:
-    """The beginning of the sentence that `place` is in, if it is not far before it, else of the word."""
+    """Return the beginning of the sentence around `place` if near, else of the word."""
     earliest = max(place - back, 0)
     if earliest == 0:
         return 0
@@ -149,7 +148,7 @@ def _sentence_begin(text: str, place: int, back: int = SNIPPET_CHARS // 2) -> in
 
 
 def _one_line(text: str, begin: int, end: int, spans: list[Span]) -> tuple[str, tuple[Span, ...]]:
-    """The passage with single blanks and ellipses, and the spans as they lie in that."""
+    """Return the passage with single blanks and ellipses, and the spans within it."""
     parts: list[str] = []
     length = 0
     marks: list[Span] = []

@@ -1,20 +1,20 @@
-"""Nearest vectors in a few milliseconds: a scan over one bit per dimension, then the exact order of the best of it.
+"""Vector index: nearest neighbours by a scan over one bit per dimension, then exact comparison of the best.
 
-The index holds, for each window, its rowid, its chunk's, and the signs of its numbers as 64-bit words: 64 bytes at 384
-dimensions, 64 MB for a million. A search narrows down in three steps:
+For each window the index has its rowid, its chunk's rowid, and the signs of its numbers as 64-bit words: 64 bytes at 384
+dimensions, 64 MB for a million. A search has three steps and takes a few milliseconds:
 
     all windows      the query's signs against theirs (XOR and population count)        keeps `POOL` times what is wanted
     the pool         the query's numbers against their signs                            keeps `EXACT` times what is wanted
     the rest         the vectors themselves, from sqlite-vec's table                    in their exact order
 
-The index is a copy of the `windows` table as of one committed state, in memory only: there is nothing beside the database
-that could be stale, damaged or left over. `refresh` brings it up to date, whoever wrote:
+The index is a copy in memory of the `windows` table as of one committed state, so no file beside the database can be stale or
+damaged. `refresh` brings it up to date after writes by any process:
 
     added      windows have higher rowids than all that were there before
     removed    `index_state.removals` counts them, `removed_windows` names the latest; their places become holes, without signs
-    else       (more removed than are named, vectors dropped, a row changed) the table is read anew
+    else       (more removed than are named, vectors dropped, a row changed) the table is read again
 
-Windows stand in blocks of `BLOCK`, so that growing copies nothing and a scan's intermediate results stay in the processor's
+Windows are in blocks of `BLOCK`, so that growing copies nothing and a scan's intermediate results stay in the processor's
 cache. See docs/decisions/0038-vectors-at-a-million.md.
 """
 
@@ -36,44 +36,44 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 POOL = 64
-"""Windows in the pool for each neighbour that is wanted."""
+"""Windows in the pool per neighbour wanted."""
 EXACT = 6
-"""Windows compared exactly for each neighbour that is wanted."""
+"""Windows compared exactly per neighbour wanted."""
 EXACT_MIN = 240
-"""Windows compared exactly in any case."""
+"""Windows compared exactly, at least."""
 FILTERED = 2
-"""Times as many are compared exactly behind a filter."""
+"""Factor of windows compared exactly behind a filter."""
 PASSED = 16
-"""Of a pool whose windows are looked at one by one, so many times what is compared exactly."""
+"""Size of a pool that is filtered window by window, as a multiple of those compared exactly."""
 ASKED_AT_ONCE = 512
-"""Windows of it that are asked about at once."""
+"""Windows of that pool filtered at once."""
 SIZE_USUAL = 250_000
-"""Beyond this many windows, whose neighbours lie ever closer together, both grow with the root of the number."""
+"""Beyond this many windows, where neighbours get closer together, pool and exact comparisons grow with the square root."""
 BLOCK = 32_768
 """Windows in one block."""
 
 Column = Literal["rowids", "chunks", "words"]
 Admits = Callable[["NDArray[np.int64]"], "NDArray[np.bool_]"]
-"""Tells of each of these chunks, by rowid, whether it may be found."""
+"""For each of these chunks, by rowid, whether it may be found."""
 
 _WORD_BITS = 64
 _HOLES_MAX = 0.25
-"""With a greater share of holes than this, the table is read anew."""
+"""With a greater share of holes, the table is read again."""
 _SPARSE = 8
-"""Where filters admit less than one window in this many, only those are looked at."""
+"""If filters admit less than one window in this many, only those are scanned."""
 _WIDEN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A chunk (by rowid) and the cosine of its nearest window to the query."""
+    """A chunk (by rowid) and the cosine between the query and its nearest window."""
 
     chunk: int
     similarity: float
 
 
 class _Block:
-    """Up to `BLOCK` windows in the order of their rowids. Memory is taken where something is written."""
+    """Up to `BLOCK` windows in the order of their rowids. The system allocates memory when it is written."""
 
     def __init__(self, words: int) -> None:
         self.size = 0
@@ -90,7 +90,7 @@ class _Block:
         self.size = span.stop
 
     def remove(self, rowids: "NDArray[np.int64]") -> int:
-        """Make holes of the windows with these rowids that stand here, and count them."""
+        """Turn this block's windows with these rowids into holes, and count them."""
         places = np.searchsorted(self.rowids[: self.size], rowids)
         found = places < self.size
         places = places[found][self.rowids[places[found]] == rowids[found]]
@@ -100,14 +100,14 @@ class _Block:
         return len(places)
 
     def end_at_a_window(self) -> bool:
-        """Leave out the holes at the end; False if nothing remains."""
+        """Drop the holes at the end; False if nothing remains."""
         windows = np.flatnonzero(self.chunks[: self.size])
         self.size = int(windows[-1]) + 1 if len(windows) else 0
         return self.size > 0
 
 
 class VectorIndex:
-    """The signs of all vectors of one database. Belongs to one thread at a time, as the database does."""
+    """The signs of all vectors of one database. Belongs to one thread at a time, like the database."""
 
     def __init__(self) -> None:
         self.dimensions = 0
@@ -120,7 +120,7 @@ class VectorIndex:
         """No chunk's rowid is higher."""
 
     def refresh(self, database: Database) -> None:
-        """Make the index equal to the committed state that the surrounding snapshot shows.
+        """Bring the index to the committed state of the surrounding snapshot.
 
         Not for write transactions, whose rows may yet be rolled back.
         """
@@ -145,11 +145,10 @@ class VectorIndex:
         without: "NDArray[np.int64] | None" = None,
         admits: Admits | None = None,
     ) -> list[Neighbour]:
-        """The `count` chunks nearest to `query`, nearest first; `only` and `without` are chunks by rowid.
+        """Return the `count` chunks nearest to `query`, nearest first; `only` and `without` are chunks by rowid.
 
-        `admits` is asked about the nearest, by signs, and should admit one in `PASSED` or more: fewer than `count` are
-        found where too few of these are admitted. Belongs in the snapshot of the last `refresh`. A chunk counts once, by
-        its nearest window.
+        `admits` filters the nearest by signs and should admit one in `PASSED` or more; if it admits too few, fewer than
+        `count` are found. Belongs in the snapshot of the last `refresh`. A chunk counts once, by its nearest window.
         """
         if not self.size or count < 1:
             return []
@@ -167,7 +166,7 @@ class VectorIndex:
         compared = 0
         while compared < len(pool) and len(best) < count:
             # Once, unless the windows of few long texts fill the first places.
-            places = np.sort(pool[compared:exact])  # their vectors are read in the order in which they lie
+            places = np.sort(pool[compared:exact])  # so that their vectors are read in storage order
             similarities = _products(self._vectors(database, self._gathered("rowids", places)), query)
             owners = self._gathered("chunks", places)
             for chunk, similarity in zip(owners.tolist(), similarities.tolist(), strict=True):
@@ -177,7 +176,7 @@ class VectorIndex:
         return [Neighbour(chunk, similarity) for chunk, similarity in ranked[:count]]
 
     def _passed(self, pool: "NDArray[np.int64]", admits: Admits, enough: int) -> "NDArray[np.int64]":
-        """The first of the pool whose chunks are admitted: `enough` and a few, or all."""
+        """Return the first windows of the pool whose chunks are admitted: `enough` and a few, or all."""
         passed: list[NDArray[np.int64]] = [pool[:0]]
         found = 0
         for start in range(0, len(pool), ASKED_AT_ONCE):
@@ -189,7 +188,7 @@ class VectorIndex:
         return np.concatenate(passed)
 
     def _effort(self, count: int, admitted: "NDArray[np.bool_] | None") -> tuple[int, int]:
-        """How many windows are compared exactly, and how many are in the pool that these come from."""
+        """Return how many windows are compared exactly, and the size of the pool that they come from."""
         searched = self.size if admitted is None else int(np.count_nonzero(admitted))
         effort = max(1.0, math.sqrt(searched / SIZE_USUAL))
         exact = int(max(count * EXACT, EXACT_MIN) * effort)
@@ -200,7 +199,7 @@ class VectorIndex:
     def _pool(
         self, query: "NDArray[np.float32]", admitted: "NDArray[np.bool_] | None", wanted: int
     ) -> "NDArray[np.int64]":
-        """The places of the `wanted` windows with the most signs in common with the query, in no order."""
+        """Return the places of the `wanted` windows that share most signs with the query, in no order."""
         if admitted is None:
             if self._places() <= wanted:
                 return np.arange(self._places())
@@ -216,7 +215,7 @@ class VectorIndex:
     def _admitted(
         self, only: "NDArray[np.int64] | None", without: "NDArray[np.int64] | None"
     ) -> "NDArray[np.bool_] | None":
-        """Per place, whether its window may be found; None if all may."""
+        """Return per place whether its window may be found; None if all may."""
         if only is None and (without is None or not len(without)) and self.size == self._places():
             return None
         chunks = np.full(self._highest + 1, only is None)
@@ -228,11 +227,11 @@ class VectorIndex:
         return np.concatenate([chunks[block.chunks[: block.size]] for block in self._blocks])
 
     def _query_words(self, query: "NDArray[np.float32]") -> "NDArray[np.uint64]":
-        """The query's signs, as a column."""
+        """Return the query's signs as a column."""
         return _as_words(signs(query).tobytes(), 1, self._words())
 
     def _distances(self, query: "NDArray[np.float32]") -> "NDArray[np.uint16]":
-        """Per place, the number of dimensions in which its window's sign differs from the query's."""
+        """Return per place the Hamming distance between the signs of its window and of the query."""
         words = self._query_words(query)[:, 0]
         totals = np.zeros(self._places(), np.uint16)
         different = np.empty(BLOCK, np.uint64)
@@ -249,13 +248,13 @@ class VectorIndex:
         return totals
 
     def _estimates(self, query: "NDArray[np.float32]", places: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        """Per window, the query's product with its signs: closer to the true order than the number of equal signs."""
+        """Return per window the query's product with its signs, closer to the exact order than the Hamming distance."""
         packed = np.ascontiguousarray(self._gathered("words", places).T).view(np.uint8)
         bits = np.unpackbits(packed, axis=1, count=self.dimensions, bitorder="little")
         return _products(bits, query)
 
     def _gathered(self, column: Column, places: "NDArray[np.int64]") -> "NDArray[Any]":
-        """What stands at these places: all blocks but the last are full."""
+        """Return a column's values at these places. All blocks but the last are full."""
         if not len(self._blocks) > 1:
             whole: NDArray[Any] = getattr(self._blocks[0], column)[..., places]
             return whole
@@ -269,7 +268,7 @@ class VectorIndex:
         return found
 
     def _vectors(self, database: Database, rowids: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        # A lookup each: sqlite-vec answers `rowid IN (…)` several times slower, and a query each takes half as long again.
+        # One lookup per row: in sqlite-vec `rowid IN (…)` is several times slower, and a query per row takes half as long again.
         query = """
             SELECT vectors.embedding FROM json_each(?) AS wanted
             CROSS JOIN chunks_vec AS vectors ON vectors.rowid = wanted.value
@@ -286,14 +285,14 @@ class VectorIndex:
         return -(-self.dimensions // _WORD_BITS)
 
     def _last(self) -> int:
-        """The highest rowid in the index, 0 if there is none."""
+        """Return the highest rowid in the index, 0 if there is none."""
         return int(self._blocks[-1].rowids[self._blocks[-1].size - 1]) if self._blocks else 0
 
     def _follow_removals(self, database: Database, removals: int) -> bool:
-        """Make holes of the windows that were removed since the last time; False where reading anew is the way.
+        """Turn the windows removed since the last call into holes; False if the table must be read again.
 
-        A rowid that was removed is given out again only if it was above all that remained. So without the holes at its
-        end, the index ends below whatever was added since.
+        A removed rowid is reused only if it was above all that remained. So without the holes at its end, the index ends
+        below all rows added since.
         """
         count = removals - self._removals
         if count == 0:
@@ -337,13 +336,13 @@ class VectorIndex:
 
 
 def _products(rows: "NDArray[Any]", query: "NDArray[np.float32]") -> "NDArray[np.float32]":
-    """Each row times the query. Not by BLAS: its threads wait for each other, 12 ms and more on a busy machine."""
+    """Return each row times the query. Not by BLAS, whose threads wait for each other: 12 ms and more on a busy machine."""
     products: NDArray[np.float32] = np.einsum("ij,j->i", rows, query)
     return products
 
 
 def _smallest(distances: "NDArray[np.uint16]", count: int) -> "NDArray[np.int64]":
-    """The places of the `count` smallest, of equal ones the last; there are more than that. In no order.
+    """Return the places of the `count` smallest of more distances, in no order; of equal ones the last.
 
     Several times as fast as `argpartition`: NumPy has a vectorised `partition` for 16 bits.
     """
@@ -353,7 +352,7 @@ def _smallest(distances: "NDArray[np.uint16]", count: int) -> "NDArray[np.int64]
 
 
 def _as_words(packed: bytes, rows: int, words: int) -> "NDArray[np.uint64]":
-    """Packed bits of `rows` vectors as 64-bit words, one vector a column; missing bits are zero."""
+    """Return packed bits of `rows` vectors as 64-bit words, one vector per column, padded with zeros."""
     width = len(packed) // rows
     padded = np.zeros((rows, words * 8), np.uint8)
     padded[:, :width] = np.frombuffer(packed, np.uint8).reshape(rows, width)

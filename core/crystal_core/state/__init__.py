@@ -1,1 +1,1 @@
-"""The replicated state of the memory: rows, their digest, acknowledgements, and how operations change them."""
+"""The replicated state: rows, digest, acknowledgements, and the effect of operations on them."""

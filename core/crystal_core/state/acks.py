@@ -1,6 +1,6 @@
-"""Which operations of which stream are done: the highest of an unbroken run per stream, and the lone ones beyond gaps.
+"""Acknowledgements: per stream, the highest sequence of the unbroken run of operations done, and those done beyond gaps.
 
-Both are a function of the set of operations done, whatever the order in which they were marked.
+Both depend only on the set of operations done, not on the order in which they were marked.
 """
 
 from crystal_core.database import Database
@@ -9,7 +9,7 @@ from crystal_mirror.types import Origin
 
 
 def ack(database: Database, device: bytes, incarnation: bytes) -> int:
-    """The highest sequence up to which all of the stream is done; -1 if not even the first is."""
+    """Return the highest sequence up to which all of the stream is done; -1 if the first is not."""
     found = database.value(
         "SELECT sequence FROM acks WHERE device = ? AND incarnation = ?", (device, incarnation)
     )
@@ -23,7 +23,7 @@ def done(database: Database, origin: Origin) -> bool:
 
 
 def acks(database: Database) -> list[tuple[bytes, bytes, int]]:
-    """All streams of which anything stands in an unbroken run, by device and incarnation."""
+    """Return all streams with an unbroken run, by device and incarnation."""
     return [
         (device, incarnation, int(sequence))
         for device, incarnation, sequence in database.rows(
@@ -33,7 +33,7 @@ def acks(database: Database) -> list[tuple[bytes, bytes, int]]:
 
 
 def mark_done(database: Database, digests: Digests, origin: Origin) -> None:
-    """Remember that this operation is done. Idempotent.
+    """Mark this operation as done. Idempotent.
 
     Raises ValueError for a sequence below 0.
     """

@@ -1,8 +1,7 @@
-"""The chunks of the replicated state within one write transaction: added, indexed, taken out, and their digest with them.
+"""The replicated chunks within one write transaction: adds, indexes and removes them, and updates their digest.
 
-A chunk stands as long as something replicated refers to it: an occurrence, a memory, or a place in a document. A provisional
-chunk counts as absent and is taken over as it stands; one that leaves the replicated state stays, provisional, while pending
-operations need it.
+A chunk is kept while an occurrence, a memory or a place in a document refers to it. A provisional chunk counts as absent and
+becomes replicated in place; a chunk that leaves the replicated state stays, provisional, while pending operations need it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,11 +18,11 @@ from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.ports import Vectors
 
 DEFERRED_MAX = 2000
-"""Texts that wait to be indexed together; more than that only cost memory."""
+"""Texts indexed in one statement; more would only cost memory."""
 
 
 class FoundChunk(NamedTuple):
-    """A text's chunk by rowid (never 0): in the replicated state, or for provisional rows only."""
+    """Rowid of a text's chunk (never 0): in the replicated state, or for provisional rows only."""
 
     replicated: int | None
     pending: int | None
@@ -38,7 +37,7 @@ _NEEDED = (
 
 
 class ChunkRows:
-    """Made anew for each transaction."""
+    """The chunks of one transaction."""
 
     def __init__(self, database: Database, secret: VaultSecret, digests: Digests) -> None:
         self._database = database
@@ -50,9 +49,9 @@ class ChunkRows:
         self._forgotten: set[bytes] = set()
         self._embedded_anew = False
         self.deleted = False
-        """Whether a text was deleted: its bytes have to be scrubbed after the commit."""
+        """Whether a text was deleted, so that its bytes must be scrubbed after the commit."""
         self.left_out = False
-        """Whether an operation held a text that is suppressed."""
+        """Whether an operation contained a suppressed text."""
 
     def find(self, forget_hash: bytes) -> FoundChunk:
         row = self._database.row(
@@ -63,19 +62,19 @@ class ChunkRows:
         return FoundChunk(None, row[0]) if row[1] else FoundChunk(row[0], None)
 
     def take(self, text: str, vectors: Vectors) -> tuple[bytes, int] | None:
-        """Content hash and chunk of a text, brought into the replicated state if need be; None if it is suppressed."""
+        """Return content hash and chunk of a text, added to the replicated state if necessary; None if suppressed."""
         content = sha256(text.encode()).digest()
         forget_hash = self._secret.forget_hash(content)
         found = self.find(forget_hash)
         if found.replicated is not None:
-            return content, found.replicated  # what is replicated is never suppressed
+            return content, found.replicated  # a replicated text is never suppressed
         if self._suppressed(forget_hash):
             self.left_out = True
             return None
         return content, self._add(content, forget_hash, text, found.pending, vectors)
 
     def take_shown(self, text: str, vectors: Vectors) -> tuple[bytes, bytes, int]:
-        """As `take`, with the keyed hash between; lifts the suppression."""
+        """As `take`, for a suppressed text too: lifts the suppression. Returns content hash, keyed hash and chunk."""
         content = sha256(text.encode()).digest()
         forget_hash = self._secret.forget_hash(content)
         if self._database.changed("DELETE FROM suppressed WHERE forget_hash = ?", (forget_hash,)):
@@ -85,7 +84,7 @@ class ChunkRows:
         return content, forget_hash, chunk
 
     def release(self, chunks: Iterable[int]) -> None:
-        """Take those of the chunks out of the state to which nothing replicated refers any more. None of them is suppressed."""
+        """Remove those chunks from the state to which nothing replicated refers any more, without suppressing them."""
         database = self._database
         for chunk in chunks:
             if database.value(_NEEDED, (chunk,)):  # §11.4-10
@@ -95,19 +94,18 @@ class ChunkRows:
             pending.remove_unneeded(database, [chunk])
 
     def retract(self, chunk: int, content: bytes) -> None:
-        """Take a chunk without rows that refer to it out of the state. What is left is a provisional chunk, perhaps needed by
-        nobody."""
+        """Remove a chunk that no row refers to from the state. It remains as a provisional chunk, needed or not."""
         database = self._database
         self._digests[CHUNKS].remove(chunk_row(content, float16_vectors(database, chunk)))
         database.run("DELETE FROM windows WHERE chunk = ?", (chunk,))
         database.run("UPDATE chunks SET provisional = 1 WHERE rowid = ?", (chunk,))
 
     def forget_terms(self, text: str) -> None:
-        """Look before the commit whether the words of this text, which is being deleted, still show in the index."""
+        """Note a text that is being deleted, to check before the commit that its words have left the index."""
         self._forgotten |= indexed_terms(self._database, text)
 
     def finish(self) -> None:
-        """What belongs before every commit."""
+        """Complete the indexes before the commit."""
         self.index()
         if self._embedded_anew:
             note_embedded(self._database)
@@ -121,7 +119,7 @@ class ChunkRows:
             self.index()
 
     def index(self) -> None:
-        """Bring the indexes up to the rows. Belongs before anything reads an index."""
+        """Bring the indexes up to date with the rows. Call before reading an index."""
         if not self._deferred:
             return
         texts, self._texts = self._texts, []
@@ -136,7 +134,7 @@ class ChunkRows:
         self._deferred = False
 
     def embed_anew(self, content: bytes, windows: Sequence[bytes]) -> None:
-        """Put vectors in the place of those that a text has, if the replicated state has that text."""
+        """Replace the vectors of a text, if the replicated state has it."""
         self.index()
         database = self._database
         found = self.find(self._secret.forget_hash(content)).replicated
@@ -152,7 +150,7 @@ class ChunkRows:
         self._embedded_anew = True
 
     def drop_vectors(self) -> None:
-        """Remove all vectors; the next may have another size."""
+        """Remove all vectors; the next ones may have another size."""
         self.index()
         database = self._database
         database.run(DROP_VECTOR_TABLE)  # §11.14-4
@@ -167,7 +165,7 @@ class ChunkRows:
     def _add(
         self, content: bytes, forget_hash: bytes, text: str, provisional_chunk: int | None, vectors: Vectors
     ) -> int:
-        """Bring a text into the replicated state, vectors and all; a provisional chunk of it is taken over."""
+        """Add a text with its vectors to the replicated state; its provisional chunk, if any, becomes replicated."""
         database = self._database
         windows = tuple(bytes(vector) for vector in vectors(text))
         if not self._deferred:

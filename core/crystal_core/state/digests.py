@@ -1,11 +1,11 @@
-"""The state digest over the replicated tables: canonical rows, the running sums, and the sums from scratch.
+"""The state digest over the replicated tables: canonical rows, running sums, and recomputation.
 
-A row's canonical bytes are its fields in a fixed order, each with its length (4 bytes, big-endian) before it; numbers are
-8 bytes, big-endian. They name chunks by content, never by rowid: equal states give equal digests in whatever order the
-rows came to stand in a file.
+A row's canonical bytes are its fields in a fixed order, each preceded by its length (4 bytes, big-endian); numbers are
+8 bytes, big-endian. They name chunks by content, never by rowid, so equal states have equal digests regardless of the order
+of rows in the file.
 
-The running sums stand in `digests` and commit with the rows. They are read anew in each transaction, because another
-process may have moved them.
+The running sums are in `digests` and commit with the rows. Each transaction reads them again, because another process may
+have changed them.
 """
 
 import json
@@ -47,13 +47,13 @@ TABLES = (
 _NUMBER_BYTES = 8
 _LENGTH = struct.Struct(">I")
 _NUMBER = struct.Struct(">IQ")
-"""A number with its length before it."""
+"""A number preceded by its length."""
 _CONTIGUOUS = b"contiguous"
 _SPARSE = b"sparse"
 
 
 def fields(*values: bytes | str | int) -> bytes:
-    """Fields as canonical bytes. Concatenations of them are canonical too."""
+    """Return fields as canonical bytes. Concatenations are canonical too."""
     parts: list[bytes] = []
     for value in values:
         if type(value) is bytes:
@@ -68,12 +68,12 @@ def fields(*values: bytes | str | int) -> bytes:
 
 
 def chunk_row(content: bytes, windows: Sequence[bytes]) -> bytes:
-    """`windows` are the float16 bytes of the chunk's vectors in order."""
+    """Canonical bytes of a chunk. `windows`: float16 bytes of its vectors, in order."""
     return fields(content, *windows)
 
 
 def place(agent: str, session: str, project: str, repository: str, source: str, device: bytes) -> bytes:
-    """The part of an occurrence's row that all pieces of one capture share."""
+    """Canonical bytes of the fields that all pieces of one capture share."""
     return fields(agent, session, project, repository, source, device)
 
 
@@ -84,7 +84,7 @@ def occurrence_row(
 
 
 def chunk_rows(contents: Sequence[bytes], windows: Sequence[int], vectors: bytes) -> Iterator[bytes]:
-    """`chunk_row` of many chunks, whose vectors stand in one block."""
+    """`chunk_row` of many chunks whose vectors are in one block."""
     size = len(vectors) // (sum(windows) or 1)
     before, length = _LENGTH.pack(HASH_BYTES), _LENGTH.pack(size)
     at = 0
@@ -105,7 +105,7 @@ def occurrence_rows(
     roles: Sequence[str],
     moments: Sequence[int],
 ) -> Iterator[bytes]:
-    """`occurrence_row` of many, given as columns."""
+    """`occurrence_row` of many occurrences, given as columns."""
     before, pack_length, pack_number = _LENGTH.pack(HASH_BYTES), _LENGTH.pack, _NUMBER.pack
     role_fields = {role: fields(role) for role in set(roles)}
     for place_fields, content, message, part, role, moment in zip(
@@ -137,7 +137,7 @@ def memory_row(
     superseded_by: bytes = b"",
     changed_at: int | None = None,
 ) -> bytes:
-    """Of a memory that is as it was when it was first remembered, the last four fields are left out."""
+    """Canonical bytes of a memory. The last four fields are omitted while it is unchanged since it was remembered."""
     row = fields(content, category, agent, created_at, device)
     later = (confidence, status, superseded_by, created_at if changed_at is None else changed_at)
     return row if later == (CONFIDENCE_MAX, "active", b"", created_at) else row + fields(*later)  # §11.6-2
@@ -185,7 +185,7 @@ def ack_row(device: bytes, incarnation: bytes, sequence: int, *, sparse: bool) -
 def file_row(
     path: str, version: Origin, executable: bool, modified_at: int, gone: bool, parts: bytes
 ) -> bytes:
-    """`parts` are packed, see `filerows`."""
+    """Canonical bytes of a file. `parts` are packed, see `state.files`."""
     return fields(path, *version, executable, modified_at, gone, parts)
 
 
@@ -194,7 +194,7 @@ def condemned_row(name: bytes) -> bytes:
 
 
 class Digests:
-    """The running sums as one transaction sees and changes them."""
+    """The running sums within one transaction."""
 
     def __init__(self, database: Database, state_key: bytes) -> None:
         self._database = database
@@ -215,12 +215,12 @@ class Digests:
         return tuple(TableSum(name, table.sum_bytes, table.count) for name, table in self.tables.items())
 
     def clear(self) -> None:
-        """Back to the digest of no rows at all."""
+        """Reset to the digest of no rows."""
         for table in self.tables.values():
             table.sum = table.count = 0
 
     def save(self) -> None:
-        """Write what has changed. Belongs right before the commit."""
+        """Write changed sums. Call right before the commit."""
         sums = self.sums()
         self._database.run_many(
             "INSERT INTO digests (name, sum, count) VALUES (?, ?, ?)"
@@ -235,12 +235,12 @@ class Digests:
 
 
 def current(database: Database, state_key: bytes) -> StateDigest:
-    """The digest as last committed."""
+    """Return the digest as last committed."""
     return StateDigest.of(Digests(database, state_key).sums())
 
 
 def recomputed(database: Database, state_key: bytes) -> StateDigest:
-    """The digest from the rows alone. Reads everything; costs about 20 µs a row."""
+    """Recompute the digest from the rows. Reads everything; about 20 µs per row."""
     tables: list[TableSum] = []
     for name, rows in (
         (CHUNKS, _chunk_rows(database)),

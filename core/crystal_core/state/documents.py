@@ -1,17 +1,17 @@
-"""What operations do to sources and their documents, the same on every device.
+"""Effect of operations on sources and their documents, the same on every device.
 
-    PutSource      the source is what it says, and belongs to the device that said it; its documents stay
-    DropSource     the source goes, and its documents
-    PutDocument    of no effect where the source is not its device's, or the operation does not follow (below)
-                   each piece comes in its place, but for those whose text is suppressed
-    DropDocument   of no effect where the source is not its device's; else the document goes
+    PutSource      sets the source, owned by the device that put it; its documents stay
+    DropSource     removes the source and its documents
+    PutDocument    no effect if another device owns the source or the operation does not follow (below);
+                   else sets each piece at its place, except those whose text is suppressed
+    DropDocument   no effect if another device owns the source; else removes the document
 
-An operation with piece 0 (or of a document without pieces) begins a version, whatever was there. One with later pieces
-follows if the document has that version and that total, and all pieces before its first have come. With the last piece all
-places beyond go. So a document is at any moment the beginning of the newest version and, until that is complete, the rest of
-the one before.
+An operation with piece 0 (or of a document without pieces) begins a version, replacing any other. One with later pieces
+follows if the document has the same version and total and all pieces before its first have arrived. The last piece removes
+all places beyond it. So a document consists of the beginning of the newest version and, until that is complete, the rest of
+the previous one.
 
-A chunk goes with the last place that refers to it, and is not suppressed by that.
+A chunk is removed with the last place that refers to it, without being suppressed.
 """
 
 import json
@@ -35,7 +35,7 @@ from crystal_mirror.types import Origin
 
 
 class _Document(NamedTuple):
-    """A row."""
+    """A row of `documents`."""
 
     rowid: int
     source: str
@@ -125,7 +125,7 @@ def drop_document(
 
 
 def remove_from(database: Database, digests: Digests, chunk: int, content: bytes) -> None:
-    """Every place of a document in which the chunk stands."""
+    """Remove the chunk from every place in documents."""
     for source, path, part, title in database.rows(
         "SELECT d.source, d.path, p.part, p.title FROM document_parts p JOIN documents d ON d.rowid = p.document"
         " WHERE p.chunk = ?",
@@ -175,7 +175,7 @@ def _write(
 def _take_out(
     database: Database, digests: Digests, document: _Document, condition: str, bindings: tuple[int, ...]
 ) -> list[int]:
-    """Empty places of a document. Returns the chunks that stood there, each once."""
+    """Remove places of a document and return the chunks that were there, each once."""
     where = f"document = ? AND {condition}"
     rows = database.rows(
         "SELECT p.part, c.id, p.title, p.chunk FROM document_parts p JOIN chunks c ON c.rowid = p.chunk"  # noqa: S608 - ours

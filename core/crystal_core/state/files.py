@@ -1,16 +1,16 @@
-"""The replicated tree of files: what a put and a deletion do to it, the same on every device.
+"""The replicated tree of files: effect of a put and a deletion, the same on every device.
 
-    PutFile    names a condemned blob: nothing
-               its path is free, or its living row is the version that the put replaces: the put becomes the row
-               its living row has the same content: nothing, all is as its maker wants it
-               else it came second, and becomes the row at the first of its conflict paths that is free
+    PutFile    names a condemned blob: no effect
+               the path is free, or its living row is the version that the put replaces: the put becomes the row
+               the living row has the same content: no effect
+               else it is a conflict, and becomes the row at the first of its conflict paths that is free
     DropFile   the living row is the version that it deletes: it becomes a tombstone
-               else nothing: an edit beats a deletion
+               else no effect: an edit beats a deletion
 
-A path is free if no living row stands there or collides with it: is the same file where case does not count, a folder above
-it, or a file below it. No two living rows so collide, and a version leaves the tree only by one that was made from it.
+A path is free if there is no living row at it, at the same path in another case, at a folder above it or at a file below it.
+Living rows therefore never collide, and a version is replaced only by one that was made from it.
 
-A blob's name that was condemned is never used again. Parts of a file are packed: content hash (32), length (u32), turn (u8).
+The name of a condemned blob is never used again. Parts of a file are packed: content hash (32), length (u32), turn (u8).
 """
 
 import struct
@@ -39,7 +39,7 @@ def unpack_parts(packed: bytes) -> tuple[FilePart, ...]:
 
 
 def files(database: Database) -> Iterator[FileRow]:
-    """All rows, tombstones included, by path."""
+    """Iterate over all rows by path, tombstones included."""
     for row in database.each(f"SELECT {_COLUMNS} FROM files ORDER BY path"):  # noqa: S608 - a constant of ours
         yield _file(row)
 
@@ -95,7 +95,7 @@ def drop(database: Database, digests: Digests, origin: Origin, operation: DropFi
 
 
 def _is_free(database: Database, path: str) -> bool:
-    """Whether a file may come to be at this path beside those that live."""
+    """Whether this path collides with no living row."""
     form = folded(path)  # §11.5-1
     components = form.split("/")
     for depth in range(1, len(components) + 1):

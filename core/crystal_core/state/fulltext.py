@@ -1,9 +1,9 @@
-"""What FTS5's secure deletion leaves over, and its removal.
+"""Removal of the remains that FTS5's secure deletion leaves.
 
-Secure deletion takes a text's terms out of the index's pages, but not out of `chunks_fts_idx`, where the first term of each
-page stands, as far as it differs from the term before, so that pages are found: about one term in three hundred. A word that
-stood in a forgotten text alone would so be left in the file. After a forget we look for such words; where there is one, the
-index is written anew. That is rare (a few words of a text are its own) and costs about 2 s for 100,000 chunks.
+Secure deletion removes a text's terms from the index's pages, but not from `chunks_fts_idx`, which has the distinguishing
+prefix of each page's first term: about one term in three hundred. A word that occurred only in a forgotten text could so stay
+in the file. After a forget `purge` looks for such words; if there is one, it rebuilds the index. That is rare (few words of a
+text are unique) and takes about 2 s for 100,000 chunks.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ from crystal_core.database import Database
 from crystal_core.schema import TOKENIZER
 
 MERGED_AT_ONCE = 64
-"""Segments of the index that are merged together while a snapshot is loaded. Each text is so written once again and not twice,
-at a tenth less for all of loading; a search looks at some dozens of segments until the next entry comes."""
+"""Segments of the index merged at once while a snapshot is loaded. Each text is rewritten once instead of twice, which saves a
+tenth of loading; a search reads some dozens of segments until the next entry arrives."""
 
 _MERGES = {"automerge": 8, "crisismerge": 16}
-"""FTS5's configuration otherwise: 8 segments are merged bit by bit, 16 at once."""
+"""FTS5's usual configuration: 8 segments are merged incrementally, 16 at once."""
 _MAIN_INDEX = b"0"
-"""What FTS5 puts before each term (prefix indexes, which we have not, have other numbers)."""
+"""FTS5's prefix of each term in the main index; prefix indexes, which are not used here, have other numbers."""
 
 
 def indexed_terms(database: Database, text: str) -> set[bytes]:
-    """The terms under which the full-text index knows a text."""
+    """Return the terms of a text in the full-text index."""
     words: list[str] = list(TOKENIZER.split())
     tokenizer = database.connection.fts5_tokenizer(words[0], words[1:])
     found = tokenizer(
@@ -34,19 +34,19 @@ def indexed_terms(database: Database, text: str) -> set[bytes]:
 
 
 def merge_seldom(database: Database) -> None:
-    """What many texts that come now write beside each other is merged late. Belongs in a transaction, as all here."""
+    """Merge segments late while many texts are added. Belongs in a transaction, as all here."""
     if _automerge(database):
         _configure(database, {"automerge": 0, "crisismerge": MERGED_AT_ONCE})
 
 
 def merge_often(database: Database) -> None:
-    """As usual again. The next texts that are added have what was left for later merged with them."""
+    """Return to the usual merging. Adding the next texts merges the segments left over."""
     if not _automerge(database):
         _configure(database, _MERGES)
 
 
 def purge(database: Database, forgotten: Iterable[bytes]) -> bool:
-    """Write the index anew if one of these terms that no text has any more still shows in it. True if it did.
+    """Rebuild the index if it still shows one of these terms that no text has any more. True if it did.
 
     Belongs in the transaction that deleted the texts, after they were deleted.
     """
@@ -68,9 +68,9 @@ def purge(database: Database, forgotten: Iterable[bytes]) -> bool:
 
 
 def rebuild(database: Database) -> None:
-    """Write the full-text index and SQLite's own indexes anew from the rows. Belongs in a transaction.
+    """Rebuild the full-text index and SQLite's own indexes from the rows. Belongs in a transaction.
 
-    Raises VaultDamaged where the rows themselves cannot be read, or contradict each other.
+    Raises VaultDamaged if the rows themselves cannot be read or contradict each other.
     """
     database.run("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
     database.run("REINDEX")

@@ -1,14 +1,14 @@
-"""What operations do to memories, the same on every device.
+"""Effect of operations on memories, the same on every device.
 
-    Remember   a new memory; of a text that is remembered already, its category and confidence, and it is current again.
-               Agent, moment and device of the first stay. The memories that it supersedes name it as what took their place
-    Amend      category, confidence, status of a memory, as far as stated
+    Remember   adds a memory; if its text is already remembered, sets category and confidence and makes it current again,
+               keeping agent, time and device of the first. The memories that it supersedes name it as their successor
+    Amend      sets category, confidence, status of a memory, as far as stated
 
-A memory is current while it is active and nothing took its place. That a text was forgotten does not bring back the one whose
-place it took: who wants that one again remembers it, and so says so. A memory only ever names one that is current at that
-moment, so those that name each other never make a circle.
+A memory is current while it is active and has no successor. Forgetting a successor does not bring back the memory that it
+superseded; remembering that one again does. A memory only names a successor that is current at that moment, so successors
+never form a cycle.
 
-Before a memory changes, what it was is kept in `memory_changes`, with who changed it. What changes nothing leaves nothing.
+Before a change, the memory's state is kept in `memory_changes` with who changed it. A change without effect leaves no row.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from crystal_mirror.types import Origin
 
 
 class _Memory(NamedTuple):
-    """A row, without its chunk."""
+    """A row of `memories`, without its chunk."""
 
     category: str
     agent: str
@@ -90,7 +90,7 @@ def amend(database: Database, digests: Digests, origin: Origin, operation: Amend
 
 
 def remove(database: Database, digests: Digests, chunk: int, content: bytes) -> None:
-    """The chunk's memory, if it has one, with all that it was."""
+    """Remove the chunk's memory, if it has one, with its history."""
     for row in database.rows(
         f"SELECT {_CHANGE_COLUMNS} FROM memory_changes WHERE chunk = ?",  # noqa: S608 - constants of ours
         (chunk,),
@@ -147,7 +147,7 @@ def _memory(database: Database, chunk: int) -> _Memory | None:
 
 
 def _find(database: Database, forget_hash: bytes) -> tuple[tuple[int, bytes], _Memory | None]:
-    """Chunk and content of the text with that keyed hash, and its memory."""
+    """Return chunk and content of the text with that keyed hash, and its memory."""
     row = database.row("SELECT rowid, id FROM chunks WHERE forget_hash = ?", (forget_hash,))
     if row is None:
         return (0, b""), None

@@ -1,12 +1,12 @@
-"""What a device keeps of the mirror: the position up to which it has applied, sealed entries, small named values."""
+"""Local state of the mirror: the position applied so far, sealed entries, small named values."""
 
 from crystal_core.database import Database, Row
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
 
 RESERVED = "core."
-"""Names of `meta` that begin so are this package's own."""
+"""Prefix of names in `meta` that are reserved to this package."""
 MODEL = "model"
-"""The name under which the mirror keeps the identity of the model that made the vectors."""
+"""Name of the mirror's value for the identity of the model that made the vectors."""
 
 
 def position(database: Database) -> Position:
@@ -23,7 +23,7 @@ def set_position(database: Database, new: Position) -> None:
 
 
 def entries(database: Database, epoch: int, first: int, limit: int) -> list[KeptEntry]:
-    """Entries of `epoch` from slot `first` on, `limit` at most, by slot."""
+    """Return at most `limit` entries of `epoch` from slot `first` on, by slot."""
     return [
         _entry(row)
         for row in database.rows(
@@ -35,7 +35,7 @@ def entries(database: Database, epoch: int, first: int, limit: int) -> list[Kept
 
 
 def last_entry(database: Database, epoch: int) -> KeptEntry | None:
-    """The entry of `epoch` with the highest slot."""
+    """Return the entry of `epoch` with the highest slot."""
     row = database.row(
         "SELECT epoch, sequence, data, state FROM mirror_log WHERE epoch = ? ORDER BY sequence DESC LIMIT 1",
         (epoch,),
@@ -44,7 +44,7 @@ def last_entry(database: Database, epoch: int) -> KeptEntry | None:
 
 
 def kept(database: Database, state: EntryState) -> list[KeptEntry]:
-    """All entries in that state, by epoch and slot."""
+    """Return all entries in that state, by epoch and slot."""
     return [
         _entry(row)
         for row in database.rows(
@@ -55,13 +55,13 @@ def kept(database: Database, state: EntryState) -> list[KeptEntry]:
 
 
 def oldest_kept(database: Database) -> tuple[int, int] | None:
-    """Epoch and slot of the first entry."""
+    """Return epoch and slot of the first entry."""
     row = database.row("SELECT epoch, sequence FROM mirror_log ORDER BY epoch, sequence LIMIT 1")
     return None if row is None else (int(row[0]), int(row[1]))
 
 
 def kept_bytes(database: Database, epoch: int, first: int) -> int:
-    """Bytes of the entries from that place on, in all epochs."""
+    """Return the size in bytes of the entries from that place on, in all epochs."""
     return int(
         database.value(
             "SELECT coalesce(sum(length(data)), 0) FROM mirror_log WHERE (epoch, sequence) >= (?, ?)",
@@ -75,7 +75,7 @@ def drop_entries_before(database: Database, epoch: int, sequence: int) -> int:
 
 
 def keep_entry(database: Database, entry: KeptEntry) -> None:
-    """Keep the bytes of a slot, in place of what was kept for it."""
+    """Keep an entry, replacing the one kept for its slot."""
     database.run(
         "INSERT INTO mirror_log (epoch, sequence, state, data) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (epoch, sequence) DO UPDATE SET state = excluded.state, data = excluded.data",

@@ -1,12 +1,12 @@
 """Applying operations to the replicated rows: the same operations in the same order give the same rows everywhere.
 
-    Capture   each piece whose text is not suppressed: its chunk if new, and the place it came from if new
-    Remember  lifts the suppression of its text; its chunk if new, and a memory: see `memoryrows`, as for Amend
-    Forget    deletes the texts' chunks, with all that hangs on them, and suppresses their keyed hashes for good
-    PutFile, DropFile   change the tree of files: see `filerows`
-    PutSource, DropSource, PutDocument, DropDocument   change the documents: see `documentrows`
+    Capture   adds for each piece whose text is not suppressed its chunk and its occurrence, if new
+    Remember  lifts the suppression of its text and adds its chunk, if new, and a memory: see `memories`, also for Amend
+    Forget    deletes the texts' chunks with all rows that refer to them, and suppresses their keyed hashes
+    PutFile, DropFile   change the tree of files: see `files`
+    PutSource, DropSource, PutDocument, DropDocument   change the documents: see `documents`
 
-Provisional rows never influence the outcome: a provisional chunk counts as absent and is taken over as it stands.
+Provisional rows never influence the outcome: a provisional chunk counts as absent and becomes replicated in place.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class StateRows:
 
     @property
     def deleted(self) -> bool:
-        """Whether a text was deleted: its bytes have to be scrubbed after the commit."""
+        """Whether a text was deleted, so that its bytes must be scrubbed after the commit."""
         return self._chunks.deleted
 
     @deleted.setter
@@ -54,7 +54,7 @@ class StateRows:
 
     @property
     def left_out(self) -> bool:
-        """Whether an operation held a text that is suppressed."""
+        """Whether an operation contained a suppressed text."""
         return self._chunks.left_out
 
     def apply(self, origin: Origin, operation: Operation, vectors: Vectors) -> None:
@@ -85,25 +85,25 @@ class StateRows:
         chunks.index_if_many()
 
     def finish(self) -> None:
-        """What belongs before every commit."""
+        """Complete the indexes before the commit."""
         self._chunks.finish()
 
     def index(self) -> None:
-        """Bring the indexes up to the rows. Belongs before anything reads an index."""
+        """Bring the indexes up to date with the rows. Call before reading an index."""
         self._chunks.index()
 
     def embed_anew(self, content: bytes, windows: Sequence[bytes]) -> None:
-        """Put vectors in the place of those that a text has, if the replicated state has that text."""
+        """Replace the vectors of a text, if the replicated state has it."""
         self._chunks.embed_anew(content, windows)
 
     def drop_vectors(self) -> None:
-        """Remove all vectors; the next may have another size."""
+        """Remove all vectors; the next ones may have another size."""
         self._chunks.drop_vectors()
 
     def wipe(self) -> None:
         """Delete every row of the replicated state. Texts that provisional rows need stay, provisional."""
         self._chunks.index()
-        # A quarter of a million texts are faster indexed anew than taken out of the index one by one.
+        # Rebuilding the index of a quarter of a million texts is faster than deleting them from it one by one.
         self._database.run(DROP_CHUNK_TRIGGERS)
         self._database.run(DROP_VECTOR_TABLE)
         self._database.run(
@@ -174,7 +174,7 @@ class StateRows:
             pending.remove_unneeded(database, [chunk])
 
     def _retract(self, chunk: int, content: bytes) -> None:
-        """Take a chunk out of the replicated state, with all that refers to it."""
+        """Remove a chunk from the replicated state, with all rows that refer to it."""
         database, digest = self._database, self._digests[OCCURRENCES]
         for (
             agent,

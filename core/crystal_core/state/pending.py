@@ -1,13 +1,13 @@
-"""Provisional rows: this device's own operations made findable before the Core has put them in order.
+"""Provisional rows: this device's pending operations, findable before the Core has ordered them.
 
-They stand apart from the replicated state and never change what applying an operation does. A text that only they need is
-a chunk with `provisional = 1`; it has no vectors, so it is found by keyword.
+They are separate from the replicated state and never affect how an operation is applied. A text that only they need is a chunk
+with `provisional = 1`; it has no vectors, so it is found by keyword.
 
-What pending operations change of memories, sources and documents stands in tables of its own (`schema3`), and counts in what is
-shown, never in what is applied.
+Pending changes of memories, sources and documents are in tables of their own (see `schema`). They count in what is shown, never
+in what is applied.
 
-Marks say what the pending operations do to a text's being hidden: a forget hides it, a remember shows it, and the latest
-mark decides, before anything that is replicated.
+Marks record whether pending operations hide a text: a forget hides it, a remember shows it. The latest mark decides and takes
+precedence over the replicated state.
 """
 
 import json
@@ -39,7 +39,7 @@ def origins(database: Database) -> set[Origin]:
 
 
 def index(database: Database, secret: VaultSecret, origin: Origin, operation: Operation) -> None:
-    """Make one operation findable. Belongs in a transaction; does nothing if the origin is indexed already."""
+    """Make one operation findable. Belongs in a transaction; does nothing if the origin is already indexed."""
     number = _number(database, origin)
     if number is not None:
         return
@@ -86,9 +86,9 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
 
 
 def drop(database: Database, origin: Origin) -> list[str]:
-    """Remove what `index` made for this origin, texts included that nothing else needs. Belongs in a transaction.
+    """Remove the rows that `index` made for this origin, and texts that nothing else needs. Belongs in a transaction.
 
-    Returns the suppressed texts among them, which have to leave no traces.
+    Returns the suppressed texts among them, which must leave no traces.
     """
     number = _number(database, origin)
     if number is None:
@@ -103,7 +103,7 @@ def drop(database: Database, origin: Origin) -> list[str]:
     remove_unneeded(database, (chunk for (chunk,) in chunks))
     suppressed: list[str] = []
     for forget_hash, text in shown:
-        # The mark that lifted a replicated forget is gone: other pending captures of that text must not show it.
+        # The mark that overrode a replicated forget is gone, so other pending captures of that text must not show it.
         if is_suppressed(database, forget_hash):
             forget(database, forget_hash)
             suppressed.append(text)
@@ -121,7 +121,7 @@ def forget(database: Database, forget_hash: bytes) -> None:
 
 
 def remove_unneeded(database: Database, chunks: Iterable[int]) -> None:
-    """Delete those of the chunks that are provisional and stand in no provisional place."""
+    """Delete those chunks that are provisional and have no provisional place."""
     database.run_many(
         "DELETE FROM chunks WHERE rowid = ?1 AND provisional = 1"
         " AND NOT EXISTS (SELECT 1 FROM provisional_places WHERE chunk = ?1)",
@@ -130,7 +130,7 @@ def remove_unneeded(database: Database, chunks: Iterable[int]) -> None:
 
 
 class _Place(NamedTuple):
-    """A row of `provisional_places` but for its chunk."""
+    """A row of `provisional_places`, without its chunk."""
 
     number: int
     agent: str = ""
@@ -155,7 +155,7 @@ _INSERT_PLACE = (
 
 
 def _place(database: Database, secret: VaultSecret, places: Sequence[tuple[str, _Place]]) -> None:
-    """Texts in their places, but for those that are suppressed."""
+    """Add texts at their places, except suppressed ones."""
     texts: list[tuple[int, str]] = []
     database.run("UPDATE index_state SET deferred = 1")  # see `schema.CHUNK_TRIGGERS`
     for text, where in places:
@@ -257,7 +257,7 @@ def _number(database: Database, origin: Origin) -> int | None:
 
 
 def _find(database: Database, forget_hash: bytes) -> int | None:
-    """The rowid of a text's chunk, replicated or provisional."""
+    """Return the rowid of a text's chunk, replicated or provisional."""
     found = database.value("SELECT rowid FROM chunks WHERE forget_hash = ?", (forget_hash,))
     return None if found is None else int(found)
 
@@ -278,7 +278,7 @@ def _mark(database: Database, number: int, forget_hashes: Sequence[bytes], *, hi
 
 
 def _latest_mark(database: Database, forget_hash: bytes) -> int | None:
-    """1 if the latest pending operation on this text hides it, 0 if it shows it, None if there is none."""
+    """Return 1 if the latest pending operation on this text hides it, 0 if it shows it, None without one."""
     found = database.value(
         "SELECT hides FROM provisional_marks WHERE forget_hash = ? ORDER BY number DESC LIMIT 1",
         (forget_hash,),
@@ -287,7 +287,7 @@ def _latest_mark(database: Database, forget_hash: bytes) -> int | None:
 
 
 def is_suppressed(database: Database, forget_hash: bytes) -> bool:
-    """Whether a capture of this text would be left out now, pending operations counted."""
+    """Whether a capture of this text would be left out now; pending operations count."""
     mark = _latest_mark(database, forget_hash)
     if mark is not None:
         return mark == 1

@@ -1,7 +1,7 @@
-"""Which texts have to be embedded before operations are applied: never fewer than applying them asks for.
+"""Texts to embed before operations are applied: at least those whose vectors applying them will request.
 
-Perhaps a few more: only when it is applied is known whether an operation on a document counts, and whether something else holds
-a text that it takes out of its place.
+There may be a few more: only applying shows whether an operation on a document has an effect, and whether a text that it
+removes from its place is used elsewhere.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from crystal_mirror.operations import (
 
 
 def unembedded(database: Database, secret: VaultSecret, operations: Sequence[Operation]) -> list[str]:
-    """The texts for which applying the operations may ask for vectors, each once, in that order."""
+    """Return the texts for which applying the operations may request vectors, each once, in that order."""
     foresight = _Foresight(database, secret)
     for operation in operations:
         foresight.take(operation)
@@ -40,7 +40,7 @@ class _Foresight:
         self._present: dict[bytes, bool] = {}
         self._suppressed: dict[bytes, bool] = {}
         self._placed: dict[str, dict[str, set[bytes]]] = {}
-        """By source and path: texts that operations before put into documents."""
+        """By source and path: texts that earlier operations put into documents."""
         self.wanted: dict[str, None] = {}
 
     def take(self, operation: Operation) -> None:
@@ -83,7 +83,7 @@ class _Foresight:
             self._present[forget_hash] = True
 
     def _put(self, operation: PutDocument) -> None:
-        """What stood in the places of its pieces may go, but for what it has itself."""
+        """Texts at the places of its pieces may be removed, except those that it has itself."""
         end = operation.first + len(operation.texts)
         before = dict(self._present)
         self._leave(

@@ -1,9 +1,9 @@
-"""Vectors at rest: float16 on the wire and in the digest, float32 in sqlite-vec's table, one bit per dimension beside it.
+"""Storage of vectors: float16 on the wire and in the digest, float32 in sqlite-vec's table, one bit per dimension beside it.
 
-Every float16 is a float32 too, so widening and narrowing lose nothing. Vectors that are not finite are refused: they
-would compare with nothing, and do not survive the way back to float16.
+Every float16 is also a float32, so converting back and forth loses nothing. Vectors that are not finite are refused: they
+cannot be compared and do not survive the conversion back to float16.
 
-numpy is loaded by the first call that touches a vector, not by importing this module.
+NumPy is loaded by the first call that touches a vector, not by importing this module.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,21 +21,21 @@ FLOAT16_BYTES = 2
 
 
 def dimensions(database: Database) -> int:
-    """Numbers in each vector kept; 0 while there is none."""
+    """Return the dimensions of the stored vectors; 0 while there are none."""
     return int(database.value("SELECT dimensions FROM index_state"))
 
 
 def signs(vectors: "NDArray[np.float32]") -> "NDArray[np.uint8]":
-    """One bit per number, set where it is above zero; each row packed into bytes, the last one filled with zeros."""
+    """Return one bit per number, set if above zero; each row packed into bytes, padded with zeros."""
     import numpy as np
 
     return np.packbits(vectors > 0, axis=-1, bitorder="little")
 
 
 def store(database: Database, chunks: Sequence[tuple[int, Sequence[bytes]]]) -> None:
-    """Keep the windows' float16 vectors of chunks (by rowid) that have none yet. Belongs in a transaction.
+    """Store the windows' float16 vectors of chunks (by rowid) that have none yet. Belongs in a transaction.
 
-    Raises UnusableVectors if their size is not that of the vectors kept, or if a number is not finite.
+    Raises UnusableVectors if their size differs from that of the stored vectors, or if a number is not finite.
     """
     flat = [vector for _, windows in chunks for vector in windows]
     if len({len(vector) for vector in flat}) > 1:
@@ -46,7 +46,7 @@ def store(database: Database, chunks: Sequence[tuple[int, Sequence[bytes]]]) -> 
 
 
 def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int], vectors: bytes) -> None:
-    """The same for vectors that stand in one block: `windows` of them for each of the chunks."""
+    """As `store`, for vectors in one block: `windows` of them for each of the chunks."""
     total = sum(windows)
     if not total:
         return
@@ -78,14 +78,14 @@ def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int
 
 
 def _rows(matrix: "NDArray[Any]") -> Iterator[memoryview]:
-    """The bytes of each row, without copying them."""
+    """Iterate over the bytes of each row, without copying."""
     view = matrix.data.cast("B")
     size = matrix.strides[0]
     return (view[at : at + size] for at in range(0, len(view), size))
 
 
 def float16_vectors(database: Database, chunk: int) -> list[bytes]:
-    """The float16 bytes of a chunk's windows, in order: exactly as they were stored."""
+    """Return the float16 bytes of a chunk's windows, in order, exactly as stored."""
     windows = database.rows("SELECT rowid FROM windows WHERE chunk = ? ORDER BY part", (chunk,))
     if not windows:
         return []
@@ -99,7 +99,7 @@ def float16_vectors(database: Database, chunk: int) -> list[bytes]:
 
 
 def float16_vectors_between(database: Database, first: int, last: int) -> dict[int, list[bytes]]:
-    """The float16 bytes of the windows of all chunks (by rowid) from `first` to `last`."""
+    """Return the float16 bytes of the windows of all chunks (by rowid) from `first` to `last`."""
     if not dimensions(database):
         return {}
     rows = database.rows(
@@ -126,18 +126,18 @@ _LACKING = (
 
 
 def without_vectors(database: Database, limit: int) -> list[tuple[bytes, str]]:
-    """Content hash and text of chunks of the replicated state that have no vectors, oldest first."""
+    """Return content hash and text of replicated chunks without vectors, oldest first."""
     rows = database.rows(f"SELECT id, text {_LACKING}", (limit,))
     return [(content, text) for content, text in rows]
 
 
 def note_lacking(database: Database, chunk: int) -> None:
-    """Remember that a chunk of the replicated state (by rowid) has come to be without vectors."""
+    """Record that a replicated chunk (by rowid) has no vectors."""
     database.run("UPDATE index_state SET embedded = ?1 WHERE embedded > ?1", (chunk - 1,))
 
 
 def note_embedded(database: Database) -> None:
-    """Look for the first chunk without vectors, so that the next one who asks need not look at those before it again."""
+    """Record the first chunk without vectors, so that later queries start there."""
     lacking = database.value(f"SELECT rowid {_LACKING}", (1,))
     if lacking is None:
         lacking = 1 + (database.value("SELECT max(rowid) FROM chunks") or 0)

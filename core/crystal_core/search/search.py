@@ -10,7 +10,7 @@ Filters (`filters.py`) apply inside both halves, before anything is cut off. Wit
 half answers alone and the result says why. Provisional rows are found by keyword and marked. Forgotten texts, also by a pending
 operation, are not found.
 
-Pages: the best `LAYERS[0]` of both halves are fused and ordered. If a page reaches beyond them, the best `LAYERS[1]` are fetched
+Pages: the best `LAYERS[0]` of both halves are fused and ordered. If a page reaches beyond them, the best `LAYERS[1]` are read
 and the new ones among them follow in their own order, and so on. The position of a hit therefore does not depend on the page
 requested, and each hit is on one page.
 """

@@ -268,7 +268,7 @@ class VectorIndex:
         return found
 
     def _vectors(self, database: Database, rowids: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        # One lookup per row: in sqlite-vec `rowid IN (…)` is several times slower, and a query per row takes half as long again.
+        # One lookup per row: sqlite-vec's `rowid IN (…)` is several times slower, a query per row takes half as long again.
         query = """
             SELECT vectors.embedding FROM json_each(?) AS wanted
             CROSS JOIN chunks_vec AS vectors ON vectors.rowid = wanted.value

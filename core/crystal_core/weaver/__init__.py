@@ -1,1 +1,1 @@
-"""The Dream Weaver: what an agent lived through, read again in order and written down as journals, notes and memories."""
+"""The Dream Weaver: writes journals, notes and memories from an agent's conversations."""

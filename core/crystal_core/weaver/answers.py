@@ -1,7 +1,7 @@
-"""What a model answered, read with mistrust: JSON somewhere in a text, of which only what is expected is taken, within limits.
+"""Parsing of a model's answers, and the Dream Weaver's limits.
 
-Whatever stands in an answer, no more than this can come of it: so many short texts, categories from a closed list, and prose.
-No name, path, number or option is ever taken from a model.
+An answer is untrusted: JSON somewhere in a text, from which only short texts, categories from a closed list and prose are
+taken, cut to the limits below. No name, path, number or option is ever taken from a model.
 """
 
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ from crystal_core.weaver.prose import one_line, whole
 from crystal_core.weaver.quotations import Quotable, flat, honest
 
 BATCH_TOKENS = 24_000
-"""Of transcripts in one batch, where the model's context has room."""
+"""Transcripts of one batch, if the model's context allows."""
 BATCH_BYTES_MIN = 2_000
-"""A batch that would be smaller, because the budget is almost used, is not begun."""
+"""Smallest batch to begin when the budget is almost used."""
 REFLECTION_TOKENS = 4_000
 JOURNAL_TOKENS = 3_000
 FACTS_TOKENS = 2_500
 DOCUMENT_TOKENS = 4_000
 ANSWER_CHARS_MAX = 64 * 1024
-"""Of what a server gives for one of these, whatever it was asked for. The rest is not read."""
+"""Longest part of an answer that is read, whatever was requested."""
 CALL_SECONDS_MAX = 600.0
-"""One call, with its waiting and trying again."""
+"""Time limit of one call with its retries."""
 TRIES_MAX = 2
-"""An answer that cannot be read is asked for once more."""
+"""Requests for an answer until it can be read."""
 
 JOURNAL_BYTES_MAX = 24 * 1024
 """Prose of one batch."""
@@ -37,10 +37,10 @@ CONTEXT_BYTES_MIN = 5 * 1000
 CONTEXT_BYTES_MAX = 10 * 1000
 WARM_START_LINES_MAX = 49
 DOCUMENT_INPUT_BYTES = 24 * 1024
-"""Journals and notes that a document is written from."""
+"""Journals and notes that a page is written from."""
 
 ITEMS_MAX = 20
-"""Decisions, promises, concerns, missed tasks: of each, in one batch."""
+"""Decisions, promises, concerns and missed tasks in one batch, of each."""
 ITEM_CHARS_MAX = 400
 QUOTATIONS_MAX = 24
 QUOTATION_CHARS_MIN = 8
@@ -50,13 +50,11 @@ MEMORY_CHARS_MIN = 12
 MEMORY_CHARS_MAX = 500
 REFERENCES_MAX = 30
 """Lines for REFERENCE.md from one batch."""
-
-
 TOPIC_CHARS_MAX = 60
 
 
 class Reflection(msgspec.Struct, frozen=True):
-    """What a part of the transcripts holds. ``quotations`` are exact; ``cut`` counts those that were not."""
+    """Contents of a part of the transcripts. ``quotations`` are exact; ``cut`` counts those that were not."""
 
     decided: tuple[str, ...] = ()
     promised: tuple[str, ...] = ()
@@ -74,7 +72,7 @@ class ExtractedMemory(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is to be remembered and looked up."""
+    """Memories and references of a batch."""
 
     memories: tuple[ExtractedMemory, ...] = ()
     references: tuple[tuple[str, str], ...] = ()
@@ -83,7 +81,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class WarmStart(msgspec.Struct, frozen=True):
-    """What CONTEXT.md begins with, and the prose behind it."""
+    """The beginning of CONTEXT.md, and the prose that follows it."""
 
     now: tuple[str, ...] = ()
     recent: tuple[str, ...] = ()
@@ -153,7 +151,7 @@ def read_warm_start(answer: str, quotable: Quotable) -> WarmStart:
 
 
 class _Lists:
-    """Lists of short texts, with only true quotations in them."""
+    """Reader of lists of short texts, without invented quotations."""
 
     def __init__(self, quotable: Quotable) -> None:
         self._quotable = quotable
@@ -164,11 +162,11 @@ class _Lists:
         return tuple(dict.fromkeys(text for text in found if text))[:ITEMS_MAX]
 
     def item(self, value: object, chars_max: int) -> str:
-        """For a file."""
+        """Return an item on one line, safe for a file."""
         return one_line(self.sentence(value, chars_max * 2), chars_max)
 
     def sentence(self, value: object, chars_max: int) -> str:
-        """As plain text."""
+        """Return a sentence as plain text."""
         if not isinstance(value, str):
             return ""
         text, cut = honest(flat(whole(value[: chars_max * 4])), self._quotable)
@@ -177,7 +175,7 @@ class _Lists:
 
 
 def _texts(value: object, chars_max: int) -> Iterator[str]:
-    """The texts of a list: each a text, or an object with one."""
+    """Iterate over the texts of a list whose items are texts or objects with one."""
     for one in _list(value, ITEMS_MAX * 4):
         text = cast("dict[str, object]", one).get("text") if isinstance(one, dict) else one
         if isinstance(text, str) and text.strip():

@@ -1,4 +1,4 @@
-"""Questions to the language model within one run: each answer is kept before the next, and the budget is never passed."""
+"""Calls to the language model within one run: each answer is stored before the next call, and the budget is never exceeded."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,26 +7,20 @@ from typing import TypeVar
 from crystal_core.llm.answers import Unreadable
 from crystal_core.llm.port import Llm, LlmError, Prompt, tokens_bound
 from crystal_core.weaver import prompts
-from crystal_core.weaver.answers import (
-    ANSWER_CHARS_MAX,
-    CALL_SECONDS_MAX,
-    TRIES_MAX,
-)
+from crystal_core.weaver.answers import ANSWER_CHARS_MAX, CALL_SECONDS_MAX, TRIES_MAX
 from crystal_core.weaver.ports import Ports
-from crystal_core.weaver.records import (
-    Run,
-)
+from crystal_core.weaver.records import Run
 
 T = TypeVar("T")
 
 
 class BudgetReached(Exception):
-    """The next call might pass the budget; it was not made."""
+    """The next call might exceed the budget and was not made."""
 
 
 @dataclass
 class ModelCalls:
-    """A run's calls to its model: each kept, counted, and made only if the budget has room for it."""
+    """A run's calls to its model: stored, counted, and made only within the budget."""
 
     llm: Llm
     ports: Ports
@@ -41,9 +35,9 @@ class ModelCalls:
     async def ask(
         self, number: int, step: str, prompt: Prompt, tokens_max: int, read: Callable[[str], T]
     ) -> T | None:
-        """An answer as ``read`` understands it; None if it could not be read, twice.
+        """Return an answer parsed by ``read``; None if it was unreadable ``TRIES_MAX`` times.
 
-        Raises BudgetReached, and LlmError.
+        Stored answers are used before a call is made. Raises BudgetReached and LlmError.
         """
         kept = self.ports.book.answers(self.run.id, number, step)
         for tried in range(max(TRIES_MAX, len(kept))):

@@ -1,4 +1,4 @@
-"""``weaver.db``: what the Dream Weaver has read, what it asked a model, what it was answered. One SQLite file.
+"""The Dream Weaver's database ``weaver.db``: pieces read, calls to the model, answers.
 
     run     OPEN ──► DONE                     at most one is OPEN for an agent and method
               │ └──► STOPPED (by the budget) ──► OPEN, with a new leg
@@ -7,8 +7,8 @@
     call    ASKED ──► ANSWERED                an answer is here, durable, before anything is made of it
               └─────► LOST, FAILED            LOST may have been paid and counts in full; FAILED cost nothing
 
-A call that is still ASKED when a run goes on was cut off by a crash: nobody knows whether it was paid, so it counts in full
-too. A leg is what one budget is for: it goes on after a crash, and is new after the budget has stopped it.
+A call still ASKED when a run continues was cut off by a crash and may have been paid, so it counts in full too. A leg is the
+part of a run under one budget: it continues after a crash, and a new one begins after the budget has stopped the run.
 """
 
 from collections.abc import Generator, Iterable
@@ -24,7 +24,7 @@ from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_core.weaver.records import CallState, Method, Run, RunState, Spent, WeaverBatch
 
 DOCUMENTS = 0
-"""The number of the batch under which the calls for a run's documents stand; batches count from 1."""
+"""Batch number of the calls for a run's documents; batches count from 1."""
 
 _SCHEMA = """
 CREATE TABLE run (id TEXT PRIMARY KEY, agent TEXT NOT NULL, method TEXT NOT NULL, mode TEXT NOT NULL, since INTEGER NOT NULL,
@@ -65,14 +65,14 @@ _FILE = SqliteFile(
 
 
 class WeaverDatabase:
-    """The open file. One thread at a time; one process weaves a home at a time (a lock sees to that)."""
+    """The open file, for one thread at a time. A lock lets one process weave a home at a time."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._db = connection
 
     @classmethod
     def open(cls, path: Path | str) -> "WeaverDatabase":
-        """Opens or makes it. Raises VaultDamaged, SchemaTooNew."""
+        """Open or create the file. Raises VaultDamaged, SchemaTooNew."""
         return cls(_FILE.open(path))
 
     def close(self) -> None:
@@ -91,11 +91,11 @@ class WeaverDatabase:
 
     @property
     def id(self) -> str:
-        """Tells this book from that of another machine, or from one that was lost."""
+        """Random id, which distinguishes this database from another machine's or a lost one."""
         return bytes(_one(self._db, "SELECT id FROM self")).hex()
 
     def assumed_until(self, agent: str) -> int:
-        """What is not later than this another book has read; 0 if there was none."""
+        """Return the time up to which another database has read; 0 if there was none."""
         return int(_one(self._db, "SELECT until FROM assumed WHERE agent = ?", (agent,)) or 0)
 
     def assume(self, agent: str, until: int) -> None:
@@ -103,7 +103,7 @@ class WeaverDatabase:
             self._db.execute("INSERT OR REPLACE INTO assumed VALUES (?, ?)", (agent, until))
 
     def unfinished(self, agent: str, method: Method) -> Run | None:
-        """The run of an agent that is not over."""
+        """Return the agent's run that is not over."""
         row = self._db.execute(
             "SELECT id, agent, method, mode, since, state, leg, identity_new FROM run "
             "WHERE agent = ? AND method = ? AND state IN (?, ?) ORDER BY begun_at DESC",
@@ -133,7 +133,7 @@ class WeaverDatabase:
             self._db.execute("UPDATE run SET state = ?, leg = ? WHERE id = ?", (state, leg, run))
 
     def done_keys(self, agent: str, methods: Iterable[Method], run: str = "") -> set[bytes]:
-        """The pieces that runs of these methods have read, or are reading: all that were not abandoned, or only ``run``."""
+        """Return the pieces that runs of these methods have read or are reading: all not abandoned, or only ``run``."""
         wanted = tuple(methods)
         rows = self._db.execute(
             "SELECT DISTINCT s.key FROM source s JOIN batch b ON b.run = s.run AND b.number = s.number "  # noqa: S608
@@ -157,7 +157,7 @@ class WeaverDatabase:
         return WeaverBatch(run, number, day, tuple(bytes(key) for (key,) in keys))
 
     def outcomes(self, run: str, day: str = "") -> list[tuple[str, bytes]]:
-        """Day and outcome of each batch of a run that is done, or of one of its days."""
+        """Return day and outcome of each finished batch of a run, or of one of its days."""
         rows = self._db.execute(
             "SELECT day, outcome FROM batch WHERE run = ? AND state = 'done' AND (? = '' OR day = ?) ORDER BY number",
             (run, day, day),
@@ -171,7 +171,7 @@ class WeaverDatabase:
         return None if row is None else row[0]
 
     def all_outcomes(self, agent: str, method: Method) -> list[tuple[str, str, bytes]]:
-        """Run, day and outcome of each batch since the last full run that was finished, in order of their days."""
+        """Return run, day and outcome of each batch since the last finished full run, by day."""
         row = self._db.execute(
             "SELECT max(begun_at) FROM run WHERE agent = ? AND method = ? AND mode = 'full' AND since = 0 AND state = 'done'",
             (agent, method),
@@ -185,7 +185,7 @@ class WeaverDatabase:
         return [(run, day, outcome) for run, day, outcome in rows]
 
     def outcomes_of_day(self, agent: str, day: str) -> list[bytes]:
-        """Of all runs, ever: a limit of a day holds however often it is woven."""
+        """Return the outcomes of all runs for a day, because its limits apply however often it is woven."""
         rows = self._db.execute(
             "SELECT b.outcome FROM batch b JOIN run r ON r.id = b.run "
             "WHERE r.agent = ? AND b.day = ? AND b.state = 'done' ORDER BY b.number",
@@ -194,7 +194,7 @@ class WeaverDatabase:
         return [outcome for (outcome,) in rows]
 
     def begin_batch(self, run: str, day: str, pieces: Iterable[tuple[bytes, bytes, bytes]]) -> WeaverBatch:
-        """``pieces``: key, session's mark and the keyed hash under which the text can be forgotten."""
+        """Begin a batch. ``pieces``: key, session's mark and the keyed hash under which the text can be forgotten."""
         kept = tuple(pieces)
         with self.transaction():
             number = 1 + _one(self._db, "SELECT coalesce(max(number), 0) FROM batch WHERE run = ?", (run,))
@@ -206,7 +206,7 @@ class WeaverDatabase:
         return WeaverBatch(run, number, day, tuple(key for key, _, _ in kept))
 
     def shorten_batch(self, batch: WeaverBatch, kept: int) -> WeaverBatch:
-        """Lets the batch read its first pieces only; the others wait for the next one."""
+        """Reduce the batch to its first pieces; the others wait for the next one."""
         with self.transaction():
             self._db.execute(
                 "DELETE FROM source WHERE run = ? AND number = ? AND place >= ?",
@@ -222,7 +222,7 @@ class WeaverDatabase:
             )
 
     def read_from(self, mark: bytes) -> list[tuple[Run, WeaverBatch]]:
-        """The batches that have read a text, by its keyed hash."""
+        """Return the batches that have read a text, by its keyed hash."""
         rows = self._db.execute(
             "SELECT DISTINCT r.id, r.agent, r.method, r.mode, r.since, r.state, r.leg, r.identity_new, b.number, b.day "
             "FROM source s JOIN run r ON r.id = s.run JOIN batch b ON b.run = s.run AND b.number = s.number WHERE s.mark = ?",
@@ -237,7 +237,7 @@ class WeaverDatabase:
         return None if row is None else row[0]
 
     def forget(self, batch: WeaverBatch, outcome: bytes) -> None:
-        """Puts ``outcome`` in the place of what was made of a batch, and lets go of all answers about it."""
+        """Replace a batch's outcome and delete all answers about it."""
         with self.transaction():
             self._db.execute(
                 "UPDATE call SET answer = '' WHERE run = ? AND number = ?", (batch.run, batch.number)
@@ -248,21 +248,21 @@ class WeaverDatabase:
             )
 
     def unmark(self, batch: WeaverBatch) -> None:
-        """Nothing is known any more of the texts that a batch has read."""
+        """Delete the keyed hashes of the texts that a batch has read."""
         with self.transaction():
             self._db.execute(
                 "UPDATE source SET mark = x'' WHERE run = ? AND number = ?", (batch.run, batch.number)
             )
 
     def scrub(self) -> None:
-        """Leaves no bytes of what was forgotten in the write-ahead log."""
+        """Remove the bytes of forgotten texts from the write-ahead log."""
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def sessions_done(self, run: str) -> int:
         return int(_one(self._db, "SELECT count(DISTINCT session) FROM source WHERE run = ?", (run,)))
 
     def answers(self, run: str, number: int, step: str) -> list[Completion]:
-        """What was answered at this step, in order; a second one if the first could not be read."""
+        """Return the answers at this step, in order; there is a second one if the first was unreadable."""
         rows = self._db.execute(
             "SELECT answer, tokens_in, tokens_out, model, cut FROM call "
             "WHERE run = ? AND number = ? AND step = ? AND state = 'answered' ORDER BY id",
@@ -271,7 +271,7 @@ class WeaverDatabase:
         return [Completion(text, took, gave, model, bool(cut)) for text, took, gave, model, cut in rows]
 
     def ask(self, run: Run, number: int, step: str, bound: int) -> int:
-        """Notes, before it is sent, that a call is made which may cost up to ``bound`` tokens. Returns its id."""
+        """Record a call that may cost up to ``bound`` tokens, before it is sent. Returns its id."""
         with self.transaction():
             self._db.execute(
                 "INSERT INTO call (run, number, step, leg, state, bound, tokens_in, tokens_out, model, cut) "
@@ -281,7 +281,7 @@ class WeaverDatabase:
             return self._db.last_insert_rowid()
 
     def answered(self, call: int, completion: Completion) -> None:
-        """Keeps an answer, durably: from here on it is never asked for again."""
+        """Store an answer durably, so that it is never requested again."""
         with self.transaction():
             self._db.execute(
                 "UPDATE call SET state = ?, tokens_in = ?, tokens_out = ?, model = ?, cut = ?, answer = ? WHERE id = ?",
@@ -304,7 +304,7 @@ class WeaverDatabase:
             )
 
     def spent(self, run: str, leg: int | None = None) -> Spent:
-        """What a run, or one leg of it, has used."""
+        """Return the tokens used by a run, or by one leg of it."""
         row = self._db.execute(
             "SELECT coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), "
             "coalesce(sum(CASE WHEN state IN ('asked', 'lost') THEN bound ELSE 0 END), 0), "
@@ -315,7 +315,7 @@ class WeaverDatabase:
         return Spent(*row)
 
     def written(self, agent: str, name: str) -> tuple[bytes, Method] | None:
-        """SHA-256 of a document as it was written last, and by what."""
+        """Return SHA-256 and method of a document as last written."""
         row = self._db.execute(
             "SELECT sha256, method FROM document WHERE agent = ? AND name = ?", (agent, name)
         ).fetchone()

@@ -1,7 +1,7 @@
-"""The files of an agent, as texts: pure, from the outcomes of batches and from what a model wrote of them.
+"""Rendering of an agent's files from the outcomes of batches and a model's prose. Pure functions.
 
-Names are ours: fixed ones, and for journals a date and the run's id. Every file says by what it was written. Lengths are
-limits of the files as a whole.
+File names never come from a model: they are fixed, or a date and the run's id for journals. Every file names its author.
+Lengths limit a file as a whole.
 """
 
 import re
@@ -21,9 +21,9 @@ REFERENCE = "REFERENCE.md"
 MISSED = "memory/missed-tasks.md"
 JOURNALS = "memory/journals"
 EXTRACT = "EXTRACT.md"
-"""Stands in for CONTEXT.md where a model wrote that, and now there is none."""
+"""Written instead of CONTEXT.md if a model wrote that and there is none now."""
 WOVEN = "memory/woven.json"
-"""Up to when which book has read: for the next Core."""
+"""The time up to which this database has read, for the next Core."""
 PAGES = (IDENTITY, SOUL, CONTEXT, REFERENCE, MISSED, EXTRACT)
 
 NO_MODEL = "extractive, no model"
@@ -37,20 +37,20 @@ _LISTS = (
     ("Missed", "missed"),
 )
 RECENT_MAX = 60
-"""Batches that CONTEXT may repeat something of."""
+"""Batches that CONTEXT may draw on."""
 _ITEM_BYTES_MAX = 220
-"""Of an item in the warm start."""
+"""Size of an item in the warm start."""
 
 
 def journal_name(day: str, run: str) -> str:
-    """Both are ours; an assertion keeps it so."""
+    """Return a journal's name. Asserts that day and run have their own form."""
     assert _NAME.fullmatch(day), "a day is a date"
     assert _NAME.fullmatch(run), "a run's id is hexadecimal"
     return f"{JOURNALS}/{day}-{run}.md"
 
 
 def journal(agent: str, day: str, run: str, outcomes: Sequence[BatchOutcome], zone: tzinfo) -> str:
-    """A day's journal, one part for each batch."""
+    """Render a day's journal, one part for each batch."""
     models = sorted({outcome.model for outcome in outcomes})
     pieces = sum(outcome.pieces for outcome in outcomes)
     parts = [
@@ -76,14 +76,14 @@ def journal(agent: str, day: str, run: str, outcomes: Sequence[BatchOutcome], zo
 
 
 def page(title: str, agent: str, prose: str, model: str, today: str, bytes_max: int) -> str:
-    """IDENTITY and SOUL."""
+    """Render IDENTITY or SOUL."""
     head, end = f"# {title} of {one_line(agent, 64)}\n\n", f"\n\n{_signed(model, today)}\n"
     room = bytes_max - len((head + end).encode())
     return head + paragraphs(prose, room) + end
 
 
 def context(agent: str, warm: WarmStart, recent: Iterable[str], model: str, today: str) -> str:
-    """CONTEXT: the warm start, what is behind it, and of the last days as much as it takes to be of use."""
+    """Render CONTEXT: the warm start, its background, and as much of the last days as makes it useful."""
     lines = [f"# Context of {one_line(agent, 64)}", "", _signed(model, today), "", "## Warm start", ""]
     sections = (
         ("Now", warm.now),
@@ -115,17 +115,17 @@ def context(agent: str, warm: WarmStart, recent: Iterable[str], model: str, toda
 
 
 def recent_days(outcomes: Sequence[tuple[str, BatchOutcome]]) -> list[str]:
-    """Day and prose of each batch, the newest first."""
+    """Return day and prose of each batch, newest first."""
     return [f"{day}: {outcome.prose}" for day, outcome in reversed(outcomes) if outcome.prose]
 
 
 def recent_days_unquoted(outcomes: Sequence[tuple[str, BatchOutcome]]) -> list[str]:
-    """The same without what anybody said in so many words."""
+    """As `recent_days`, without quotations."""
     return [unquoted(text) for text in recent_days(outcomes[-RECENT_MAX:])]
 
 
 def reference(agent: str, outcomes: Sequence[tuple[str, BatchOutcome]], model: str, today: str) -> str:
-    """REFERENCE: what one looks up, by topic, as long as it is. What was said last of equal lines stays."""
+    """Render REFERENCE by topic. Of equal lines the last one stays."""
     topics: dict[str, dict[str, str]] = {}
     titles: dict[str, str] = {}
     for day, outcome in outcomes:
@@ -140,7 +140,7 @@ def reference(agent: str, outcomes: Sequence[tuple[str, BatchOutcome]], model: s
 
 
 def missed(former: str, outcomes: Iterable[tuple[str, BatchOutcome]], model: str, today: str) -> str:
-    """The list of missed tasks: what stands there stays as it is, ticked or not, and new ones come behind it."""
+    """Render the missed tasks: existing lines stay as they are, ticked or not, and new ones follow."""
     text = former or f"# Missed tasks\n\n{_signed(model, today)}\n\n"
     new = "".join(
         f"- [ ] {day}: {item}\n"
@@ -152,7 +152,7 @@ def missed(former: str, outcomes: Iterable[tuple[str, BatchOutcome]], model: str
 
 
 def unsigned(text: str) -> str:
-    """A page as it was written, without our line in it: for a model that is to write the next one."""
+    """Return a page without its author's line, for a model that writes the next version."""
     return "\n".join(line for line in text.splitlines() if not line.startswith(_MARK)).strip()
 
 

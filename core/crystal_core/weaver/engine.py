@@ -1,12 +1,12 @@
-"""Weaving with a language model: batch by batch, each kept before the next, nothing asked for twice.
+"""Weaving with a language model: batch by batch, each stored before the next, nothing requested twice.
 
     batch:  reflect ──► journal ──► facts ──► memories accepted ──► outcome in the book ──► journal file
             each arrow behind an answer that is in the book: killed anywhere, the run goes on behind the last one
     run:    batches, while there is something to read ──► IDENTITY, SOUL, CONTEXT ──► REFERENCE, missed tasks ──► DONE
 
-Before each call its most that it can cost is compared with what the budget has left, so a budget is never passed; the
-call is not made then, the run is STOPPED, and the next one goes on at the same place. Transcripts are read once, by
-``reflect``; what comes behind it works on notes and on quotations that were compared with the source.
+Before each call its maximum cost is compared with the rest of the budget. If it does not fit, the run is STOPPED and the next
+one continues at the same place, so a budget is never exceeded. Only ``reflect`` reads transcripts; the later steps use its
+notes, and quotations that were compared with the source.
 """
 
 import re
@@ -57,20 +57,20 @@ from crystal_core.weaver.runs import (
 from crystal_core.weaver.sources import Said, WeaverSource, batch_length
 
 _BYTES_PER_TOKEN = 3
-"""Cautious, for what fits a model's context; a budget counts differently (``tokens_bound``)."""
+"""A cautious estimate for what fits a model's context; budgets use ``tokens_bound``."""
 _EARLIER_BYTES = 3000
 _REFERENCE_TO_QUOTATION = re.compile(r"\[\s*q\d+(?:\s*[,;]\s*q\d+)*\s*\]")
 _NUMBER = re.compile(r"\d+")
 
 
 def batch_bytes(llm: Llm) -> int:
-    """How much a batch may hold for this model."""
+    """Return the size limit of a batch for this model."""
     room = llm.identity.context_tokens - REFLECTION_TOKENS - _EARLIER_BYTES // _BYTES_PER_TOKEN - 1000
     return max(min(BATCH_TOKENS, room) * _BYTES_PER_TOKEN, BATCH_BYTES_MIN)
 
 
 def count_batches(sources: Sequence[WeaverSource], size_max: int) -> int:
-    """How many batches these will be."""
+    """Count the batches that the sources make."""
     count = at = 0
     while at < len(sources):
         at += batch_length(sources, at, size_max)
@@ -79,10 +79,10 @@ def count_batches(sources: Sequence[WeaverSource], size_max: int) -> int:
 
 
 async def weave_with(llm: Llm, ports: Ports, plan: Plan) -> Woven:
-    """Goes on with the agent's unfinished run, or begins one.
+    """Continue the agent's unfinished run, or begin one.
 
     Raises:
-        LlmError: the model failed; what was done is kept, and the next call goes on.
+        LlmError: the model failed; finished work is kept, and the next call continues.
     """
     found = run_to_go_on(ports, plan, Method.MODEL)
     if found is None and not unread_sources(ports, plan, Method.MODEL, None):
@@ -146,7 +146,7 @@ class _Weaver:
         return sum(self._by_key[key].size for key in batch.keys if key in self._by_key)
 
     def _next(self, left: Sequence[WeaverSource], at: int) -> list[WeaverSource]:
-        """The next batch, smaller where the budget is almost used."""
+        """Return the next batch, smaller if the budget is almost used."""
         if at >= len(left):
             return []
         affordable = self._asking.left - tokens_bound(self._asking.llm.identity, Prompt(prompts.REFLECT, ""))
@@ -157,7 +157,7 @@ class _Weaver:
         return list(left[at : at + batch_length(left, at, size)])
 
     async def _batch(self, batch: WeaverBatch) -> bool:
-        """One batch to its end. False: it was shortened, and the rest of it waits."""
+        """Process one batch. False if it was shortened and the rest of it waits."""
         here = [self._by_key[key] for key in batch.keys if key in self._by_key]
         said = await self._ports.load(here)
         if not said:  # forgotten meanwhile
@@ -187,7 +187,7 @@ class _Weaver:
         return True
 
     def _shortened(self, batch: WeaverBatch) -> bool:
-        """Halves a batch that nothing was answered about yet."""
+        """Halve a batch that has no answers yet."""
         if len(batch.keys) < 2 or self._ports.book.answers(batch.run, batch.number, "reflect"):
             return False
         self._ports.book.shorten_batch(batch, len(batch.keys) // 2)
@@ -226,7 +226,7 @@ class _Weaver:
         return _Made(reflection, text, facts or Facts(), cut, unread=(prose is None) + (facts is None))
 
     def _finish(self, batch: WeaverBatch, outcome: BatchOutcome) -> None:
-        """Memories first, once only, then the outcome, then the file: each may be repeated after a crash."""
+        """Store memories (only once), then the outcome, then the file; each step may be repeated after a crash."""
         ports, plan = self._ports, self._plan
         before = sum(
             decode_outcome(data).remembered for data in ports.book.outcomes_of_day(plan.agent, batch.day)
@@ -238,7 +238,7 @@ class _Weaver:
         write_journals(ports, plan, self._run, batch.day)
 
     def _earlier(self) -> str:
-        """The end of what the run has written so far, for the thread of it."""
+        """Return the end of what the run has written so far, for continuity."""
         last = self._ports.book.last_outcome(self._run.id)
         return decode_outcome(last).prose[-_EARLIER_BYTES // 3 :] if last is not None else ""
 
@@ -276,7 +276,7 @@ class _Made:
 
 
 def woven_prose(answer: str, quotations: Sequence[str], quotable: Quotable) -> tuple[str, int]:
-    """A model's prose with the quotations that it refers to put in, and how many others were cut. Raises Unreadable."""
+    """Return a model's prose with its referenced quotations inserted, and the number of others cut. Raises Unreadable."""
     text, cut = honest(whole(answer), quotable)
 
     def put_in(found: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a run will take, told before it begins: an estimate, never a promise. The budget is what holds."""
+"""Estimate of a run's cost before it begins. Only the budget is binding."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _DOCUMENTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """``dollars``: by the list prices of ``prices_of``; None where the price is not known."""
+    """``dollars``: by the list prices of ``prices_of``; None if the price is unknown."""
 
     sessions: int
     pieces: int
@@ -44,7 +44,7 @@ class Estimate:
 
 
 def estimated(sessions: int, pieces: int, size: int, batches: int, identity: LlmIdentity | None) -> Estimate:
-    """For so much to read. Without a model nothing is asked and nothing costs anything."""
+    """Estimate a run over this much input. Without a model it makes no calls and costs nothing."""
     if identity is None or not batches:
         return Estimate(sessions, pieces, size, batches, 0, 0, 0, 0.0)
     reflection, journal, facts = (share // 2 for share in (REFLECTION_TOKENS, JOURNAL_TOKENS, FACTS_TOKENS))

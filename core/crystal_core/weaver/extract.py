@@ -1,7 +1,7 @@
-"""Weaving without any model: sentences are taken over as they were said, and the files say so.
+"""Extractive weaving, without a model: sentences are copied verbatim, and the files say so.
 
-A word such as "decided" or "blocked" in a sentence is all that chooses it. Nobody weighs, sums up or understands anything, so
-there is no identity, no soul and no memory of it, and what a model once wrote is never replaced by an extract.
+Sentences are selected by words such as "decided" or "blocked". Nothing is weighed or summarised, so there is no IDENTITY, SOUL
+or memory from it, and an extract never replaces what a model wrote.
 """
 
 import re
@@ -28,13 +28,13 @@ from crystal_core.weaver.runs import (
 from crystal_core.weaver.sources import Said, batch_length, clock_of, day_of
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""What is held in memory at once; each is a part of a day's journal."""
+"""Size of a batch, held in memory at once; each is a part of a day's journal."""
 _SENTENCES_MAX = 8
 _SENTENCE_CHARS_MIN = 12
 _SENTENCE_CHARS_MAX = 240
 _FIRST_CHARS_MAX = 300
 _TEXT_CHARS_MAX = 20_000
-"""Of a message, so much is looked at for sentences."""
+"""Part of a message that is searched for sentences."""
 _TWO_DAYS_MS = 48 * 3600 * 1000
 
 _SENTENCE = re.compile(r"[^.!?\n]{3,400}[.!?]?")
@@ -54,7 +54,7 @@ _NEXT = re.compile(
 
 
 async def extract(ports: Ports, plan: Plan) -> Woven:
-    """Goes on with the agent's unfinished extract, or begins one. Costs nothing and needs nobody."""
+    """Continue the agent's unfinished extract, or begin one. Makes no calls and costs nothing."""
     found = run_to_go_on(ports, plan, Method.EXTRACTIVE)
     if found is None and not unread_sources(ports, plan, Method.EXTRACTIVE, None):
         return Woven(None, False, 0, 0, (), False, False, (), 0)
@@ -86,7 +86,7 @@ async def extract(ports: Ports, plan: Plan) -> Woven:
 
 
 def extracted(said: Sequence[Said], zone: tzinfo) -> BatchOutcome:
-    """A part of a day: for each conversation how it began and ended, and sentences with telling words."""
+    """Extract a part of a day: beginning and end of each conversation, and sentences with telling words."""
     sessions: dict[str, list[Said]] = {}
     for one in said:
         sessions.setdefault(one.source.session, []).append(one)
@@ -123,7 +123,7 @@ def extracted(said: Sequence[Said], zone: tzinfo) -> BatchOutcome:
 
 
 def _write_context(ports: Ports, plan: Plan, run: Run) -> bool:
-    """CONTEXT, unless a model or a person wrote that: then the extract stands beside it. Returns whether it was CONTEXT."""
+    """Write CONTEXT, or EXTRACT if a model or a person wrote CONTEXT. Returns whether it was CONTEXT."""
     text = context_of(ports.book, plan.agent, ports.now_ms(), plan.zone)
     if text is None:
         return False
@@ -136,7 +136,7 @@ def _write_context(ports: Ports, plan: Plan, run: Run) -> bool:
 
 
 def context_of(book: WeaverDatabase, agent: str, now_ms: int, zone: tzinfo) -> str | None:
-    """CONTEXT as the extracts in the book have it; None without any."""
+    """Return CONTEXT from the extracts in the database; None without any."""
     outcomes = [(day, decode_outcome(data)) for _, day, data in book.all_outcomes(agent, Method.EXTRACTIVE)]
     told = [(day, outcome) for day, outcome in outcomes if outcome.pieces]
     if not told:
@@ -157,7 +157,7 @@ def context_of(book: WeaverDatabase, agent: str, now_ms: int, zone: tzinfo) -> s
 
 
 def _beginning(text: str) -> str:
-    """The first words of a message, as they stand."""
+    """Return the first words of a message, verbatim."""
     short = flat(text[: _FIRST_CHARS_MAX * 2])
     return short if len(short) <= _FIRST_CHARS_MAX else short[:_FIRST_CHARS_MAX].rpartition(" ")[0]
 

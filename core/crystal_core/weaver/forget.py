@@ -1,11 +1,11 @@
-"""What a forget does to what was woven: the part of a journal that was read from the text goes, with its answers in the book.
+"""Effect of a forget on woven files: removes the journal parts read from the text, and their answers in the database.
 
-Nobody can tell which of a model's sentences came from which message, so the whole part goes. Where a text is only known by its
-keyed hash nothing can be searched for it: pages and memories that a model made of it stay until they are written anew or
-forgotten themselves, which `docs/agent.md` says.
+Which of a model's sentences came from which message is unknown, so the whole part is removed. A text known only by its keyed
+hash cannot be searched for: pages and memories that a model made from it stay until they are rewritten or forgotten themselves
+(`docs/agent.md`).
 
-Two steps: ``let_go``, then the caller writes the files anew, then ``has_let_go``. Killed in between, the first finds the
-same parts again.
+The caller runs ``let_go``, rewrites the files, then runs ``has_let_go``. After a crash in between, ``let_go`` finds the same
+parts again.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ FORGOTTEN = "A text that this part was made of has been forgotten since; the par
 
 
 def let_go(book: WeaverDatabase, forgotten: Iterable[bytes]) -> list[tuple[Run, WeaverBatch]]:
-    """Lets go of all that was made of texts with these keyed hashes. Returns whose journals are to be written anew."""
+    """Delete all that was made from texts with these keyed hashes. Returns the batches whose journals must be rewritten."""
     found: list[tuple[Run, WeaverBatch]] = []
     for mark in forgotten:
         for run, batch in book.read_from(mark):
@@ -40,6 +40,6 @@ def let_go(book: WeaverDatabase, forgotten: Iterable[bytes]) -> list[tuple[Run, 
 
 
 def has_let_go(book: WeaverDatabase, gone: Iterable[tuple[Run, WeaverBatch]]) -> None:
-    """The journals of these are written anew."""
+    """Mark the journals of these batches as rewritten."""
     for _, batch in gone:
         book.unmark(batch)

@@ -1,7 +1,7 @@
-"""The pages at the end of a run: IDENTITY, SOUL and CONTEXT by the model, REFERENCE and the missed tasks from what was kept.
+"""The pages at the end of a run: the model writes IDENTITY, SOUL and CONTEXT; REFERENCE and missed tasks come from outcomes.
 
-Each page is written from the last one and the newest journals. An answer that is of no use leaves the page as it is. Pages
-quote nobody: what is forgotten is taken out of journals, where it is known which part was made of it.
+Each page is written from its last version and the newest journals. An unusable answer leaves the page as it is. Pages contain
+no quotations: a forget removes text from journals only, where the part made from it is known.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +31,9 @@ T = TypeVar("T")
 
 
 async def write_pages(asking: ModelCalls, ports: Ports, plan: Plan, run: Run) -> bool:
-    """Writes them all. Returns whether CONTEXT was written anew.
+    """Write all pages. Returns whether CONTEXT was rewritten.
 
-    Raises BudgetReached, LlmError; what was answered before is kept.
+    Raises BudgetReached, LlmError; earlier answers are kept.
     """
     model, today = str(asking.llm.identity), day_of(ports.now_ms(), plan.zone)
     outcomes = [
@@ -104,7 +104,7 @@ def _former(ports: Ports, name: str) -> str:
 
 
 def _journals(outcomes: Sequence[tuple[str, BatchOutcome]], room: int) -> str:
-    """The newest ones that fit, oldest first."""
+    """Return the newest journals that fit, oldest first."""
     chosen: list[str] = []
     for day, outcome in reversed(outcomes):
         notes = [

@@ -1,4 +1,4 @@
-"""What the engine needs from the device: texts, a place for what it writes, a clock."""
+"""Ports of the engine to the device: sources, output, clock."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,21 @@ from crystal_core.weaver.sources import Said, WeaverSource
 
 
 class Output(Protocol):
-    """An agent's files, and its memories. Names come from ``documents`` alone."""
+    """An agent's files and memories. Names come from ``documents`` only."""
 
     def read(self, name: str) -> str | None:
-        """A file as it stands, or None."""
+        """Return a file's current text, or None."""
         ...
 
     def write(self, name: str, text: str, method: Method, run: str) -> bool:
-        """Replaces a file as a whole, if it differs. What a person changed in it is kept beside it. Returns whether it did."""
+        """Replace a file if it differs, keeping a person's changes beside it. Returns whether it differed."""
         ...
 
     def remember(self, run: str, number: int, memories: Sequence[ExtractedMemory], moment: int) -> int:
-        """Keeps them as memories on every device, once for each run and number, however often it is called. Returns how many
-        were taken: none that was forgotten before."""
+        """Store memories on every device, once per run and number however often it is called.
+
+        Returns how many were accepted; forgotten ones are not.
+        """
         ...
 
 
@@ -34,7 +36,7 @@ Heard = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """``heard`` is told a line for people, and how much of how much is read."""
+    """``heard`` is called with a progress line for people, and the amount read of the total."""
 
     book: WeaverDatabase
     load: Load
@@ -45,7 +47,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be woven. ``sources``: all there is of the agent, in order. ``budget``: tokens. ``new_id``: of a new run."""
+    """What to weave. ``sources``: all of the agent's, in order. ``budget``: tokens. ``new_id``: id of a new run."""
 
     agent: str
     full: bool

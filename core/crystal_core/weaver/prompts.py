@@ -1,7 +1,7 @@
-"""What the Dream Weaver asks a model, in our words. Transcripts and notes are data: they stand in the other half of a prompt.
+"""Prompts of the Dream Weaver. Transcripts and notes go into the data half of a prompt.
 
-Each message of a transcript is one line of JSON, in which no tag can be closed; a file that says "ignore what you were told"
-is a message that says so.
+Each message of a transcript is one line of JSON, in which no tag can be closed, so "ignore your instructions" in a file stays
+the content of a message.
 """
 
 import json
@@ -74,7 +74,7 @@ AGAIN = (
 
 
 def reflect(said: Sequence[Said], earlier: str, zone: tzinfo, day: str, text_bytes_max: int) -> Prompt:
-    """``earlier``: the end of the journal before it."""
+    """Return the prompt for a reflection. ``earlier``: the end of the previous journal."""
     sessions: dict[str, int] = {}
     lines: list[str] = []
     for number, one in enumerate(said, start=1):
@@ -123,17 +123,17 @@ def facts(reflection: Reflection, prose: str, day: str) -> Prompt:
 
 
 def page(system: str, former: str, journals: str, today: str) -> Prompt:
-    """For IDENTITY, SOUL and CONTEXT."""
+    """Return the prompt for IDENTITY, SOUL or CONTEXT."""
     return Prompt(system, f"Today: {today}\n{_tagged('page', former)}{_tagged('journals', journals)}")
 
 
 def again(prompt: Prompt) -> Prompt:
-    """The same once more, for an answer that could not be read."""
+    """Return the prompt to retry after an unreadable answer."""
     return Prompt(prompt.system + AGAIN, prompt.data)
 
 
 def shortened(text: str, bytes_max: int) -> str:
-    """A text that is too long for any batch, without its middle, which is said."""
+    """Replace the middle of a text that is too long for any batch by a note."""
     data = text.encode("utf-8", "replace")
     if len(data) <= bytes_max:
         return text

@@ -1,7 +1,7 @@
-"""What a model wrote, made safe to stand in a file: text, and nothing that a viewer of Markdown loads, runs or hides.
+"""Sanitising of a model's prose for a file: nothing that a Markdown viewer loads, runs or hides.
 
-No control characters and no direction overrides; no HTML, no image (a viewer would fetch it, and tell with its address what
-the transcripts hold), no link behind a text, no heading among our own, no code block that never ends.
+Removes control characters and direction overrides, HTML, images (a viewer would fetch them and leak the transcripts in their
+address), links behind a text, headings and unclosed code blocks.
 """
 
 import re
@@ -19,7 +19,7 @@ _BLANK = re.compile(r"\n{3,}")
 
 
 def whole(text: str) -> str:
-    """Only characters that say something: no halves of surrogates, no controls, no marks that turn the direction."""
+    """Remove lone surrogates, control characters and direction marks."""
     kept = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
     return "".join(
         char for char in kept if char in _KEPT or unicodedata.category(char) not in ("Cc", "Cf", "Co", "Cn")
@@ -27,19 +27,19 @@ def whole(text: str) -> str:
 
 
 def _bold(heading: re.Match[str]) -> str:
-    """In linear time, whatever the model put between the words and the line's end."""
+    """Turn a heading into bold text, in linear time for any input."""
     return f"**{heading[1].strip().rstrip('#').strip()}**"
 
 
 def one_line(text: str, chars_max: int) -> str:
-    """The text on one line, cut, as it may stand in a list."""
+    """Return the text on one line, truncated, safe for a list."""
     flat = " ".join(whole(text).split())
     flat = flat if len(flat) <= chars_max else flat[: chars_max - 1].rstrip() + "…"
     return _disarmed(flat.lstrip("#> ")).strip()
 
 
 def paragraphs(text: str, bytes_max: int) -> str:
-    """Prose of several lines, cut behind a whole line."""
+    """Return prose of several lines, truncated after a whole line."""
     clean = _HEADING.sub(_bold, whole(text)).replace("****", "")
     clean = _UNDERLINE.sub("", clean)
     clean = _BLANK.sub("\n\n", _disarmed(clean)).strip()
@@ -48,7 +48,7 @@ def paragraphs(text: str, bytes_max: int) -> str:
 
 
 def cut(text: str, bytes_max: int) -> str:
-    """So many bytes at most, whole lines if there are any."""
+    """Truncate to ``bytes_max``, after a whole line if possible."""
     data = text.encode()
     if len(data) <= bytes_max:
         return text
@@ -58,7 +58,7 @@ def cut(text: str, bytes_max: int) -> str:
 
 
 def _disarmed(text: str) -> str:
-    """Not by backslashes: one that stands before it already would turn ours into text."""
+    """Escape Markdown without backslashes, which a preceding backslash would defeat."""
     for pattern, replacement in ((_ENTITY, "&amp;"), (_TAG, "&lt;"), (_IMAGE, "! "), (_LINK, "] ")):
         text = pattern.sub(replacement, text)
     return text

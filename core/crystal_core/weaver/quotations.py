@@ -1,8 +1,8 @@
-"""No invented quotation stands as one: what is between quotation marks, or set off as a quotation, is in the source or goes.
+"""Verification of quotations: text in quotation marks or block quotes must be in the source, or it is removed.
 
-Compared are the characters; only runs of white space count as one space, since a line may break anywhere. A model that mends
-a typing error, leaves out a word or changes a mark has not quoted. What is not found is cut and counted: a short term loses its
-marks, anything longer is taken out, with a note in its place. Marks without a partner go too, since a viewer pairs them anew.
+Characters are compared exactly, except that runs of white space count as one space. A quotation with a corrected typing error,
+an omitted word or a changed mark is not exact. Inexact ones are removed and counted: a short term loses its marks, anything
+longer is replaced by a note. Unpaired marks are removed too, because they would change the pairing in a viewer.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 TAKEN_OUT = "[a quotation that is in no transcript was taken out]"
 LEFT_OUT = "[a quotation was left out here; the journal has it]"
 TERM_WORDS_MAX = 2
-"""So many words between marks are a term, and not somebody's sentence."""
+"""Up to this many words between marks are a term, not a quotation."""
 
 _QUOTED = re.compile(
     r"“(?P<a>[^“”]*)”|„(?P<b>[^„“”]*)[“”]|«(?P<c>[^«»]*)»|»(?P<d>[^«»]*)«|「(?P<e>[^「」]*)」|\"(?P<f>[^\"]*)\""
@@ -24,19 +24,19 @@ _MARKS = "“”„«»「」\"‘’'"
 
 
 class Quotable:
-    """Texts that may be quoted. ``note`` takes the place of what is none of them."""
+    """Texts that may be quoted. ``note`` replaces other quotations."""
 
     def __init__(self, texts: Iterable[str], note: str = TAKEN_OUT) -> None:
         self.note = note
         self._texts = [flat(text) for text in texts]
 
     def has(self, quotation: str) -> bool:
-        """Whether these very words stand in one of the texts."""
+        """Whether one of the texts contains exactly these words."""
         wanted = flat(quotation)
         return bool(wanted) and any(_holds(text, wanted) for text in self._texts)
 
     def exact(self, quotation: str) -> str:
-        """The quotation without marks around it and punctuation that is not its own; "" if it is none."""
+        """Return the quotation without surrounding marks and foreign punctuation; "" if it is not exact."""
         wanted = flat(quotation)
         for candidate in (wanted, wanted.strip(_MARKS).strip(), wanted.strip(_MARKS).strip().rstrip(_ENDS)):
             if candidate and self.has(candidate):
@@ -45,12 +45,12 @@ class Quotable:
 
 
 def unquoted(text: str) -> str:
-    """The text without any quotation, true or not: for pages that must be free of what was said when it is forgotten."""
+    """Remove all quotations, exact or not, for pages that must not keep forgotten messages."""
     return honest(text, NO_QUOTATIONS)[0]
 
 
 def _holds(text: str, wanted: str) -> bool:
-    """Whether it stands there by whole words, as far as words have ends that can be seen."""
+    """Whether the text contains it as whole words, in scripts that separate words."""
     at = text.find(wanted)
     while at >= 0:
         end = at + len(wanted)
@@ -72,7 +72,7 @@ NO_QUOTATIONS = Quotable((), LEFT_OUT)
 
 
 def honest(text: str, quotable: Quotable) -> tuple[str, int]:
-    """The text with only true quotations, and how many others were cut."""
+    """Return the text with only exact quotations, and the number of others removed."""
     cut = 0
 
     def block(found: re.Match[str]) -> str:
@@ -99,7 +99,7 @@ def honest(text: str, quotable: Quotable) -> tuple[str, int]:
     pieces: list[str] = []
     at = 0
     held = _BLOCK.sub(block, text)
-    for found in _BLOCK.finditer(held):  # what is left of these is exact
+    for found in _BLOCK.finditer(held):  # the remaining block quotes are exact
         pieces += [_unstrayed(held[at : found.start()], inline), found[0]]
         at = found.end()
     pieces.append(_unstrayed(held[at:], inline))
@@ -107,7 +107,7 @@ def honest(text: str, quotable: Quotable) -> tuple[str, int]:
 
 
 def _unstrayed(text: str, inline: Callable[[re.Match[str]], str]) -> str:
-    """Each paragraph by itself: a mark that lacks its partner must not pair with one far away."""
+    """Process each paragraph separately, so that an unpaired mark does not pair with a distant one."""
     done: list[str] = []
     for paragraph in re.split(r"(\n[ \t]*\n)", text):
         out, at = "", 0

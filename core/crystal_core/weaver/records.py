@@ -1,4 +1,4 @@
-"""What the Dream Weaver's book tells of: runs, batches, calls, and what they used. `book` draws how they go on."""
+"""Records of the Dream Weaver's database: runs, batches, calls, usage and outcomes. `database` shows their states."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from crystal_core.weaver.answers import ExtractedMemory
 
 
 class Method(StrEnum):
-    """Who writes: a language model, or nobody (sentences are taken over as they stand)."""
+    """How text is written: by a language model, or by copying sentences."""
 
     MODEL = "model"
     EXTRACTIVE = "extractive"
@@ -31,7 +31,7 @@ class CallState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``identity_new``: the agent had no identity when it began."""
+    """A run. ``identity_new``: the agent had no IDENTITY when it began."""
 
     id: str
     agent: str
@@ -45,7 +45,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class WeaverBatch:
-    """Some pieces of one day that are read together. ``keys``: theirs."""
+    """Pieces of one day that are read together, by their ``keys``."""
 
     run: str
     number: int
@@ -55,7 +55,7 @@ class WeaverBatch:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Tokens of a run or of a leg. ``unsure``: how much of ``total`` may not have been used; ``lost``: in how many calls."""
+    """Tokens used by a run or leg. ``unsure``: part of ``total`` that may not have been used; ``lost``: calls it is from."""
 
     tokens_in: int
     tokens_out: int
@@ -68,10 +68,11 @@ class Spent:
 
 
 class BatchOutcome(msgspec.Struct, frozen=True):
-    """``prose``: the journal's part, checked. ``first``, ``last``: moments of what it tells of, milliseconds.
+    """The outcome of one batch, from which all files are written, now or again.
 
-    ``note``: why there is no prose, for people; ``unread``: answers that could not be used. ``quotations``: exact ones, which
-    later pages may repeat; ``cut``: those that were taken out. ``remembered``: of ``memories``, so many were kept.
+    ``prose``: the checked part of the journal. ``first``, ``last``: times of its messages, milliseconds. ``note``: why there
+    is no prose, for people; ``unread``: answers that could not be used. ``quotations``: exact ones, which later pages may
+    repeat; ``cut``: number of those removed. ``remembered``: number of ``memories`` stored.
     """
 
     model: str
@@ -102,5 +103,5 @@ def encode_outcome(outcome: BatchOutcome) -> bytes:
 
 
 def decode_outcome(data: bytes) -> BatchOutcome:
-    """Raises msgspec.MsgspecError for what is none."""
+    """Decode an outcome. Raises msgspec.MsgspecError for invalid data."""
     return _decoder.decode(data)

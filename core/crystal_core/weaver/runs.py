@@ -1,4 +1,4 @@
-"""Which run goes on or begins, what it has left to read, and what became of it: the same with and without a model."""
+"""Runs, with or without a model: which one continues or begins, its unread sources, its result."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,7 +14,7 @@ INCREMENTAL = "incremental"
 
 @dataclass(frozen=True, slots=True)
 class Woven:
-    """How a call of the engine ended. ``run`` None: there was nothing to read."""
+    """Result of a call of the engine. ``run`` None: there was nothing to read."""
 
     run: Run | None
     stopped: bool
@@ -28,7 +28,7 @@ class Woven:
 
 
 def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) -> list[WeaverSource]:
-    """What is left to read for ``run``, or for the one that would begin now."""
+    """Return the sources left to read for ``run``, or for the one that would begin now."""
     full = run.mode == FULL if run is not None else plan.full
     since = run.since if run is not None else plan.since
     methods = (Method.MODEL,) if method is Method.MODEL else tuple(Method)
@@ -47,7 +47,7 @@ def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) ->
 
 
 def run_to_go_on(ports: Ports, plan: Plan, method: Method) -> Run | None:
-    """The unfinished run that this call takes up. A full one gives way to nothing; others give way to a full one."""
+    """Return the unfinished run that this call continues. A requested full run replaces any other than a full one."""
     found = ports.book.unfinished(plan.agent, method)
     if found is None or not plan.full or (found.mode == FULL and found.since == plan.since):
         return found
@@ -55,7 +55,7 @@ def run_to_go_on(ports: Ports, plan: Plan, method: Method) -> Run | None:
 
 
 def take_up(ports: Ports, plan: Plan, method: Method) -> Run:
-    """That run, or a new one. A leg that ended by a crash goes on with its budget, one that the budget stopped is over."""
+    """Return that run or a new one. A leg ended by a crash continues with its budget; one stopped by its budget is over."""
     found = run_to_go_on(ports, plan, method)
     if found is not None:
         leg = found.leg if found.state is RunState.OPEN else found.leg + 1
@@ -88,7 +88,7 @@ def take_up(ports: Ports, plan: Plan, method: Method) -> Run:
 
 
 def write_journals(ports: Ports, plan: Plan, run: Run, day: str = "") -> tuple[str, ...]:
-    """Writes the journals of a run, or that of one of its days, from what the book has. Returns their names."""
+    """Write the journals of a run, or of one of its days, from the database. Returns their names."""
     by_day: dict[str, list[BatchOutcome]] = {}
     for when, data in ports.book.outcomes(run.id, day):
         by_day.setdefault(when, []).append(decode_outcome(data))
@@ -105,7 +105,7 @@ def write_journals(ports: Ports, plan: Plan, run: Run, day: str = "") -> tuple[s
 def woven(
     ports: Ports, plan: Plan, run: Run, *, stopped: bool, context_updated: bool, unread: int = 0
 ) -> Woven:
-    """How a call of the engine ended, from what the book has."""
+    """Return the result of a call of the engine, from the database."""
     left = {one.session for one in unread_sources(ports, plan, run.method, run)}
     opened = ports.book.open_batch(run.id)
     if opened is not None:
@@ -127,5 +127,5 @@ def woven(
 
 
 def session_mark(session: str) -> bytes:
-    """What the book knows a session by."""
+    """Return the hash by which the database knows a session."""
     return sha256(session.encode("utf-8", "surrogatepass")).digest()[:8]

@@ -1,8 +1,8 @@
-"""What an agent said and was told, in order, from the replicated rows.
+"""An agent's messages in order, from the replicated rows.
 
-A piece is known by its key, a hash of where it stands and of its text's keyed hash: the same on a rebuilt database, and of no
-use to whoever wants to guess a forgotten text. Pieces come in the order of their days, in a day session by session, in a
-session by time. A piece without a time has its session's first one; a session without any is undated and comes first.
+A piece is identified by its key, a hash of its place and its text's keyed hash: the same in a rebuilt database, and useless
+for guessing a forgotten text. Pieces are ordered by day, within a day by session, within a session by time. A piece without a
+time has its session's first one; a session without times is undated and comes first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from crystal_core.database import Database
 KEY_BYTES = 16
 UNDATED = "undated"
 PIECE_OVERHEAD_BYTES = 96
-"""What a piece takes in a prompt beside its text."""
+"""Size of a piece in a prompt besides its text."""
 
 _LISTED = """
 SELECT o.rowid, o.session, o.message, o.part, o.created_at, octet_length(c.text), c.forget_hash
@@ -28,7 +28,7 @@ SELECT c.text, o.role, o.created_at FROM occurrences o JOIN chunks c ON c.rowid 
 
 @dataclass(frozen=True, slots=True)
 class WeaverSource:
-    """Where a piece is. ``moment``: milliseconds, 0 if unknown. ``size``: bytes in a prompt, about."""
+    """The place of a piece. ``moment``: milliseconds, 0 if unknown. ``size``: approximate bytes in a prompt."""
 
     key: bytes
     rowid: int
@@ -50,7 +50,7 @@ class Said:
 
 
 def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0) -> list[WeaverSource]:
-    """All pieces of an agent from ``since`` on, in order."""
+    """Return all pieces of an agent from ``since`` on, in order."""
     rows = list(database.each(_LISTED, (agent,)))
     firsts: dict[str, int] = {}
     for _, session, _, _, moment, _, _ in rows:
@@ -92,7 +92,7 @@ def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0
 
 
 def load(database: Database, agent: str, sources: Iterable[WeaverSource]) -> list[Said]:
-    """Their texts, as far as they are still there."""
+    """Return the pieces with their texts, as far as these still exist."""
     said: list[Said] = []
     for source in sources:
         row = database.row(_TEXT, (source.rowid, agent))
@@ -102,7 +102,7 @@ def load(database: Database, agent: str, sources: Iterable[WeaverSource]) -> lis
 
 
 def batch_length(sources: Sequence[WeaverSource], at: int, size_max: int) -> int:
-    """How many pieces from ``at`` on make a batch: of one day, and so many as fit. A piece that is larger comes alone."""
+    """Return how many pieces from ``at`` on make a batch: those of one day that fit. A larger piece is alone in its batch."""
     size = 0
     for number in range(at, len(sources)):
         one = sources[number]
@@ -113,7 +113,7 @@ def batch_length(sources: Sequence[WeaverSource], at: int, size_max: int) -> int
 
 
 def day_of(moment: int, zone: tzinfo) -> str:
-    """The day of a moment, where days begin as in ``zone``."""
+    """Return the day of a moment in ``zone``."""
     if moment <= 0:
         return UNDATED
     try:
@@ -123,7 +123,7 @@ def day_of(moment: int, zone: tzinfo) -> str:
 
 
 def clock_of(moment: int, zone: tzinfo) -> str:
-    """ "09:31", or "" if it is unknown."""
+    """Return the time as "09:31", or "" if unknown."""
     if day_of(moment, zone) == UNDATED:
         return ""
     return datetime.fromtimestamp(moment / 1000, zone).strftime("%H:%M")

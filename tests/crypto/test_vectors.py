@@ -30,13 +30,11 @@ def _name(vector: Vector) -> str:
     return f"{vector.folder}/{vector.name}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("vector", ALL, ids=_name)
 def test_our_reader_comes_to_what_the_vector_says(vector: Vector) -> None:
     assert ours(vector) == expected(vector)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("vector", ALL, ids=_name)
 def test_the_independent_reader_comes_to_what_the_vector_says(vector: Vector) -> None:
     assert theirs(vector) == expected(vector)

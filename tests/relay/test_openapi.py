@@ -82,6 +82,7 @@ def member_of(relay: tuple[str, Member]) -> Callable[[str], Member]:
     return lambda path: others.get(path, member)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "method", "mode"), OPERATIONS)
 @given(data=st.data())
 @settings(

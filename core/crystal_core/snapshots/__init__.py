@@ -1,1 +1,1 @@
-"""Snapshots of the replicated state: parts as bytes, exported from one memory and loaded into another."""
+"""Snapshots of the replicated state: exported from one memory in parts, loaded into another."""

@@ -1,15 +1,15 @@
-"""The replicated state as of one moment, as parts of a snapshot.
+"""Export of the replicated state at one moment, as parts of a snapshot.
 
-The rows are read in their order and cut where a keyed hash says so: behind a chunk whose keyed content hash ends with
-`CUT_BITS` zero bits, once a part has `PART_BYTES_MIN`; in any case before it could get too large. Parts so hold the same rows
-in the next snapshot, except where rows came, went or changed, and new rows come last:
+Parts are content-defined: once a part has `PART_BYTES_MIN` it is cut after a chunk whose keyed content hash ends with `CUT_BITS`
+zero bits, and in any case before it could get too large. Parts therefore hold the same rows in the next snapshot, except where
+rows were added, removed or changed. New rows come last:
 
     chunks with their vectors and memories, in order; each followed by the occurrences up to it, in order
     memory_changes    documents    their places    sources    suppressed    files    condemned    acks    each in parts of its
     own
 
-The moment is held by a read transaction on a connection of its own: whoever writes goes on, and the WAL grows until it ends.
-A database in memory is copied instead.
+A read transaction on a separate connection holds the moment: writers continue, and the WAL grows until it ends. A database in
+memory is copied instead.
 """
 
 import json
@@ -38,7 +38,7 @@ from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 from crystal_mirror.types import Position, StateDigest
 
 PART_BYTES_MIN = 1024 * 1024
-"""Rows are gathered until they may take that much, before the hash is asked."""
+"""Estimated size of a part from which on the hash may end it."""
 CUT_BITS = 9
 """One chunk in 512 ends a part."""
 
@@ -49,17 +49,17 @@ _PLACE_BYTES = 80
 _MEMORY_BYTES = 160
 _NAME_BYTES = 8
 _ROW_BYTES = 80
-"""What a row takes beside its texts and names, at most."""
+"""Maximum size of a row besides its texts and names."""
 _HEAD_BYTES = 512
 _READ_AHEAD = 256
-"""Chunks that are read together."""
+"""Chunks read at once."""
 _CUT_MASK = (1 << CUT_BITS) - 1
 
 T = TypeVar("T")
 
 
 class StateExport:
-    """One moment of the replicated state. Made by `exported`, and of no use after it."""
+    """The replicated state at one moment. Created by `exported`; not usable after it."""
 
     def __init__(self, database: Database, state_key: bytes) -> None:
         self._database = database
@@ -72,7 +72,7 @@ class StateExport:
         return digests.current(self._database, self._state_key)
 
     def model(self) -> bytes | None:
-        """The model that made the vectors; None if there are none."""
+        """Return the model that made the vectors; None if there are none."""
         return mirror_log.meta_get(self._database, mirror_log.MODEL) if dimensions(self._database) else None
 
     def parts(self) -> Iterator[bytes]:
@@ -87,7 +87,7 @@ class StateExport:
 
 @contextmanager
 def exported(database: Database, state_key: bytes) -> Generator[StateExport]:
-    """The committed state, however long it is read."""
+    """Hold the committed state for reading."""
     in_memory = database.path == MEMORY
     reader = Database.from_bytes(database.to_bytes()) if in_memory else Database.open(database.path)
     try:
@@ -114,7 +114,7 @@ class _Chunk(NamedTuple):
 
 
 class _Cutter:
-    """Gathers the rows of chunks and occurrences into parts, each as long as its bytes may be."""
+    """Collects the rows of chunks and occurrences into parts within the size limit."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -132,7 +132,7 @@ class _Cutter:
         self._may_end = False
 
     def room_for(self, chunk: _Chunk, windows: Sequence[bytes]) -> bool:
-        """Whether the part goes on with this chunk."""
+        """Whether this chunk belongs to the same part."""
         if self._may_end and self._weight >= PART_BYTES_MIN:  # §13.3-3
             return False
         needed = _CHUNK_BYTES + len(chunk.text) + len(windows) * self._vector_bytes
@@ -155,7 +155,7 @@ class _Cutter:
         self._may_end = not int.from_bytes(chunk.forget_hash[-2:]) & _CUT_MASK
 
     def add_occurrence(self, occurrence: Row) -> bool:
-        """False if the part has no room for it."""
+        """Add an occurrence; False if the part is full."""
         chunk, message, piece, role, moment, *shared = occurrence
         place = PlaceRow(*shared)
         needed = _OCCURRENCE_BYTES + (len(message) if message.isascii() else _utf8(message))
@@ -242,7 +242,7 @@ def _chunks(database: Database) -> Iterator[tuple[_Chunk, Sequence[bytes]]]:
 
 
 def _naming_parts(database: Database) -> Iterator[PartRows]:
-    """Rows that name chunks of parts before, and the documents to which they belong."""
+    """Iterate over parts with rows that name chunks of earlier parts, and the documents that they belong to."""
     changes = database.each(
         "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
         " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk ORDER BY c.id, m.number"
@@ -277,12 +277,12 @@ def _naming_parts(database: Database) -> Iterator[PartRows]:
 
 
 def _known(contents: Iterable[bytes]) -> dict[bytes, int]:
-    """Content hashes, each once, and their numbers."""
+    """Number the distinct content hashes."""
     return {content: number for number, content in enumerate(dict.fromkeys(contents))}
 
 
 def _length(row: Row) -> int:
-    """What the texts of a row take."""
+    """Return the size of a row's texts."""
     return sum(_utf8(value) for value in row if isinstance(value, str))
 
 
@@ -291,7 +291,7 @@ def _mark(names: Sequence[str]) -> bytes:
 
 
 def _plain_parts(database: Database) -> Iterator[PartRows]:
-    """Rows that refer to no others, each table in parts of its own."""
+    """Iterate over parts with rows that refer to no others, each table in separate parts."""
     suppressed = database.each("SELECT forget_hash FROM suppressed ORDER BY forget_hash")
     for group in _cut((row[0], _ROW_BYTES, row[0][-2:]) for row in suppressed):
         yield PartRows(suppressed=group)
@@ -328,7 +328,7 @@ def _weighed_file(row: Row) -> tuple[FileVersionRow, int, bytes]:
 
 
 def _cut(rows: Iterable[tuple[T, int, bytes]]) -> Iterator[list[T]]:
-    """Groups of rows; each comes with what it takes at most, and with bytes that say whether a group may end behind it."""
+    """Group rows, each given with its maximum size and the bytes that decide whether a group may end after it."""
     group: list[T] = []
     weight = _HEAD_BYTES
     for row, needed, mark in rows:

@@ -1,9 +1,9 @@
-"""Parts of a snapshot into the replicated rows, and into their digest alone.
+"""Loading of a snapshot's parts into the replicated rows, or into their digest only.
 
-Both take the rows in the same way, so that what `PartSums` finds without a database is what loading leads to. A row that
-stands already, or that names what does not stand, makes the part Malformed; the caller abandons the transaction.
+Both read the rows the same way, so `PartSums` computes without a database the digest that loading leads to. A row that already
+exists, or that names a missing one, makes the part Malformed; the caller abandons the transaction.
 
-A text of which a provisional chunk stands takes that over, as applying it does. All else gets rowids behind those that stand,
+A text with a provisional chunk uses that chunk, as in applying operations. All other rows get rowids after the existing ones,
 in the order of the part.
 """
 
@@ -55,7 +55,7 @@ from crystal_mirror.types import Origin, StateDigest, TableSum
 
 
 class PartSums:
-    """The digest of what parts hold, without a database."""
+    """The digest of the rows in parts, without a database."""
 
     def __init__(self, state_key: bytes) -> None:
         self._tables = {name: TableDigest(state_key, name) for name in TABLES}
@@ -141,7 +141,7 @@ class _Loader:
         run_many("INSERT INTO condemned (name) VALUES (?)", [(row,) for row in rows.condemned])
 
     def _chunks(self, first: int) -> list[int]:
-        """The chunks' rowids: from `first` on, but for those that take over a provisional one. Not indexed yet."""
+        """Add the chunks and return their rowids: from `first` on, except provisional ones. Not indexed yet."""
         database, contents = self._database, self._contents
         hashes = self._secret.forget_hashes(contents)
         provisional: dict[bytes, int] = dict(
@@ -163,8 +163,8 @@ class _Loader:
         return chunks
 
     def _index(self, first: int) -> None:
-        """Index the texts in one statement, which leaves Python to others; it takes longest. Compute the digests meanwhile."""
-        from concurrent.futures import ThreadPoolExecutor  # not at import: few processes load a snapshot
+        """Index the texts in one statement, the slowest step, which releases the GIL; compute the digests meanwhile."""
+        from concurrent.futures import ThreadPoolExecutor  # lazy: few processes load a snapshot
 
         merge_seldom(self._database)
         with ThreadPoolExecutor(1) as beside:

@@ -1,7 +1,7 @@
-"""Message ids as a part of a snapshot holds them: UUIDs as bytes, of the others what they don't share with the one before.
+"""Compact encoding of message ids in a snapshot's part: UUIDs as bytes, others without the prefix shared with the one before.
 
-A code stands for each id: 0 for one that equals the one before it ("" before the first), 1 for the next of the UUIDs, 2 + n for
-one that shares n characters with the one before it and goes on with the next of the tails.
+Each id has a code: 0 if it equals the one before it ("" before the first), 1 for the next of the UUIDs, 2 + n if it shares n
+characters with the one before it and continues with the next of the tails.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ CODE_MAX = _SHARED + NAME_CHARS_MAX
 
 
 def shortened(messages: Sequence[str]) -> tuple[bytes, list[str], list[int]]:
-    """The UUIDs among them, what the others do not share with the one before them, and a code for each."""
+    """Return the UUIDs, the tails of the others, and a code for each id."""
     uuids, tails, codes = bytearray(), list[str](), list[int]()
     before = ""
     for message in messages:
@@ -38,7 +38,7 @@ def shortened(messages: Sequence[str]) -> tuple[bytes, list[str], list[int]]:
 
 
 def restored(uuids: bytes, tails: Sequence[str], codes: Sequence[int]) -> list[str]:
-    """The ids. Raises Malformed."""
+    """Return the ids. Raises Malformed."""
     long: list[str] = []
     before = ""
     uuid = tail = chars = 0
@@ -77,7 +77,7 @@ def _uuid(packed: bytes) -> str:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Return the length of the common prefix."""
     for at, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return at

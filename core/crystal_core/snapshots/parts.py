@@ -1,15 +1,13 @@
-"""A part of a snapshot as bytes: rows of the replicated state in columns, without rowids.
+"""Encoding of a snapshot's part: rows of the replicated state in columns, without rowids.
 
-A part is one MessagePack array (`_Wire`). Names that repeat (agents, sessions, roles, projects) stand in it once and are
-referred to by number, and so do devices and the places that occurrences share. Texts of one session share a zstd frame, and
-no other text does: what one session says is not to be read off the size of another's. Vectors are stored as they are, which
-is as small as they get.
+A part is one MessagePack array (`_Wire`). Repeated names (agents, sessions, roles, projects) are stored once and referred to by
+number, and so are devices and the places that occurrences share. A zstd frame has the texts of only one session, so that its
+size reveals nothing about the content of another. Vectors are stored as they are, because they do not compress.
 
 An occurrence names its chunk by number: that of a chunk of this part, or, counted on, of `known`, the content hashes of
 chunks in parts before this one. Message ids that are UUIDs are 16 bytes; what an id shares with the one before it is left out.
 
-Reading is strict. Counts, lengths and sums are checked before anything is decompressed or allocated to them; what does not
-fit is Malformed, whoever made it.
+Reading is strict. Counts, lengths and sums are checked before anything is decompressed or allocated; mismatches raise Malformed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -61,7 +59,7 @@ from crystal_mirror.types import HASH_BYTES
 
 _FLOAT16_BYTES = 2
 _EXPONENT = 0x7C00
-"""The exponent of a float16; all of it set: infinite, or no number."""
+"""Mask of a float16's exponent; all bits set mean infinity or NaN."""
 
 _FIRST_STATE: tuple[int, Status, bytes] = (CONFIDENCE_MAX, "active", b"")
 
@@ -105,9 +103,9 @@ _decoder: msgspec.msgpack.Decoder[_Wire] = msgspec.msgpack.Decoder(_Wire)
 
 
 def encode_part(rows: PartRows) -> bytes:
-    """The part's bytes. Equal rows give equal bytes.
+    """Encode a part. Equal rows give equal bytes.
 
-    Raises ValueError for rows that do not fit one part: whoever cuts has to see to that.
+    Raises ValueError for rows that do not fit one part.
     """
     names: dict[str, int] = {}
     devices: dict[bytes, int] = {}
@@ -180,7 +178,7 @@ def encode_part(rows: PartRows) -> bytes:
 
 
 def decode_part(data: bytes) -> PartRows:
-    """The rows of a part. Raises Malformed."""
+    """Decode a part. Raises Malformed."""
     if len(data) > SNAPSHOT_PART_BYTES_MAX:
         raise Malformed("a part of a snapshot is over the limit")  # §13.2-1
     try:
@@ -231,8 +229,7 @@ def decode_part(data: bytes) -> PartRows:
 
 
 def _frames(rows: PartRows) -> tuple[list[int], list[bytes]]:
-    """For each chunk the number of its frame, and the frames: one for each session, one for what else a document has, one for
-    each other chunk."""
+    """Return each chunk's frame number, and the frames: one per session, one per document, one per other chunk."""
     session_of: dict[int, tuple[str, str]] = {}
     count = len(rows.texts)
     for chunk, place in zip(rows.chunk_of, rows.place_of, strict=True):
@@ -251,7 +248,7 @@ def _frames(rows: PartRows) -> tuple[list[int], list[bytes]]:
 
 
 def _texts(wire: _Wire) -> list[bytes]:
-    """The chunks' texts."""
+    """Return the chunks' texts."""
     if not len(wire.frames) == len(wire.frame_lengths) or not len(wire.frame_of) == len(wire.text_lengths):
         raise Malformed("the columns of a part have different lengths")
     if sum(wire.frame_lengths) > SNAPSHOT_PART_BYTES_MAX:  # §13.2-1

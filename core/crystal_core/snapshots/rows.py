@@ -1,4 +1,4 @@
-"""The rows of a snapshot's part, and what a number or a name in one may be. `parts` makes bytes of them and reads them."""
+"""The rows of a snapshot's part, with limits of numbers and names. `parts` encodes and decodes them."""
 
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -46,7 +46,7 @@ Stream = tuple[Device, Incarnation, Number]
 
 
 class PlaceRow(NamedTuple):
-    """What the occurrences of one capture share."""
+    """The fields that the occurrences of one capture share."""
 
     agent: str
     session: str
@@ -71,7 +71,7 @@ class MemoryRow(NamedTuple):
 
 
 class MemoryChangeRow(NamedTuple):
-    """What the memory of a chunk was before a change; the chunk as an occurrence names it."""
+    """A memory before a change; its chunk is named as by an occurrence."""
 
     chunk: Index
     number: Number
@@ -97,7 +97,7 @@ class SourceRow(NamedTuple):
 
 
 class DocumentRow(NamedTuple):
-    """A document; it comes before its places do."""
+    """A document; it comes before its places."""
 
     source: SourceName
     path: DocumentPath
@@ -133,12 +133,12 @@ class FileVersionRow(NamedTuple):
 
 @dataclass(slots=True)
 class PartRows:
-    """The rows of a part. Those of chunks and of occurrences are columns: the n-th of each list belong together."""
+    """The rows of a part. Chunks and occurrences are columns: the n-th items of the lists belong together."""
 
     texts: list[bytes] = field(default_factory=list[bytes])
     """UTF-8."""
     strings: list[str] = field(default_factory=list[str])
-    """The same texts, of a part that was read."""
+    """The same texts, in a decoded part."""
     windows: list[int] = field(default_factory=list[int])
     vector_bytes: int = 0
     vectors: bytes = b""
@@ -165,5 +165,5 @@ class PartRows:
     """For a chunk without a session, a number that the chunks of one document share. Only for writing."""
 
     def contents(self) -> list[bytes]:
-        """The content hashes of its chunks."""
+        """Return the content hashes of its chunks."""
         return [sha256(text).digest() for text in self.texts]

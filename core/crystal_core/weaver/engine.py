@@ -115,10 +115,10 @@ class _Weaver:
         self._model = str(asking.llm.identity)
 
     async def batches(self) -> None:
-        """Reads until nothing is left. Raises BudgetReached, LlmError."""
+        """Read until nothing is left. Raises BudgetReached, LlmError."""
         book, run = self._ports.book, self._run
         left = unread_sources(self._ports, self._plan, Method.MODEL, run)
-        # A batch that an earlier process began is not among those any more, and is read first.
+        # A batch that an earlier process began is no longer among the unread sources, and is read first.
         begun = book.open_batch(run.id)
         total = sum(one.size for one in left) + (self._size(begun) if begun else 0) or 1
         done = 0

@@ -36,7 +36,7 @@ class Quotable:
         return bool(wanted) and any(_holds(text, wanted) for text in self._texts)
 
     def exact(self, quotation: str) -> str:
-        """Return the quotation without surrounding marks and foreign punctuation; "" if it is not exact."""
+        """Return the quotation without marks or final punctuation that the source lacks; "" if it is not exact."""
         wanted = flat(quotation)
         for candidate in (wanted, wanted.strip(_MARKS).strip(), wanted.strip(_MARKS).strip().rstrip(_ENDS)):
             if candidate and self.has(candidate):

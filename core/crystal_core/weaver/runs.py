@@ -47,7 +47,7 @@ def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) ->
 
 
 def run_to_go_on(ports: Ports, plan: Plan, method: Method) -> Run | None:
-    """Return the unfinished run that this call continues. A requested full run replaces any other than a full one."""
+    """Return the unfinished run that this call continues. A requested full run only continues an equal full run."""
     found = ports.book.unfinished(plan.agent, method)
     if found is None or not plan.full or (found.mode == FULL and found.since == plan.since):
         return found

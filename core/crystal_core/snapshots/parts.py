@@ -1,13 +1,13 @@
 """Encoding of a snapshot's part: rows of the replicated state in columns, without rowids.
 
 A part is one MessagePack array (`_Wire`). Repeated names (agents, sessions, roles, projects) are stored once and referred to by
-number, and so are devices and the places that occurrences share. A zstd frame has the texts of only one session, so that its
+number, and so are devices and the places that occurrences share. A zstd frame never has the texts of two sessions, so that its
 size reveals nothing about the content of another. Vectors are stored as they are, because they do not compress.
 
 An occurrence names its chunk by number: that of a chunk of this part, or, counted on, of `known`, the content hashes of
 chunks in parts before this one. Message ids that are UUIDs are 16 bytes; what an id shares with the one before it is left out.
 
-Reading is strict. Counts, lengths and sums are checked before anything is decompressed or allocated; mismatches raise Malformed.
+Reading is strict: counts, lengths and sums are checked before anything is decompressed or allocated, or Malformed is raised.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,8 @@
 """Export of the replicated state at one moment, as parts of a snapshot.
 
 Parts are content-defined: once a part has `PART_BYTES_MIN` it is cut after a chunk whose keyed content hash ends with
-`CUT_BITS` zero bits, and in any case before it could get too large. Parts therefore hold the same rows in the next snapshot, except where
-rows were added, removed or changed. New rows come last:
+`CUT_BITS` zero bits, and in any case before it could get too large. Parts therefore hold the same rows in the next snapshot,
+except where rows were added, removed or changed. New rows come last:
 
     chunks with their vectors and memories, in order; each followed by the occurrences up to it, in order
     memory_changes    documents    their places    sources    suppressed    files    condemned    acks    each in parts of its

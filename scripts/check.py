@@ -2,7 +2,7 @@
 
     python -m scripts.check lint              all linters
     python -m scripts.check quick             the linters but for pyright, and the quick tests
-    python -m scripts.check all [PYTEST…]     all linters and all tests, or with arguments for pytest those tests alone
+    python -m scripts.check all [PYTEST…]     the same linters and all tests; with arguments for pytest those tests alone
 
 The linters run one after the other beside the tests, and say at the end what they found and how long they took. Exit code 1 if
 anything failed.
@@ -30,6 +30,7 @@ LINTERS: dict[str, tuple[str, ...]] = {
 }
 PYRIGHT = "pyright"
 """Needs Node.js, and remembers nothing from run to run: it takes as long each time."""
+_BESIDE_TESTS = [name for name in LINTERS if name != PYRIGHT]
 
 QUICK = ("-m", "quick")
 
@@ -53,9 +54,9 @@ def main(arguments: Sequence[str]) -> int:
         case ["lint"]:
             return _report(linted(_available()))
         case ["quick", *more]:
-            return _beside([name for name in LINTERS if name != PYRIGHT], (*QUICK, *more))
+            return _beside(_BESIDE_TESTS, (*QUICK, *more))
         case ["all"]:
-            return _beside(_available(), ())
+            return _beside(_BESIDE_TESTS, ())
         case ["all", *chosen]:
             return _tests(chosen)
         case _:

@@ -25,7 +25,7 @@ def recall_book(path: Path) -> None:
     try:
         book.given("session", ["one"])
         book.note("session", [str(number) for number in range(2000)], NOW)
-        book.begin_anew("another")
+        book.clear("another")
     finally:
         book.close()
 

@@ -25,6 +25,8 @@ SOCKET_NAME_BYTES_MAX = 100
 CONNECT_SECONDS_MAX = 0.5
 SEARCH_SECONDS_MAX = 630.0
 """A deep search may take as long as its longest setting allows, and the fast one behind it."""
+WAIT_SECONDS_MAX = 7 * 86_400.0
+"""How long a caller may wait for a job's end."""
 _HEAD_BYTES_MAX = 16 * 1024
 _PIECE_BYTES = 1024 * 1024
 

@@ -15,7 +15,7 @@ from crystal_node.base import local_api
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.events import WatchEvent
 from crystal_node.base.jobs import JobOutcome, JobStatus
-from crystal_node.base.local_api import NotUnderstood, ServiceAway
+from crystal_node.base.local_api import WAIT_SECONDS_MAX, NotUnderstood, ServiceAway
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import opened
@@ -79,22 +79,21 @@ def want_job(settings: Settings, name: str) -> JobStatus:
 
 def _by_service(settings: Settings, name: str, seconds: float) -> JobRun:
     home = settings.home
-    target = f"/api/jobs/{quote(name, safe='')}/run?seconds={seconds:g}"
+    deadline = time.monotonic() + seconds
+    waited = min(seconds, WAIT_SECONDS_MAX)
+    target = f"/api/jobs/{quote(name, safe='')}/run?seconds={waited:g}"
     try:
-        answer = local_api.ask(str(home.root), "POST", target, seconds=seconds + _ANSWER_SECONDS)
+        answer = local_api.ask(str(home.root), "POST", target, seconds=waited + _ANSWER_SECONDS)
         return decoded_answer(answer, JobRun)
-    except ServiceAway:
-        return _by_database(settings, name, seconds)
-    except (
-        OSError,
-        NotUnderstood,
-    ):  # it ended meanwhile, or is busy; the request stands in jobs.db, or nobody has it
+    except (ServiceAway, NotUnderstood):  # of another version, with too many callers, or it ended meanwhile
+        return _by_database(settings, name, max(deadline - time.monotonic(), 0.0))
+    except OSError:  # no answer in time, or the line broke: the request stands in jobs.db, or nobody has it
         with JobStore.open(home.jobs_database) as store:
             return JobRun(store.one(name), "agent", finished=False)
 
 
 def _by_database(settings: Settings, name: str, seconds: float) -> JobRun:
-    """By a request that stands in jobs.db: where there are no sockets, and for a service of an earlier version."""
+    """By a request that stands in jobs.db: where there are no sockets, and for a service of another version."""
     deadline = time.monotonic() + seconds
     with JobStore.open(settings.home.jobs_database) as store:
         number = store.ask_for(name)

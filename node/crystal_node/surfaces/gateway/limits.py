@@ -18,5 +18,3 @@ IDLE_SECONDS = 15 * 60.0
 LOCAL_CALLERS_MAX = 64
 """On the background service's socket; more are turned away."""
 LOCAL_HEAD_SECONDS_MAX = 2.0
-WAIT_SECONDS_MAX = 7 * 86_400.0
-"""How long a caller may wait there for a job's end."""

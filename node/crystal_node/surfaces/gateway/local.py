@@ -39,6 +39,7 @@ from crystal_node.base.local_api import (
     REQUEST_BYTES_MAX,
     VERSION,
     VERSION_HEADER,
+    WAIT_SECONDS_MAX,
     has_sockets,
     short_name,
     socket_path,
@@ -55,7 +56,6 @@ from crystal_node.surfaces.gateway.limits import (
     LOCAL_CALLERS_MAX,
     LOCAL_HEAD_SECONDS_MAX,
     SHUTDOWN_SECONDS_MAX,
-    WAIT_SECONDS_MAX,
 )
 from crystal_node.surfaces.gateway.openapi import ApiRoute
 from crystal_node.surfaces.gateway.replies import DocumentReply, error_document
@@ -118,13 +118,16 @@ class LocalApi:
         self._listening = None
         with suppress(OSError):
             os.unlink(self._path)  # noqa: PTH108
-        assert self._loop is not None and self._over is not None
-        with suppress(RuntimeError):  # its loop is over
-            self._loop.call_soon_threadsafe(self._over.set)
+        if self._loop is not None and self._over is not None:
+            with suppress(RuntimeError):  # its loop is over
+                self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
 
     def _run(self) -> None:
-        asyncio.run(self._serve())
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._ready.set()  # also where it could not be begun: `start` waits for it
 
     async def _serve(self) -> None:
         assert self._listening is not None

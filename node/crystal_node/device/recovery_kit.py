@@ -31,8 +31,8 @@ _NAME_CHARS_MAX = 60
 _INDENT = "  "
 _LABEL_CHARS = 8
 _POWER = """\
-Whoever has these six lines has the vault: they can read everything in it, add devices, put devices out and take the lead.
-Whoever runs the relay cannot do any of that without them. They are good until you have the vault's root replaced."""
+Anyone who has these six lines has the vault: they can read everything in it, add devices, put devices out and take the lead.
+The relay's operator cannot do any of that without them. They are good until you have the vault's root replaced."""
 _LOSS = """\
 If you lose all of your devices and this kit, the vault is lost. Nobody can bring it back: not the relay, not the makers of
 the program."""

@@ -1,9 +1,9 @@
-"""What a Core asked to be deleted: kept durably, and carried out by the sweeper.
+"""Deletions requested by a Core: stored durably, carried out by the sweeper.
 
     r/condemned/<vault>/<id>     the request's JSON
 
-One request names keys, or everything under a prefix up to a key. It reaches nothing outside its vault, and never the device
-log: that is checked when it is made and again when it is carried out.
+One request names keys, or all keys under a prefix up to a last one. It is limited to its vault and never reaches the device
+log; both are checked when it is made and again when it is carried out.
 """
 
 import secrets
@@ -22,13 +22,13 @@ from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
 
 PENDING_MAX = 64
-"""Of one vault. A Core that has this many under way waits for the sweeper."""
+"""Pending requests of one vault. A Core with this many waits for the sweeper."""
 ID_BYTES = 16
 _PROTECTED = "devlog"
 
 
 def condemned_prefix(vault: str) -> str:
-    """What the keys of a vault's condemnations begin with."""
+    """The prefix of a vault's condemnations."""
     return f"r/condemned/{vault}/"
 
 
@@ -36,16 +36,16 @@ class Condemned:
     """The condemnations of all vaults."""
 
     def __init__(self, store: Store, *, retry_seconds: float, clock: Callable[[], float] = time.time) -> None:
-        """`retry_seconds`: when to come again if too many are under way."""
+        """`retry_seconds`: when to retry if too many are pending."""
         self._store = store
         self._retry_seconds = retry_seconds
         self._clock = clock
         self._adding: Counter[str] = Counter()
 
     async def add(self, vault: str, condemnation: Condemnation) -> str:
-        """Keep it, durably, and return its id. Raises BadRequest, Forbidden, TooManyRequests."""
+        """Store a condemnation durably and return its id. Raises BadRequest, Forbidden, TooManyRequests."""
         check_condemnation(condemnation)
-        # Counted from the beginning: of many that come at once each would find room before the first is kept.
+        # Counted before it is stored: otherwise many concurrent ones would all find room.
         self._adding[vault] += 1
         try:
             pending = await self._store.list(condemned_prefix(vault), limit=PENDING_MAX)
@@ -66,7 +66,7 @@ class Condemned:
         return name
 
     async def read(self, vault: str, name: str) -> Condemnation | None:
-        """One of them, checked; None if it is not there. Raises StoreDamaged."""
+        """Read and check a condemnation; None if it is missing. Raises StoreDamaged."""
         try:
             text = await (await self._store.get(condemned_prefix(vault) + name)).read()
         except NotFound:
@@ -80,7 +80,8 @@ class Condemned:
 
 
 def check_condemnation(condemnation: Condemnation) -> None:
-    """Raises BadRequest, Forbidden unless it names keys, or a range of them, that may be deleted."""
+    """Check that it names keys, or a range of them, that may be deleted. Raises BadRequest, Forbidden."""
+
     keys, prefix, through = condemnation.keys, condemnation.prefix, condemnation.through
     if keys is not None and prefix is None and through is None:
         if not 1 <= len(keys) <= CONDEMNED_KEYS_MAX:  # §R3.4-1

@@ -1,14 +1,14 @@
-"""Which devices of a vault lead, whatever the preset of their tokens: those that were named, and those raised since.
+"""Devices of a vault with the preset `lead`, independent of their tokens': those named, and those raised since.
 
     r/vault/<vault>/leads/<number>             the devices that may lead, all of them; numbered from 1, twelve digits
     r/vault/<vault>/lead/<number>/<device>     raised while that naming was the newest (0: there was none)
 
-The newest naming counts. What gives the preset `lead` carries the number of the naming that was the newest when it was
-authorised: a raise in its key, a token's registration in its record. Under an older number it gives nothing, unless the device
-is named. So it does not matter when a raise that is under way is written: one that was allowed by who lost the lead is void.
-Who names others does so under the number that follows the one under which it was looked up, for the same reason.
+The newest naming is valid. Every grant of the preset `lead` carries the number of the naming that was the newest when it was
+authorised: a raise in its key, a token's registration in its record. With an older number it grants nothing, unless the device
+is named. So the time at which a pending raise is written does not matter: one authorised by a device that has lost the preset
+is void. For the same reason a naming takes the number after the one under which its author was authorised.
 
-A newer naming is written before older ones and their raises are deleted, and the newest never is.
+A newer naming is written before older ones and their raises are deleted; the newest is never deleted.
 """
 
 import msgspec
@@ -18,7 +18,7 @@ from crystal_relay.limits import VAULT_DEVICES_MAX
 from crystal_relay.server.records import Records
 
 RAISES_RESERVED = 64
-"""Beyond the vault's devices, for who shows the recovery secret."""
+"""Additional raises, reserved for the recovery secret."""
 _VERSION = 1
 
 
@@ -28,13 +28,13 @@ class _Naming(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CoreDevices:
-    """All of a store."""
+    """Namings and raises in one store."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
     async def newest(self, vault: str) -> tuple[int, frozenset[str]]:
-        """The number of the newest naming, and who is named; 0 and nobody if there is none."""
+        """The number of the newest naming and its devices; 0 and no devices if there is none."""
         while True:
             number = await self.number(vault)
             if not number:
@@ -42,7 +42,7 @@ class CoreDevices:
             try:
                 naming = await self._records.read(_naming_key(vault, number), _Naming)
             except NotFound:
-                continue  # a newer one came, and this one went
+                continue  # replaced by a newer one meanwhile
             return number, naming.devices
 
     async def number(self, vault: str) -> int:
@@ -55,7 +55,7 @@ class CoreDevices:
         return await self._records.has(_raise_key(vault, number, device))
 
     async def name(self, vault: str, devices: frozenset[str], *, after: int) -> bool:
-        """Have these devices lead and no others, if that naming is the newest still. Returns whether it was."""
+        """Give these devices alone the preset, if naming `after` is still the newest. Returns whether it was."""
         number = after + 1
         try:
             await self._records.put_new(_naming_key(vault, number), _Naming(_VERSION, devices))
@@ -73,7 +73,7 @@ class CoreDevices:
         return True
 
     async def raise_device(self, vault: str, number: int, device: str, *, by_recovery: bool) -> None:
-        """Under that number. Repeating it is no error. Raises QuotaExceeded."""
+        """Raise a device under that naming's number. Idempotent. Raises QuotaExceeded."""
         raised = await self._records.names(f"{_raise_prefix(vault)}{_digits(number)}/")
         room = VAULT_DEVICES_MAX + (RAISES_RESERVED if by_recovery else 0)
         if len(raised) >= room and device not in raised:  # §R4.5-2
@@ -81,7 +81,7 @@ class CoreDevices:
         await self._records.mark(_raise_key(vault, number, device))
 
     async def end_all_but(self, vault: str, devices: frozenset[str]) -> None:
-        """End the raises of devices that are shut out: under their ids nobody comes back as one that leads."""
+        """End the raises of devices that are shut out, so that none comes back under its id with the preset."""
         raised = await self._records.names(_raise_prefix(vault))
         gone = [each for each in raised if each.partition("/")[2] not in devices]  # §R4.5-3
         await self._records.delete_all([_raise_prefix(vault) + each for each in gone])

@@ -1,13 +1,13 @@
-"""The expiry index: what the sweeper has to look at, in order of time.
+"""The expiry index: the sweeper's work, in order of time.
 
     r/expiry/<unix seconds, 12 digits>/invite.<vault>.<mailbox>            an invite is over: its slots
-    r/expiry/<unix seconds, 12 digits>/mailbox.<vault>.<mailbox>           a day later: what the relay knows of it
+    r/expiry/<unix seconds, 12 digits>/mailbox.<vault>.<mailbox>           a day later: its state at the relay
     r/expiry/<unix seconds, 12 digits>/condemned.<vault>.<id>              r/condemned/<vault>/<id> names what to delete
     r/expiry/<unix seconds, 12 digits>/dropped.<vault>                     r/vault/<vault>/dropped says whether it is due
 
-The name of a record says everything, its bytes nothing. A record is written before what it is about, so that a crash between
-the two leaves a record about nothing, never something that no record is about. One that turns out to be about nothing is
-removed; deleting what is gone is no error. So any number of processes may write and sweep these in any order.
+A record's information is in its key; it has no content. A record is written before its subject, so that a crash between the
+two may leave a record without a subject, but never a subject without a record. The sweeper removes a record without a
+subject; deleting a missing key is no error. So any number of processes may write and sweep these in any order.
 """
 
 import math
@@ -28,7 +28,7 @@ _WHEN = re.compile(rf"{EXPIRY_PREFIX}([0-9]{{{_DIGITS}}})/")
 
 
 class ExpiryKind(StrEnum):
-    """What a record is about."""
+    """The kind of a record's subject."""
 
     INVITE = "invite"
     MAILBOX = "mailbox"
@@ -47,7 +47,7 @@ class Expiry:
 
     @property
     def key(self) -> str:
-        """Where the record is."""
+        """The record's key in the store."""
         tail = f".{self.rest}" if self.rest else ""
         return f"{EXPIRY_PREFIX}{self.when:0{_DIGITS}d}/{self.kind.value}.{self.vault}{tail}"
 
@@ -58,7 +58,7 @@ def expiry_at(seconds: float, kind: ExpiryKind, vault: str, rest: str = "") -> E
 
 
 async def record_expiry(store: Store, expiry: Expiry) -> None:
-    """Write the record. Repeating it is no error."""
+    """Write the record. Idempotent."""
     try:
         await store.put_new(expiry.key, b"")
     except AlreadyExists:
@@ -66,13 +66,13 @@ async def record_expiry(store: Store, expiry: Expiry) -> None:
 
 
 def due_at(key: str) -> int | None:
-    """The time that a record's key begins with; None if it has no such form."""
+    """The time in a record's key; None if the key has another form."""
     match = _WHEN.match(key)
     return int(match[1]) if match is not None else None
 
 
 def parse_expiry(key: str) -> Expiry | None:
-    """The record; None for one that this version does not know and leaves alone."""
+    """Parse a record's key; None for a kind that this version does not know, and leaves alone."""
     match = _RECORD.match(key)
     if match is None or match["kind"] not in ExpiryKind.__members__.values():
         return None

@@ -1,4 +1,4 @@
-"""The port for routes and operator's requests that a relay has beside its own, such as the published prototype's.
+"""The port for additional routes and operator's requests, such as the published prototype's.
 
 `crystal_relay.cli.extensions` lists those that ship. The relay's own modules know none of them by name.
 """
@@ -23,7 +23,7 @@ class Mounted(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """End what runs beside its requests. Idempotent."""
+        """End its background tasks. Idempotent."""
         ...
 
 
@@ -31,16 +31,16 @@ class OperatorRequests(Protocol):
     """An extension's operator's requests on one open store."""
 
     def answer(self, request: msgspec.Struct) -> AsyncIterator[msgspec.Struct]:
-        """Do what one of `Extension.requests` asks, and give its results. Raises RelayError."""
+        """Carry out one of `Extension.requests` and yield its results. Raises RelayError."""
         ...
 
 
 class Extension(Protocol):
-    """What a relay can serve beside its own routes. An instance has no state: `mount` and `operate` make that."""
+    """Routes that a relay serves beside its own. An instance has no state: `mount` and `operate` create it."""
 
     @property
     def name(self) -> str:
-        """How the relay's parts find it."""
+        """The name by which the relay's parts find it."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class Extension(Protocol):
 
     @property
     def structs(self) -> Sequence[type[msgspec.Struct]]:
-        """The JSON that its OpenAPI paths refer to."""
+        """The structs that its OpenAPI paths refer to."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class Extension(Protocol):
 
     @property
     def requests(self) -> Sequence[type[msgspec.Struct]]:
-        """Its operator's requests, each tagged with a `do` that no other has."""
+        """Its operator's requests, each tagged with a unique `do`."""
         ...
 
     def paths(self) -> dict[str, Any]:
@@ -73,9 +73,9 @@ class Extension(Protocol):
         ...
 
     def mount(self, store: Store, settings: RelaySettings, rates: Rates, load: Load) -> Mounted:
-        """Make its handlers for one relay process."""
+        """Create its handlers for one relay process."""
         ...
 
     def operate(self, store: Store, clock: Callable[[], float]) -> OperatorRequests:
-        """Make its operator's side on a store. `clock`: unix seconds."""
+        """Create its operator's side on a store. `clock`: Unix seconds."""
         ...

@@ -1,8 +1,8 @@
-"""The relay's log: one line for each request, and whatever went wrong, as text or as JSON.
+"""The relay's log: one line for each request, and errors, as text or as JSON.
 
-What a line can hold is bounded in two ways. Requests are logged by fields that no client chooses: the route's
-name, never the path, a header or a body. And the formatters remove from every line, also of libraries, what looks like a
-token, a hash, a vault's id or a key, and the secrets that this process knows.
+Two rules keep secrets out. Requests are logged by fields that no client chooses: the route's name, never the path, a header
+or a body. And the formatters redact in every line, also of libraries, what looks like a token, a hash, a vault's id or a
+key, and the secrets that this process knows.
 """
 
 import enum
@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from functools import cache
 
 LINE_CHARS_MAX = 16 * 1024
-"""Of a line with its traceback."""
+"""Length of a line with its traceback."""
 UNAVAILABLE_LINES_PER_SECOND = 5
-"""A relay under overload refuses thousands of requests a second; writing each down would make it slower still."""
+"""A relay under overload refuses thousands of requests a second; logging each would make it even slower."""
 
 _FIELDS = ("request_id", "method", "route", "status", "ms", "received", "sent")
 _REDACTED = "[redacted]"
@@ -32,7 +32,7 @@ _SECRETS = re.compile(
         )""",
     re.VERBOSE,
 )
-"""Credentials; keys of the store; ids, hashes and tokens; what stands behind a name that says so; long random text."""
+"""Credentials; keys of the store; ids, hashes and tokens; values of names such as `password`; long random strings."""
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 _log = logging.getLogger("crystal_relay.server")
@@ -52,8 +52,8 @@ def start_log(form: LogForm, *, verbose: bool, known_secrets: Iterable[str] = ()
     handler.setFormatter(formatter(form, known_secrets))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("crystal_relay").setLevel(logging.DEBUG if verbose else logging.WARNING)
-    # The root stays at warnings: libraries below it would write whole requests down. And without `verbose` every
-    # stranger's port scan would be a line.
+    # The root stays at warnings, because libraries would log whole requests. uvicorn stays at errors without `verbose`,
+    # because every port scan would be a line.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING if verbose else logging.ERROR)
 
 
@@ -64,14 +64,14 @@ def formatter(form: LogForm, known_secrets: Iterable[str] = ()) -> logging.Forma
 
 
 def new_request_id() -> str:
-    """A name for one request: unique in this process, and beyond it as far as 32 random bits go."""
+    """An id for one request: unique in this process, and by 32 random bits among processes."""
     return f"{_process_name()}-{next(_numbers):06x}"
 
 
 def request_log(
     request_id: str, method: str, route: str, status: int, seconds: float, received: int, sent: int
 ) -> None:
-    """The line of one request: an answer's status, or 0 if there was none. Bytes are those of bodies."""
+    """Log one request. `status`: the answer's, or 0 if there was none. `received`, `sent`: bytes of the bodies."""
     level = (
         logging.WARNING if status >= 500 or not status else logging.INFO if status >= 400 else logging.DEBUG
     )
@@ -80,7 +80,7 @@ def request_log(
     if status == 503 and not _calm.may_write(time.monotonic()):
         return
     ms = round(seconds * 1000, 1)
-    # Given as arguments one by one: a value of a client's would be escaped and redacted like any other text.
+    # Passed as separate arguments, so that a client's value would be escaped and redacted like any other text.
     _log.log(
         level,
         "%s %s %d %.1f ms",
@@ -101,7 +101,7 @@ def request_log(
 
 
 def redacted(text: str, known_secrets: Iterable[str] = ()) -> str:
-    """The text without what looks like a secret, an id or a key, and without the secrets named."""
+    """The text without `known_secrets` and without what looks like a secret, an id or a key."""
     for secret in known_secrets:
         text = text.replace(secret, _REDACTED)
     return _SECRETS.sub(_REDACTED, text)
@@ -116,7 +116,7 @@ def _process_name() -> str:
 
 
 class Calm:
-    """At most so many lines a second; the next line that is written says how many were left out."""
+    """Rate limit of log lines; the first line of the next second says how many were left out."""
 
     def __init__(self) -> None:
         self._second = 0

@@ -1,8 +1,8 @@
-"""One object (PUT, GET, HEAD, DELETE) and lists of them, as plain ASGI.
+"""Requests for objects (PUT, GET, HEAD, DELETE) and lists of them, as plain ASGI.
 
-Nearly all requests are these. Starlette's routing, request and response objects cost more than everything that the relay
-itself does for a small object (docs/decisions/0018-plain-asgi-for-objects.md), so this module reads the scope and sends the
-messages itself. All other routes are Starlette's, in `app.py`.
+Nearly all requests are these. Starlette's routing, request and response objects cost more than all of the relay's own work
+for a small object (docs/decisions/0018-plain-asgi-for-objects.md), so this module reads the scope and sends the messages
+itself. All other routes are Starlette's, in `app.py`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -39,12 +39,12 @@ from crystal_relay.store import Body, Page, Store
 from crystal_relay.wire import ListedObject, ListReply
 
 SMALL_BYTES_MAX = 128 * KIB
-"""Bodies up to this size are gathered before the store is asked; longer ones are handed on as they arrive."""
+"""Bodies up to this size are read whole before they are stored; larger ones are streamed to the store."""
 
 _LISTED_BYTES_MAX = KEY_CHARS_MAX + 32
-"""Of one entry in a list, as JSON."""
+"""Size of one entry in a list, as JSON."""
 SHORT_LIST_MAX = TAKEN_AT_ONCE_BYTES_MAX // _LISTED_BYTES_MAX
-"""Entries. Longer lists have few turns at once, and room of their own."""
+"""Entries. Longer lists have their own limits of concurrency and memory."""
 
 _CREATED: Message = {"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"0")]}
 _DONE: Message = {"type": "http.response.start", "status": 204, "headers": []}
@@ -83,7 +83,7 @@ class Objects:
 
     @property
     def served(self) -> dict[str, tuple[str, ...]]:
-        """Addresses, as Starlette writes them, and their methods."""
+        """Paths in Starlette's notation, and their methods."""
         return {
             "/v2/vaults/{vault}/objects/{key:path}": tuple(self._handlers),
             "/v2/vaults/{vault}/list": ("GET", "HEAD"),
@@ -100,7 +100,7 @@ class Objects:
         await handler(scope, receive, send, check_vault(vault.decode()), key.decode(), head_of(scope))
 
     async def put(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
-        """Store an object: create-only with `If-None-Match: *`; without it only cursors, in place of the old one."""
+        """Store an object: create-only with `If-None-Match: *`; without it, replace a cursor."""
         identity, place = await self._authorized(scope, vault, key, head)
         identity.require_write(place)
         try:
@@ -108,7 +108,7 @@ class Objects:
         except AlreadyExists:
             if identity.mailbox is not None:
                 # §R5-6
-                self._rates.failed(scope)  # an address that comes second again and again is guessing
+                self._rates.failed(scope)  # an address that repeatedly comes second is guessing
             raise
         await send(_DONE if head.get(b"if-none-match") is None else _CREATED)
         await send(_EMPTY)
@@ -220,7 +220,7 @@ class Objects:
         return identity, place
 
     async def _check_invite(self, identity: Identity, place: KeyPlace) -> None:
-        """That an inviter's mailbox is open. A newcomer's was looked at when it was let in."""
+        """Check that an inviter's mailbox is open. A newcomer's was checked when it was authorized."""
         if place.mailbox is not None and identity.mailbox is None:
             await self._invites.check_open(identity.vault, place.mailbox)
 

@@ -18,7 +18,7 @@ from crystal_relay.server.settings import CONNECTIONS_MAX, KEEP_ALIVE_SECONDS, S
 
 BACKLOG = 1024
 OPEN_FILES = 2 * CONNECTIONS_MAX
-"""A connection, and an object that goes over it."""
+"""One for each connection, and one for the object sent over it."""
 
 
 class CannotListen(RelayError):
@@ -50,7 +50,7 @@ class Server:
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                # Only a declared proxy is believed about whose request it passes on.
+                # Only a declared proxy is trusted to name the client.
                 proxy_headers=bool(app.state.relay.trusted_proxies),
                 forwarded_allow_ips=list(app.state.relay.trusted_proxies),  # §R9.2-4
                 limit_concurrency=CONNECTIONS_MAX,  # §R9-7
@@ -62,17 +62,17 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The real address, also when port 0 was asked for."""
+        """The actual address, also if port 0 was requested."""
         return url_of(self._listener)
 
     async def serve(self, *, ready: Callable[[], None] | None = None, signals: bool = False) -> None:
-        """Serve, and return when all that was accepted is answered. `ready` is called once connections are accepted."""
+        """Serve, and return when all accepted requests are answered. `ready` is called once connections are accepted."""
         self._uvicorn.ready = ready
         self._uvicorn.catch_signals = signals
         await self._uvicorn.serve(sockets=[self._listener])
 
     def stop(self) -> None:
-        """Accept nothing more, end the long polls, finish the rest within ten seconds, then let `serve` return."""
+        """Stop accepting, end the long polls, finish the rest within ten seconds, then let `serve` return."""
         self._uvicorn.should_exit = True
 
 
@@ -99,7 +99,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def allow_open_files() -> None:
-    """Let this process have as many open files as its connections and its store need, as far as the system lets it.
+    """Raise this process's limit of open files to what its connections and its store need, as far as the system allows.
 
     Many systems begin with 1,024: strangers' connections alone would leave the store none.
     """
@@ -143,8 +143,7 @@ class _Uvicorn(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        # uvicorn raises a caught signal again after the orderly stop; for a service that was told to stop, having
-        # stopped is success.
+        # uvicorn re-raises a caught signal after the orderly stop; for a service, stopping on request is success.
         if not self.catch_signals:
             yield
             return

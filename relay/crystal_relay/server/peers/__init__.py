@@ -1,4 +1,4 @@
-"""Relay processes over one bucket: each tells the others what was written through it, and whose credentials to forget."""
+"""Relay processes over one bucket tell each other what was written through them, and whose credentials to forget."""
 
 from crystal_relay.server.peers.announcement import announce_forget
 from crystal_relay.server.peers.fleet import Peers, PeersStatus

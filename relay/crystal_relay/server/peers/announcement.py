@@ -1,4 +1,4 @@
-"""What an operator's command tells the running processes when it has changed something in the store itself."""
+"""Announcements of an operator's command to the running processes after it has changed the store."""
 
 import asyncio
 import secrets
@@ -14,7 +14,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class AnnouncementResult:
-    """How many running processes know of it now. The others, if they run, find out by themselves within five minutes."""
+    """How many running processes heard it. The others find out by themselves within five minutes."""
 
     heard: int
     not_heard: int

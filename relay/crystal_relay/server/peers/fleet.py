@@ -1,13 +1,13 @@
-"""This process among the others over the same store: meets them, tells them, hears them, and notices who is gone.
+"""Membership and messaging among the relay processes over one store.
 
-    start    r/process/<name> ──► the list ──► everybody on it is greeted, and greets back
-    write    number, group ──► each sender, within milliseconds; nobody polls the store for them
-    5 s      a process that is silent: what it wrote last may be unknown, so everybody is woken, once
-    5 min    one LIST: am I on it, who is new; who could not be reached for 15 minutes is taken off it
-    stop     off the list, what is left to tell is told, goodbye
+    start    r/process/<name> ──► the list ──► greet every process on it, which greets back
+    write    number, group ──► each sender, within milliseconds; no process polls the store for them
+    5 s      a silent process: its last writes may be unknown, so all waits are woken, once
+    5 min    one LIST: is this process on it, which are new; remove those unreachable for 15 minutes
+    stop     leave the list, send what is pending, say goodbye
 
-The store is the only place where processes find each other. Two that cannot reach each other go on serving; their devices
-find each other's writes by the round that they make every few minutes anyway.
+Processes find each other only through the store. Two that cannot reach each other go on serving; their devices find each
+other's writes by the round that they make every few minutes anyway.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from crystal_relay.store import Store
 
 RELAY_KEYS = "r/"
 PEERS_MAX = 128
-"""That are tried at once, dead ones among them."""
+"""Processes that are tried at once, dead ones included."""
 
 _log = logging.getLogger("crystal_relay.peers")
 
 
 @dataclass(frozen=True, slots=True)
 class PeersStatus:
-    """Counters since the start, and the others as they are now."""
+    """Counters since the start, and the present state of the other processes."""
 
     known: int
     reached: int
@@ -84,7 +84,7 @@ class Peers:
         self.hearer = PeerReceiver(notifier, secret=lambda: self._secret, met=self._met)
         self._peers: dict[str, _Peer] = {}
         self._left: dict[str, float] = {}
-        """When the processes left whose last writes are still known."""
+        """When processes left, by name, as long as their last writes are known."""
         self._batch: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = False
@@ -94,7 +94,7 @@ class Peers:
     # --- for the relay ---
 
     def routes(self, settings: RelaySettings, rates: Rates, forget: Forget) -> list[Route]:
-        """What the others call. `forget` is told whose credentials may have changed elsewhere."""
+        """The routes that other processes call. `forget` is given vaults whose credentials may have changed elsewhere."""
         self.hearer.forget = forget
 
         async def hear_peer(request: Request) -> Response:
@@ -103,7 +103,7 @@ class Peers:
         return [Route(PATH, hear_peer, methods=["POST"])]
 
     async def forget(self, vault: str) -> None:
-        """Tell all that the vault's credentials changed. Returns when those that can be reached know, or after 2 s."""
+        """Tell all that the vault's credentials changed. Returns when the reachable ones know, or after 2 s."""
         heard = [peer.sender.forget(vault) for peer in self._peers.values()]
         reached = [
             known
@@ -129,7 +129,7 @@ class Peers:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Between start and stop. The socket at `url` listens already; serve within, so that others are answered."""
+        """Start, and stop at the end. The socket at `url` must listen already; serve within, so that others get answers."""
         await self.start()
         try:
             yield
@@ -137,7 +137,7 @@ class Peers:
             await self.stop()
 
     async def start(self) -> None:
-        """Go on the list and greet all others on it, before anything is served. Raises what the store raises."""
+        """Enter the list and greet all others on it, before any request is served. Raises what the store raises."""
         self._secret = await self._records.secret()
         self._notifier.on_written = self._written
         await self.look_at_list()
@@ -152,7 +152,7 @@ class Peers:
         _log.info("%s is reached at %s; %d others", self.here.name, self.here.url, len(self._peers))
 
     async def stop(self) -> None:
-        """Go off the list, tell what is left to tell, say goodbye. Nothing is written any more."""
+        """Leave the list, send what is pending, say goodbye. No write may follow."""
         self._notifier.on_written = None
         for task in tuple(self._tasks):
             task.cancel()
@@ -176,7 +176,7 @@ class Peers:
         self._secret = None
 
     async def look_at_list(self) -> None:
-        """What is done every five minutes. One LIST, and a GET for each process that is new."""
+        """Update membership from the list, every five minutes. One LIST, and a GET for each new process."""
         self._secret = await self._records.secret()
         now = self._clock()
         for name, peer in tuple(self._peers.items()):
@@ -197,7 +197,7 @@ class Peers:
             )
 
     def look_around(self) -> None:
-        """What is done every few seconds: who is silent, who has left long ago, who is another one now."""
+        """Check for silent, departed and replaced processes, every few seconds."""
         now = self._clock()
         for name, peer in tuple(self._peers.items()):
             if peer.sender.moved:
@@ -254,7 +254,7 @@ class Peers:
             _log.warning("%s is at no address that could be reached", process.name)
             return
         if not self._started:
-            # Whatever was written so far was the relay's own: a process that starts must not wake everybody everywhere.
+            # All writes so far were the relay's own: a process that starts must not wake every wait.
             sender.note({RELAY_KEYS: self._notifier.number}, self._notifier.number)
         task = asyncio.create_task(sender.run(), name=f"peer {process.name}")
         task.add_done_callback(_told_if_broken)
@@ -262,7 +262,7 @@ class Peers:
         self._peers[process.name] = _Peer(sender, task, self._clock())
 
     def _room(self) -> bool:
-        """Room for one more: who could not be reached for the longest time makes it."""
+        """Make room for one more by dropping the process that was unreachable for the longest time. False if there is none."""
         if len(self._peers) < PEERS_MAX:
             return True
         failing = [
@@ -317,6 +317,6 @@ async def _close(peer: _Peer) -> None:
 
 
 def _told_if_broken(task: asyncio.Task[None]) -> None:
-    """A mistake in this program must not go unnoticed because nobody awaits the task."""
+    """Log a task's exception, which is never awaited."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.critical("%s has ended", task.get_name(), exc_info=error)

@@ -1,16 +1,16 @@
-"""What one relay process says to another, and how the other knows that it was one.
+"""Messages between relay processes, and their authentication.
 
     POST /v2/peers/heard
     Authorization: Crystal-Peer <HMAC-SHA256 of the body, hex>
 
     {"origin", "to", "url", "sequence", "first", "last", "groups", "forget", "forget_all", "goodbye"}
 
-The key is `r/secret/peers` in the store: a reader of that could read and write everything anyway. The message names
-whom it is for (names are random and new at each start) and has a number of its own, so that one that was overheard is of
-no use, neither there again nor anywhere else. The answer holds an HMAC over the request's: something else that happens
-to listen at the address cannot pass for having heard.
+The key is `r/secret/peers` in the store: a reader of that could read and write everything anyway. The message names its
+recipient (names are random and new at each start) and has a sequence number, so a recorded message cannot be replayed, to
+the same process or to another. The answer contains an HMAC over the request's: another program at the address cannot
+pretend to have heard it.
 
-Vault ids and times of writes can be read on the way, no key and no content.
+An eavesdropper can read vault ids and times of writes, but no key and no content.
 """
 
 import hmac
@@ -24,9 +24,9 @@ from crystal_relay.limits import KEY_CHARS_MAX, KIB
 PATH = "/v2/peers/heard"
 BODY_BYTES_MAX = 64 * KIB
 GROUPS_BYTES_MAX = 40 * KIB
-"""Of the groups in one message as JSON; the rest is room for the others."""
+"""Size of the groups in one message as JSON; the rest of the body is for the other members."""
 FORGET_MAX = 256
-"""Vaults to forget in one message; beyond, everything is forgotten."""
+"""Vaults to forget in one message; beyond that all are forgotten."""
 URL_CHARS_MAX = 2048
 AUTHORIZATION = "Crystal-Peer "
 _NUMBER_MAX = 10**18 - 1
@@ -41,24 +41,24 @@ Url = Annotated[str, msgspec.Meta(max_length=URL_CHARS_MAX)]
 
 
 class News(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message. Unknown members are skipped: the processes of one store are not updated in one instant."""
+    """One message. Unknown members are skipped: the processes of one store may run different versions."""
 
     origin: ProcessName
     to: ProcessName
     sequence: Number
-    """Grows with each message of `origin` to `to`."""
+    """Increases with each message from `origin` to `to`."""
     first: Number = 1
-    """`first` to `last`: the numbers of the writes this is about. None: `first` is `last` + 1."""
+    """`first` to `last`: the numbers of the writes reported. For no writes `first` is `last` + 1."""
     last: Number = 0
     url: Url = ""
-    """Where `origin` can be told things. Empty: it serves nobody and wrote nothing (an operator's command)."""
+    """Where `origin` is reached. Empty: it is an operator's command, which serves no requests and reports no writes."""
     groups: list[tuple[Group, Number]] = []
-    """For each group of keys that was written to, the last of the writes. See `crystal_relay.notify`."""
+    """For each group of keys that was written to, the number of the last write. See `crystal_relay.notify`."""
     forget: Annotated[list[Vault], msgspec.Meta(max_length=FORGET_MAX)] = []
     """Vaults whose credentials changed."""
     forget_all: bool = False
     goodbye: bool = False
-    """`origin` stops; this is its last message."""
+    """`origin` is stopping; this is its last message."""
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -73,12 +73,12 @@ def sign(secret: bytes, body: bytes) -> str:
 
 
 def answer(secret: bytes, code: str) -> str:
-    """What only a process with the secret can answer to a message with this code."""
+    """The authentication code of the answer to a message with this code, in hex."""
     return hmac.new(secret, _HEARD + code.encode("ascii"), "sha256").hexdigest()
 
 
 def read(secret: bytes, authorization: str | None, body: bytes) -> tuple[News, str]:
-    """A message and its code. Raises Unauthorized, BadRequest."""
+    """Verify and parse a message; return it and its code. Raises Unauthorized, BadRequest."""
     code = (authorization or "").removeprefix(AUTHORIZATION)
     # §R10.1-1
     if authorization == code or not hmac.compare_digest(sign(secret, body).encode(), code.encode()):

@@ -1,4 +1,4 @@
-"""What this process hears from the others: verified, for it, and each message once."""
+"""Receiving messages of other processes: verified, addressed to this one, each once."""
 
 import re
 from collections import OrderedDict
@@ -19,15 +19,15 @@ from crystal_relay.server.requests import content_length, head_of, no_query, sma
 from crystal_relay.server.settings import RelaySettings
 
 ORIGINS_MAX = 1024
-"""Whose last message is remembered."""
+"""Processes whose last sequence number is remembered."""
 BODIES_BYTES_MAX = 16 * MIB
-"""Of messages that are arriving. Whose they are is known only when they are there."""
+"""All bodies that are arriving. Their sender is known only once they are complete."""
 _ANYBODY = "peers"
 _CODE = re.compile(rf"{AUTHORIZATION}[0-9a-f]{{64}}\Z")
 _REGISTRY = "r/vault/"
 
 Forget = Callable[[str | None], None]
-"""Given a vault whose credentials may have changed; None: any."""
+"""Called with a vault whose credentials may have changed; None means any vault."""
 
 
 class PeerReceiver:
@@ -36,11 +36,11 @@ class PeerReceiver:
     def __init__(
         self, notifier: Notifier, *, secret: Callable[[], bytes | None], met: Callable[[News], None]
     ) -> None:
-        """`met` is told of each message of a process that serves, after what it says was taken in."""
+        """`met` is called with each message of a serving process, after it was applied."""
         self.forget: Forget | None = None
         self.messages = 0
         self.missed = 0
-        """How often numbers were missing."""
+        """How often writes' numbers were missing."""
         self._notifier = notifier
         self._secret = secret
         self._met = met
@@ -48,7 +48,7 @@ class PeerReceiver:
         self._sequences: OrderedDict[str, int] = OrderedDict()
 
     async def answer(self, request: Request, settings: RelaySettings, rates: Rates) -> Response:
-        """One message over HTTP. Raises Unauthorized, AnotherProcess, BadRequest and its kin."""
+        """Answer one message over HTTP. Raises Unauthorized, AnotherProcess, BadRequest and related errors."""
         rates.before_lookup(request.scope)
         no_query(request.scope)
         head = head_of(request.scope)
@@ -70,7 +70,7 @@ class PeerReceiver:
         return JsonReply(Heard(answer(secret, code)))
 
     def take(self, news: News) -> None:
-        """A verified message. One that was taken before changes nothing. Raises AnotherProcess."""
+        """Apply a verified message. A repeated one changes nothing. Raises AnotherProcess."""
         if news.to != self._notifier.name or news.origin == self._notifier.name:  # §R10.1-2
             raise AnotherProcess("the message is for another process")
         if news.sequence <= self._sequences.get(news.origin, 0):
@@ -88,7 +88,7 @@ class PeerReceiver:
             return
         known = news.origin in self._notifier.others
         if self._notifier.heard(news.origin, news.first, news.last, news.groups):
-            # Who missed a message may have missed a revocation.
+            # A missed message may have announced a revocation.
             self._forget(None)
             self.missed += known
         for group, _ in news.groups:

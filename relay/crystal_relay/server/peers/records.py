@@ -1,7 +1,7 @@
-"""What relay processes know of each other through the store.
+"""Records of relay processes in the store.
 
-r/secret/peers        32 random bytes in hex, written once by whichever process was first
-r/process/<name>      one for each process that serves: its name, its address, and since when
+r/secret/peers        32 random bytes in hex, written once by the first process
+r/process/<name>      one for each serving process: its name, its address, and since when
 """
 
 import re
@@ -28,7 +28,7 @@ class _Process(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that serves, and where the others reach it."""
+    """A serving process and the URL at which others reach it."""
 
     name: str
     url: str
@@ -76,7 +76,7 @@ class ProcessRecords:
         await self._store.delete(PROCESSES + name)
 
     async def names(self) -> set[str]:
-        """Of all processes on the list. One LIST for each thousand."""
+        """The names of all processes on the list. One LIST for each thousand."""
         names: set[str] = set()
         after, more = "", True
         while more:
@@ -87,7 +87,7 @@ class ProcessRecords:
         return {name for name in names if _NAME.match(name)}
 
     async def process(self, name: str) -> Process | None:
-        """What is known of one. None: it has left, or its record cannot be read."""
+        """The process of that name; None if it has left, or its record cannot be read."""
         try:
             text = await (await self._store.get(PROCESSES + name)).read()
             record = msgspec.json.decode(text, type=_Process)

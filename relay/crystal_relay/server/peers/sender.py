@@ -1,11 +1,11 @@
-"""What one other process is told: all that was written here since the last message it heard, and at least a heartbeat.
+"""Sending to one other process: all writes since the last message that it heard, and a heartbeat.
 
-    news ──► pending ──► message ──► heard: forget it
+    news ──► pending ──► message ──► heard: drop it
                 ▲            │
-                └── again ◄──┴ not heard: later and later, with what came meanwhile
+                └── retry ◄──┴ not heard: at growing intervals, with newer writes added
 
-Nothing is lost while the other cannot be reached. What became too much is dropped and leaves a gap in the numbers, which
-the other understands as "anything may have been written". Only one message is under way at a time.
+Nothing is lost while the other process cannot be reached. Too many pending writes are dropped and leave a gap in the
+numbers, which the other process treats as "any key may have been written". Only one message is in flight at a time.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from crystal_relay.server.peers.transport import AnotherProcess, NotHeard, PeerC
 
 PENDING_GROUPS_MAX = 16_384
 _GROUP_BYTES = 26
-"""Of a group in JSON beside its name: quotes, brackets, commas, the number."""
+"""Size of a group in JSON without its name: quotes, brackets, commas, the number."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """What is to be told."""
+    """What is to be sent."""
 
     groups: dict[str, int] = field(default_factory=dict[str, int])
     forget: set[str] = field(default_factory=set[str])
     forget_all: bool = False
     awaited: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
-    """Who wants to know when all of `forget` was heard."""
+    """Futures to resolve once all of `forget` was heard."""
 
 
 class Sender:
-    """Tells one process. `run` it in a task; `finish` or cancel it."""
+    """Sends to one process. `run` it in a task; `finish` or cancel it."""
 
     def __init__(
         self,
@@ -48,18 +48,18 @@ class Sender:
         times: PeerTimes,
         pause: Callable[[], float],
     ) -> None:
-        """`number`: of the last write here. `pause`: seconds between two messages, at the least.
+        """`number`: of the last write here. `pause`: minimum seconds between two messages.
 
-        Raises NotHeard for an address that is none.
+        Raises NotHeard for an invalid URL.
         """
         self.peer = peer
         self.failing_since: float | None = None
         self.moved = False
-        """Another process is at its address."""
+        """Whether another process is at its address now."""
         self.messages = 0
         self.failures = 0
         self.tried = asyncio.Event()
-        """Whether it was reached or not, the first try is over."""
+        """Set once the first try is over, successful or not."""
         self._here = here
         self._secret = secret
         self._clock = clock
@@ -68,7 +68,7 @@ class Sender:
         self._line = PeerConnection(peer.url)
         self._pending = _Pending()
         self._last = number
-        """Up to here it is known what was written: `note` may be behind the notifier."""
+        """The last write that `note` has reported; it may be behind the notifier."""
         self._told = self._last
         self._sequence = 0
         self._news = asyncio.Event()
@@ -79,14 +79,14 @@ class Sender:
         return self.messages > 0 and self.failing_since is None
 
     def note(self, groups: Mapping[str, int], last: int) -> None:
-        """There were writes up to this number: for each group, the number of the last."""
+        """Report writes up to number `last`; `groups` has the number of the last write of each group."""
         self._pending.groups.update(groups)
         self._last = last
         self._check_pending()
         self._news.set()
 
     def forget(self, vault: str) -> asyncio.Future[None]:
-        """The vault's credentials changed. The future is done when the other one knows."""
+        """Report that the vault's credentials changed. The future resolves when the other process knows."""
         pending = self._pending
         pending.forget.add(vault)
         heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -95,7 +95,7 @@ class Sender:
         return heard
 
     async def run(self) -> None:
-        """Until cancelled, or until another process is found at the address."""
+        """Send until cancelled, or until another process is found at the address."""
         wait = 0.0
         while not self.moved:
             if not await self._tell():
@@ -108,14 +108,14 @@ class Sender:
                 await self._sleep()
 
     async def finish(self) -> None:
-        """Tell all that is left, and goodbye. `run` has ended."""
+        """Send what is pending, and goodbye. `run` must have ended."""
         while len(self._pending.groups) and await self._tell():
             pass
         if self.failing_since is None:
             await self._tell(goodbye=True)
 
     async def aclose(self) -> None:
-        """Nothing is told any more."""
+        """Cancel what is pending and close the connection."""
         for heard in self._pending.awaited:
             heard.cancel()
         await self._line.aclose()
@@ -158,7 +158,7 @@ class Sender:
         except BaseException:
             self._put_back(taken)
             raise
-        if self._told == told:  # else so much came meanwhile that it was dropped
+        if self._told == told:  # else pending writes were dropped meanwhile
             self._told = last
         self.messages += 1
         self.failing_since = None
@@ -169,7 +169,7 @@ class Sender:
         return True
 
     def _take(self) -> tuple[_Pending, int]:
-        """What fits into one message, the oldest first, and the number of the last write that it is about."""
+        """What fits into one message, the oldest first, and the number of the last write in it."""
         self._news.clear()
         pending, last = self._pending, self._last
         taken = _Pending(forget=pending.forget, forget_all=pending.forget_all, awaited=pending.awaited)

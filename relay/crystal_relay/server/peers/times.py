@@ -1,4 +1,4 @@
-"""How often processes speak to each other, and when one of them counts as gone. Seconds."""
+"""Intervals and timeouts among relay processes, in seconds."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,17 @@ class PeerTimes:
     """Tests shorten them. All processes over one store should have the same."""
 
     heartbeat: float = 5.0
-    """A process with nothing to tell says so, so that what was lost is noticed."""
+    """Interval of empty messages, by which lost messages are noticed."""
     silent: float = 15.0
-    """A process that was not heard for so long may have written things that nobody was told of."""
+    """A process silent for this long may have writes that no other process knows of."""
     round: float = 300.0
-    """Between two looks at the records in the store, about: each is one LIST and one GET."""
+    """Approximate interval of reading the records in the store: one LIST and one GET each."""
     give_up: float = 900.0
-    """A process that could not be reached for so long is taken off the list. If it lives, it puts itself back."""
+    """A process unreachable for this long is removed from the list. If it still runs, it enters it again."""
     remember: float = 600.0
-    """How long the last writes of one that left stay known: longer than a device goes without a round."""
+    """How long the last writes of a departed process are known: longer than a device's interval of rounds."""
     pace: float = 0.005
-    """Between two messages to one process under load, for each process there is."""
+    """Pause between two messages to one process under load, times the number of processes."""
     retry_first: float = 0.05
     retry_last: float = 5.0
     greeting: float = 2.0
@@ -26,4 +26,4 @@ class PeerTimes:
     announcement: float = 2.0
     """How long a revocation waits for the others to have heard of it."""
     farewell: float = 2.0
-    """How long a stop takes to tell what is left to tell."""
+    """How long a stop takes at most to send what is pending."""

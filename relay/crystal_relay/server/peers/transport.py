@@ -1,4 +1,4 @@
-"""One message to one process over HTTP, on a connection that is kept."""
+"""Messages to one process over HTTP, on a persistent connection."""
 
 import asyncio
 import hmac
@@ -23,18 +23,18 @@ class NotHeard(StoreUnavailable):
 
 
 class AnotherProcess(RelayError):
-    """The message was for a process that is not the one at this address (any more)."""
+    """The message was for a process that is not (or no longer) at this address."""
 
     status = 421
     code = "another-process"
 
 
 class PeerConnection:
-    """To the process at one address. `aclose` it."""
+    """A connection to the process at one URL. `aclose` it."""
 
     def __init__(self, url: str) -> None:
-        """Raises NotHeard for an address that is none."""
-        # Reading the system's certificates takes a tenth of a second, which plain HTTP has no use for. A context without
+        """Raises NotHeard for an invalid URL."""
+        # Loading the system's certificates takes a tenth of a second, which plain HTTP does not need. A context without
         # any still verifies, and refuses all.
         verify: ssl.SSLContext | bool = (
             True if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -53,7 +53,7 @@ class PeerConnection:
             raise NotHeard("the address of another process is not a URL") from None
 
     async def tell(self, secret: bytes, news: News) -> None:
-        """Return once the other one has heard it. Raises NotHeard, AnotherProcess."""
+        """Send a message; return once the other process has heard it. Raises NotHeard, AnotherProcess."""
         body = msgspec.json.encode(news)
         code = sign(secret, body)
         try:
@@ -71,7 +71,7 @@ class PeerConnection:
             raise NotHeard(f"another process answered with HTTP status {status}")
 
     async def _post(self, body: bytes, code: str) -> tuple[int, bytes]:
-        """Status and body of the answer. Something else may listen there by now: an answer without end is none."""
+        """Status and body of the answer. Its length is bounded, because another program may listen there by now."""
         headers = {"Authorization": AUTHORIZATION + code}
         async with self._http.stream("POST", PATH, content=body, headers=headers) as response:
             said = bytearray()

@@ -1,1 +1,1 @@
-"""Everything that Crystal has for the published prototype's sake. README.md beside this file says how to drop it."""
+"""Support for the published prototype. README.md beside this file says how to drop it."""

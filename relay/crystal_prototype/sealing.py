@@ -5,8 +5,8 @@
 AES-256-GCM under the 32-byte key itself, no additional data, 12-byte nonce, 16-byte tag; hmac = HMAC-SHA256(k, nonce |
 ciphertext | tag) with k = HKDF-SHA256(key, empty salt, info "crystal-relay-sign", 32 bytes).
 
-Rules: this module stands apart. Nothing of version 2 calls it or tries it, a version 1 key is never a vault root, and it
-carries no sender, no order and no replay protection: a reader of a payload must not trust it for any of those.
+Rules: version 2 never calls this module or falls back to it, and a version 1 key is never a vault root. A payload has no
+sender, no order and no replay protection; a reader must not rely on it for any of these.
 Decoding is strict: exactly these five fields, each once; canonical base64; exact lengths; lower-case hex.
 """
 
@@ -33,7 +33,7 @@ _HEX: Final = re.compile(rf"[0-9a-f]{{{MAC_BYTES * 2}}}")
 
 
 def seal_v1(key: bytes, plain: bytes, *, random: Random = os.urandom) -> bytes:
-    """The payload as compact JSON. Raises Malformed for a key that is not 32 bytes, TooLarge for over 100 MiB."""
+    """Seal a payload as compact JSON. Raises Malformed for a key that is not 32 bytes, TooLarge for over 100 MiB."""
     exactly(key, KEY_BYTES, "a version 1 key")
     payload_bytes = _AROUND_BYTES + -(-len(plain) // 3) * 4
     if payload_bytes > V1_PAYLOAD_BYTES_MAX:
@@ -53,7 +53,7 @@ def seal_v1(key: bytes, plain: bytes, *, random: Random = os.urandom) -> bytes:
 
 
 def open_v1(key: bytes, payload: bytes) -> bytes:
-    """The plaintext. Raises Malformed, UnknownVersion, TooLarge, or WrongKey (also for changed bytes)."""
+    """Open a payload. Raises Malformed, UnknownVersion, TooLarge, or WrongKey (also for changed bytes)."""
     exactly(key, KEY_BYTES, "a version 1 key")
     fields = _fields(payload)
     version = fields["v"]

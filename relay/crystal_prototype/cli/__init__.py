@@ -1,1 +1,1 @@
-"""The commands that deal with the prototype."""
+"""Commands for the prototype's devices, home and databases."""

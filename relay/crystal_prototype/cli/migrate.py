@@ -1,4 +1,4 @@
-"""What `crystal migrate-db` and `crystal migrate-embeddings` have in common."""
+"""Import of a prototype's database, shared by `crystal migrate-db` and `crystal migrate-embeddings`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 
 
 def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
-    """Takes in what a database of the prototype's holds. Raises NotPublished, PrivateNow, and what a device raises."""
+    """Import a database of the prototype. Raises NotPublished, PrivateNow, and what a device raises."""
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened

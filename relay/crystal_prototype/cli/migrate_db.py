@@ -1,4 +1,4 @@
-"""``crystal migrate-db``: takes in what the published prototype recorded."""
+"""``crystal migrate-db``: imports the published prototype's database."""
 
 from pathlib import Path
 from typing import Annotated

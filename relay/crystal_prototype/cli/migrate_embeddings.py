@@ -1,4 +1,4 @@
-"""``crystal migrate-embeddings``: takes in OpenClaw's older memory of conversations."""
+"""``crystal migrate-embeddings``: imports OpenClaw's older memory of conversations."""
 
 from pathlib import Path
 from typing import Annotated

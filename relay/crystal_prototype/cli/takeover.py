@@ -1,4 +1,4 @@
-"""``crystal takeover``: makes room for Crystal in the home of the published prototype, after a copy of all of it."""
+"""``crystal takeover``: copies the home of the published prototype and makes room in it for Crystal."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""The prototype's home and databases, and how they become Crystal's."""
+"""Conversion of the prototype's home and databases to Crystal's."""

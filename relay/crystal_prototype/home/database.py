@@ -1,7 +1,7 @@
-"""The databases that the published prototype leaves, read only: its ``crystal.db``, and ``context-embeddings.sqlite`` before.
+"""The published prototype's databases, read only: its ``crystal.db``, and the earlier ``context-embeddings.sqlite``.
 
-Their vectors are of another model than this vault's, and are left where they are: texts are embedded anew. Nothing in these
-files is trusted: values of any type may stand in any column.
+Their vectors are of another model than this vault's and are not imported: messages are embedded again. These files are not
+trusted: any column may have values of any type.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from crystal_node.capture.messages import derived_id
 from crystal_node.safekeeping.portable.export_format import MemoryRecord, PieceRecord
 
 SOURCE = "memory-crystal"
-"""What pieces from there carry as their source."""
+"""The source of messages imported from there."""
 CATEGORIES = ("fact", "preference", "event", "opinion", "skill")
 _ROLES = ("user", "assistant", "system", "thinking")
 _TABLES = {"chunks": {"text", "role", "source_type", "source_id", "agent_id", "created_at"}}
@@ -36,7 +36,7 @@ class NotPublished(UsageError):
 
 @dataclass
 class Inventory:
-    """What a file holds. ``collections``: folders that were indexed, by name; their texts are read in anew from there."""
+    """Counts of a file's contents. ``collections``: indexed folders by name, to be read again as sources."""
 
     path: Path
     pieces: int = 0
@@ -56,9 +56,9 @@ class PublishedMemory:
             raise NotPublished(f"there is no file {path}")
         try:
             self._db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-            # What the file's schema names (views, virtual tables, functions) has no more rights than a query has.
+            # Views, virtual tables and functions in the file's schema get no more rights than a query.
             self._db.execute("PRAGMA trusted_schema = OFF")
-            # Of other tables nothing is asked: the vectors' one cannot be looked at without its extension.
+            # Other tables are not queried: the vectors' one cannot be read without its extension.
             known = ("chunks", "memories", "source_collections", "conversation_chunks")
             self._tables = {name: columns for name in known if (columns := self._columns(name))}
             ours = self._db.execute("PRAGMA application_id").get == APPLICATION_ID
@@ -72,7 +72,7 @@ class PublishedMemory:
 
     @property
     def former(self) -> bool:
-        """Whether it is the kind before the prototype."""
+        """Whether it is a ``context-embeddings.sqlite``, from before the prototype."""
         return not self._has(_TABLES)
 
     def inventory(self) -> Inventory:
@@ -95,7 +95,7 @@ class PublishedMemory:
         return found
 
     def pieces(self) -> Iterator[PieceRecord]:
-        """What was said, in the order in which it was written. Raises NotPublished if the file is damaged."""
+        """The messages, in the order in which they were written. Raises NotPublished if the file is damaged."""
         if self.former:
             columns = _readable("chunk_text", "role", "session_key", "agent_id", "timestamp")
             query = f"SELECT {columns}, rowid FROM conversation_chunks ORDER BY rowid"  # noqa: S608  constants
@@ -117,7 +117,7 @@ class PublishedMemory:
             )
 
     def memories(self) -> Iterator[MemoryRecord]:
-        """What was remembered; not what was deleted. Raises NotPublished if the file is damaged."""
+        """The memories, without deleted ones. Raises NotPublished if the file is damaged."""
         if "memories" not in self._tables:
             return
         columns = _readable("text", "category", "confidence", "status", "created_at")
@@ -157,13 +157,14 @@ class PublishedMemory:
 
 
 def opened(path: Path, fallback_agent: str) -> "closing[PublishedMemory]":
-    """As a context."""
+    """Open a database as a context manager."""
     return closing(PublishedMemory(path, fallback_agent))
 
 
 def _readable(*columns: str) -> str:
-    """What to select for them: texts as the bytes that stand in the file, so that one which is no UTF-8 does not end the
-    reading of all others; nothing for what is no text and no number."""
+    """Expressions that select these columns: text as raw bytes, so that invalid UTF-8 in one row does not prevent reading the
+    others; NULL for blobs."""
+
     return ", ".join(
         f"CASE typeof({each}) WHEN 'text' THEN CAST({each} AS BLOB) WHEN 'blob' THEN NULL ELSE {each} END"
         for each in columns

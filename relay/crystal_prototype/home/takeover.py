@@ -1,13 +1,13 @@
-"""``crystal takeover``: the home of the published prototype becomes one that Crystal can be set up in, in place.
+"""``crystal takeover``: converts the home of the published prototype, in place, to one in which Crystal can be set up.
 
 ::
 
     look --the prototype's?--> copy the whole folder beside it --every file compared--> take the prototype's own files out
-           no: refuses                killed: an unfinished copy, begun anew                 killed: gone on with
+           no: refuses                killed: starts over with another copy                  killed: continues
            something still writes there: refuses, and says what
 
-What agents made (``agents/``, whatever else lies there) stays where it is. The prototype's settings, database and state go;
-they are in the copy, from which `crystal migrate-db` takes what was said and remembered once the vault is set up.
+Agents' files (``agents/`` and all others) stay where they are. The prototype's settings, database and state are removed;
+they are in the copy, from which `crystal migrate-db` imports messages and memories once the vault is set up.
 """
 
 import hashlib
@@ -34,11 +34,11 @@ OWN = (
     "state",
     "bin",
 )
-"""What is the prototype's alone, relative to its home."""
+"""The prototype's own files, relative to its home."""
 HOOK_BYTES_MAX = 4 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _MARKS = ("memory-crystal", "cc-hook.js", "crystal-capture.sh")
-"""What its hooks and its timetable are known by."""
+"""Strings by which its hooks and its timetable are recognized."""
 
 Progress = Callable[[str], None]
 
@@ -52,7 +52,7 @@ class _PrototypeConfig(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prototype:
-    """What was found. ``database`` None: it never recorded anything. ``writers``: what still writes into the home."""
+    """A home of the prototype. ``database``: None if it never recorded. ``writers``: what still writes into the home."""
 
     root: Path
     agents: tuple[str, ...]
@@ -63,7 +63,7 @@ class Prototype:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """Where everything is kept, and the database there to migrate from."""
+    """The copy of the home, and the database in it to migrate from."""
 
     copy: Path
     database: Path | None
@@ -72,7 +72,7 @@ class TakenOver:
 
 
 def look(root: Path, claude_folder: Path) -> Prototype | None:
-    """The prototype in that home; None if it is none of its. Changes nothing. Raises LocalStorage."""
+    """The prototype in that home; None if it is not a home of the prototype. Changes nothing. Raises LocalStorage."""
     try:
         config = json.decode((root / "config.json").read_bytes(), type=_PrototypeConfig)
     except (OSError, DecodeError, UnicodeDecodeError):
@@ -94,10 +94,10 @@ def look(root: Path, claude_folder: Path) -> Prototype | None:
 def take_over(
     root: Path, claude_folder: Path, now: datetime, *, even_so: bool, progress: Progress = lambda _: None
 ) -> TakenOver:
-    """Copies, compares, and takes the prototype's own files out.
+    """Copies the home, compares the copy, and removes the prototype's own files.
 
     Raises:
-        Usage: it is no home of the prototype's.
+        UsageError: it is no home of the prototype's.
         HomeBusy: something of the prototype still writes there.
         LocalStorage: it cannot be read, copied, or is not the same in the copy. Nothing was taken out.
     """
@@ -133,26 +133,26 @@ def take_over(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     _take_out(root)
-    # Where one was killed while it took the database out, that is in the copy which that one made.
+    # If an earlier takeover was killed while it removed the database, that takeover's copy has it.
     copies = [copy / "memory" / "crystal.db" for copy in (target, *_beside(root))]
     database = next((path for path in copies if path.is_file()), None)
     return TakenOver(target, database, files, found.bytes)
 
 
 def _beside(root: Path, *, drafts: bool = False) -> list[Path]:
-    """The copies of the home that there are, the newest first; or those that were never finished."""
+    """The existing copies of the home, the newest first; with ``drafts`` the unfinished ones."""
     name = re.escape(root.name) + r"-prototype-\d{8}-\d{6}"
     wanted = re.compile(rf"\.{name}\.[0-9a-f]{{8}}" if drafts else name)
     return sorted((path for path in root.parent.iterdir() if wanted.fullmatch(path.name)), reverse=True)
 
 
 def _files(root: Path) -> list[Path]:
-    """All files and links below; nothing is followed."""
+    """All files and links below; links are not followed."""
     return sorted(path for path in root.rglob("*") if path.is_symlink() or not path.is_dir())
 
 
 def _copied(root: Path, draft: Path, progress: Progress) -> int:
-    """Copies the tree, each file on the disk and compared with what was read. Returns how many there are."""
+    """Copies the tree, each file synced to disk and compared with what was read. Returns the number of files."""
     draft.mkdir(mode=0o700)
     count = 0
     for path in sorted(root.rglob("*")):
@@ -194,7 +194,7 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def _take_out(root: Path) -> None:
-    """Idempotent; ``config.json`` goes last, by which the home is known as the prototype's."""
+    """Removes the prototype's files. Idempotent; ``config.json``, which marks the home as the prototype's, is last."""
     for name in (*OWN[1:], OWN[0]):
         path = root / name
         try:

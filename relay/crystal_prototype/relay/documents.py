@@ -1,4 +1,4 @@
-"""The prototype's JSON. Answers hold its members and no others."""
+"""The prototype's JSON answers, with its members and no others."""
 
 from typing import Annotated
 

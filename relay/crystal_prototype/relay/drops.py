@@ -1,12 +1,12 @@
-"""What the four routes do to the store. Every step may be the last before a crash; repeating the request finishes it.
+"""The four routes' operations on the store. A crash may come after any step; repeating the request finishes it.
 
-    drop      received whole --seen mark--> it has its id --blob--> it can be read --all readers confirmed--> gone mark,
+    drop      received whole --seen mark--> has its id --blob--> readable --all readers confirmed--> gone mark,
               blob and marks deleted
-    confirm   a mark of that reader alone; once all readers have one, the drop goes
+    confirm   a mark for that reader only; once all readers have one, the drop is deleted
 
 A crash between seen mark and blob: the device got no answer and drops again; the same bytes find their id, and the blob is
-put there. A crash while a drop goes: every reader has its mark, so nobody is shown it again, and the next list finishes the
-deletion.
+stored there. A crash during the deletion: every reader has its mark, so no list shows the drop, and the next list finishes
+the deletion.
 
 Drops on one channel take their ids and become visible one after the other, so a list never shows a later drop without the
 earlier one.
@@ -40,9 +40,9 @@ from crystal_relay.store import Object, Store
 LISTED_MAX = 100_000
 """Drops in one answer. The earliest come first, so a device that confirms them gets the others next."""
 REPAIRS_MAX = 100
-"""What one list finishes of deletions that a crash has interrupted."""
+"""Interrupted deletions that one list finishes."""
 SEEN_DAYS_BEFORE = 1
-"""A repeated drop is known for what it is on the day of the first one and this many days after."""
+"""A repeated drop is recognized on the day of the first one and this many days after."""
 FORGOTTEN_AT_ONCE = 32
 
 
@@ -56,7 +56,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class _Order:
-    """Of one channel in this process."""
+    """State of one channel in this process."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     last: tuple[int, int] | None = None
@@ -74,7 +74,7 @@ class Drops:
         self._orders: dict[tuple[str, V1Channel], _Order] = {}
 
     async def drop(self, sender: V1Holder, channel: V1Channel, received: Received) -> DropId:
-        """Keep it for all who read the channel. The same bytes of the same token, soon again, are the same drop."""
+        """Store a drop for all readers of the channel. The same bytes of the same token, repeated soon, are the same drop."""
         space = sender.space
         order = self._orders.setdefault((space, channel), _Order())
         async with order.lock:
@@ -98,7 +98,7 @@ class Drops:
             return drop
 
     async def waiting(self, reader: V1Holder, channel: V1Channel) -> list[Waiting]:
-        """What the reader has not confirmed, in the order of the drops. Finishes deletions that were interrupted."""
+        """The drops that the reader has not confirmed, in order. Finishes interrupted deletions."""
         found: list[Waiting] = []
         if reader.role is not channel.reader:
             return found
@@ -119,7 +119,7 @@ class Drops:
         return found
 
     async def pick_up(self, reader: V1Holder, channel: V1Channel, drop: DropId) -> Object:
-        """The sealed bytes. Raises NotFound: also of what is not for this reader, or was confirmed by it."""
+        """The sealed bytes. Raises NotFound, also if the drop is not for this reader, or was confirmed by it."""
         if not reader.reads(channel, drop.dropper) or await self._has(
             done_key(reader.space, channel, drop, reader.id)
         ):
@@ -127,7 +127,7 @@ class Drops:
         return await self._store.get(blob_key(reader.space, channel, drop))
 
     async def confirm(self, reader: V1Holder, channel: V1Channel, drop: DropId) -> None:
-        """This reader is done with it. Repeating it is no error, nor is confirming what is gone. Raises NotFound."""
+        """Mark a drop as confirmed by this reader. Idempotent; a deleted drop is no error. Raises NotFound."""
         if not reader.reads(channel, drop.dropper):
             raise NotFound("there is no such blob")
         if not await self._has(blob_key(reader.space, channel, drop)):
@@ -137,7 +137,7 @@ class Drops:
         await self._settle(reader.space, channel, drop)
 
     async def revoke(self, identity: str) -> V1Holder:
-        """Shut out a token; what waited for nobody else goes. Repeating it is no error and finishes it. Raises NotFound."""
+        """Revoke a token and delete the drops that only it had not confirmed. Idempotent. Raises NotFound."""
         holder = await self._tokens.revoke(identity)
         for channel in V1Channel:
             if channel.reader is not holder.role:
@@ -161,7 +161,7 @@ class Drops:
         return DropId(*later(order.last, now), sender.id, digest)
 
     async def _claim(self, space: str, channel: V1Channel, drop: DropId) -> DropId | None:
-        """Note which id the bytes get; or the id that they got before."""
+        """Record the id of the bytes and return None; or return the id that they got before."""
         for days in range(SEEN_DAYS_BEFORE, 0, -1):
             earlier = await self._seen(seen_key(space, channel, drop, days_before=days))
             if earlier is not None:
@@ -177,7 +177,7 @@ class Drops:
         return None
 
     async def _repeat(self, space: str, channel: V1Channel, drop: DropId, received: Received) -> None:
-        """The first try may have got any far: see that the blob is there, unless all readers had it already."""
+        """Finish an earlier try: store the blob if it is missing, unless all readers have confirmed it already."""
         if await self._has(blob_key(space, channel, drop)) or await self._has(gone_key(space, channel, drop)):
             return
         with suppress(AlreadyExists):
@@ -193,7 +193,7 @@ class Drops:
         return DropId.parse(text.decode("ascii", "replace"))
 
     async def _forget_old(self, order: _Order, space: str, day: int) -> None:
-        """Each drop clears away some of what is remembered of the days before, so that it never takes long."""
+        """Delete some of the seen marks of earlier days; a few with each drop, so that it never takes long."""
         if order.forgotten_day == day:
             return
         page = await self._store.list(seen_prefix(space), limit=FORGOTTEN_AT_ONCE)
@@ -206,7 +206,7 @@ class Drops:
     # --- deleting ---
 
     async def _settle(self, space: str, channel: V1Channel, drop: DropId) -> None:
-        """Delete the drop if all its readers have confirmed it, and the marks of one that is gone."""
+        """Delete the drop if all its readers have confirmed it, and the marks of a deleted one."""
         members = [member async for member in self._tokens.members(space)]
         prefix = done_prefix(space, channel, drop)
         marks = {entry.key.removeprefix(prefix) async for entry in entries(self._store, prefix)}
@@ -229,7 +229,7 @@ class Drops:
     async def _marked(
         self, space: str, channel: V1Channel
     ) -> AsyncGenerator[tuple[DropId, int | None, set[str]]]:
-        """All drops in order, with their size and who has confirmed them; no size: only marks are left."""
+        """All drops in order, each with its size and the readers that confirmed it; without a size only marks are left."""
         prefix = channel_prefix(space, channel)
         async with (
             aclosing(self._marks(space, channel)) as marks,
@@ -251,7 +251,7 @@ class Drops:
                 marked = await anext(marks, None)
 
     async def _marks(self, space: str, channel: V1Channel) -> AsyncGenerator[tuple[DropId, set[str]]]:
-        """Drops that somebody has confirmed, in order, and who."""
+        """Drops with confirmations, in order, and the readers that confirmed them."""
         prefix = done_prefix(space, channel)
         current = ""
         readers: set[str] = set()
@@ -268,7 +268,7 @@ class Drops:
 
 
 def _all_have(members: list[V1Member], channel: V1Channel, drop: DropId, marks: set[str]) -> bool:
-    """Whether every reader of the drop is among those that confirmed it. Without any reader it waits for one."""
+    """Whether every reader of the drop has confirmed it. False if it has no reader."""
     readers = {
         member.holder.id
         for member in members

@@ -19,7 +19,7 @@ from crystal_relay.wire import V1_MODE, V1_SERVICE
 
 
 class LetIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="let-v1-in"):
-    """Let a device of the prototype in, by its token's hash. Answered by its `V1Token`."""
+    """Register a device of the prototype by its token's hash. Answered by its `V1Token`."""
 
     token_hash: str
     agent_id: str
@@ -28,11 +28,11 @@ class LetIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 
 class ListTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="v1-tokens"):
-    """All tokens of such devices, by space, the revoked ones too. Answered by a `V1Token` each."""
+    """List all tokens of such devices by space, including revoked ones. Answered by a `V1Token` for each."""
 
 
 class Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="revoke-v1"):
-    """Shut out such a device, by its token's id; nothing is kept for it any longer. Answered by its `V1Token`."""
+    """Revoke such a device by its token's id; drops are no longer kept for it. Answered by its `V1Token`."""
 
     name: str
 
@@ -45,7 +45,7 @@ class V1Operator:
         self._drops = Drops(store, self._tokens, clock=clock)
 
     async def answer(self, request: msgspec.Struct) -> AsyncIterator[msgspec.Struct]:
-        """Do it, and give what it gives."""
+        """Carry out a request and yield its results."""
         match request:
             case LetIn(token_hash, agent, role, space):
                 yield V1Token.of(await self._tokens.add(token_hash, agent, role, space))

@@ -1,9 +1,9 @@
-"""What the compatibility layer's objects are called.
+"""Keys, ids and channels of the compatibility layer.
 
     w/<space>/<channel>/<id>                                a sealed blob; the id says when and by whom it was dropped
     w/<space>/done/<channel>/<id>/<reader>                  that reader has confirmed it
     w/<space>/seen/<day>/<channel>-<dropper>-<digest>       the id that those bytes of that dropper got
-    w/<space>/seen/<day>/<channel>-<dropper>-<digest>.gone  all readers had it; it is not to come back
+    w/<space>/seen/<day>/<channel>-<dropper>-<digest>.gone  all readers have confirmed it; it must not come back
 
 An id is `<milliseconds, 13 digits>-<number, 6 digits>-<dropper, 12 hex>-<digest, 32 hex>`: in the order of the drops, also
 within one millisecond, and never the same for different bytes. The digest is the beginning of the SHA-256 of the sealed bytes,
@@ -26,7 +26,7 @@ SEQUENCE_MAX = 999_999
 """Within one millisecond."""
 SPACE = r"[a-z0-9][a-z0-9._-]{0,31}"
 AGENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""It ends up in paths and command lines of the prototype, so it holds nothing that means something there."""
+"""The prototype puts it into paths and command lines, so it has no characters that are special there."""
 DAY_MS = 86_400_000
 ID = rf"[0-9]{{13}}-[0-9]{{6}}-[0-9a-f]{{{HOLDER_DIGITS}}}-[0-9a-f]{{{DIGEST_DIGITS}}}"
 
@@ -37,14 +37,14 @@ _AGENT = re.compile(AGENT + r"\Z")
 
 
 class Role(StrEnum):
-    """What a device of the prototype is."""
+    """The role of a device of the prototype."""
 
     CORE = "core"
     NODE = "node"
 
 
 class V1Channel(StrEnum):
-    """The prototype's four."""
+    """The prototype's four channels."""
 
     CONVERSATIONS = "conversations"
     MIRROR = "mirror"
@@ -53,16 +53,16 @@ class V1Channel(StrEnum):
 
     @property
     def reader(self) -> Role:
-        """Whose devices read it."""
+        """The role whose devices read it."""
         return Role.CORE if self in (V1Channel.CONVERSATIONS, V1Channel.COMMANDS) else Role.NODE
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DropId:
-    """An id, parsed. Its order is that of the drops."""
+    """A parsed id. Ids sort in the order of the drops."""
 
     milliseconds: int
-    """Since 1970, by the relay's clock, but never before an earlier drop's."""
+    """Since 1970, by the relay's clock, but never less than an earlier drop's."""
     sequence: int
     dropper: str
     digest: str
@@ -128,45 +128,45 @@ def check_agent(text: str) -> str:
 
 
 def space_prefix(space: str) -> str:
-    """What all keys of a space begin with."""
+    """The prefix of all keys of a space."""
     return f"w/{space}/"
 
 
 def channel_prefix(space: str, channel: V1Channel) -> str:
-    """What the keys of a channel's blobs begin with."""
+    """The prefix of a channel's blobs."""
     return f"w/{space}/{channel}/"
 
 
 def blob_key(space: str, channel: V1Channel, drop: DropId) -> str:
-    """Where the sealed bytes are."""
+    """The key of the sealed bytes."""
     return f"w/{space}/{channel}/{drop}"
 
 
 def done_prefix(space: str, channel: V1Channel, drop: DropId | None = None) -> str:
-    """What the marks of a channel, or of one drop, begin with."""
+    """The prefix of the confirmations of a channel, or of one drop."""
     return f"w/{space}/done/{channel}/" + ("" if drop is None else f"{drop}/")
 
 
 def done_key(space: str, channel: V1Channel, drop: DropId, reader: str) -> str:
-    """The mark that a reader has confirmed a drop."""
+    """The key of a reader's confirmation of a drop."""
     return f"{done_prefix(space, channel, drop)}{reader}"
 
 
 def seen_prefix(space: str) -> str:
-    """What is remembered of earlier drops, in the order of days."""
+    """The prefix of the records of earlier drops, in the order of days."""
     return f"w/{space}/seen/"
 
 
 def seen_key(space: str, channel: V1Channel, drop: DropId, *, days_before: int = 0) -> str:
-    """Where it stands which id the drop's bytes got, on the drop's day or some days before."""
+    """The key of the record of the id that a drop's bytes got, on the drop's day or some days before."""
     return f"w/{space}/seen/{drop.day - days_before:06d}/{channel}-{drop.dropper}-{drop.digest}"
 
 
 def gone_key(space: str, channel: V1Channel, drop: DropId) -> str:
-    """The mark that all readers had it."""
+    """The key of the mark that all readers have confirmed a drop."""
     return f"{seen_key(space, channel, drop)}.gone"
 
 
 def day_of_seen(space: str, key: str) -> int:
-    """The day under which something is remembered."""
+    """The day in the key of such a record."""
     return int(key.removeprefix(seen_prefix(space)).partition("/")[0])

@@ -29,7 +29,7 @@ _WITH_BODY = {
 
 
 def v1_paths() -> Json:
-    """By path and method."""
+    """The OpenAPI paths, by path and method."""
     channel = _path("channel", {"type": "string", "enum": list(V1Channel)})
     blob = _path("id", {"type": "string", "pattern": f"^{ID}$"})
     return {

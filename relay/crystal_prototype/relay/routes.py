@@ -32,7 +32,7 @@ from crystal_relay.server.usage import Usage
 from crystal_relay.store import Store
 
 LISTS_MAX = 4
-"""Long lists that are put together at once; others wait."""
+"""Long lists that are built concurrently; others wait."""
 _BEARER = "Bearer "
 _log = logging.getLogger("crystal_relay.server")
 
@@ -40,7 +40,7 @@ _Handler: TypeAlias = "Callable[[V1Routes, Request], Awaitable[Response]]"
 
 
 def _in_old_words(handler: _Handler) -> _Handler:
-    """Errors as the prototype's devices read them."""
+    """Convert errors to the prototype's format."""
 
     @functools.wraps(handler)
     async def answer(self: "V1Routes", request: Request) -> Response:
@@ -58,7 +58,7 @@ class V1Routes:
     def __init__(
         self, store: Store, settings: RelaySettings, rates: Rates, *, load: Load | None = None
     ) -> None:
-        """`load`: the relay's, in which spaces have shares beside the vaults'."""
+        """`load`: the relay's; spaces have shares in it as vaults do."""
         self._settings = settings
         self._load = load or Load()
         self._rates = rates
@@ -68,7 +68,7 @@ class V1Routes:
         self._spool = V1Spool()
         self._lists = asyncio.Semaphore(LISTS_MAX)
         self._turns = VaultConcurrency(1)
-        """A space makes one list at a time, so that it leaves the others their places."""
+        """One list per space at a time, so that no space takes all places."""
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -80,12 +80,12 @@ class V1Routes:
         ]
 
     async def aclose(self) -> None:
-        """End what runs beside the requests. Idempotent."""
+        """End the background tasks. Idempotent."""
         await self.usage.aclose()
 
     @_in_old_words
     async def drop(self, request: Request) -> Response:
-        """Keep a sealed blob for all readers of a channel."""
+        """Store a sealed blob for all readers of a channel."""
         sender, channel = await self._asked(request)
         size = content_length(head_of(request.scope), BLOB_BYTES_MAX)
         if not size:
@@ -101,7 +101,7 @@ class V1Routes:
 
     @_in_old_words
     async def list_blobs(self, request: Request) -> Response:
-        """What waits for this reader on a channel."""
+        """List the blobs that wait for this reader on a channel."""
         reader, channel = await self._asked(request)
         await self._turns.enter(reader.space)
         try:
@@ -122,7 +122,7 @@ class V1Routes:
 
     @_in_old_words
     async def confirm(self, request: Request) -> Response:
-        """This reader is done with a blob."""
+        """Confirm a blob for this reader."""
         reader, channel = await self._asked(request)
         await self._drops.confirm(reader, channel, DropId.parse(request.path_params["id"]))
         self.usage.deleted(reader.space)
@@ -160,7 +160,7 @@ class V1Routes:
 
 
 class _Held(Response):
-    """An answer that counts until its client has taken it. Where there is no room for it, the relay is busy."""
+    """An answer that counts as load until its client has taken it. Raises Busy if there is no room for it."""
 
     def __init__(self, reply: Response, load: Load, share: str, size: int) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class _Held(Response):
 
 
 def _share(holder: V1Holder) -> str:
-    """Spaces have shares as vaults do; no vault is called so."""
+    """The share's name for a space; no vault has such a name."""
     return space_prefix(holder.space)
 
 
@@ -195,7 +195,7 @@ def _refusal(request: Request, error: RelayError) -> Response:
 
 
 def _size(request: Request) -> float:
-    """Of the body, as far as the head tells."""
+    """The size of the body as the head states it; infinite if it does not."""
     text = request.headers.get("content-length", "0")
     if "transfer-encoding" in request.headers:
         return float("inf")

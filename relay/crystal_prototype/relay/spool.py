@@ -1,8 +1,7 @@
 """A drop's body while it arrives: small ones in memory, large ones in a temporary file without a name.
 
-The old wire format names no digest and no id, so a drop can only be placed (is it a repeated one? after which other?) once
-all of it is there. The file has no name, so a crash leaves nothing. What may be in flight is bounded; beyond that the relay
-is busy.
+The old wire format has no digest and no id, so a drop's id and order are known only once all of it has arrived. The file has
+no name, so a crash leaves nothing behind. The bytes in flight are bounded; beyond that the relay is busy.
 """
 
 import asyncio
@@ -25,14 +24,14 @@ IN_FILES_BYTES_MAX = 1024 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A body that is all there, to be stored any number of times, and the beginning of its SHA-256."""
+    """A complete body, which can be read any number of times, and the beginning of its SHA-256."""
 
     body: Body
     digest: str
 
 
 class V1Spool:
-    """Of one relay process."""
+    """The spool of one relay process."""
 
     def __init__(self) -> None:
         self._memory = Budget(IN_MEMORY_BYTES_MAX, "the room for small drops")
@@ -40,7 +39,7 @@ class V1Spool:
 
     @asynccontextmanager
     async def receive(self, body: Body) -> AsyncGenerator[Received]:
-        """The body once it has arrived, for the time of the context. Raises Busy, StoreFull, and what its source raises."""
+        """Yield the body once it has arrived. Raises Busy, StoreFull, and what its source raises."""
         with self.room(body.size):
             if body.size <= MEMORY_BYTES_MAX:
                 whole = await whole_body(body)
@@ -52,7 +51,7 @@ class V1Spool:
                     yield Received(Body(body.size, lambda: _read(file)), digest)
 
     def room(self, size: int) -> AbstractContextManager[None]:
-        """Room for a body of that size. Raises Busy."""
+        """Reserve room for a body of that size. Raises Busy."""
         return (self._memory if size <= MEMORY_BYTES_MAX else self._files).of(size)
 
 

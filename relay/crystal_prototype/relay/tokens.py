@@ -1,11 +1,11 @@
-"""Tokens of the compatibility layer: who may use it, as which agent, in which space.
+"""Tokens of the compatibility layer: agent, role and space of each.
 
-    r/v1/token/<hash>                     a token that is let in; gone once it is revoked
-    r/v1/member/<space>/<id>              whom a token was made for; stays, so that what it dropped keeps its sender
-    r/v1/member/<space>/<id>.revoked      it counts as a reader no longer
+    r/v1/token/<hash>                     a registered token; deleted when it is revoked
+    r/v1/member/<space>/<id>              the token's agent; never deleted, so that its drops keep their sender
+    r/v1/member/<space>/<id>.revoked      it no longer counts as a reader
 
-A token's id is the first 12 hex digits of its hash. The member is written before the token is let in: a crash between the two
-leaves a reader that never reads, which `list` shows and `revoke` removes, never a device that drops are not kept for.
+A token's id is the first 12 hex digits of its hash. The member is written before the token is registered: a crash between the
+two leaves a reader that never reads, which `list` shows and `revoke` removes, never a device for which no drops are kept.
 """
 
 import hashlib
@@ -39,19 +39,19 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """What the relay keeps of a token."""
+    """The hash that the relay stores of a token."""
     return hashlib.sha256(token.encode("ascii")).hexdigest()
 
 
 class WrongToken(Forbidden):
-    """A bearer token that nobody made, or that was revoked."""
+    """The bearer token is unknown or revoked."""
 
     hint = "`crystal-relay v1 add` makes a token."
 
 
 @dataclass(frozen=True, slots=True)
 class V1Holder:
-    """Whose token it is. `id` tells tokens apart, also those of one agent."""
+    """The holder of a token. `id` is unique to the token, also among tokens of one agent."""
 
     id: str
     space: str
@@ -59,13 +59,13 @@ class V1Holder:
     role: Role
 
     def reads(self, channel: V1Channel, dropper: str) -> bool:
-        """Whether a drop on this channel is for this device: by its role, and not its own."""
+        """Whether a drop on this channel is for this device: it has the reading role, and the drop is not its own."""
         return self.role is channel.reader and self.id != dropper
 
 
 @dataclass(frozen=True, slots=True)
 class V1Member:
-    """A holder, and whether its token still counts."""
+    """A holder, and whether its token was revoked."""
 
     holder: V1Holder
     revoked: bool
@@ -82,7 +82,7 @@ class V1Token(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, holder: V1Holder, *, revoked: bool = False) -> Self:
-        """That holder's."""
+        """The token of that holder."""
         return cls(holder.id, holder.agent, holder.role, holder.space, revoked)
 
 
@@ -95,14 +95,14 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tokens:
-    """Makes, finds and revokes them. Nothing that could change is remembered: a revocation counts at once, everywhere."""
+    """Creates, finds and revokes tokens. Only immutable records are cached: a revocation takes effect at once, everywhere."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
     async def add(self, token_hash: str, agent: str, role: Role, space: str = DEFAULT_SPACE) -> V1Holder:
-        """Register a token. Raises BadRequest, AlreadyExists (another hash has the same beginning: make a new token)."""
+        """Register a token. Raises BadRequest, AlreadyExists (another hash has the same prefix: make a new token)."""
         if HASH.match(token_hash) is None:
             raise BadRequest("a token's hash is 64 lower-case hex digits")
         record = _Record(_RECORD_VERSION, check_agent(agent), role, check_space(space), token_hash)
@@ -112,7 +112,7 @@ class Tokens:
         return _holder(record)
 
     async def identify(self, token: str) -> V1Holder:
-        """Raises WrongToken."""
+        """The holder of a token. Raises WrongToken."""
         if TOKEN.match(token) is None:
             raise WrongToken("wrong token")
         try:
@@ -122,7 +122,7 @@ class Tokens:
         return _holder(record)
 
     async def members(self, space: str | None = None) -> AsyncGenerator[V1Member]:
-        """All tokens that were ever made, of one space or of all, those that count and those that were revoked."""
+        """All tokens ever made, of one space or of all, including revoked ones."""
         prefix = _MEMBERS if space is None else f"{_MEMBERS}{space}/"
         previous = ""
         async for entry in entries(self._store, prefix):
@@ -138,11 +138,11 @@ class Tokens:
             yield V1Member(_holder(await self._member(previous)), revoked=False)
 
     async def agent_of(self, space: str, dropper: str) -> str:
-        """The agent that a token was made for. Raises NotFound if there never was such a token."""
+        """The agent of a token, by its id. Raises NotFound if there never was such a token."""
         return (await self._member(_member_key(space, dropper))).agent_id
 
     async def revoke(self, identity: str) -> V1Holder:
-        """Shut out the token of that id. Repeating it is no error. Raises NotFound."""
+        """Revoke the token of that id. Idempotent. Raises NotFound."""
         holder = await self._find(identity)
         key = _member_key(holder.space, holder.id)
         await self._store.delete(_token_key((await self._member(key)).token_hash))
@@ -160,7 +160,7 @@ class Tokens:
         raise NotFound("there is no token of that id", hint="`crystal-relay v1 list` shows the ids.")
 
     async def _member(self, key: str) -> _Record:
-        """A member's record, which never changes."""
+        """A member's record, cached because it never changes."""
         record = self._records.get(key)
         if record is None:
             record = self._records[key] = await self._read(key)
@@ -177,7 +177,7 @@ class Tokens:
 
 
 async def entries(store: Store, prefix: str, *, after: str = "") -> AsyncGenerator[Listed]:
-    """All that is under a prefix, in order, a page at a time."""
+    """All entries under a prefix, in order, read page by page."""
     more = True
     while more:
         page = await store.list(prefix, after=after)

@@ -17,7 +17,7 @@ def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
 
     def progress(count: int) -> None:
         if not as_json and count % 10_000 < 256:
-            note(f"{count:,} pieces looked at")
+            note(f"{count:,} messages looked at")
 
     with published(path, settings.agent_id) as memory, opened(settings) as device:
         inventory = memory.inventory()
@@ -40,7 +40,7 @@ def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
     say_counts(taken, dry_run=dry_run, say=say)
     if inventory.files:
         say(
-            f"  {counted(inventory.files, 'piece')} of files were left out: they are read in anew from the files."
+            f"  {counted(inventory.files, 'passage')} of files were left out: they are read again from the files."
         )
     for name, root in inventory.collections.items():
         say(f"    crystal sources add {root} --name {name}")

@@ -8,7 +8,6 @@ The linters run one after the other beside the tests, and say at the end what th
 anything failed.
 """
 
-import shutil
 import subprocess
 import sys
 import time
@@ -52,7 +51,7 @@ class Linted:
 def main(arguments: Sequence[str]) -> int:
     match list(arguments):
         case ["lint"]:
-            return _report(linted(_available()))
+            return _report(linted(list(LINTERS)))
         case ["quick", *more]:
             return _beside(_BESIDE_TESTS, (*QUICK, *more))
         case ["all"]:
@@ -67,13 +66,6 @@ def main(arguments: Sequence[str]) -> int:
 def linted(names: Sequence[str]) -> list[Linted]:
     """Run these linters one after the other."""
     return [_run(name) for name in names]
-
-
-def _available() -> list[str]:
-    if shutil.which("node") is not None:
-        return list(LINTERS)
-    print("pyright is left out: there is no Node.js here.", file=sys.stderr)
-    return [name for name in LINTERS if name != PYRIGHT]
 
 
 def _beside(linters: Sequence[str], chosen: Sequence[str]) -> int:

@@ -43,7 +43,8 @@ class TestS3StoreOnMoto(S3Contract):
 
 
 class TestS3StoreOnCeph(S3Contract):
-    race_rounds = rounds(50)
+    race_rounds = rounds(200)
+    many_keys = 300
     paged_keys = 1_050
     page_keys = LIST_LIMIT_MAX
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sim.chaos import MOODS, Chaos
 
-SEEDS = 6 * len(MOODS)
+SEEDS = 12 * len(MOODS)
 """Worlds in one `make test`; `make sim SEEDS=…` runs more."""
 SLICES = 6
 

@@ -215,9 +215,9 @@ class MemorySearch(Protocol):
     """The port of searching and reading: a ``Finder`` on this device's disk, or the background service's."""
 
     def search(self, request: SearchRequest) -> SearchDocument:
-        """Raises Usage (a filter that cannot be used), EmptyQuery, VaultDataError."""
+        """Raises UsageError (a filter that cannot be used), EmptyQuery, VaultDataError."""
         ...
 
     def show(self, request: ShowRequest) -> ShowDocument:
-        """Raises Usage, NoSuchEntry, VaultDataError."""
+        """Raises UsageError, NoSuchEntry, VaultDataError."""
         ...

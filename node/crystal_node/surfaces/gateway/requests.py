@@ -53,7 +53,7 @@ def no_query(request: Request) -> None:
 
 
 async def body_of(request: Request, bytes_max: int) -> bytes:
-    """The body as it is. Raises InvalidRequest, BodyTooLarge, BodyTooSlow."""
+    """The body as it is. Raises InvalidRequest, RequestTooLarge, BodyTooSlow."""
     pieces: list[bytes] = []
     size = 0
     try:

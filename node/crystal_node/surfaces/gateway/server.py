@@ -44,7 +44,7 @@ class Served(Protocol):
 
 
 def listen(port: int) -> socket.socket:
-    """A listening socket on this machine alone; port 0 takes a free one. Raises PortTaken, LocalStorage."""
+    """A listening socket on this machine alone; port 0 takes a free one. Raises PortInUse, LocalStorage."""
     # With its protocol named: only then asyncio lets an answer's body follow its head at once, 40 ms earlier.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

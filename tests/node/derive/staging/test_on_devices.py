@@ -80,7 +80,7 @@ def test_a_forget_reaches_the_files_of_all_machines(vault: Vault) -> None:
     hits = laptop.call("search", "--json", "door code").json["results"]
     forgotten = laptop.call("forget", *[hit["id"] for hit in hits if "4711" in hit["text"]])
     assert "yours to change" not in forgotten.err
-    assert forgotten.err.count("the Core makes it anew without") == 3
+    assert forgotten.err.count("the Core makes it again without") == 3
     vault.settle()
     run_jobs(vault.core)
     vault.settle()

@@ -47,7 +47,7 @@ def let_go(core: Machine) -> int:
             return forgetting.remove_forgotten(device, book)
 
 
-@pytest.mark.parametrize("step", ["_write_anew", "_write_reference", "_write_context", "has_let_go"])
+@pytest.mark.parametrize("step", ["_write_journal", "_write_reference", "_write_context", "has_let_go"])
 def test_killed_between_any_two_steps_the_next_run_takes_it_out(vault: Vault, step: str) -> None:
     core = vault.core
     journal = woven(core)

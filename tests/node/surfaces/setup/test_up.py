@@ -129,7 +129,7 @@ def test_at_a_terminal_it_asks_shows_what_it_will_do_and_waits_for_a_yes(
         shown.type("claude-code, codex\n")
         shown.until("what was said before now")
         shown.type("no\n")
-        shown.until("Put hooks")
+        shown.until("Install hooks")
         shown.type("\n")
         shown.until("MCP server")
         shown.type("\n")
@@ -157,7 +157,7 @@ def test_a_no_to_the_plan_leaves_nothing(person: Machine, relay: RelayProcess) -
     ) as shown:
         shown.until("what was said before now")
         shown.type("\n")
-        shown.until("Put hooks")
+        shown.until("Install hooks")
         shown.type("\n")
         shown.until("MCP server")
         shown.type("\n")
@@ -174,7 +174,7 @@ def test_killed_half_way_it_goes_on_when_it_is_run_again(person: Machine, relay:
     ) as shown:
         shown.until("what was said before now")
         shown.type("\n")
-        shown.until("Put hooks")
+        shown.until("Install hooks")
         shown.type("\n")
         shown.until("MCP server")
         shown.type("\n")

@@ -133,7 +133,7 @@ def test_at_a_terminal_it_asks_shows_what_it_will_do_and_waits_for_a_yes(
         shown.type("\n")
         shown.until("MCP server")
         shown.type("\n")
-        shown.until("run in the background")
+        shown.until("Run the background service")
         shown.type("no\n")
         shown.until("Go on?")
         assert not person.home.exists(), "nothing was done before the yes"

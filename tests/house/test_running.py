@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -67,6 +66,6 @@ def test_times_are_told_by_folder() -> None:
     assert durations.folder("tests/core/deep/test_a.py::test_b[c/d]") == "tests/core"
     assert durations.folder("tests/node/sync/files/test_a.py::test_b") == "tests/node/sync"
     assert durations.folder("tests/node/test_a.py::test_b") == "tests/node"
-    said = durations.lines([], Counter({"tests/core/test_a.py": 2.0, "tests/node/sync/test_b.py": 3.5}))
+    said = durations.lines([], {"tests/core/test_a.py": 2.0, "tests/node/sync/test_b.py": 3.5})
     assert [line.split()[0] for line in said[1:3]] == ["tests/core", "tests/node/sync"]
     assert said[-1] == "longest: tests/node/sync/test_b.py 4 s, tests/core/test_a.py 2 s"

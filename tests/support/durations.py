@@ -1,6 +1,6 @@
 """How long the tests of a run took, by folder and by file; the next run begins with the files that took longest."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
@@ -25,16 +25,16 @@ def hand_on(config: pytest.Config, workerinput: dict[str, object]) -> None:
     workerinput[_KEPT] = of_last_run(config)
 
 
-def by_file(reports: Iterable[object]) -> Counter[str]:
+def by_file(reports: Iterable[object]) -> dict[str, float]:
     """Seconds of preparing, running and clearing away."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for report in reports:
         if isinstance(report, pytest.TestReport):
-            seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+            seconds[report.nodeid.partition("::")[0]] += report.duration
     return seconds
 
 
-def keep(config: pytest.Config, seconds: Counter[str]) -> None:
+def keep(config: pytest.Config, seconds: dict[str, float]) -> None:
     """For the next run's order. Files that did not run, or not as a whole, keep their figures."""
     chosen = config.option.keyword or config.option.markexpr or any("::" in name for name in config.args)
     cache = getattr(config, "cache", None)
@@ -42,22 +42,23 @@ def keep(config: pytest.Config, seconds: Counter[str]) -> None:
         cache.set(_KEPT, of_last_run(config) | {path: round(took, 1) for path, took in seconds.items()})
 
 
-def lines(reports: list[object], seconds: Counter[str]) -> list[str]:
+def lines(reports: list[object], seconds: dict[str, float]) -> list[str]:
     """Of the end of a run: each folder with its tests and seconds, and the files that took longest."""
     tests = Counter(
         folder(report.nodeid)
         for report in reports
         if isinstance(report, pytest.TestReport) and report.when == "call"
     )
-    folders: Counter[str] = Counter()
+    folders: dict[str, float] = defaultdict(float)
     for path, took in seconds.items():
-        folders[folder(path)] += took  # type: ignore[assignment]
+        folders[folder(path)] += took
     total = sum(seconds.values())
+    longest = sorted(seconds.items(), key=lambda item: -item[1])[:_FILES_SHOWN]
     return [
         f"{'folder':<28}{'tests':>7}{'seconds':>9}",
         *(f"{name:<28}{tests[name]:>7}{folders[name]:>9.1f}" for name in sorted(folders)),
         f"{'all workers together':<28}{tests.total():>7}{total:>9.1f}",
-        "longest: " + ", ".join(f"{path} {took:.0f} s" for path, took in seconds.most_common(_FILES_SHOWN)),
+        "longest: " + ", ".join(f"{path} {took:.0f} s" for path, took in longest),
     ]
 
 

@@ -305,13 +305,14 @@ def test_a_folder_that_cannot_be_looked_into_is_reported(tool: Tool, monkeypatch
     # Tests may run as root, whom no mode keeps out.
     from os import scandir
 
-    def refusing(path: str) -> object:
-        if Path(path) == shut:
+    def refusing(path: str | int) -> object:  # pytest's own clearing away hands over descriptors
+        if str(path) == str(shut):
             raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
-    monkeypatch.setattr("os.scandir", refusing)
-    found = list(tool.adapter.discover())
+    with monkeypatch.context() as refused:
+        refused.setattr("os.scandir", refusing)
+        found = list(tool.adapter.discover())
     assert [item.path for item in found if item.problem is None] == [tool.path]
     assert [(item.path, item.problem) for item in found if item.problem] == [
         (shut, "cannot be looked into: Permission denied")

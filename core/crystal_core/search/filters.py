@@ -6,11 +6,12 @@ the place. Retired and superseded memories are not places, unless requested. A `
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crystal_core.database import Database, Row
+from crystal_core.projects import ProjectKey, named, names_of, project_keys
 from crystal_core.schema import HIDDEN
 from crystal_core.search.keywords import EVERYTHING, RANKED_MAX, Restriction
 
@@ -31,6 +32,8 @@ class Scope:
     """Filters of a search; None admits everything. A chunk is admitted if one of its places meets all of them.
 
     ``kind`` is one of ``KINDS``. ``project`` is a project's path or its repository, or the end of one from a slash on.
+    ``projects`` are identities: they admit what was said in these projects, and memories that hold everywhere or in one of
+    them, never documents; without any, memories that hold everywhere.
     ``source`` is where a text came from: the tool that a conversation was held with, or the name of a source of documents.
     ``since_ms`` and ``until_ms`` are in milliseconds since 1970, both included; what has no date meets neither.
     ``category`` and ``status`` are a memory's: of another status than active it is found only if that is asked for, or ``ANY``.
@@ -46,6 +49,7 @@ class Scope:
     until_ms: int | None = None
     category: str | None = None
     status: str | None = None
+    projects: tuple[ProjectKey, ...] | None = None
 
 
 EVERYWHERE = Scope()
@@ -146,7 +150,7 @@ class Filters:
         self._narrows = scope != EVERYWHERE
         self.memories = _MEMORIES[scope.status].table
         """The view of the memories to return."""
-        projects = None if scope.project is None else _projects(database, scope.project)
+        projects = _projects(database, scope)
         tables = [*_CONVERSATIONS, _MEMORIES[scope.status], _DOCUMENTS]
         conditions = (_condition(places, scope, projects, self._agents) for places in tables)
         self._conditions = [condition for condition in conditions if condition is not None]
@@ -276,7 +280,7 @@ class Filters:
 def _condition(
     places: _Places,
     scope: Scope,
-    projects: Sequence[tuple[str, str]] | None,
+    projects: Sequence[ProjectKey] | None,
     agents: Callable[[], Sequence[str]],
 ) -> _Condition | None:
     """Return the scope's condition on that table's rows; None if no row can meet it."""
@@ -291,8 +295,11 @@ def _condition(
                 return None
             sql.append(f"{name} = ?")
             bindings.append(wanted)
-    if projects is not None:
-        if "project" not in places.columns or not projects:
+    if projects is not None and places.kind != CONVERSATION:
+        if scope.project is not None or places.kind != MEMORY:
+            return None
+    elif projects is not None:
+        if not projects:
             return None
         sql.append(f"(project, repository) IN (VALUES {', '.join(['(?, ?)'] * len(projects))})")
         bindings += [name for pair in projects for name in pair]
@@ -316,22 +323,17 @@ def _condition(
     return _Condition(places, index, " AND ".join(sql), tuple(bindings))
 
 
-def _projects(database: Database, wanted: str) -> list[tuple[str, str]]:
-    """Return the pairs of project and repository where one is `wanted` or ends with it after a slash."""
-    end = f"/{wanted}"
-    found = [*_pairs(database, "occurrences"), *_pairs(database, "provisional_places")]
-    return [pair for pair in found if any(name == wanted or name.endswith(end) for name in pair)]
-
-
-def _pairs(database: Database, table: str) -> Iterator[tuple[str, str]]:
-    """Iterate over all pairs of project and repository, each by one or two lookups in their index."""
-    columns = f"SELECT project, repository FROM {table}"  # noqa: S608 - a name of ours
-    same = f"{columns} WHERE project = ? AND repository > ? ORDER BY repository LIMIT 1"
-    other = f"{columns} WHERE project > ? ORDER BY project, repository LIMIT 1"
-    pair = database.row(f"{columns} ORDER BY project, repository LIMIT 1")
-    while pair is not None:
-        yield pair[0], pair[1]
-        pair = database.row(same, pair) or database.row(other, pair[:1])
+def _projects(database: Database, scope: Scope) -> list[ProjectKey] | None:
+    """Return the places' pairs of project and repository that the scope admits; None if it admits all."""
+    if scope.project is None and scope.projects is None:
+        return None
+    found = list(project_keys(database))
+    if scope.project is not None:
+        found = [pair for pair in found if named(pair, scope.project)]
+    if scope.projects is not None:
+        names = names_of(scope.projects)
+        found = [pair for pair in found if names.have(pair)]
+    return found
 
 
 def _place(row: Row) -> tuple[int, HitPlace]:

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crystal_core.projects import ProjectKey
 from crystal_core.replica import Replica
 from crystal_core.search import filters
 from crystal_core.search.filters import EVERYWHERE, Scope
 from crystal_core.search.keywords import RANKED_MAX
 from crystal_core.search.search import LAYERS, Searcher
 from crystal_mirror.operations import Capture, Piece, PutDocument, PutSource
-from tests.core.builders import DAY, NOW, apply, content_hash, forget, new_replica, origin, remember
+from tests.core.builders import DAY, NOW, apply, capture, content_hash, forget, new_replica, origin, remember
 from tests.core.meanings import MeaningEmbedder, set_model
 
 EMBEDDER = MeaningEmbedder()
@@ -23,6 +24,16 @@ SESSIONS = ("s1", "s2", "s3")
 ROLES = ("user", "assistant")
 TOOLS = ("claude-code", "codex")
 TIMES = (0, NOW - 300 * DAY, NOW - 10 * DAY, NOW - 1000, NOW)
+
+KEYS = (
+    ("home/crystal", "host/org/crystal"),
+    ("moved/crystal", "host/org/crystal"),
+    ("home/pumps", "host/org/pumps"),
+    ("home/pump", ""),
+    (".", ""),
+    ("", ""),
+)
+"""Identities of projects: one as it was recorded, one in another folder, one with a repository since, and three of none."""
 
 Placed = tuple[str, Scope, str]
 """A text, a scope with the values of one of its places, and that place's repository."""
@@ -46,9 +57,9 @@ def memory() -> Iterator[tuple[Replica, list[Placed]]]:
     replica = new_replica()
     said = [_said(number) for number in range(0, 720, 2)] + [_said(number) for number in range(301, 400, 2)]
     placed = [place for _, place in said]
-    apply(replica, *(capture for capture, _ in said[:300]), vectors=EMBEDDER.vectors)
-    for number, (capture, _) in enumerate(said[300:]):
-        replica.index_provisional(origin(10_000 + number), capture)
+    apply(replica, *(spoken for spoken, _ in said[:300]), vectors=EMBEDDER.vectors)
+    for number, (pending, _) in enumerate(said[300:]):
+        replica.index_provisional(origin(10_000 + number), pending)
     for number in range(30):
         text, agent, moment = f"the budget of pump {number * 7}", AGENTS[number % 2], TIMES[number % 5]
         operation = remember(text, ("fact", "decision")[number % 2], agent, moment)
@@ -99,10 +110,21 @@ def meets(place: Scope, repository: str, scope: Scope) -> bool:
         for name in (place.project, repository if place.kind == "conversation" else None)
     ):
         return False
+    if scope.projects is not None and not _in_projects(place, repository, scope.projects):
+        return False
     moment = place.since_ms or 0
     if scope.since_ms is not None and (not moment or moment < scope.since_ms):
         return False
     return scope.until_ms is None or 0 < moment <= scope.until_ms
+
+
+def _in_projects(place: Scope, repository: str, projects: tuple[ProjectKey, ...]) -> bool:
+    if place.kind != "conversation":
+        return place.kind == "memory"
+    return any(
+        (key[1] != "" and key[1] == repository) or (key[0] not in ("", ".") and key[0] == place.project)
+        for key in projects
+    )
 
 
 def maybe(*values: str) -> st.SearchStrategy[str | None]:
@@ -121,6 +143,7 @@ SCOPES = st.builds(
     until_ms=st.sampled_from([None, None, 0, NOW - 20 * DAY, NOW]),
     category=maybe("fact", "decision"),
     status=st.sampled_from([None, None, None, "active", "retired", "superseded", "any"]),
+    projects=st.one_of(st.none(), st.none(), st.lists(st.sampled_from(KEYS), max_size=3).map(tuple)),
 )
 
 
@@ -181,6 +204,26 @@ def test_pages_hold_every_hit_once_and_in_the_order_of_the_whole(
         assert len(ids) == limit or not more
         paged += ids
     assert paged == whole
+
+
+@pytest.mark.parametrize("projects", [(), (("", ""),), ((".", ""),), (("elsewhere", "host/org/elsewhere"),)])
+def test_without_a_project_that_was_recorded_only_memories_that_hold_everywhere_are_found(
+    memory: tuple[Replica, list[Placed]], projects: tuple[ProjectKey, ...]
+) -> None:
+    found = Searcher(memory[0].database, EMBEDDER).search(
+        "budget pump", now_ms=NOW, limit=1000, scope=Scope(projects=projects)
+    )
+    assert {hit.kind for hit in found.hits} == {"memory"}
+
+
+def test_the_home_itself_is_no_project() -> None:
+    replica = new_replica()
+    apply(
+        replica, capture("the budget of the attic", project="."), capture("the budget of nothing", project="")
+    )
+    scope = Scope(projects=((".", ""), ("", "")))
+    assert Searcher(replica.database).search("budget", now_ms=NOW, scope=scope).hits == ()
+    replica.close()
 
 
 def test_pages_reach_behind_the_first_layer(memory: tuple[Replica, list[Placed]]) -> None:

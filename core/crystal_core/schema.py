@@ -38,8 +38,8 @@ small and would scan all chunks.
 Indexes: chunks are looked up by `forget_hash`, which is one to one with `id`. An index over random values costs a page for
 almost every row added, so there is only one (docs/decisions/0010). Lookups by id search `id_blocks` (9 bytes a chunk), then the
 rows of the matching block and of the last one, which is still growing; on a miss, all rows, so a wrong or lost block costs only
-time. `occurrences_by_session` and `occurrences_by_project` serve filters and conversations; new rows belong to few sessions at
-a time, so these cost little.
+time. `occurrences_by_session` and `occurrences_by_project` serve filters and conversations, `occurrences_by_person` the bounds
+of turns; new rows belong to few sessions at a time, so these cost little.
 
 `chunks_fts` (FTS5, Porter) and `windows` follow `chunks` by triggers, `chunks_vec` follows `windows`. Secure deletion is on in
 FTS5 and SQLite, so that a forgotten text leaves no bytes behind.
@@ -526,7 +526,29 @@ def _version_5(connection: apsw.Connection) -> None:
         pass
 
 
+TURNS = """
+DROP INDEX occurrences_by_session;
+CREATE INDEX occurrences_by_session ON occurrences (session, agent, created_at);
+CREATE INDEX occurrences_by_person ON occurrences (session, agent, created_at) WHERE role = 'user';
+CREATE INDEX provisional_places_by_session ON provisional_places (session, agent, created_at)
+    WHERE category IS NULL AND path IS NULL;
+"""
+
+
+def _version_6(connection: apsw.Connection) -> None:
+    """Let a message's turn be found by a few lookups."""
+    for _ in connection.execute(TURNS):
+        pass
+
+
 Migration = Callable[[apsw.Connection], None]
 
-MIGRATIONS: tuple[Migration, ...] = (_version_1, _version_2, _version_3, _version_4, _version_5)
+MIGRATIONS: tuple[Migration, ...] = (
+    _version_1,
+    _version_2,
+    _version_3,
+    _version_4,
+    _version_5,
+    _version_6,
+)
 """Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

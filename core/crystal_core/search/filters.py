@@ -55,6 +55,11 @@ class Scope:
 EVERYWHERE = Scope()
 
 
+PENDING = 2**48
+"""Rowids of pending places are that much higher: they come behind all others of their moment."""
+PLACES_MAX = 8
+"""Latest places of one chunk that are looked at: the same question may have been asked several times."""
+
 MUCH = 6
 """A filter that admits more than one place in this many is broad."""
 NARROW_MAX = RANKED_MAX
@@ -84,6 +89,8 @@ class HitPlace:
     source: str
     path: str
     title: str
+    row: int = 0
+    """Of a conversation: the rowid of its occurrence; of one that is pending, `PENDING` more than its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,8 @@ class _Places:
     """Columns of that condition."""
     indexed: bool = False
     """Whether it has the indexes of `occurrences`."""
+    row: str = "0"
+    """`HitPlace.row` of its rows."""
 
 
 _SAID = ("agent", "session", "role", "created_at", "project", "repository", "source")
@@ -115,9 +124,14 @@ _BY_CHUNK = "sqlite_autoindex_occurrences_1"
 """SQLite's name of the index for UNIQUE (chunk, …). By itself it would choose the index over agents."""
 
 _CONVERSATIONS = (
-    _Places("occurrences", CONVERSATION, _SAID, indexed=True),
+    _Places("occurrences", CONVERSATION, _SAID, indexed=True, row="rowid"),
     _Places(
-        "provisional_places", CONVERSATION, _SAID, "category IS NULL AND path IS NULL", ("category", "path")
+        "provisional_places",
+        CONVERSATION,
+        _SAID,
+        "category IS NULL AND path IS NULL",
+        ("category", "path"),
+        row=f"rowid + {PENDING}",
     ),
 )
 _DOCUMENTS = _Places("document_places", DOCUMENT, _WRITTEN)
@@ -199,8 +213,8 @@ class Filters:
 
         return np.array(self._hidden, np.int64)
 
-    def places(self, chunks: Sequence[int]) -> dict[int, HitPlace]:
-        """Return the latest admitted place of each of these chunks that has one."""
+    def places(self, chunks: Sequence[int]) -> dict[int, list[HitPlace]]:
+        """Return the latest admitted places of each of these chunks that has one, at most `PLACES_MAX`, latest first."""
         selects: list[str] = []
         bindings: list[object] = [json.dumps(list(chunks))]
         for condition in self._conditions:
@@ -209,7 +223,7 @@ class Filters:
             where = f" AND {condition.sql}" if condition.sql else ""
             among = "noted" if places.kind == MEMORY else "wanted"
             selects.append(
-                f"SELECT chunk, '{places.kind}', {shown} FROM {places.table} WHERE chunk IN {among}{where}"  # noqa: S608
+                f"SELECT chunk, '{places.kind}', {shown}, {places.row} FROM {places.table} WHERE chunk IN {among}{where}"  # noqa: S608
             )
             bindings += condition.bindings
         if not selects:
@@ -217,10 +231,14 @@ class Filters:
         query = f"""
             WITH wanted AS MATERIALIZED (SELECT value AS chunk FROM json_each(?)),
             noted AS MATERIALIZED ({_NOTED_OF_WANTED}),
-            places (chunk, kind, {", ".join(_SHOWN)}) AS ({" UNION ALL ".join(selects)})
-            SELECT chunk, max(created_at), kind, {", ".join(_SHOWN[1:])} FROM places GROUP BY chunk
+            places (chunk, kind, {", ".join(_SHOWN)}, row) AS ({" UNION ALL ".join(selects)}),
+            latest AS (SELECT *, row_number() OVER (PARTITION BY chunk ORDER BY created_at DESC, row DESC) AS place FROM places)
+            SELECT chunk, kind, {", ".join(_SHOWN)}, row FROM latest WHERE place <= {PLACES_MAX} ORDER BY chunk, place
         """  # noqa: S608 - the conditions are constants of ours, their values are bound
-        return dict(_place(row) for row in self._database.rows(query, bindings))
+        found: dict[int, list[HitPlace]] = {}
+        for row in self._database.rows(query, bindings):
+            found.setdefault(int(row[0]), []).append(_place(row))
+        return found
 
     def _admitted(self) -> tuple[str, tuple[object, ...]]:
         """Return a query for the admitted chunks, and its bindings; a chunk with several places may occur several times."""
@@ -336,9 +354,9 @@ def _projects(database: Database, scope: Scope) -> list[ProjectKey] | None:
     return found
 
 
-def _place(row: Row) -> tuple[int, HitPlace]:
-    chunk, created_at, kind, *rest = row
-    agent, session, role, project, repository, source, path, title = rest
-    return int(chunk), HitPlace(
-        kind, agent, session, role, int(created_at), project, repository, source, path, title
+def _place(row: Row) -> HitPlace:
+    _, kind, created_at, *names, number = row
+    agent, session, role, project, repository, source, path, title = names
+    return HitPlace(
+        kind, agent, session, role, int(created_at), project, repository, source, path, title, int(number)
     )

@@ -1,21 +1,21 @@
-"""Ranking of hits: fusion of keyword and vector search, and recency.
+"""Ranking: how a message is scored by words and by meaning, and a turn by its messages.
 
     strength    a match's BM25 by the best match's; a neighbour's cosine by the nearest one's; both between 0 and 1
+    brevity     1 - 0.8 · e^(-distinct words / 8), of messages only: "See ya!" is near to everything
     trust       (share of the query's words that the best of the matches has)^2: where it has few, words say little
-    fused       2 · trust · strength^1.5 / (60 + rank + 1) of the words, plus
-                1 · strength^1.5 / (60 + rank + 1) of the meaning, ranks from 0
+    message     2 · trust · strength of the words + strength of the meaning · brevity
+    turn        the better of question and answer, and a share of the other one
     recency     1 - share + share · e^(-0.1 · days), at least the floor; what has no date counts as old
-    score       fused · recency
 
-The published formula has no strengths, no trust, and a recency between 0.3 and 1: `PUBLISHED`. Measurements, and why the
-default is another, are in docs/decisions/0039-ranking.md.
+A neighbour's cosine is known for every candidate, by whichever half it was found. Measurements, and what was tried and left out,
+are in docs/decisions/0053-turns.md.
 
 Weak matches are no hits: a keyword match with less than a tenth of the best BM25, a neighbour further away than texts on
 different subjects usually are. That distance depends on the model and is known for the built-in one only.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,11 +33,20 @@ class Ranking:
 
     keyword_weight: float = 2.0
     vector_weight: float = 1.0
-    rank_constant: int = 60
-    contrast: float = 1.5
+    contrast: float = 1.0
     """Exponent of the strengths."""
     doubt: float = 2.0
     """Exponent of the share of the query's words that the best match has."""
+    brevity_share: float = 0.8
+    brevity_words: float = 8.0
+    question_weight: float = 1.0
+    """Of a person's words, in a turn."""
+    other_share: float = 0.25
+    """Of the weaker one of question and answer that is added to the stronger one."""
+    beside_share: float = 0.1
+    """Of a neighbouring turn's score that is added to a turn's."""
+    date_lift: float = 0.5
+    """Added where a message is of a date that the query speaks of."""
     recency_share: float = 0.2
     recency_decay: float = 0.1
     """Per day."""
@@ -51,9 +60,17 @@ class Ranking:
         share = self.recency_share
         return max(self.recency_floor, 1 - share + share * math.exp(-self.recency_decay * days))
 
+    def brevity(self, text: str) -> float:
+        """Return the factor for a message's distinct words, at most 1."""
+        if len(text) > LONG_CHARS:
+            return 1.0
+        words = len(set(text.casefold().split()))
+        return 1 - self.brevity_share * math.exp(-words / self.brevity_words)
+
 
 DEFAULT = Ranking()
-PUBLISHED = Ranking(contrast=0.0, doubt=0.0, recency_share=1.0, recency_floor=0.3, strength_min=0.0)
+LONG_CHARS = 500
+"""A longer text has words enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,42 +105,52 @@ class Explanation:
     similarity: float
     """Cosine."""
     vector_strength: float
-    """Cosine divided by the nearest neighbour's."""
+    """Cosine divided by the nearest neighbour's, times brevity."""
     fused: float
+    context: float = 0.0
+    """What the rest of the turn, its neighbours and its date add."""
     recency: float = 1.0
 
     @property
     def score(self) -> float:
-        return self.fused * self.recency
+        return (self.fused + self.context) * self.recency
 
 
-def fused(
-    matches: Sequence[Match],
-    neighbours: "Sequence[Neighbour]",
-    ranking: Ranking,
-    *,
-    coverage: float = 1.0,
-    near: Nearness | None = None,
-) -> dict[int, Explanation]:
-    """Fuse the chunks that either half found, without weak matches, in no particular order and without recency.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What both halves found: the best matches, the nearest neighbours, and cosines of further candidates.
 
     `coverage` is the share of the query's words that the best of the matches has.
     """
-    weight = ranking.keyword_weight * coverage**ranking.doubt
-    best = matches[0].bm25 if matches else 1.0
-    nearest = max(neighbours[0].similarity, 1e-9) if neighbours else 1.0
-    by_keyword = {match.chunk: (rank, match) for rank, match in enumerate(matches)}
-    by_vector = {found.chunk: (rank, found.similarity) for rank, found in enumerate(neighbours)}
-    found: dict[int, Explanation] = {}
+
+    matches: Sequence[Match]
+    neighbours: "Sequence[Neighbour]"
+    similarities: Mapping[int, float]
+    coverage: float = 1.0
+    near: Nearness | None = None
+
+
+def explained(found: Found, short: Mapping[int, float], ranking: Ranking) -> dict[int, Explanation]:
+    """Score the chunks that either half found, without weak matches, in no particular order and without recency.
+
+    `short` has the brevity of chunks where it is not 1.
+    """
+    weight = ranking.keyword_weight * found.coverage**ranking.doubt
+    best = found.matches[0].bm25 if found.matches else 1.0
+    by_keyword = {match.chunk: (rank, match) for rank, match in enumerate(found.matches)}
+    by_vector = {near.chunk: (rank, near.similarity) for rank, near in enumerate(found.neighbours)}
+    nearest = max((near.similarity * short.get(near.chunk, 1.0) for near in found.neighbours), default=1.0)
+    nearest = max(nearest, 1e-9)
+    scored: dict[int, Explanation] = {}
     for chunk in dict.fromkeys([*by_keyword, *by_vector]):
         keyword_rank, match = by_keyword.get(chunk, (None, None))
-        vector_rank, similarity = by_vector.get(chunk, (None, 0.0))
+        vector_rank, similarity = by_vector.get(chunk, (None, found.similarities.get(chunk, 0.0)))
         keyword_strength = match.bm25 / best if match is not None and best else float(match is not None)
-        vector_strength = min(max(similarity, 0.0) / nearest, 1.0)
-        is_far = vector_rank is None or (near is not None and similarity < near.far)
+        vector_strength = min(max(similarity, 0.0) * short.get(chunk, 1.0) / nearest, 1.0)
+        is_far = vector_rank is None or (found.near is not None and similarity < found.near.far)
         if is_far and (keyword_rank is None or keyword_strength < ranking.strength_min):
             continue
-        found[chunk] = Explanation(
+        scored[chunk] = Explanation(
             keyword_rank,
             0.0 if match is None else match.normalised,
             keyword_strength,
@@ -131,11 +158,16 @@ def fused(
             vector_rank,
             similarity,
             vector_strength,
-            _share(ranking, weight, keyword_rank, keyword_strength)
-            + _share(ranking, ranking.vector_weight, vector_rank, vector_strength),
+            weight * keyword_strength**ranking.contrast
+            + ranking.vector_weight * vector_strength**ranking.contrast,
         )
-    return found
+    return scored
 
 
-def _share(ranking: Ranking, weight: float, rank: int | None, strength: float) -> float:
-    return 0.0 if rank is None else weight * strength**ranking.contrast / (ranking.rank_constant + rank + 1)
+def relevance(coverage: float, similarity: float, by_meaning: bool) -> float:
+    """Return how likely it is that a unit answers, between 0 and 1.
+
+    `coverage` is the share of the query's words that it has, `similarity` its greatest cosine, if searched `by_meaning`.
+    """
+    strength = 5.0 * coverage + 7.0 * max(similarity, 0.0) - 6.0 if by_meaning else 6.0 * coverage - 4.0
+    return 1 / (1 + math.exp(-strength))

@@ -16,8 +16,9 @@ requested, and each hit is on one page.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -26,19 +27,24 @@ from crystal_core.embed.port import Embedder, EmbeddingError
 from crystal_core.errors import EmptyQuery
 from crystal_core.search import bm25
 from crystal_core.search.coverage import percent_embedded
-from crystal_core.search.filters import EVERYWHERE, Filters, HitPlace, Scope
+from crystal_core.search.dates import DateRange, date_ranges
+from crystal_core.search.filters import CONVERSATION, EVERYWHERE, Filters, Scope
 from crystal_core.search.keywords import Match, best_matches
 from crystal_core.search.near_duplicates import Alike
 from crystal_core.search.ranking import (
     DAY_MILLISECONDS,
     DEFAULT,
     Explanation,
+    Found,
     Nearness,
     Ranking,
-    fused,
+    explained,
     nearness,
+    relevance,
 )
 from crystal_core.search.snippets import SNIPPET_CHARS, Snippets
+from crystal_core.search.turns import THINKING, By, Turn
+from crystal_core.search.units import TOLD_DAYS, Candidate, Unit, Units, read_texts
 from crystal_core.state import mirror_log
 
 if TYPE_CHECKING:
@@ -46,6 +52,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crystal_core.search.vector_index import Neighbour, VectorIndex
+
+    _Halves = tuple[Sequence[Match], Sequence[Neighbour]]
 
 LIMIT_MAX = 1000
 """Most hits of one search."""
@@ -115,6 +123,10 @@ class Hit:
     """Ids of near duplicates, which this hit stands for."""
     weak: bool
     """Whether it has neither most of the query's words nor a meaning known to be near."""
+    relevance: float
+    """How likely it is that it answers the query, between 0 and 1."""
+    turn: Turn | None
+    """The turn that it stands for; None for memories, documents and single messages."""
     explanation: Explanation
 
 
@@ -131,25 +143,6 @@ class SearchResult:
     weak: bool
 
 
-@dataclass(slots=True)
-class _Row:
-    """The columns of a chunk that are shown."""
-
-    id: str
-    text: str
-    provisional: bool
-    category: str | None
-
-
-@dataclass(slots=True)
-class _Scored:
-    chunk: int
-    place: HitPlace
-    explanation: Explanation
-    row: _Row
-    alike: list[str] = field(default_factory=list[str])
-
-
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A query, prepared for both halves."""
@@ -158,6 +151,9 @@ class _Question:
     vector: "NDArray[np.float32] | None"
     near: Nearness | None
     now_ms: int
+    by: By
+    thinking: bool
+    dates: tuple[DateRange, ...]
 
 
 class Searcher:
@@ -181,8 +177,13 @@ class Searcher:
         offset: int = 0,
         scope: Scope = EVERYWHERE,
         words_only: bool = False,
+        by: By = By.TURN,
+        thinking: bool = False,
+        zone: tzinfo = UTC,
     ) -> SearchResult:
-        """Return the `limit` best chunks that the scope admits, after skipping `offset`. `words_only` uses no vectors.
+        """Return the `limit` best turns or messages that the scope admits, after skipping `offset`.
+
+        `words_only` uses no vectors. Thinking is found if asked for, also by its role. Dates in the query are those of `zone`.
 
         Raises EmptyQuery for a query without a visible character, ValueError for a limit or an offset out of range, and what
         reading the database raises. Never raises because of the query's content.
@@ -199,42 +200,109 @@ class Searcher:
         near = (
             nearness(self._embedder.identity) if self._embedder is not None and vector is not None else None
         )
-        question = _Question(query, vector, near, now_ms)
+        thoughts = thinking or scope.role == THINKING
+        if scope.role is not None:
+            by = By.MESSAGE  # what one role said
+        dates = date_ranges(query, now_ms, zone)
+        question = _Question(query, vector, near, now_ms, by, thoughts, dates)
         end = offset + limit
         bm25.prepare(self._database)
         with self._database.snapshot():
             snippets = Snippets(self._database, query)
-            found = self._ordered(question, Filters(self._database, scope), snippets, end + 1)
-            hits = tuple(self._hit(one, question, snippets) for one in found[offset:end])
-            best = (
-                hits[0] if hits and not offset else self._hit(found[0], question, snippets) if found else None
+            units = Units(
+                self._database, self._ranking, by=by, thinking=thoughts, now_ms=now_ms, dates=question.dates
             )
+            found = self._ordered(question, scope, units, snippets, end + 1)
+            hits = tuple(self._hit(one, question, units, snippets) for one in found[offset:end])
+            best = hits[0] if hits and not offset else None
+            if found and best is None:
+                best = self._hit(found[0], question, units, snippets)
         mode = Mode.KEYWORD if vector is None else Mode.HYBRID
         return SearchResult(hits, mode, note, more=len(found) > end, weak=best is None or best.weak)
 
     def _ordered(
-        self, question: _Question, filters: Filters, snippets: Snippets, wanted: int
-    ) -> list[_Scored]:
-        """Return the best chunks in order, at least `wanted` if there are so many."""
+        self, question: _Question, scope: Scope, units: Units, snippets: Snippets, wanted: int
+    ) -> list[Unit]:
+        """Return the best units in order, at least `wanted` if there are so many."""
+        filters = Filters(self._database, scope)
         restriction = filters.restriction()
         alike = Alike()
         seen: set[int] = set()
-        ordered: dict[int, _Scored] = {}
+        ordered: dict[int, Unit] = {}
+        dated = self._of_dates(question, scope)
         for count in LAYERS:
             matches = best_matches(self._database, question.words, count, restriction)
             neighbours = self._nearest(question.vector, count, filters)
-            coverage = self._coverage(matches, snippets)
-            found = fused(matches, neighbours, self._ranking, coverage=coverage, near=question.near)
-            for one in self._scored(found, question, filters, seen):
-                kind = "memory" if one.row.category is not None else one.place.kind
-                like = alike.first_like(one.chunk, kind, one.row.text)
+            candidates = self._candidates(
+                question, (matches, neighbours), dated, filters, snippets, units, seen
+            )
+            for unit in units.units(candidates):
+                shown = units.show(unit, snippets)
+                if shown.chunk in ordered:
+                    continue  # said in several places: the best of them stands for all
+                like = alike.first_like(shown.chunk, unit.kind, shown.text.text)
                 if like is None:
-                    ordered[one.chunk] = one
+                    ordered[shown.chunk] = unit
                 else:
-                    ordered[like].alike.append(one.row.id)
+                    ordered[like].alike.append(shown.text.id)
             if len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
                 break
         return list(ordered.values())
+
+    def _of_dates(self, question: _Question, scope: Scope) -> "_Halves":
+        """Return what both halves find of the dates that the query speaks of."""
+        matches: list[Match] = []
+        neighbours: list[Neighbour] = []
+        for date in question.dates:
+            since = max(date.start_ms, scope.since_ms or date.start_ms)
+            until = date.end_ms + TOLD_DAYS * DAY_MILLISECONDS
+            until = min(until, until if scope.until_ms is None else scope.until_ms)
+            if since > until:
+                continue
+            filters = Filters(self._database, replace(scope, since_ms=since, until_ms=until))
+            matches += best_matches(self._database, question.words, LAYERS[0], filters.restriction())
+            neighbours += self._nearest(question.vector, LAYERS[0], filters)
+        return matches, neighbours
+
+    def _candidates(
+        self,
+        question: _Question,
+        halves: "_Halves",
+        dated: "_Halves",
+        filters: Filters,
+        snippets: Snippets,
+        units: Units,
+        seen: set[int],
+    ) -> list[Candidate]:
+        """Return what both halves found and was not seen before, scored."""
+        by_words: dict[int, Match] = {}
+        for match in (*halves[0], *dated[0]):
+            if match.chunk not in by_words or by_words[match.chunk].bm25 < match.bm25:
+                by_words[match.chunk] = match
+        by_meaning = {found.chunk: found for found in (*dated[1], *halves[1])}
+        matches = sorted(by_words.values(), key=lambda match: (-match.bm25, -match.chunk))
+        neighbours = sorted(by_meaning.values(), key=lambda found: (-found.similarity, found.chunk))
+        unknown = [chunk for chunk in by_words if chunk not in by_meaning]
+        similarities: dict[int, float] = {}
+        if question.vector is not None and self._index is not None:
+            similarities = self._index.similarities(self._database, question.vector, unknown)
+        chunks = [chunk for chunk in dict.fromkeys([*by_words, *by_meaning]) if chunk not in seen]
+        places = filters.places(chunks)
+        texts = read_texts(self._database, places, filters.memories)
+        short = {
+            chunk: self._ranking.brevity(texts[chunk].text)
+            for chunk, found in places.items()
+            if chunk in texts and found[0].kind == CONVERSATION
+        }
+        coverage = self._coverage(matches, snippets)
+        found = Found(matches, neighbours, similarities, coverage, question.near)
+        scored = explained(found, short, self._ranking)
+        seen.update(scored)
+        return units.candidates(
+            scored,
+            {chunk: where for chunk, where in places.items() if chunk in scored and chunk in texts},
+            texts,
+        )
 
     def _embedded(self, query: str) -> "tuple[NDArray[np.float32] | None, str]":
         """Return the query's vector, or None and the reason."""
@@ -292,47 +360,21 @@ class Searcher:
         )
         return max((snippets.coverage(text) for (text,) in rows), default=1.0)
 
-    def _scored(
-        self, found: Mapping[int, Explanation], question: _Question, filters: Filters, seen: set[int]
-    ) -> list[_Scored]:
-        """Return the chunks not seen before, best first."""
-        places = filters.places([chunk for chunk in found if chunk not in seen])
-        seen.update(found)
-        rows = self._rows(places, filters.memories)
-        scored = [
-            _Scored(
-                chunk,
-                place,
-                replace(found[chunk], recency=self._ranking.recency(place.created_at, question.now_ms)),
-                rows[chunk],
-            )
-            for chunk, place in places.items()
-        ]
-        scored.sort(key=lambda one: (-one.explanation.score, -one.place.created_at, one.chunk))
-        return scored
-
-    def _rows(self, chunks: Iterable[int], memories: str) -> dict[int, _Row]:
-        query = (
-            f"SELECT rowid, id, text, provisional, (SELECT category FROM {memories} WHERE chunk = chunks.rowid LIMIT 1)"  # noqa: S608
-            " FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))"
-        )
-        rows = self._database.rows(query, (json.dumps(list(chunks)),))
-        return {
-            int(chunk): _Row(content.hex(), text, bool(provisional), category)
-            for chunk, content, text, provisional, category in rows
-        }
-
-    def _hit(self, one: _Scored, question: _Question, snippets: Snippets) -> Hit:
-        text, place, parts = one.row.text, one.place, one.explanation
+    def _hit(self, unit: Unit, question: _Question, units: Units, snippets: Snippets) -> Hit:
+        shown, parts = units.show(unit, snippets), unit.explanation
+        place, text = shown.place, shown.text.text
         depth = 0.0
-        if parts.keyword_rank is None and question.vector is not None and len(text) > SNIPPET_CHARS:
-            depth = self._depth(one.chunk, question.vector)
+        if question.vector is not None and len(text) > SNIPPET_CHARS and not snippets.coverage(text):
+            depth = self._depth(shown.chunk, question.vector)
         snippet = snippets.snippet(text, depth)
-        is_near = parts.vector_rank is not None and (
-            question.near is None or parts.similarity >= question.near.near
-        )
+        turn = units.turn(unit)
+        covered = snippet.coverage
+        if turn is not None and turn.question:
+            covered = max(covered, snippets.coverage(f"{turn.question}\n{text}"))
+        near = max((one.explanation.similarity for one in unit.members), default=0.0)
+        is_near = parts.vector_rank is not None and (question.near is None or near >= question.near.near)
         return Hit(
-            id=one.row.id,
+            id=shown.text.id,
             text=text,
             score=parts.score,
             agent=place.agent,
@@ -346,12 +388,14 @@ class Searcher:
             title=place.title,
             kind=place.kind,
             freshness=freshness(place.created_at, question.now_ms),
-            category=one.row.category,
-            provisional=one.row.provisional,
+            category=shown.text.category,
+            provisional=shown.text.provisional,
             snippet=snippet.text,
             marks=snippet.marks,
-            alike=tuple(one.alike),
-            weak=not is_near and snippet.coverage < COVERAGE_MIN,
+            alike=tuple(unit.alike),
+            weak=not is_near and covered < COVERAGE_MIN,
+            relevance=relevance(covered, near, question.vector is not None),
+            turn=turn,
             explanation=parts,
         )
 

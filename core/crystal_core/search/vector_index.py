@@ -20,7 +20,7 @@ cache. See docs/decisions/0038-vectors-at-a-million.md.
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -174,6 +174,24 @@ class VectorIndex:
             compared, exact = exact, exact * _WIDEN
         ranked = sorted(best.items(), key=lambda found: (-found[1], found[0]))
         return [Neighbour(chunk, similarity) for chunk, similarity in ranked[:count]]
+
+    def similarities(
+        self, database: Database, query: "NDArray[np.float32]", chunks: Sequence[int]
+    ) -> dict[int, float]:
+        """Return the cosine of each of these chunks that has vectors, by its nearest window."""
+        if not self.size or not chunks or self.dimensions != len(query):
+            return {}
+        windows = database.rows(
+            "SELECT rowid, chunk FROM windows WHERE chunk IN (SELECT value FROM json_each(?)) ORDER BY rowid",
+            (json.dumps(list(chunks)),),
+        )
+        if not windows:
+            return {}
+        vectors = self._vectors(database, np.array([row[0] for row in windows]))
+        found: dict[int, float] = {}
+        for (_, chunk), similarity in zip(windows, _products(vectors, query).tolist(), strict=True):
+            found[int(chunk)] = max(similarity, found.get(int(chunk), similarity))
+        return found
 
     def _passed(self, pool: "NDArray[np.int64]", admits: Admits, enough: int) -> "NDArray[np.int64]":
         """Return the first windows of the pool whose chunks are admitted: `enough` and a few, or all."""

@@ -13,6 +13,7 @@ from crystal_core.search import filters
 from crystal_core.search.filters import EVERYWHERE, Scope
 from crystal_core.search.keywords import RANKED_MAX
 from crystal_core.search.search import LAYERS, Searcher
+from crystal_core.search.turns import By
 from crystal_mirror.operations import Capture, Piece, PutDocument, PutSource
 from tests.core.builders import DAY, NOW, apply, capture, content_hash, forget, new_replica, origin, remember
 from tests.core.meanings import MeaningEmbedder, set_model
@@ -163,7 +164,7 @@ def _finds_all(memory: tuple[Replica, list[Placed]], scope: Scope) -> None:
     }
     for embedder in (EMBEDDER, None):
         result = Searcher(replica.database, embedder).search(
-            "budget pump", now_ms=NOW, limit=1000, scope=scope
+            "budget pump", now_ms=NOW, limit=1000, scope=scope, by=By.MESSAGE
         )
         assert {hit.text for hit in result.hits} == wanted
         assert not result.more
@@ -229,7 +230,7 @@ def test_the_home_itself_is_no_project() -> None:
 def test_pages_reach_behind_the_first_layer(memory: tuple[Replica, list[Placed]]) -> None:
     hits = (
         Searcher(memory[0].database, EMBEDDER)
-        .search("budget", now_ms=NOW, limit=5, offset=LAYERS[1] + 20)
+        .search("budget", now_ms=NOW, limit=5, offset=LAYERS[1] + 20, by=By.MESSAGE)
         .hits
     )
     assert len(hits) == 5

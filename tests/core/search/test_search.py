@@ -8,7 +8,7 @@ from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import EmptyQuery
 from crystal_core.replica import Replica
 from crystal_core.search.filters import Scope
-from crystal_core.search.ranking import DEFAULT, PUBLISHED
+from crystal_core.search.ranking import DEFAULT
 from crystal_core.search.search import Freshness, Mode, Searcher, SearchResult, freshness, search
 from tests.core.builders import (
     DAY,
@@ -66,27 +66,13 @@ def test_scores_are_the_formula_of_ranks_and_strengths() -> None:
         parts = hit.explanation
         expected = 0.0
         if parts.keyword_rank is not None:
-            expected += parts.keyword_weight * parts.keyword_strength**1.5 / (60 + parts.keyword_rank + 1)
+            expected += parts.keyword_weight * parts.keyword_strength
             assert 0 < parts.keyword_score < 1
             assert 0 < parts.keyword_strength <= 1
             assert parts.keyword_weight == 2
-        if parts.vector_rank is not None:
-            expected += parts.vector_strength**1.5 / (60 + parts.vector_rank + 1)
+        expected += parts.vector_strength
         assert parts.fused == pytest.approx(expected)
-        assert hit.score == pytest.approx(parts.fused * parts.recency)
-
-
-def test_the_published_formula_can_be_had_for_comparison() -> None:
-    replica = filled(
-        "the car is red", "a car, a bus, a train and a ship that we saw", "an automobile", "soup"
-    )
-    for hit in Searcher(replica.database, EMBEDDER, ranking=PUBLISHED).search("car", now_ms=NOW).hits:
-        parts = hit.explanation
-        expected = 0.0 if parts.keyword_rank is None else 2 / (60 + parts.keyword_rank + 1)
-        expected += 0.0 if parts.vector_rank is None else 1 / (60 + parts.vector_rank + 1)
-        assert hit.score == pytest.approx(expected)
-    assert PUBLISHED.recency(NOW - 5 * DAY, NOW) == pytest.approx(math.exp(-0.5))
-    assert PUBLISHED.recency(NOW - 30 * DAY, NOW) == PUBLISHED.recency(0, NOW) == 0.3
+        assert hit.score == pytest.approx((parts.fused + parts.context) * parts.recency)
 
 
 def test_where_no_text_has_many_of_the_words_the_meaning_counts_for_more() -> None:

@@ -25,6 +25,9 @@ from crystal_node.search.finding.deep_outcome import (
 )
 from crystal_node.search.finding.documents import SearchRequest
 
+QUESTION_CHARS = 300
+"""Of a turn's question before the passage that is judged."""
+
 
 def deepened(llm: Llm, settings: Settings, request: SearchRequest, fast: Fast) -> Deepened | Fallen:
     """In a thread without an event loop. Raises what ``fast`` raises."""
@@ -91,7 +94,7 @@ class _Shelf:
             self._plain = found
         for hit in hits:
             self._hits.setdefault(hit.id, hit)
-        return [DeepCandidate(hit.id, hit.text, hit.explanation.keyword_score) for hit in hits]
+        return [DeepCandidate(hit.id, _read(hit), hit.explanation.keyword_score) for hit in hits]
 
     def page(self, request: SearchRequest, result: DeepResult) -> tuple[tuple[Hit, ...], bool]:
         """The hits of the request's page, and whether there are more: the candidates, then what the fast search has behind."""
@@ -103,6 +106,13 @@ class _Shelf:
             found += [replace(hit, score=min(hit.score, least)) for hit in behind if hit.id not in ranked]
         found = _each_once(found)
         return tuple(found[request.offset : end]), len(found) > end
+
+
+def _read(hit: Hit) -> str:
+    """What a model is given to judge: an answer is understood with its question."""
+    if hit.turn is None or hit.turn.question_id in ("", hit.id):
+        return hit.text
+    return f"{hit.turn.question[:QUESTION_CHARS]}\n\n{hit.text}"
 
 
 def _each_once(hits: Sequence[Hit]) -> list[Hit]:

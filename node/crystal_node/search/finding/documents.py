@@ -9,6 +9,8 @@ from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 
+from crystal_core.search.turns import By
+
 QUERY_CHARS_MAX = 16 * 1024
 NAME_CHARS_MAX = 1024
 ID_DIGITS_MIN, ID_DIGITS_MAX = 8, 64
@@ -109,6 +111,11 @@ class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             description="What the search is for, where the query is ambiguous; for deep searches.",
         ),
     ] = ""
+    by: Annotated[
+        By,
+        Meta(description="turn finds questions with their answers, message finds single messages."),
+    ] = By.TURN
+    thinking: Annotated[bool, Meta(description="Also find what agents thought before they answered.")] = False
 
 
 class SearchRequest(SearchQuery, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,6 +128,8 @@ class SearchRequest(SearchQuery, frozen=True, kw_only=True, omit_defaults=True):
     words_only: bool = False
     """No vectors: what answers needs no model."""
     explain: bool = False
+    projects: list[tuple[str, str]] | None = None
+    """Only conversations of these projects, each a folder and a repository, and memories that count there. For recall."""
 
     @classmethod
     def of(cls, query: SearchQuery) -> "SearchRequest":
@@ -128,10 +137,26 @@ class SearchRequest(SearchQuery, frozen=True, kw_only=True, omit_defaults=True):
         return cls(**{name: getattr(query, name) for name in SearchQuery.__struct_fields__})
 
 
+class TurnDocument(Struct, frozen=True, kw_only=True):
+    """The turn that a result stands for: what a person asked and everything up to their next message.
+
+    ``question`` is the person's words, at most 2,000 characters; ``question_id`` and ``answer_id`` are the texts where question
+    and last answer begin, "" where there are none. ``messages`` counts its pieces without thinking."""
+
+    question: str
+    question_id: str
+    answer_id: str
+    answered: bool
+    began_at: str
+    ended_at: str
+    messages: int
+
+
 class ResultDocument(Struct, frozen=True, kw_only=True):
     """One text that was found. ``marks`` are the highlights: start and end of each within ``snippet``, in characters.
 
-    ``alike`` are the ids of texts that are almost the same and were left out for this one. ``weak``: it has neither most of the
+    By turn, the text is the passage of the answer that fits best, and ``turn`` says what it answers. ``relevance``, between 0
+    and 1: how likely it is that the result answers the query. ``alike`` are the ids of texts that are almost the same and were left out for this one. ``weak``: it has neither most of the
     query's words, nor is it known to be near in meaning. ``memory`` is the category if the text is a memory. ``explain``: how
     the score came about, if it was asked for.
     """
@@ -156,6 +181,8 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     provisional: bool = False
     alike: list[str] = []
     weak: bool = False
+    relevance: float = 0.0
+    turn: TurnDocument | None = None
     explain: dict[str, float | int | str | None] | None = None
 
 

@@ -14,7 +14,8 @@ from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.embed.port import EmbeddingError
 from crystal_core.search.filters import DOCUMENT, Filters, Scope
 from crystal_core.search.search import Hit, Mode, Searcher, SearchResult
-from crystal_node.base.clock import now_ms
+from crystal_core.search.turns import Turn
+from crystal_node.base.clock import local_zone, now_ms
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.lookup import StoredText, find_shown_text
 from crystal_node.base.settings import Settings
@@ -32,6 +33,7 @@ from crystal_node.search.finding.documents import (
     SearchRequest,
     ShowDocument,
     ShowRequest,
+    TurnDocument,
 )
 from crystal_node.search.finding.validation import scope_of, within_limits
 
@@ -58,7 +60,11 @@ class Finder:
         request = within_limits(request)
         now = now_ms()
         scope = scope_of(request, now, self.settings.person_home)
-        deep = self._deep.search(request, self._fast(scope, now)) if self._deep.wanted(request) else None
+        deep = (
+            self._deep.search(request, self._fast(request, scope, now))
+            if self._deep.wanted(request)
+            else None
+        )
         if isinstance(deep, Deepened):
             found = replace(deep.plain, hits=deep.hits, more=deep.more)
         else:
@@ -70,6 +76,9 @@ class Finder:
                     offset=request.offset,
                     scope=scope,
                     words_only=request.words_only,
+                    by=request.by,
+                    thinking=request.thinking,
+                    zone=local_zone(now),
                 )
         by_hit = deep.by_hit if isinstance(deep, Deepened) else {}
         return SearchDocument(
@@ -84,13 +93,20 @@ class Finder:
             explain=deep.explain if deep and request.explain else None,
         )
 
-    def _fast(self, scope: Scope, now: int) -> Fast:
+    def _fast(self, request: SearchRequest, scope: Scope, now: int) -> Fast:
         """The fast searches of a deep one. The lock is not held while a model is waited for."""
 
         def search(words: str, limit: int, words_only: bool) -> SearchResult:
             with self._lock:
                 return self._searcher.search(
-                    words, now_ms=now, limit=limit, scope=scope, words_only=words_only
+                    words,
+                    now_ms=now,
+                    limit=limit,
+                    scope=scope,
+                    words_only=words_only,
+                    by=request.by,
+                    thinking=request.thinking,
+                    zone=local_zone(now),
                 )
 
         def mark() -> str:
@@ -168,7 +184,21 @@ def _result(hit: Hit, deep: HitExplanation, *, explain: bool) -> ResultDocument:
         provisional=hit.provisional,
         alike=list(hit.alike),
         weak=hit.weak,
+        relevance=round(hit.relevance, 4),
+        turn=None if hit.turn is None else _turn(hit.turn),
         explain=_explained(hit) | deep if explain else None,
+    )
+
+
+def _turn(turn: Turn) -> TurnDocument:
+    return TurnDocument(
+        question=turn.question,
+        question_id=turn.question_id,
+        answer_id=turn.answer_id,
+        answered=turn.answered,
+        began_at=iso(turn.began_at) or "",
+        ended_at=iso(turn.ended_at) or "",
+        messages=turn.messages,
     )
 
 
@@ -183,6 +213,7 @@ def _explained(hit: Hit) -> dict[str, float | int | str | None]:
         "similarity": round(parts.similarity, 6),
         "vector_strength": round(parts.vector_strength, 6),
         "fused": round(parts.fused, 6),
+        "context": round(parts.context, 6),
         "recency": round(parts.recency, 6),
     }
 
@@ -194,8 +225,8 @@ def shown(database: Database, request: ShowRequest) -> ShowDocument:
     """
     with database.snapshot():
         found = find_shown_text(database, request.id)
-        place = Filters(database).places([found.chunk]).get(found.chunk)
-        if place is not None and place.kind == DOCUMENT:
+        places = Filters(database).places([found.chunk]).get(found.chunk)
+        if places and places[0].kind == DOCUMENT:
             return _of_document(database, found, request)
         return _of_conversation(database, found, request)
 

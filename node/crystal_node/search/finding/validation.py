@@ -77,6 +77,7 @@ def scope_of(request: SearchRequest, now: int, person_home: Path) -> Scope:
         until_ms=until,
         category=request.category or None,
         status=None if request.status is None else request.status.value,
+        projects=None if request.projects is None else tuple(request.projects),
     )
 
 

@@ -1,0 +1,297 @@
+"""Turns: a person's message with what was finally answered, and what was done between.
+
+    a turn      a person's message and all that follows up to the next one
+    answered    it ends with words of an assistant that say more than what it is about to do
+    filler      a short message of an assistant behind which it went on ("Let me check the notes."); it represents no turn
+
+Turns are derived from the occurrences of one conversation (an agent's session) in order of time, so they are the same on every
+device. Nothing about them is stored. Where no person speaks, each message stands alone. Thinking belongs to the turn in which it
+happened, and counts neither as an answer nor as a piece of it.
+
+A turn's bounds are found by a few index lookups, since conversations may have many thousand pieces. Conversations with pending
+pieces are read from both tables.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from crystal_core.database import Database
+from crystal_core.search.filters import PENDING, HitPlace
+
+PERSON = "user"
+ASSISTANT = "assistant"
+THINKING = "thinking"
+"""Roles of occurrences."""
+
+MILLISECONDS_MAX = 2**62
+"""Later than any moment."""
+FILLER_WORDS_MAX = 30
+"""An assistant's message behind which it went on is filler up to this many words."""
+REACHES = (12, 400)
+"""Pieces on either side of a hit among which its turn is looked for: few turns are longer than the first."""
+QUESTION_CHARS_MAX = 2000
+
+
+_ANNOUNCING = re.compile(
+    r"(?:(?:ok(?:ay)?|sure|right|alright|good|great|perfect|now|first|next|then|yes|got it|understood|good question)[,.!:;—-]*\s+)*"
+    r"(?:let me(?! know)|let's|i'll|i will|i'm going to|i am going to|i need to|i should|i want to|one moment|just a moment|hold on"
+    r"|checking|looking|searching|reading|running|investigating|give me a"
+    r"|ich (?:schaue|sehe|prüfe|suche|lese|werde|muss)|lass mich|moment|mal sehen|einen moment|schauen wir"
+    r"|voy a|déjame|dejame|permíteme|vamos a|un momento|reviso|estoy (?:revisando|buscando)"
+    r"|je vais|laisse[- ]moi|laissez[- ]moi|un instant|je (?:regarde|vérifie|cherche)|voyons"
+    r"|vou |deixe[- ]me|deixa eu|fammi|lasciami|controllo|vediamo"
+    r"|確認(?:します|して)|調べ(?:ます|て)|少々お待ち|让我|我来|我先|稍等)",
+    re.IGNORECASE,
+)
+"""What an assistant says before it does something, in the languages of the tools' people."""
+_IGNORANT = re.compile(
+    r"(?:i|we)(?: still)? (?:don't|do not|didn't|did not|can't|cannot|could not|couldn't) (?:\w+ ){0,2}?"
+    r"(?:know|find|have (?:any|a) (?:record|note|memory|information|mention)|see any|recall|remember|tell|locate)"
+    r"|(?:i|we) (?:have|find|found|see) no (?:\w+ ){0,2}?(?:record|note|mention|memory|information|trace|decision)"
+    r"|there (?:is|was|are|were) (?:no|nothing|not any) (?:\w+ ){0,3}?(?:record|note|mention|information|trace|decision|about)"
+    r"|no (?:record|mention|trace|notes?) of (?:that|this|it)|nothing (?:is |was )?(?:recorded|noted|written down|on record)"
+    r"|(?:ich|wir) (?:weiß|weiss|wissen|finde|finden|habe|haben)\b.{0,24}?\b(?:nicht|nichts|keine[nr]?)\b"
+    r"|no (?:lo )?(?:sé|encuentro|tengo (?:ningún|ninguna|constancia|registro)|encontré|hay (?:nada|ningún|ninguna|registro|constancia))"
+    r"|je ne (?:sais|trouve|retrouve|vois)|je n'ai (?:rien|aucun|pas)|aucune? (?:trace|note|mention)"
+    r"|não (?:sei|encontro|encontrei|há)|non (?:lo so|trovo|ho trovato|c'è)"
+    r"|見つかりません|見つからな|わかりません|分かりません|記録(?:は|が)(?:あり|見|残)|没有(?:找到|记录)|不知道",
+    re.IGNORECASE,
+)
+"""What an assistant says that has no answer."""
+_JUDGED_CHARS = 240
+"""Beginning of a message by which it is judged."""
+_ASKING = re.compile(r"[?？¿؟]\s*[\"')\]]*\s*$")
+_INTERROGATIVE = re.compile(
+    r"(?:so|and|but|hey|ok|please|wait|sorry|hi|hello)?[, ]*"
+    r"(?:what|which|who|whom|whose|when|where|why|how|do|does|did|is|are|was|were|can|could|should|would|will|have|has|had|remind me"
+    r"|was|welche[rsn]?|wer|wann|wo|warum|wieso|wie|haben|hat|ist|sind|kann|können"
+    r"|qué|que|cuál|quién|cuándo|dónde|por qué|cómo|quel(?:le)?s?|qui|quand|où|pourquoi|comment|est-ce)\b",
+    re.IGNORECASE,
+)
+
+
+def announces(text: str) -> bool:
+    """Whether a message only says what its author is about to do."""
+    plain = text.strip()
+    if len(plain.split()) > FILLER_WORDS_MAX:
+        return False
+    return plain.endswith((":", "：", "…")) or _ANNOUNCING.match(plain) is not None
+
+
+def answers(text: str) -> bool:
+    """Whether a message that ends a turn says something: neither what follows, nor that nothing is known."""
+    if announces(text):
+        return False
+    return _IGNORANT.search(text[:_JUDGED_CHARS]) is None
+
+
+def asks(text: str) -> bool:
+    """Whether a person's message is a question rather than a statement."""
+    plain = text.strip()
+    return _ASKING.search(plain[-40:]) is not None or _INTERROGATIVE.match(plain) is not None
+
+
+class By(StrEnum):
+    """What a search finds: whole turns, or single messages."""
+
+    TURN = "turn"
+    MESSAGE = "message"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn as a hit shows it.
+
+    `question` is the person's words, at most `QUESTION_CHARS_MAX`, "" where no person spoke. `question_id` and `answer_id` are
+    the ids of the chunks in which question and last answer begin, "" where there are none. `began_at` and `ended_at` are the
+    moments of its first and last piece in milliseconds since 1970; `messages` counts its pieces without thinking.
+    """
+
+    question: str
+    question_id: str
+    answer_id: str
+    answered: bool
+    began_at: int
+    ended_at: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a turn stands in its conversation. Two pieces belong to one turn if their spans are equal.
+
+    `beyond` is the row of the next turn's first piece, `last` the chunk of the last piece that is neither the person's nor
+    thinking; 0 if there is none.
+    """
+
+    agent: str
+    session: str
+    beyond: int
+    last: int
+    alone: int = 0
+    """The piece's own row where no person spoke before it."""
+    pending: bool = False
+    """Whether some of the conversation is pending."""
+    asked: int = field(default=0, compare=False)
+    """The row of the person's last piece up to the one that was looked up, 0 if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPiece:
+    """A piece of a turn. `row` as of `HitPlace`."""
+
+    chunk: int
+    row: int
+    role: str
+    created_at: int
+    message: str
+    project: str
+    repository: str
+
+
+_SAID = f"""
+said AS NOT MATERIALIZED (
+    SELECT rowid AS row, session, agent, created_at, role, chunk, message, project, repository
+    FROM occurrences INDEXED BY occurrences_by_session
+    UNION ALL
+    SELECT rowid + {PENDING}, session, agent, created_at, role, chunk, message, project, repository
+    FROM provisional_places WHERE category IS NULL AND path IS NULL),
+"""  # noqa: S608 - a number of ours
+_HAS_PENDING = """
+SELECT DISTINCT value ->> 0, value ->> 1 FROM json_each(?) WHERE EXISTS (
+    SELECT 1 FROM provisional_places INDEXED BY provisional_places_by_session
+    WHERE session = value ->> 0 AND agent = value ->> 1 AND category IS NULL AND path IS NULL)
+"""
+
+
+def _spans_query(*, pending: bool) -> str:
+    """Return the query for spans. What one step finds is passed on as an array of moment and row, by which pieces are ordered."""
+    row = "s.row" if pending else "s.rowid"
+    persons = "said s" if pending else "occurrences s INDEXED BY occurrences_by_person"
+    all_said = "said s" if pending else "occurrences s INDEXED BY occurrences_by_session"
+    upward, downward = (
+        f"ORDER BY s.created_at, {row} LIMIT 1",
+        f"ORDER BY s.created_at DESC, {row} DESC LIMIT 1",
+    )
+    return f"""
+WITH {_SAID if pending else ""}
+wanted AS MATERIALIZED (
+    SELECT key, value ->> 0 AS session, value ->> 1 AS agent, value ->> 2 AS at, value ->> 3 AS row FROM json_each(?)),
+asked AS MATERIALIZED (
+    SELECT w.*, (SELECT json_array(s.created_at, {row}, s.message) FROM {persons}
+                 WHERE s.session = w.session AND s.agent = w.agent AND s.role = 'user'
+                 AND (s.created_at, {row}) <= (w.at, w.row) {downward}) AS question
+    FROM wanted w),
+ended AS MATERIALIZED (
+    SELECT a.*, (SELECT json_array(s.created_at, {row}) FROM {persons}
+                 WHERE s.session = a.session AND s.agent = a.agent AND s.role = 'user'
+                 AND (s.created_at, {row}) > (a.question ->> 0, a.question ->> 1)
+                 AND (s.message <> a.question ->> 2 OR s.message = '' OR s.created_at <> a.question ->> 0) {upward}) AS beyond
+    FROM asked a)
+SELECT key, question ->> 1, beyond ->> 1,
+    (SELECT s.chunk FROM {all_said} WHERE s.session = e.session AND s.agent = e.agent AND s.role NOT IN ('user', 'thinking')
+     AND (s.created_at, {row}) > (e.question ->> 0, e.question ->> 1)
+     AND (s.created_at, {row}) < (coalesce(e.beyond ->> 0, {MILLISECONDS_MAX}), coalesce(e.beyond ->> 1, 0)) {downward})
+FROM ended e
+"""  # noqa: S608 - constants of ours
+
+
+def _pieces_query(*, pending: bool) -> str:
+    """Return the query for the pieces around one; bound: session, agent, moment and row of that piece, most on a side."""
+    row = "s.row" if pending else "s.rowid"
+    table = "said s" if pending else "occurrences s INDEXED BY occurrences_by_session"
+    select = f"""SELECT s.chunk, {row} AS row, s.role, s.created_at, s.message, s.project, s.repository
+        FROM {table}
+        WHERE s.session = ?1 AND s.agent = ?2 AND (s.created_at, {row})"""  # noqa: S608 - constants of ours
+    return f"""
+WITH {_SAID if pending else ""}
+near AS (SELECT * FROM ({select} >= (?3, ?4) ORDER BY s.created_at, {row} LIMIT ?5)
+         UNION ALL SELECT * FROM ({select} < (?3, ?4) ORDER BY s.created_at DESC, {row} DESC LIMIT ?5))
+SELECT * FROM near ORDER BY created_at, row
+"""  # noqa: S608 - constants of ours
+
+
+class Turns:
+    """The turns of one snapshot of the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def spans(self, places: Sequence[HitPlace]) -> list[Span]:
+        """Return the turn of each of these places of conversations."""
+        sessions = list({(place.session, place.agent) for place in places})
+        pending = set(self._database.rows(_HAS_PENDING, (json.dumps(sessions),)))
+        found: dict[int, Span] = {}
+        for waiting in (False, True):
+            asked = {
+                number: [place.session, place.agent, place.created_at, place.row]
+                for number, place in enumerate(places)
+                if ((place.session, place.agent) in pending) is waiting
+            }
+            if not asked:
+                continue
+            rows = self._database.rows(_SPANS[waiting], (json.dumps(asked),))
+            for key, question, beyond, last in rows:
+                place = places[int(key)]
+                alone = place.row if question is None else 0
+                found[int(key)] = Span(
+                    place.agent,
+                    place.session,
+                    int(beyond or 0),
+                    int(last or 0),
+                    alone,
+                    waiting,
+                    int(question or 0),
+                )
+        return [found[number] for number in range(len(places))]
+
+    def pieces(self, place: HitPlace, span: Span) -> list[TurnPiece]:
+        """Return the pieces of the place's turn, in order. Of a turn longer than the last of `REACHES` on a side of the place,
+        the nearest ones."""
+        found: list[TurnPiece] = []
+        for most in REACHES:
+            rows = self._database.rows(
+                _PIECES[span.pending], (place.session, place.agent, place.created_at, place.row, most)
+            )
+            pieces = [TurnPiece(int(row[0]), int(row[1]), row[2], int(row[3]), *row[4:]) for row in rows]
+            if span.alone:
+                return [piece for piece in pieces if piece.row == span.alone]
+            found, whole = _of_turn(pieces, place.row, most)
+            if whole:
+                break
+        return found
+
+
+def _of_turn(pieces: Sequence[TurnPiece], row: int, most: int) -> tuple[list[TurnPiece], bool]:
+    """Cut one turn out of pieces in order, and return whether it is there whole."""
+    here = next((number for number, piece in enumerate(pieces) if piece.row == row), None)
+    if here is None:
+        return [], True
+    begin = here
+    while begin > 0 and pieces[begin].role != PERSON:
+        begin -= 1
+    while begin > 0 and is_one_message(pieces[begin - 1], pieces[begin]):
+        begin -= 1
+    end = begin + 1
+    while end < len(pieces) and (pieces[end].role != PERSON or is_one_message(pieces[end], pieces[begin])):
+        end += 1
+    cut_before = begin == 0 and here >= most
+    cut_behind = end == len(pieces) and len(pieces) - here >= most
+    return list(pieces[begin:end]), not (cut_before or cut_behind)
+
+
+def is_one_message(one: TurnPiece, other: TurnPiece) -> bool:
+    """Whether they are pieces of one message. Some tools use an id for several messages."""
+    return (
+        one.role == other.role
+        and bool(one.message)
+        and one.message == other.message
+        and one.created_at == other.created_at
+    )
+
+
+_SPANS = {waiting: _spans_query(pending=waiting) for waiting in (False, True)}
+_PIECES = {waiting: _pieces_query(pending=waiting) for waiting in (False, True)}

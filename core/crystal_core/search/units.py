@@ -1,0 +1,262 @@
+"""Units: what is found and ranked as one. A turn with its messages, a single message, a memory, or a piece of a document.
+
+The halves of a search find chunks. `Units` looks up where they were said, leaves thinking out unless it was asked for, puts the
+messages of one turn together, and scores each unit. A person's question that nobody answered stands behind everything that
+answers.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from crystal_core.database import Database
+from crystal_core.schema import HIDDEN
+from crystal_core.search.dates import DateRange
+from crystal_core.search.filters import CONVERSATION, MEMORY, HitPlace
+from crystal_core.search.ranking import DAY_MILLISECONDS, Explanation, Ranking
+from crystal_core.search.snippets import Snippets
+from crystal_core.search.turns import (
+    PERSON,
+    QUESTION_CHARS_MAX,
+    THINKING,
+    By,
+    Span,
+    Turn,
+    TurnPiece,
+    Turns,
+    announces,
+    answers,
+    asks,
+    is_one_message,
+)
+
+TOLD_DAYS = 10
+"""What happened on a day is spoken of up to so many days later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The columns of a chunk that are shown."""
+
+    id: str
+    text: str
+    provisional: bool
+    category: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A chunk that was found, at one of its places."""
+
+    chunk: int
+    place: HitPlace
+    explanation: Explanation
+    text: Text
+
+
+@dataclass(slots=True)
+class Unit:
+    """A unit and what was found of it, best first. `span` is a turn's. `idle`: a question that nobody answered."""
+
+    members: list[Candidate]
+    explanation: Explanation
+    span: Span | None = None
+    answered: bool = False
+    idle: bool = False
+    alike: list[str] = field(default_factory=list[str])
+    shown: Candidate | None = None
+    pieces: list[TurnPiece] | None = None
+
+    @property
+    def kind(self) -> str:
+        return MEMORY if self.members[0].text.category is not None else self.members[0].place.kind
+
+    @property
+    def order(self) -> tuple[bool, float, int, int]:
+        newest = max(member.place.created_at for member in self.members)
+        return self.idle, -self.explanation.score, -newest, self.members[0].chunk
+
+
+class Units:
+    """Makes the units of one search, in one snapshot."""
+
+    def __init__(
+        self,
+        database: Database,
+        ranking: Ranking,
+        *,
+        by: By,
+        thinking: bool,
+        now_ms: int,
+        dates: Sequence[DateRange],
+    ) -> None:
+        self._database = database
+        self._ranking = ranking
+        self._by = by
+        self._thinking = thinking
+        self._now_ms = now_ms
+        self._dates = dates
+        self._turns = Turns(database)
+        self._seen: set[object] = set()
+
+    def candidates(
+        self,
+        found: Mapping[int, Explanation],
+        places: Mapping[int, Sequence[HitPlace]],
+        texts: Mapping[int, Text],
+    ) -> list[Candidate]:
+        """Return what was found at each place where it counts."""
+        return [
+            Candidate(chunk, place, found[chunk], texts[chunk])
+            for chunk, all_places in places.items()
+            for place in all_places[: None if self._by is By.TURN else 1]
+            if self._thinking or place.role != THINKING
+        ]
+
+    def units(self, candidates: Sequence[Candidate]) -> list[Unit]:
+        """Return the units of these candidates that were not returned before, best first."""
+        said = [one for one in candidates if one.place.kind == CONVERSATION and self._by is By.TURN]
+        spans = self._turns.spans([one.place for one in said])
+        by_turn: dict[object, list[Candidate]] = {}
+        span_of: dict[object, Span] = {}
+        for one, span in zip(said, spans, strict=True):
+            by_turn.setdefault(span, []).append(one)
+            span_of[span] = span
+        for one in candidates:
+            if one.place.kind != CONVERSATION or self._by is By.MESSAGE:
+                by_turn.setdefault(one.chunk, []).append(one)
+        fresh = {key: members for key, members in by_turn.items() if key not in self._seen}
+        self._seen.update(fresh)
+        last = self._last_words([span for key, span in span_of.items() if key in fresh])
+        units = [self._unit(members, span_of.get(key), last) for key, members in fresh.items()]
+        self._add_neighbours(units)
+        return sorted(units, key=lambda unit: unit.order)
+
+    def _unit(self, members: list[Candidate], span: Span | None, last: Mapping[int, str]) -> Unit:
+        ranking = self._ranking
+        answered = span is not None and bool(span.last) and answers(last.get(span.last, ""))
+        asked = [one for one in members if one.place.role == PERSON]
+        replied = [one for one in members if one.place.role != PERSON and not _is_filler(one, span)]
+        question = max((one.explanation.fused for one in asked), default=0.0) * ranking.question_weight
+        answer = max((one.explanation.fused for one in replied), default=0.0)
+        members.sort(key=lambda one: -one.explanation.fused)
+        best = members[0].explanation
+        score = best.fused
+        if span is not None and (asked or replied):
+            score = max(question, answer) + ranking.other_share * min(question, answer)
+        if any(self._is_of_date(one.place.created_at) for one in members):
+            score += ranking.date_lift
+        newest = max(one.place.created_at for one in members)
+        explanation = replace(best, context=score - best.fused, recency=ranking.recency(newest, self._now_ms))
+        idle = span is not None and not answered and bool(asked) and any(asks(one.text.text) for one in asked)
+        return Unit(members, explanation, span, answered, idle)
+
+    def _add_neighbours(self, units: Sequence[Unit]) -> None:
+        """Add a share of the next turn's score to each turn's, and the reverse."""
+        begins = {
+            (unit.span.session, unit.span.agent, unit.span.asked): unit
+            for unit in units
+            if unit.span is not None and unit.span.asked
+        }
+        added: list[tuple[Unit, float]] = []
+        for unit in units:
+            if unit.span is None or not unit.span.beyond:
+                continue
+            following = begins.get((unit.span.session, unit.span.agent, unit.span.beyond))
+            if following is not None and following is not unit:
+                added.append((following, unit.explanation.fused * self._ranking.beside_share))
+                added.append((unit, following.explanation.fused * self._ranking.beside_share / 2))
+        for unit, share in added:
+            unit.explanation = replace(unit.explanation, context=unit.explanation.context + share)
+
+    def _is_of_date(self, created_at: int) -> bool:
+        late = TOLD_DAYS * DAY_MILLISECONDS
+        return any(span.start_ms <= created_at < span.end_ms + late for span in self._dates)
+
+    def _last_words(self, spans: Iterable[Span]) -> dict[int, str]:
+        """Return the texts with which turns end."""
+        wanted = json.dumps([span.last for span in spans if span.last])
+        query = "SELECT rowid, text FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))"
+        return {int(chunk): text for chunk, text in self._database.rows(query, (wanted,))}
+
+    def show(self, unit: Unit, snippets: Snippets) -> Candidate:
+        """Return the passage that represents the unit; of a turn, the one of its answer that fits best."""
+        if unit.shown is None:
+            unit.shown = self._shown(unit, snippets)
+        return unit.shown
+
+    def _shown(self, unit: Unit, snippets: Snippets) -> Candidate:
+        span = unit.span
+        if span is None:
+            return unit.members[0]
+        replied = [one for one in unit.members if one.place.role != PERSON and not _is_filler(one, span)]
+        if replied:
+            return replied[0]
+        if not unit.answered:
+            return unit.members[0]
+        first = unit.members[0]
+        pieces = [one for one in self._pieces(unit) if one.role not in (PERSON, THINKING)]
+        texts = self._texts([piece.chunk for piece in pieces])
+        where = first.place.project, first.place.repository
+        # A conversation may move on to another project.
+        pieces = [
+            piece for piece in pieces if piece.chunk in texts and (piece.project, piece.repository) == where
+        ]
+        telling = [
+            piece for piece in pieces if piece.chunk == span.last or not announces(texts[piece.chunk].text)
+        ]
+        if not telling:
+            return first
+        # Of equal ones the first: an answer begins with what it comes down to.
+        best = max(telling, key=lambda piece: snippets.coverage(texts[piece.chunk].text))
+        place = replace(first.place, role=best.role, created_at=best.created_at, row=best.row)
+        return Candidate(best.chunk, place, first.explanation, texts[best.chunk])
+
+    def turn(self, unit: Unit) -> Turn | None:
+        """Return the turn that a unit stands for; None if it is none."""
+        if unit.span is None:
+            return None
+        pieces = [piece for piece in self._pieces(unit) if piece.role != THINKING]
+        asked = [piece for piece in pieces if piece.role == PERSON]
+        found = {one.chunk for one in unit.members}
+        question = next((piece for piece in asked if piece.chunk in found), asked[0] if asked else None)
+        ending = next((piece for piece in reversed(pieces) if piece.role != PERSON), None)
+        answer = None
+        if unit.answered and ending is not None:
+            answer = next(piece for piece in pieces if piece is ending or is_one_message(piece, ending))
+        texts = self._texts([piece.chunk for piece in (question, answer) if piece is not None])
+        words = texts.get(question.chunk) if question is not None else None
+        return Turn(
+            question="" if words is None else words.text[:QUESTION_CHARS_MAX],
+            question_id="" if words is None else words.id,
+            answer_id="" if answer is None or answer.chunk not in texts else texts[answer.chunk].id,
+            answered=unit.answered,
+            began_at=pieces[0].created_at if pieces else unit.members[0].place.created_at,
+            ended_at=pieces[-1].created_at if pieces else unit.members[0].place.created_at,
+            messages=len(pieces),
+        )
+
+    def _pieces(self, unit: Unit) -> list[TurnPiece]:
+        assert unit.span is not None
+        if unit.pieces is None:
+            unit.pieces = self._turns.pieces(unit.members[0].place, unit.span)
+        return unit.pieces
+
+    def _texts(self, chunks: Sequence[int]) -> dict[int, Text]:
+        return read_texts(self._database, chunks)
+
+
+def read_texts(database: Database, chunks: Iterable[int], memories: str = "memory_places") -> dict[int, Text]:
+    """Return the texts of chunks, with the categories of those that are memories by that view; forgotten ones are left out."""
+    query = (
+        f"SELECT rowid, id, text, provisional, (SELECT category FROM {memories} WHERE chunk = chunks.rowid LIMIT 1)"  # noqa: S608
+        f" FROM chunks WHERE rowid IN (SELECT value FROM json_each(?)) AND forget_hash NOT IN ({HIDDEN})"
+    )
+    return {
+        int(chunk): Text(content.hex(), text, bool(provisional), category)
+        for chunk, content, text, provisional, category in database.rows(query, (json.dumps(list(chunks)),))
+    }
+
+
+def _is_filler(one: Candidate, span: Span | None) -> bool:
+    return span is not None and one.chunk != span.last and announces(one.text.text)

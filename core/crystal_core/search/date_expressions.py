@@ -163,7 +163,7 @@ class Reader(Sentence):
             return self._rolling(at + 1)
         if token.kind is Kind.PART and token.value >= PartOfDay.EVENING:
             return [calendar.part(calendar.day(-1), PartOfDay(token.value))], then
-        if token.kind in WEEKDAYS:
+        if token.kind in WEEKDAYS and self._at(then).kind is not Kind.OF:
             return self._with_part(calendar.weekday(token.value, over=True), then)
         if token.kind in MONTHS:
             if token.kind is not Kind.MONTH and (self._at(at - 1).word == "the" or self._is_modal(at + 1)):
@@ -412,7 +412,7 @@ class Reader(Sentence):
                 return self._dated_span(year, token.value, day.value, day.pair[0], end)
             return None
         sure = year is not None or day.capital
-        if not sure and self._relation(at) is Kind.IN:
+        if not sure and self._relation(at) is Kind.IN and self._at(at - 1).kind is not Kind.ARTICLE:
             return None  # in March 3 of them …
         if not sure and token.kind is not Kind.MONTH:
             sure = self._introduced(at) or self._ends(at + 2)

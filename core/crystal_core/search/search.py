@@ -201,8 +201,7 @@ class Searcher:
             nearness(self._embedder.identity) if self._embedder is not None and vector is not None else None
         )
         thoughts = thinking or scope.role == THINKING
-        if scope.role is not None:
-            by = By.MESSAGE  # what one role said
+        by = By.MESSAGE if scope.role is not None else By(by)  # what one role said is no whole turn
         dates = date_ranges(query, now_ms, zone)
         question = _Question(query, vector, near, now_ms, by, thoughts, dates)
         end = offset + limit

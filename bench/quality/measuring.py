@@ -6,57 +6,74 @@ queries make a coarse figure. A figure that rises is none; the baseline is then 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from bench.quality.metrics import NAMES, Mean, mean, scores
+from bench.quality.metrics import Mean, mean, scores
 from bench.quality.ranking import Ranking
 from bench.quality.sets import Sets
 
 BASELINE = Path(__file__).resolve().parent / "baseline.json"
 ALL = "all"
+OWN = "own sets"
 WATCHED = ("recall@10", "MRR@10", "nDCG@10")
 MARGIN_ALL = 0.02
 MARGIN_SET = 0.08
 """Absolute. Another version of onnxruntime moves a rank here and there."""
 
 Figures = dict[str, dict[str, dict[str, float]]]
-"""By way of ranking, set, and metric."""
+"""By way of ranking, set, and metric. A set of ours is a class of its questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """For each way of ranking, each query's figures, in the order of the sets' queries."""
+    """Of one collection of questions: the class of each, and for each way of ranking each question's figures, in that order.
 
-    sets: Sets
-    by_mode: Mapping[str, list[dict[str, float]]]
+    A question has only the figures that it is good for.
+    """
 
-    def mean(self, mode: str, name: str, metric: str) -> Mean:
-        """Of a set by its name, or of ``ALL``."""
-        return mean(self._values(mode, name, metric))
+    name: str
+    kinds: Sequence[str]
+    by_mode: Mapping[str, Sequence[Mapping[str, float]]]
+
+    @property
+    def names(self) -> list[str]:
+        """The classes, in the order of their first questions."""
+        return list(dict.fromkeys(self.kinds))
+
+    @property
+    def metrics(self) -> list[str]:
+        return list(dict.fromkeys(metric for rows in self.by_mode.values() for row in rows for metric in row))
+
+    def mean(self, mode: str, name: str, metric: str) -> Mean | None:
+        """Of a class by its name, or of ``ALL``. None if no question has this figure."""
+        values = self.values(mode, name, metric)
+        return mean(values) if values else None
+
+    def values(self, mode: str, name: str, metric: str) -> list[float]:
+        return [
+            row[metric]
+            for kind, row in zip(self.kinds, self.by_mode[mode], strict=True)
+            if name in (ALL, kind) and metric in row
+        ]
 
     def figures(self) -> Figures:
-        return {
-            mode: {
-                name: {metric: round(fmean(self._values(mode, name, metric)), 4) for metric in NAMES}
-                for name in (ALL, *self.sets.names)
-            }
-            for mode in self.by_mode
-        }
-
-    def _values(self, mode: str, name: str, metric: str) -> list[float]:
-        return [
-            one[metric]
-            for query, one in zip(self.sets.queries, self.by_mode[mode], strict=True)
-            if name in (ALL, query.set)
-        ]
+        found: Figures = {}
+        for mode in self.by_mode:
+            for name in (ALL, *self.names):
+                values = {metric: self.values(mode, name, metric) for metric in self.metrics}
+                means = {metric: round(fmean(some), 4) for metric, some in values.items() if some}
+                found.setdefault(mode, {})[name] = means
+        return found
 
 
 def measured(sets: Sets, rankings: Mapping[str, Ranking]) -> Measured:
+    """Of our own sets."""
     return Measured(
-        sets,
+        OWN,
+        [query.set for query in sets.queries],
         {
             mode: [scores(ranking(query), query.relevant) for query in sets.queries]
             for mode, ranking in rankings.items()

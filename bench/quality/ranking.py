@@ -30,6 +30,8 @@ Ranking = Callable[[Query], list[str]]
 MODES = ("keyword", "vector", "hybrid")
 BATCH = 500
 NOTES_A_SESSION = 12
+ROLE = "assistant"
+"""Where no person speaks, each message is a turn of its own."""
 
 
 class Memory:
@@ -95,7 +97,7 @@ def memory_of(sets: Sets, embedder: Embedder, path: Path | str = ":memory:") -> 
 def _add(replica: Replica, passages: Sequence[Passage], first: int, vectors: dict[str, list[bytes]]) -> None:
     with replica.transaction() as transaction:
         for number, passage in enumerate(passages, first):
-            piece = Piece(passage.text, ("user", "assistant")[number % 2], passage.created_at, str(number), 0)
+            piece = Piece(passage.text, ROLE, passage.created_at, str(number), 0)
             session = f"session-{number // NOTES_A_SESSION}"
             place = Origin(DEVICE, INCARNATION, number + 1)
             capture = Capture("agent", session, "src/crystal", "host/org/crystal", "claude-code", (piece,))

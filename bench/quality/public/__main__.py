@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import cast
 
+from bench.quality.halves import shortfalls
+from bench.quality.measuring import ALL, Measured
 from bench.quality.public.beam import read_beam
-from bench.quality.public.corpus import VARIABLE, Question, public_folder
+from bench.quality.public.corpus import VARIABLE, public_folder
 from bench.quality.public.cosqa import read_cosqa
-from bench.quality.public.figures import NAMES, figures
-from bench.quality.public.memory import MESSAGE, TURN, PublicMemory, memory_of
+from bench.quality.public.figures import NAMES
+from bench.quality.public.measurement import measured_part
+from bench.quality.public.memory import memory_of
 from bench.quality.vectors import KeptVectors
 from crystal_core.embed.builtin import BuiltinEmbedder
-
-WEAK = "weak"
+from crystal_core.search.turns import By
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m bench.quality.public", description="Measure search on a public set."
     )
     parser.add_argument("--set", choices=("beam", "cosqa"), required=True)
-    parser.add_argument("--by", choices=(TURN, MESSAGE), default=TURN)
+    parser.add_argument("--by", type=By, choices=tuple(By), default=By.TURN)
     parser.add_argument("--part", choices=("dev", "test", "all"), default="dev", help="test: held out")
     parser.add_argument("--messages", action="store_true", help="CoSQA's functions as messages")
     parser.add_argument("--public", default="", help=f"folder of the sets, else {VARIABLE}")
@@ -44,37 +46,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = KeptVectors(BuiltinEmbedder())
     with memory_of(corpus, kept, options.by) as memory:
         for part, questions in parts.items():
-            print(f"{corpus.name}, {part}, by {options.by}: {len(questions)} questions")
-            print(_table(memory, questions))
+            result = measured_part(memory, part, questions)
+            print(f"{result.name}, by {options.by}: {len(questions)} questions\n{_table(result)}")
     kept.close()
     return 0
 
 
-def _table(memory: PublicMemory, questions: Sequence[Question]) -> str:
-    kinds = list(dict.fromkeys(question.kind for question in questions))
-    lines = [f"{'':44}" + "".join(f"{name:>14}" for name in (*NAMES, WEAK))]
-    for mode, ranking in memory.rankings().items():
-        scores: list[dict[str, float]] = []
-        for question in questions:
-            scores.append(figures(ranking(question), question))
-            if mode == "hybrid":
-                scores[-1][WEAK] = float(memory.search(question).weak)
-        for kind in (*(kinds if len(kinds) > 1 else ()), "all"):
-            rows = [
-                score
-                for question, score in zip(questions, scores, strict=True)
-                if kind == question.kind or (kind == "all" and question.evidence)
-            ]
-            lines.append(
-                f"{mode + ', ' + kind:40}{len(rows):4}"
-                + "".join(_cell(rows, name) for name in (*NAMES, WEAK))
-            )
-    return "\n".join(lines)
-
-
-def _cell(rows: Sequence[dict[str, float]], name: str) -> str:
-    values = [row[name] for row in rows if name in row]
-    return f"{fmean(values):>14.3f}" if values else " " * 14
+def _table(result: Measured) -> str:
+    metrics = [name for name in NAMES if name in result.metrics]
+    kinds = (*(result.names if len(result.names) > 1 else ()), ALL)
+    lines = [f"{'':44}" + "".join(f"{metric:>14}" for metric in metrics)]
+    for mode in result.by_mode:
+        for kind in kinds:
+            cells: list[str] = []
+            for metric in metrics:
+                values = result.values(mode, kind, metric)
+                cells.append(f"{fmean(values):>14.3f}" if values else " " * 14)
+            count = sum(kind in (one, ALL) for one in result.kinds)
+            lines.append(f"{mode + ', ' + kind:40}{count:4}" + "".join(cells))
+    return "\n".join((*lines, *(f"falls short: {one}" for one in shortfalls(result))))
 
 
 if __name__ == "__main__":

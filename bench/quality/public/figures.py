@@ -11,17 +11,19 @@ from collections.abc import Sequence
 
 from bench.quality.public.beam import CONTRADICTION, UPDATE
 from bench.quality.public.corpus import Place, Question
+from bench.quality.public.memory import Answer
 
 RECALL_10, RECALL_20, ALL_20, MRR_10 = "recall@10", "recall@20", "all@20", "MRR@10"
 NEWEST_FIRST, BOTH_10 = "newest first", "both@10"
-NAMES = (RECALL_10, RECALL_20, ALL_20, MRR_10, NEWEST_FIRST, BOTH_10)
+SILENCE, FALSE_SILENCE = "silence", "false silence"
+NAMES = (RECALL_10, RECALL_20, ALL_20, MRR_10, NEWEST_FIRST, BOTH_10, SILENCE, FALSE_SILENCE)
 
 
-def figures(found: Sequence[frozenset[Place]], question: Question) -> dict[str, float]:
-    """Only those that the question is good for; none where nothing answers it."""
-    if not question.evidence:
-        return {}
-    wanted = question.evidence
+def figures(answer: Answer, question: Question) -> dict[str, float]:
+    """Only those that the question is good for."""
+    wanted, found = question.evidence, answer.found
+    if not wanted:
+        return {} if answer.silent is None else {SILENCE: float(answer.silent)}
     recall_20 = _share(found[:20], wanted)
     rank = _rank(found[:10], wanted)
     scores = {
@@ -30,6 +32,8 @@ def figures(found: Sequence[frozenset[Place]], question: Question) -> dict[str, 
         ALL_20: float(recall_20 == 1),
         MRR_10: 1 / rank if rank else 0.0,
     }
+    if answer.silent is not None:
+        scores[FALSE_SILENCE] = float(answer.silent)
     if question.sides is not None:
         older, newer = question.sides
         if question.kind == UPDATE:

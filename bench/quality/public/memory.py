@@ -4,14 +4,13 @@
     vector    the pieces by cosine, exactly and without recency: what the model's vectors are good for by themselves
     hybrid    `Searcher` as it is
 
-A way of ranking gives for a question the places that each hit shows, best first: by message its own, by turn all of the turn.
+A way of ranking gives the places that each hit shows, best first: by message its own, by turn all of the turn.
 """
 
-import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +22,24 @@ from crystal_core.embed.port import Embedder
 from crystal_core.replica import Replica
 from crystal_core.search.filters import Scope
 from crystal_core.search.search import Hit, Searcher, SearchResult
+from crystal_core.search.turns import By
 from crystal_core.state.mirror_log import MODEL
 from crystal_mirror.operations import Capture, Operation, Piece, PutDocument, PutSource
 from crystal_mirror.types import Origin
 
 Found = list[frozenset[Place]]
-Ranking = Callable[[Question], Found]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``silent``: the search says that nothing found is likely to answer; None where nothing judges that."""
+
+    found: Found
+    silent: bool | None = None
+
+
+Ranking = Callable[[Question], Answer]
 MODES = ("keyword", "vector", "hybrid")
-TURN, MESSAGE = "turn", "message"
 DEPTH = 20
 BATCH = 200
 SOURCE = "public"
@@ -40,7 +49,7 @@ DOCUMENTS_AT = 1_600_000_000_000
 class PublicMemory:
     """All texts of a set, ready to be searched."""
 
-    def __init__(self, replica: Replica, corpus: Corpus, embedder: Embedder, by: str) -> None:
+    def __init__(self, replica: Replica, corpus: Corpus, embedder: Embedder, by: By) -> None:
         self.corpus = corpus
         self.by = by
         self.searcher = Searcher(replica.database, embedder)
@@ -50,7 +59,7 @@ class PublicMemory:
             self._by_session.setdefault(text.place[0], []).append(text)
         pieces = [(text, piece) for text in corpus.texts for piece in _pieces(text)]
         vectors = embedder.embed_windows([piece for _, piece in pieces])
-        turns = _turns(corpus.texts) if by == TURN else {}
+        turns = _turns(corpus.texts) if by is By.TURN else {}
         self._shown = [turns.get(text.place, frozenset({text.place})) for text, _ in pieces]
         self._repositories = np.array([text.repository for text, _ in pieces])
         self._owner = np.repeat(np.arange(len(vectors)), [len(windows) for windows in vectors])
@@ -60,13 +69,13 @@ class PublicMemory:
     def rankings(self) -> dict[str, Ranking]:
         return dict(zip(MODES, (self.by_keyword, self.by_vector, self.by_both), strict=True))
 
-    def by_keyword(self, question: Question) -> Found:
-        return self.shown(self.search(question, words_only=True).hits)
+    def by_keyword(self, question: Question) -> Answer:
+        return self._answer(self.search(question, words_only=True))
 
-    def by_both(self, question: Question) -> Found:
-        return self.shown(self.search(question).hits)
+    def by_both(self, question: Question) -> Answer:
+        return self._answer(self.search(question))
 
-    def by_vector(self, question: Question) -> Found:
+    def by_vector(self, question: Question) -> Answer:
         nearest: NDArray[np.float32] = self._windows @ self._embedder.embed_query(question.text)
         best = np.full(len(self._shown), -2, np.float32)
         np.maximum.at(best, self._owner, nearest)
@@ -77,20 +86,27 @@ class PublicMemory:
             if best[index] < -2 or len(found) == DEPTH:
                 break
             found[self._shown[int(index)]] = None
-        return list(found)
+        return Answer(list(found))
 
     def search(self, question: Question, *, words_only: bool = False, limit: int = DEPTH) -> SearchResult:
         scope = Scope(project=question.repository or None)
-        more: dict[str, Any] = {"by": self.by} if _KNOWS_TURNS else {}
         return self.searcher.search(
-            question.text, now_ms=question.asked_at, limit=limit, scope=scope, words_only=words_only, **more
+            question.text,
+            now_ms=question.asked_at,
+            limit=limit,
+            scope=scope,
+            words_only=words_only,
+            by=self.by,
         )
+
+    def _answer(self, result: SearchResult) -> Answer:
+        return Answer(self.shown(result.hits), result.weak or not result.hits)
 
     def shown(self, hits: Sequence[Hit]) -> Found:
         """The places of each hit."""
         found: Found = []
         for hit in hits:
-            turn = getattr(hit, "turn", None)
+            turn = hit.turn
             first, last = (turn.began_at, turn.ended_at) if turn else (hit.created_at, hit.created_at)
             found.append(
                 frozenset(
@@ -102,11 +118,8 @@ class PublicMemory:
         return found
 
 
-_KNOWS_TURNS = "by" in inspect.signature(Searcher.search).parameters
-
-
 @contextmanager
-def memory_of(corpus: Corpus, embedder: Embedder, by: str = MESSAGE) -> Generator[PublicMemory]:
+def memory_of(corpus: Corpus, embedder: Embedder, by: By = By.TURN) -> Generator[PublicMemory]:
     """A memory that holds the set's texts, found by turn or by message."""
     pieces = list(dict.fromkeys(piece for text in corpus.texts for piece in _pieces(text)))
     vectors = dict(zip(pieces, embedder.embed_windows(pieces), strict=True))

@@ -5,11 +5,16 @@ out. Messages of this device that the Core has not ordered yet are included and 
 last version is shown, and the one that was asked for.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from crystal_core.database import Database, Row
+from crystal_core.search.turns import PERSON, THINKING
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.lookup import StoredText, find_shown_text
+
+TURN_PIECES_MAX = 100
+"""Of a turn as it is shown; of a longer one its beginning and end, and what is nearest to what was asked for."""
 
 _PLACES = """
 SELECT o.chunk, o.agent, o.session, o.message, o.part, o.role, o.created_at, o.project, o.repository, o.source, o.device, 0
@@ -94,6 +99,48 @@ def transcript(
     project, repository, source = last[8:11]
     return Transcript(
         agent, session, project, repository, source, tuple(spoken[first:end]), first, len(spoken) - end
+    )
+
+
+def turn_of(database: Database, given: str) -> Transcript:
+    """The turn of the text whose id begins with ``given``: what a person said, and all up to their next message. Thinking is
+    left out, unless it was asked for. Raises what ``transcript`` raises."""
+    whole = transcript(database, given)
+    spoken = whole.pieces
+    here = next((number for number, piece in enumerate(spoken) if piece.hit), None)
+    if here is None:
+        raise NoSuchEntry("that message or memory was forgotten")
+    begin, end = _turn_bounds(spoken, here)
+    shown = [piece for piece in spoken[begin:end] if piece.role != THINKING or piece.hit]
+    if len(shown) > TURN_PIECES_MAX:
+        at = next(number for number, piece in enumerate(shown) if piece.hit)
+        first = min(max(at - TURN_PIECES_MAX // 2, 1), len(shown) - TURN_PIECES_MAX + 1)
+        shown = [shown[0], *shown[first : first + TURN_PIECES_MAX - 2], shown[-1]]
+    return replace(whole, pieces=tuple(shown), before=begin, after=len(spoken) - end)
+
+
+def _turn_bounds(spoken: Sequence[ConversationMessage], here: int) -> tuple[int, int]:
+    """Where a piece's turn begins and ends, as ``crystal_core.search.turns`` has it. Where no person spoke before, it stands
+    alone."""
+    begin = here
+    while begin >= 0 and spoken[begin].role != PERSON:
+        begin -= 1
+    if begin < 0:
+        return here, here + 1
+    while begin > 0 and _is_one_message(spoken[begin - 1], spoken[begin]):
+        begin -= 1
+    end = begin + 1
+    while end < len(spoken) and (spoken[end].role != PERSON or _is_one_message(spoken[end], spoken[begin])):
+        end += 1
+    return begin, end
+
+
+def _is_one_message(one: ConversationMessage, other: ConversationMessage) -> bool:
+    return (
+        bool(one.message)
+        and one.role == other.role
+        and one.message == other.message
+        and one.created_at == other.created_at
     )
 
 

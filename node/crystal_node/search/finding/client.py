@@ -68,7 +68,8 @@ class MemoryClient:
     def show(self, request: ShowRequest) -> ShowDocument:
         """See ``MemorySearch``."""
         request = within_limits(request)
-        target = f"/api/show/{quote(request.id, safe='')}?before={request.before}&after={request.after}"
+        around = "turn=true" if request.turn else f"before={request.before}&after={request.after}"
+        target = f"/api/show/{quote(request.id, safe='')}?{around}"
         answered = self._asked("GET", target, ShowDocument)
         return self._disk().show(request) if answered is None else answered
 

@@ -203,11 +203,15 @@ class SearchDocument(Struct, frozen=True, kw_only=True):
 
 
 class ShowRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A text by its id (or the first 8 digits of it, or more), with what stands around it."""
+    """A text by its id (or the first 8 digits of it, or more), with what stands around it.
+
+    ``turn``: with the whole turn of it, in place of so many pieces before and after; a memory and a piece of a document have
+    none, and stand alone."""
 
     id: Annotated[str, Meta(min_length=ID_DIGITS_MIN, max_length=ID_DIGITS_MAX)]
     before: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
+    turn: bool = False
 
 
 class PieceDocument(Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from crystal_node.base.lookup import StoredText, find_shown_text
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
 from crystal_node.models.embedding import VaultEmbedder
-from crystal_node.search.conversation import Transcript, transcript
+from crystal_node.search.conversation import Transcript, transcript, turn_of
 from crystal_node.search.finding.deep import Deep
 from crystal_node.search.finding.deep_outcome import Deepened, Fast, HitExplanation, forget_mark
 from crystal_node.search.finding.documents import (
@@ -233,7 +233,10 @@ def shown(database: Database, request: ShowRequest) -> ShowDocument:
 
 def _of_conversation(database: Database, found: StoredText, request: ShowRequest) -> ShowDocument:
     """A memory is shown the same way; it stands alone."""
-    said = transcript(database, found.id.hex(), before=request.before, after=request.after)
+    if request.turn:
+        said = turn_of(database, found.id.hex())
+    else:
+        said = transcript(database, found.id.hex(), before=request.before, after=request.after)
     asked = next(piece for piece in said.pieces if piece.hit)
     category = _category(database, found)
     return ShowDocument(
@@ -272,13 +275,12 @@ def _of_document(database: Database, found: StoredText, request: ShowRequest) ->
         " ORDER BY created_at DESC, source, path, part LIMIT 1",
         (found.chunk,),
     )[0]
-    first = max(part - request.before, 0)
+    before, after = (0, 0) if request.turn else (request.before, request.after)
+    first = max(part - before, 0)
     pieces = [
         piece
-        for piece in document_pieces(
-            database, source, path, first=first, limit=part - first + 1 + request.after
-        )
-        if piece.part <= part + request.after
+        for piece in document_pieces(database, source, path, first=first, limit=part - first + 1 + after)
+        if piece.part <= part + after
     ]
     moment = iso(created_at) or ""
     return ShowDocument(

@@ -1,4 +1,4 @@
-"""``crystal show``: a message whole, with what was said around it, offline."""
+"""``crystal show``: a turn whole, or a message with what was said around it, offline."""
 
 from datetime import datetime
 from typing import Annotated
@@ -17,7 +17,7 @@ Id = Annotated[
     str, typer.Argument(metavar="ID", help="The id that `crystal search` shows, or its first 8 digits.")
 ]
 Context = Annotated[
-    int,
+    int | None,
     typer.Option(
         "-C", "--context", metavar="N", min=0, max=50, help="Show N messages before it and after it."
     ),
@@ -32,15 +32,17 @@ After = Annotated[
 
 def run(
     text: Id,
-    context: Context = 0,
+    context: Context = None,
     before: Before = None,
     after: After = None,
     as_json: Json = False,
 ) -> None:
-    """Show a message whole, with what was said around it.
+    """Show a question with its answer, or what was said around a message.
 
-    Also says where it comes from, and shows memories and parts of documents. --context adds what stands before and after
-    it. Works offline. `crystal open` shows the whole conversation.
+    Shows the whole turn of a message: what a person said, and everything up to their next message, without thinking. With
+    --context, --before or --after it is the message itself and so many before and after it; `--context 0` shows it alone.
+    Also says where it comes from, and shows memories and parts of documents. Works offline. `crystal open` shows the whole
+    conversation.
 
     Example:
 
@@ -48,8 +50,9 @@ def run(
     """
     request = ShowRequest(
         id=text.strip(),
-        before=context if before is None else before,
-        after=context if after is None else after,
+        before=before if before is not None else context or 0,
+        after=after if after is not None else context or 0,
+        turn=context is None and before is None and after is None,
     )
     with memory_client(resolve()) as finder:
         shown = finder.show(request)
@@ -64,6 +67,7 @@ def _print(shown: ShowDocument) -> None:
         f"memory: {shown.memory}" if shown.memory else "",
         shown.agent,
         shown.project or shown.repository,
+        shown.source,
         shown.session,
         shown.path,
         shown.title,

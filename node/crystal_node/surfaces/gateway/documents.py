@@ -49,10 +49,11 @@ class DoneDocument(Struct, frozen=True, kw_only=True):
 
 
 class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many messages around the one that is shown."""
+    """How many messages around the one that is shown; or its whole turn."""
 
     before: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
+    turn: bool = False
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):

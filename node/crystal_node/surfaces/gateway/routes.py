@@ -100,7 +100,7 @@ class SearchRoutes:
         if not ID_DIGITS_MIN <= len(given) <= ID_DIGITS_MAX:
             raise InvalidRequest(f"an id has {ID_DIGITS_MIN} to {ID_DIGITS_MAX} digits")
         around = query_of(request, ShowQuery)
-        asked = ShowRequest(id=given, before=around.before, after=around.after)
+        asked = ShowRequest(id=given, before=around.before, after=around.after, turn=around.turn)
         return DocumentReply(await self._backend.find(lambda finding: finding.show(asked)))
 
 

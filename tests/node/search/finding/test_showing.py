@@ -2,12 +2,14 @@
 
 import pytest
 
+from crystal_core.database import Database
 from crystal_core.search.search import Searcher
-from crystal_mirror.operations import PutDocument, PutSource
+from crystal_mirror.operations import Capture, Piece, PutDocument, PutSource
 from crystal_node.base.errors import NoSuchEntry, UsageError
+from crystal_node.search.conversation import TURN_PIECES_MAX
 from crystal_node.search.finding.documents import ResultKind, ShowRequest
 from crystal_node.search.finding.finder import shown
-from tests.core.builders import NOW, apply, capture, content_hash, forget, new_replica, origin
+from tests.core.builders import NOW, apply, capture, content_hash, forget, new_replica, origin, remember
 
 PIECES = tuple(f"{word} of the pump's handbook" for word in ("Cover", "Start", "Care", "Faults", "Index"))
 
@@ -70,3 +72,58 @@ def test_the_beginning_of_two_ids_is_no_id() -> None:
         )
     with pytest.raises(UsageError, match="more than one"):
         shown(replica.database, ShowRequest(id="00112233"))
+
+
+def said(*spoken: tuple[str, str], session: str = "session") -> Capture:
+    """A conversation of these roles and texts, a second apart."""
+    pieces = tuple(
+        Piece(text, role, NOW + 1000 * number, f"{session}-{number}", 0)
+        for number, (role, text) in enumerate(spoken)
+    )
+    return Capture("agent", session, "projects/crystal", "example.org/crystal", "claude-code", pieces)
+
+
+def turn_shown(database: Database, text: str) -> list[str]:
+    return [piece.text for piece in shown(database, ShowRequest(id=id_of(text), turn=True)).pieces]
+
+
+def test_a_turn_is_shown_from_its_question_to_its_answer() -> None:
+    replica = new_replica()
+    apply(
+        replica,
+        said(
+            ("assistant", "Hello."),
+            ("user", "How often may it retry?"),
+            ("thinking", "The budget stands in the settings."),
+            ("assistant", "Let me check."),
+            ("assistant", "Three times in an hour."),
+            ("user", "Thanks."),
+            ("assistant", "You are welcome."),
+        ),
+    )
+    turn = ["How often may it retry?", "Let me check.", "Three times in an hour."]
+    for text in turn:
+        assert turn_shown(replica.database, text) == turn
+    assert turn_shown(replica.database, "Thanks.") == ["Thanks.", "You are welcome."]
+    assert turn_shown(replica.database, "Hello.") == ["Hello."], "nobody had asked"
+    thought = "The budget stands in the settings."
+    assert turn_shown(replica.database, thought) == [turn[0], thought, *turn[1:]]
+
+
+def test_a_turn_of_hundreds_of_pieces_is_shown_with_its_ends() -> None:
+    replica = new_replica()
+    steps = [("assistant", f"Step {number} is done.") for number in range(400)]
+    apply(replica, said(("user", "Do it all."), *steps, ("user", "And then?")))
+    for number in (0, 1, 200, 398, 399):
+        texts = turn_shown(replica.database, f"Step {number} is done.")
+        assert len(texts) == TURN_PIECES_MAX
+        assert (texts[0], texts[-1]) == ("Do it all.", "Step 399 is done.")
+        assert f"Step {number} is done." in texts
+        assert len(set(texts)) == len(texts)
+
+
+def test_a_memory_and_a_piece_of_a_document_have_no_turn() -> None:
+    replica = new_replica()
+    apply(replica, PutSource("notes", "", ("*.md",), (), NOW), put("1", PIECES), remember("It is oiled."))
+    assert turn_shown(replica.database, PIECES[2]) == [PIECES[2]]
+    assert turn_shown(replica.database, "It is oiled.") == ["It is oiled."]

@@ -1,7 +1,7 @@
 """This machine's clocks, for times that people see. They decide and order nothing: a clock may be years off."""
 
 import time
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 
 def now_ms() -> int:
@@ -15,6 +15,21 @@ def uptime_ms() -> int:
     return time.clock_gettime_ns(clock) // 1_000_000
 
 
-def local_zone(at_ms: int) -> tzinfo:
-    """This machine's offset from UTC at that moment."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().tzinfo or UTC
+class LocalZone(tzinfo):
+    """This machine's zone with its changes between summer and winter, nameless: quicker to have than one by its name."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        return None if dt is None else dt.replace(tzinfo=None).astimezone().utcoffset()
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        """Unknown, as the system tells offsets alone."""
+        return None
+
+    def tzname(self, dt: datetime | None) -> str | None:
+        return None if dt is None else dt.replace(tzinfo=None).astimezone().tzname()
+
+    def fromutc(self, dt: datetime) -> datetime:
+        local = dt.replace(tzinfo=UTC).astimezone()
+        wall = local.replace(tzinfo=self)
+        # Of an hour that there is twice, the second.
+        return wall if wall.utcoffset() == local.utcoffset() else wall.replace(fold=1)

@@ -1,52 +1,34 @@
-"""Times as people type them for ``--since`` and ``--until``: an age (``24h``, ``7d``) or a date (ISO 8601)."""
+"""Times as people type them for ``--since`` and ``--until``: an age, a date, or the words for one, as in a query.
 
-import re
-from datetime import UTC, datetime, timedelta
+What is a day, a week or the like begins where `since` says so, and ends where `until` does.
+"""
+
+from datetime import tzinfo
 
 from crystal_node.base.errors import UsageError
 
-_DAY = timedelta(days=1)
-_DATE_CHARS_MAX = 10
-"""Of a date without a time of day."""
-_AGE = re.compile(r"(\d{1,6})([mhdw])")
-_UNITS = {
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
 
-
-def parse_since(text: str, now_ms: int) -> int:
-    """The time in milliseconds since 1970, at least 0. A date without a zone is in this machine's.
+def parse_since(text: str, now_ms: int, zone: tzinfo) -> int:
+    """The beginning of the time meant, in milliseconds since 1970, at least 0. A date without a zone is in `zone`.
 
     Raises:
-        Usage: neither an age nor a date.
+        Usage: no age, no date and no words for one.
     """
-    return _moment(text, now_ms, end=False)
+    return _range(text, now_ms, zone)[0]
 
 
-def parse_until(text: str, now_ms: int) -> int:
-    """``parse_since``, except that a date without a time of day means the end of that day."""
-    return _moment(text, now_ms, end=True)
+def parse_until(text: str, now_ms: int, zone: tzinfo) -> int:
+    """The last millisecond of the time meant: of a day its end, of an age or a time of day the moment itself. Raises Usage."""
+    return _range(text, now_ms, zone)[1] - 1
 
 
-def _moment(text: str, now_ms: int, *, end: bool) -> int:
-    given = text.strip()
-    age = _AGE.fullmatch(given.lower())
-    if age:
-        span = _UNITS[age[2]] * int(age[1])
-        return max(now_ms - span // timedelta(milliseconds=1), 0)
-    try:
-        moment = datetime.fromisoformat(given)
-        if end and len(given) <= _DATE_CHARS_MAX:
-            moment += _DAY - timedelta(milliseconds=1)
-        if moment.tzinfo is None:
-            moment = moment.astimezone()
-        since_start = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    except (ValueError, OverflowError, OSError) as error:
+def _range(text: str, now_ms: int, zone: tzinfo) -> tuple[int, int]:
+    from crystal_core.search.dates import moment_range  # only what filters by time needs its words
+
+    found = moment_range(text, now_ms, zone)
+    if found is None:
         raise UsageError(
-            f"{text[:60]!r} is neither an age nor a date",
-            hint="Use 24h, 7d, 4w, or a date such as 2026-01-31 or 2026-01-31T18:00.",
-        ) from error
-    return max(since_start // timedelta(milliseconds=1), 0)
+            f"{text[:60]!r} is no time that is understood, or one of two",
+            hint="Use 24h, 7d, yesterday, last week, monday, in march, or a date such as 2026-01-31 or 2026-01-31T18:00.",
+        )
+    return found.start_ms, found.end_ms

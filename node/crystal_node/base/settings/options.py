@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from crystal_node.base.clock import LocalZone
 from crystal_node.base.settings.checks import (
     checked_address,
     checked_agent,
@@ -197,6 +198,10 @@ class CaptureSettings:
         from tzlocal import get_localzone
 
         return ZoneInfo(self.time_zone) if self.time_zone else get_localzone()
+
+    def nameless_zone(self) -> tzinfo:
+        """`zone`, to reckon with and not to be named: found in no time where none is set."""
+        return self.zone() if self.time_zone else LocalZone()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,10 @@ class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Also the tool that a conversation was held with."""
     since: Annotated[
         str,
-        Meta(max_length=64, description="Only newer than this: 24h, 7d, 4w, or a date such as 2026-01-31."),
+        Meta(
+            max_length=64,
+            description="Only newer than this: 24h, yesterday, last week, in march, or 2026-01-31.",
+        ),
     ] = ""
     until: Annotated[str, Meta(max_length=64, description="Only older than this, in the same forms.")] = ""
     depth: Annotated[

@@ -15,7 +15,7 @@ from crystal_core.embed.port import EmbeddingError
 from crystal_core.search.filters import DOCUMENT, Filters, Scope
 from crystal_core.search.search import Hit, Mode, Searcher, SearchResult
 from crystal_core.search.turns import Turn
-from crystal_node.base.clock import local_zone, now_ms
+from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.lookup import StoredText, find_shown_text
 from crystal_node.base.settings import Settings
@@ -58,8 +58,8 @@ class Finder:
         """See ``MemorySearch``."""
         began = time.perf_counter()
         request = within_limits(request)
-        now = now_ms()
-        scope = scope_of(request, now, self.settings.person_home)
+        now, zone = now_ms(), self.settings.capture.nameless_zone()
+        scope = scope_of(request, now, self.settings.person_home, zone)
         deep = (
             self._deep.search(request, self._fast(request, scope, now))
             if self._deep.wanted(request)
@@ -78,7 +78,7 @@ class Finder:
                     words_only=request.words_only,
                     by=request.by,
                     thinking=request.thinking,
-                    zone=local_zone(now),
+                    zone=zone,
                 )
         by_hit = deep.by_hit if isinstance(deep, Deepened) else {}
         return SearchDocument(
@@ -106,7 +106,7 @@ class Finder:
                     words_only=words_only,
                     by=request.by,
                     thinking=request.thinking,
-                    zone=local_zone(now),
+                    zone=self.settings.capture.nameless_zone(),
                 )
 
         def mark() -> str:

@@ -3,6 +3,7 @@
 The schema's own checks come after these, for requests of other programs.
 """
 
+from datetime import tzinfo
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,15 +53,15 @@ def within_limits(request: _Request) -> _Request:
         raise SchemaMismatch(error_text(error, type(request))) from error
 
 
-def scope_of(request: SearchRequest, now: int, person_home: Path) -> Scope:
+def scope_of(request: SearchRequest, now: int, person_home: Path, zone: tzinfo) -> Scope:
     """Raises Usage for a category or a time that is none, and for two times between which nothing can lie."""
     if request.category and request.category not in set(Category):
         raise UsageError(
             f"{request.category[:60]!r} is no category of memories",
             hint=f"Use one of {', '.join(Category)}.",
         )
-    since = parse_since(request.since, now) if request.since else None
-    until = parse_until(request.until, now) if request.until else None
+    since = parse_since(request.since, now, zone) if request.since else None
+    until = parse_until(request.until, now, zone) if request.until else None
     if since is not None and until is not None and since > until:
         raise UsageError(
             f"nothing is newer than {request.since[:60]} and older than {request.until[:60]}",

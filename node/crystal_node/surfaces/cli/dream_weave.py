@@ -48,7 +48,7 @@ How = Annotated[
 ]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="WHEN", help="Only newer: 24h, 7d, 4w, or a date such as 2026-01-31."),
+    typer.Option("--since", metavar="WHEN", help="Only newer: 24h, yesterday, last week, 2026-01-31."),
 ]
 Whom = Annotated[
     Provider | None,
@@ -95,7 +95,7 @@ def run(
     request = WeaveRequest(
         agent,
         mode,
-        parse_since(since, now_ms()) if since is not None else 0,
+        parse_since(since, now_ms(), settings.capture.nameless_zone()) if since is not None else 0,
         dry_run,
         "" if provider is None else provider.value,
         budget or 0,

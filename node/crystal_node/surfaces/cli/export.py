@@ -19,7 +19,10 @@ OfAgent = Annotated[
     str | None, typer.Option("--agent", metavar="ID", help="Only this agent's conversations.")
 ]
 Since = Annotated[
-    str | None, typer.Option("--since", metavar="WHEN", help="Only newer conversations: 7d, or a date.")
+    str | None,
+    typer.Option(
+        "--since", metavar="WHEN", help="Only newer conversations: 24h, yesterday, last week, 2026-01-31."
+    ),
 ]
 Files = Annotated[bool, typer.Option("--files/--no-files", help="With the files of the memory home.")]
 
@@ -40,13 +43,14 @@ def run(
 
         crystal export ~/crystal-2026-01
     """
-    since_ms = None if since is None else parse_since(since, now_ms())
+    settings = resolve()
+    since_ms = None if since is None else parse_since(since, now_ms(), settings.capture.nameless_zone())
 
     def progress(what: str, count: int) -> None:
         if not as_json and count and count % 10_000 == 0:
             note(f"{what}: {count:,}")
 
-    with opened(resolve()) as device:
+    with opened(settings) as device:
         done = export(device, folder, agent=agent, since_ms=since_ms, with_files=files, progress=progress)
     if as_json:
         emit(

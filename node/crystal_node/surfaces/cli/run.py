@@ -41,7 +41,13 @@ Mode = Annotated[
     typer.Option("--mode", metavar="MODE", help="dream-weave: full or incremental. backfill: a tool's name."),
 ]
 Since = Annotated[
-    str, typer.Option("--since", metavar="WHEN", help="dream-weave: 24h, 7d, or a date.", show_default=False)
+    str,
+    typer.Option(
+        "--since",
+        metavar="WHEN",
+        help="dream-weave: 24h, yesterday, last week, 2026-01-31.",
+        show_default=False,
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="backfill, dream-weave: count only.")]
 Limit = Annotated[

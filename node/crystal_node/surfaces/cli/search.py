@@ -63,10 +63,11 @@ OfStatus = Annotated[
 ]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="WHEN", help="Only newer: 24h, 7d, 4w, or a date such as 2026-01-31."),
+    typer.Option("--since", metavar="WHEN", help="Only newer: 24h, yesterday, last week, 2026-01-31."),
 ]
 Until = Annotated[
-    str | None, typer.Option("--until", metavar="WHEN", help="Only older: as --since; a date counts in full.")
+    str | None,
+    typer.Option("--until", metavar="WHEN", help="Only older: as --since; a day or week counts in full."),
 ]
 Fast = Annotated[bool, typer.Option("--fast", help="Words and vectors only, whatever the settings say.")]
 Deep = Annotated[
@@ -171,7 +172,7 @@ def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
 def _moment(given: str | None) -> str:
     """The time as given. Raises UsageError if it is given and empty, since that would be no filter."""
     if given is not None and not given.strip():
-        parse_since(given, 0)
+        parse_since(given, 0, UTC)
     return given or ""
 
 

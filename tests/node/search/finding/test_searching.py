@@ -1,6 +1,7 @@
 """`crystal search` and `crystal show` as people and programs use them: filters, snippets, pages, what stands around a text."""
 
 import json
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ def test_every_filter_of_the_command_narrows(memory: Machine) -> None:
         ("--source", "claude-code"),
         ("--since", "2026-01-05"),
         ("--until", "2026-01-06"),
+        ("--since", "January 2026"),
+        ("--until", "05.01.2026"),
     )
     for option, value in admitted:
         assert sorted(found(memory, "crane", option, value)) == everything, option
@@ -38,6 +41,8 @@ def test_every_filter_of_the_command_narrows(memory: Machine) -> None:
         ("--source", "codex"),
         ("--since", "2026-01-06"),
         ("--until", "2026-01-04"),
+        ("--since", "February 2026"),
+        ("--until", "2025"),
         ("--category", "fact"),
         ("--status", "any"),
     )
@@ -50,7 +55,8 @@ def test_every_filter_of_the_command_narrows(memory: Machine) -> None:
     [
         ("--kind", "nonsense"),
         ("--status", "nonsense"),
-        ("--until", "yesterday"),
+        ("--until", "someday"),
+        ("--since", "2026-02-30"),
         ("--until", " "),
         ("--since", "2026-01-06", "--until", "2026-01-04"),
         ("--category", "nonsense"),
@@ -155,4 +161,4 @@ def test_a_folder_of_this_machine_is_the_project_that_it_was_recorded_as(tmp_pat
         ("crane/", "crane"),
         ("example.org/owner/crane", "example.org/owner/crane"),
     ):
-        assert scope_of(SearchRequest(query="x", project=given), 0, tmp_path).project == recorded, given
+        assert scope_of(SearchRequest(query="x", project=given), 0, tmp_path, UTC).project == recorded, given

@@ -346,6 +346,20 @@ class SearchSettings:
         "20",
         "How long the language model may take for one search.",
     )
+    judge: str = _option(
+        "search_judge",
+        choice("off", "auto"),
+        "CRYSTAL_SEARCH_JUDGE",
+        "off",
+        "Whether a cross-encoder on this machine orders the first hits; auto: when it is loaded.",
+    )
+    judge_model: str = _option(
+        "search_judge_model",
+        TEXT,
+        "CRYSTAL_SEARCH_JUDGE_MODEL",
+        "cross-encoder/ms-marco-MiniLM-L6-v2",
+        "The cross-encoder: its folder, or its name if sentence-transformers has fetched it.",
+    )
     recall: bool = _option(
         "recall", SWITCH, "CRYSTAL_RECALL", "yes", "Whether hooks put memories before an agent."
     )

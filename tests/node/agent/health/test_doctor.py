@@ -55,6 +55,16 @@ def test_a_device_that_is_well_is_told_so(vault: Vault) -> None:
     assert "recovery verify" in said
 
 
+def test_a_judge_that_was_asked_for_and_is_not_there_is_named(vault: Vault) -> None:
+    code, checks = doctor(
+        vault.core, "--offline", CRYSTAL_SEARCH_JUDGE="auto", CRYSTAL_SEARCH_JUDGE_MODEL="/no/such/model"
+    )
+    assert code == 0
+    assert checks["judge"]["state"] == "warning"
+    assert "hits are not judged" in checks["judge"]["what"]
+    assert "/no/such" not in checks["judge"]["what"]
+
+
 def test_offline_it_asks_nobody(vault: Vault) -> None:
     code, checks = doctor(vault.core, "--offline", CRYSTAL_RELAY_URL="http://127.0.0.1:9")
     assert code == 0

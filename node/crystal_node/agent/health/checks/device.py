@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from crystal_mirror.membership.administration import GENERATION_DAYS_MAX
 from crystal_mirror.membership.member import Member
 from crystal_mirror.membership.status import details_of
-from crystal_node.agent.health.checks.memory import embedding, indexes
+from crystal_node.agent.health.checks.memory import embedding, indexes, judge
 from crystal_node.agent.health.findings import (
     Finding,
     Severity,
@@ -40,6 +40,7 @@ def device_checks(settings: Settings, device: Device, *, deep: bool) -> list[Fin
     return [
         *quick_checks(settings, device),
         *guarded("embedding", lambda: embedding(device)),
+        *guarded("judge", lambda: judge(settings)),
         *guarded("indexes", lambda: indexes(device, deep=deep)),
     ]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import VaultDamaged
+from crystal_core.search.judge import JudgeUnavailable
 from crystal_core.state.fulltext import rebuild
 from crystal_mirror.entries.control_state import META_MODEL
 from crystal_node.agent.health.findings import Finding, Severity, vector_findings
@@ -17,6 +18,7 @@ from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted
 from crystal_node.device.device import Device, opened
 from crystal_node.models.embedding.selection import query_embedder
+from crystal_node.models.judge import judge_for
 from crystal_node.sync.maintenance.verification import verify
 
 _REPAIR = "`crystal repair` makes the memory anew from the log; nothing that waits to be sent is touched."
@@ -61,6 +63,21 @@ def embedding(device: Device) -> Iterator[Finding]:
         yield Finding("embedding", Severity.WARNING, what, "`crystal embed status` says more.")
     else:
         yield Finding("embedding", Severity.OK, "there are no vectors yet")
+
+
+def judge(settings: Settings) -> Iterator[Finding]:
+    """Whether the first hits are judged as configured; nothing where no judge is wanted. Loads the model, in seconds."""
+    found, reason = judge_for(settings)
+    if found is not None:
+        try:
+            found.prepare()
+        except JudgeUnavailable as error:
+            reason = f"{error}. {error.hint}".rstrip(".")
+        else:
+            found.release()
+            yield Finding("judge", Severity.OK, f"the first hits are judged by {found.identity}")
+    if reason:
+        yield Finding("judge", Severity.WARNING, f"hits are not judged: {reason}", "Searches go on without.")
 
 
 def _words(device: Device) -> Iterator[Finding]:

@@ -159,9 +159,10 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     """One text that was found. ``marks`` are the highlights: start and end of each within ``snippet``, in characters.
 
     By turn, the text is the passage of the answer that fits best, and ``turn`` says what it answers. ``relevance``, between 0
-    and 1: how likely it is that the result answers the query. ``alike`` are the ids of texts that are almost the same and were left out for this one. ``weak``: it has neither most of the
-    query's words, nor is it known to be near in meaning. ``memory`` is the category if the text is a memory. ``explain``: how
-    the score came about, if it was asked for.
+    and 1: how likely it is that the result answers the query. ``alike`` are the ids of texts that are almost the same and were
+    left out for this one. ``weak``: it has neither most of the query's words, nor is it known to be near in meaning. ``memory``
+    is the category if the text is a memory. ``device`` is the id of the device that recorded it. ``explain``: how the score
+    came about, if it was asked for.
     """
 
     id: str
@@ -182,6 +183,7 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     title: str = ""
     memory: str | None = None
     provisional: bool = False
+    device: str = ""
     alike: list[str] = []
     weak: bool = False
     relevance: float = 0.0
@@ -229,7 +231,8 @@ class PieceDocument(Struct, frozen=True, kw_only=True):
 
 
 class ShowDocument(Struct, frozen=True, kw_only=True):
-    """A text whole, where it comes from, and its surroundings in order; ``pieces`` has at least the text itself."""
+    """A text whole, where it comes from, and its surroundings in order; ``pieces`` has at least the text itself. ``device`` is
+    the id of the device that recorded it; ``before`` and ``after`` count what follows on either side."""
 
     id: str
     kind: ResultKind
@@ -242,6 +245,9 @@ class ShowDocument(Struct, frozen=True, kw_only=True):
     title: str
     memory: str | None
     provisional: bool
+    device: str = ""
+    before: int = 0
+    after: int = 0
     pieces: list[PieceDocument]
 
 

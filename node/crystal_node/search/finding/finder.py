@@ -35,7 +35,10 @@ from crystal_node.search.finding.documents import (
     ShowRequest,
     TurnDocument,
 )
+from crystal_node.search.finding.recorders import recorder, source_recorder
 from crystal_node.search.finding.validation import scope_of, within_limits
+
+_PARTS_BEHIND = "SELECT count(DISTINCT part) FROM document_places WHERE source = ? AND path = ? AND part > ?"
 
 
 class Finder:
@@ -81,6 +84,8 @@ class Finder:
                     zone=zone,
                 )
         by_hit = deep.by_hit if isinstance(deep, Deepened) else {}
+        with self._lock:
+            devices = [recorder(self._database, hit) for hit in found.hits]
         return SearchDocument(
             query=request.query,
             mode=found.mode.value,
@@ -88,7 +93,10 @@ class Finder:
             note="; ".join(part for part in (_note(found), deep.note if deep else "") if part),
             weak=found.weak,
             more=found.more,
-            results=[_result(hit, by_hit.get(hit.id, {}), explain=request.explain) for hit in found.hits],
+            results=[
+                _result(hit, device, by_hit.get(hit.id, {}), explain=request.explain)
+                for hit, device in zip(found.hits, devices, strict=True)
+            ],
             took_ms=round((time.perf_counter() - began) * 1000, 3),
             explain=deep.explain if deep and request.explain else None,
         )
@@ -162,7 +170,7 @@ def _note(found: SearchResult) -> str:
     return "; ".join(notes)
 
 
-def _result(hit: Hit, deep: HitExplanation, *, explain: bool) -> ResultDocument:
+def _result(hit: Hit, device: str, deep: HitExplanation, *, explain: bool) -> ResultDocument:
     return ResultDocument(
         id=hit.id,
         text=hit.text,
@@ -182,6 +190,7 @@ def _result(hit: Hit, deep: HitExplanation, *, explain: bool) -> ResultDocument:
         freshness=hit.freshness.value,
         memory=hit.category,
         provisional=hit.provisional,
+        device=device,
         alike=list(hit.alike),
         weak=hit.weak,
         relevance=round(hit.relevance, 4),
@@ -251,6 +260,9 @@ def _of_conversation(database: Database, found: StoredText, request: ShowRequest
         title="",
         memory=category,
         provisional=asked.provisional,
+        device=asked.device.hex(),
+        before=said.before,
+        after=said.after,
         pieces=_pieces(said),
     )
 
@@ -295,6 +307,9 @@ def _of_document(database: Database, found: StoredText, request: ShowRequest) ->
         title=title,
         memory=_category(database, found),
         provisional=bool(database.value("SELECT provisional FROM chunks WHERE rowid = ?", (found.chunk,))),
+        device=(source_recorder(database, source) or b"").hex(),
+        before=first,
+        after=int(database.value(_PARTS_BEHIND, (source, path, part + after))),
         pieces=[_piece(piece, moment, asked=piece.part == part) for piece in pieces],
     )
 

@@ -50,7 +50,8 @@ class Memory:
     """A memory.
 
     ``forget_hash``: keyed hash by which operations name it; ``superseded_by``: that of its successor. ``pending``: known to
-    this device only, so far. Agent, time and device are those that remembered it first.
+    this device only, so far. Agent, time and device are those that remembered it first. ``scope``: the project that it is for,
+    by its repository or else its folder; "" for everywhere.
     """
 
     id: bytes
@@ -65,6 +66,7 @@ class Memory:
     superseded_by: bytes | None
     changed_at: int
     pending: bool
+    scope: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,15 @@ class MemoryEvent:
     confidence: int
     status: MemoryStatus
     superseded_by: bytes | None
+    scope: str
 
 
 _SELECT = f"""
 SELECT c.id, s.forget_hash, c.text, s.category, s.agent, s.created_at, s.device, s.confidence, s.status, s.superseded_by,
-    s.changed_at, s.pending
+    s.changed_at, s.pending, s.scope
 FROM memory_states s JOIN chunks c ON c.rowid = s.chunk WHERE s.forget_hash NOT IN ({HIDDEN})
 """  # noqa: S608 - constants of ours
+_IS_ONE_OF = " AND s.scope IN (SELECT value FROM json_each(?))"
 _IS = {
     MemoryStatus.ACTIVE: "s.status = 'active' AND s.superseded_by = x''",
     MemoryStatus.RETIRED: "s.status = 'retired' AND s.superseded_by = x''",
@@ -101,11 +105,12 @@ def memories(
     *,
     category: str | None = None,
     status: MemoryStatus | None = MemoryStatus.ACTIVE,
+    scopes: Sequence[str] | None = None,
     limit: int = 100,
     offset: int = 0,
 ) -> list[Memory]:
-    """Return memories, newest first. `status` None: in any state."""
-    where, bindings = _where(category, status)
+    """Return memories, newest first. `status` None: in any state; `scopes` None: of any scope."""
+    where, bindings = _where(category, status, scopes)
     rows = database.rows(
         f"{_SELECT}{where} ORDER BY s.created_at DESC, c.id LIMIT ? OFFSET ?", (*bindings, limit, offset)
     )
@@ -117,8 +122,9 @@ def count_memories(
     *,
     category: str | None = None,
     status: MemoryStatus | None = MemoryStatus.ACTIVE,
+    scopes: Sequence[str] | None = None,
 ) -> int:
-    where, bindings = _where(category, status)
+    where, bindings = _where(category, status, scopes)
     return int(database.value(f"SELECT count(*) FROM ({_SELECT}{where})", bindings))  # noqa: S608 - constants of ours
 
 
@@ -183,25 +189,26 @@ def memory_history(database: Database, content: bytes) -> list[MemoryEvent]:
 def _events(database: Database, now: Memory) -> list[MemoryEvent]:
     """Return a memory's changes. Rows of `memory_changes` hold its state before each; its own row, after the last."""
     rows = database.rows(
-        "SELECT m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
+        "SELECT m.kind, m.category, m.confidence, m.status, m.superseded_by, m.scope, m.agent, m.at, m.device"
         " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk WHERE c.id = ? ORDER BY m.number",
         (now.id,),
     )
     stands = database.row(
-        "SELECT m.category, m.confidence, m.status, m.superseded_by FROM memories m JOIN chunks c ON c.rowid = m.chunk"
-        " WHERE c.id = ?",
+        "SELECT m.category, m.confidence, m.status, m.superseded_by, m.scope FROM memories m"
+        " JOIN chunks c ON c.rowid = m.chunk WHERE c.id = ?",
         (now.id,),
     )
     made = [("remembered", now.created_at, now.agent, now.device)]
-    made += [(kind, at, agent, device) for kind, _, _, _, _, agent, at, device in rows]
-    states = [row[1:5] for row in rows]
-    states.append(stands or (now.category, now.confidence, "active", b""))
+    made += [(row[0], row[7], row[6], row[8]) for row in rows]
+    states = [row[1:6] for row in rows]
+    states.append(stands or (now.category, now.confidence, "active", b"", now.scope))
     events = [
         _event(now, what, at, agent, device, stands is None, state)
         for (what, at, agent, device), state in zip(made, states, strict=True)
     ]
     pending = database.rows(
-        "SELECT p.kind, p.at, p.agent, o.device, p.category, p.confidence, p.status, p.superseded_by"
+        "SELECT p.kind, p.at, p.agent, o.device, p.category, p.confidence, p.status, p.superseded_by,"
+        " p.scope"
         " FROM provisional_memories p JOIN provisional o ON o.number = p.number WHERE p.forget_hash = ? ORDER BY p.number",
         (now.forget_hash,),
     )
@@ -218,7 +225,7 @@ def _events(database: Database, now: Memory) -> list[MemoryEvent]:
 def _event(
     memory: Memory, what: str, at: int, agent: str, device: bytes, pending: bool, state: Row
 ) -> MemoryEvent:
-    category, confidence, status, superseded_by = state
+    category, confidence, status, superseded_by, scope = state
     return MemoryEvent(
         memory.id,
         what,
@@ -231,12 +238,21 @@ def _event(
         int(confidence),
         MemoryStatus.SUPERSEDED if superseded_by else MemoryStatus(status),
         bytes(superseded_by) or None,
+        scope,
     )
 
 
-def _where(category: str | None, status: MemoryStatus | None) -> tuple[str, tuple[str, ...]]:
+def _where(
+    category: str | None, status: MemoryStatus | None, scopes: Sequence[str] | None
+) -> tuple[str, tuple[str, ...]]:
     where = "" if status is None else f" AND {_IS[status]}"
-    return (where, ()) if category is None else (f"{where} AND s.category = ?", (category,))
+    bindings: tuple[str, ...] = ()
+    if category is not None:
+        where, bindings = f"{where} AND s.category = ?", (category,)
+    if scopes is not None:
+        where += _IS_ONE_OF
+        bindings = (*bindings, json.dumps(list(scopes)))
+    return where, bindings
 
 
 def _memory(row: Row) -> Memory:

@@ -6,11 +6,13 @@ Replicated rows, equal on every device and covered by the state digest:
     windows          one row per vector of a chunk (a long text has several), with the vector's signs, one bit per dimension
     chunks_vec       sqlite-vec's table of those vectors, float32; same rowid as `windows`. Created with the first vector
     occurrences      each place in a conversation that a chunk came from
-    memories         a chunk's memory; `superseded_by` is its successor's keyed hash, `changed_at` the time of the last change
+    memories         a chunk's memory; `superseded_by` is its successor's keyed hash, `changed_at` the time of the last change,
+                     `scope` the project that it is for, "" for everywhere
     memory_changes   a memory before each change, and who changed it when, numbered from 0 for each memory
     sources          collections of documents, each with the device that owns it
     documents        one row per document; `came`: how many of its `total` pieces have arrived, from the first on
     document_parts   the chunk at each place of a document
+    project_links    pairs of projects that are linked, the lesser of the two first
     suppressed       keyed hashes of forgotten texts
     acks, acks_sparse   operations done, by stream
     files            the tree of files, one row per path, tombstones included; `parts` is packed (`state.files`), `folded` the
@@ -50,6 +52,8 @@ Times are milliseconds since 1970, 0 if unknown. Identifiers of devices, incarna
 from collections.abc import Callable
 
 import apsw
+
+from crystal_core.memory_views import MEMORY_VIEWS
 
 APPLICATION_ID = 0x4352_5953
 """`PRAGMA application_id` of `crystal.db`: "CRYS"."""
@@ -541,6 +545,42 @@ def _version_6(connection: apsw.Connection) -> None:
         pass
 
 
+_SCOPES = f"""
+ALTER TABLE memories ADD COLUMN scope TEXT NOT NULL DEFAULT '';
+ALTER TABLE memory_changes ADD COLUMN scope TEXT NOT NULL DEFAULT '';
+ALTER TABLE provisional_memories ADD COLUMN scope TEXT;
+ALTER TABLE provisional_places ADD COLUMN scope TEXT NOT NULL DEFAULT '';
+
+CREATE TABLE project_links (
+    folder TEXT NOT NULL,
+    repository TEXT NOT NULL,
+    other_folder TEXT NOT NULL,
+    other_repository TEXT NOT NULL,
+    device BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (folder, repository, other_folder, other_repository)
+) WITHOUT ROWID;
+
+CREATE TABLE provisional_links (
+    number INTEGER PRIMARY KEY REFERENCES provisional (number) ON DELETE CASCADE,
+    linked INTEGER NOT NULL CHECK (linked IN (0, 1)),
+    folder TEXT NOT NULL,
+    repository TEXT NOT NULL,
+    other_folder TEXT NOT NULL,
+    other_repository TEXT NOT NULL,
+    at INTEGER NOT NULL
+);
+
+{MEMORY_VIEWS}
+"""
+
+
+def _version_7(connection: apsw.Connection) -> None:
+    """Give memories a scope, and link projects."""
+    for _ in connection.execute(_SCOPES):
+        pass
+
+
 Migration = Callable[[apsw.Connection], None]
 
 MIGRATIONS: tuple[Migration, ...] = (
@@ -550,5 +590,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     _version_4,
     _version_5,
     _version_6,
+    _version_7,
 )
 """Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

@@ -88,7 +88,10 @@ class Capture(msgspec.Struct, frozen=True):
 
 class Remember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="r"):
     """A memory that a person or an agent put into words. Lifts an earlier forget of the same text, and makes a memory with
-    the same words active again. The memories that it ``supersedes`` are kept as its predecessors."""
+    the same words active again. The memories that it ``supersedes`` are kept as its predecessors.
+
+    ``scope`` is "" for everywhere, else a project: its repository, or its folder if it has none. None does not state it: a
+    memory that is there keeps its own, a new one has that of the first that it supersedes, or else is for everywhere."""
 
     text: Text
     category: Name
@@ -96,6 +99,7 @@ class Remember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     created_at: Milliseconds
     confidence: Confidence = CONFIDENCE_MAX
     supersedes: Annotated[tuple[KeyedHash, ...], msgspec.Meta(max_length=SUPERSEDES_MAX)] = ()
+    scope: Name | None = None
 
 
 class Amend(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="a"):
@@ -107,6 +111,7 @@ class Amend(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     status: Status | None
     agent: Name
     at: Milliseconds
+    scope: Name | None = None
 
 
 class Forget(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="f"):
@@ -198,6 +203,20 @@ class DropDocument(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     path: DocumentPath
 
 
+ProjectName = tuple[Name, Name]
+"""A project: its folder and its repository, one of which may be ""."""
+
+
+class LinkProjects(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="lp"):
+    """Two projects that may see each other's conversations and memories from now on; if not ``linked``, no more. The order
+    of the two means nothing."""
+
+    one: ProjectName
+    other: ProjectName
+    linked: bool
+    at: Milliseconds
+
+
 Operation = (
     Capture
     | Remember
@@ -209,6 +228,7 @@ Operation = (
     | DropSource
     | PutDocument
     | DropDocument
+    | LinkProjects
 )
 
 
@@ -227,6 +247,7 @@ class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     parts: tuple[Part, ...]
 
 
+_TAGS: dict[type, str] = {Remember: "r", Amend: "a"}
 _encoder = msgspec.msgpack.Encoder()
 _Written = (
     _CaptureColumns
@@ -239,6 +260,7 @@ _Written = (
     | DropSource
     | PutDocument
     | DropDocument
+    | LinkProjects
 )
 _decoder: msgspec.msgpack.Decoder[_Written] = msgspec.msgpack.Decoder(_Written)  # §10.1-1
 
@@ -251,7 +273,7 @@ def encode_operation(operation: Operation) -> bytes:
         Malformed: a field is out of its bounds.
     """
     try:
-        data = _encoder.encode(_columns(operation) if isinstance(operation, Capture) else operation)
+        data = _encoder.encode(_written(operation))
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
         raise Malformed(f"an operation could not be encoded: {error}") from error
     if decode_operation(data) != operation:
@@ -278,8 +300,12 @@ def decode_operation(data: bytes) -> Operation:
             return _capture(decoded)
         case Remember():
             _check_texts((decoded.text,))
+            check_words(decoded.scope or "")
             return decoded
-        case Amend() | Forget():
+        case Amend():
+            check_words(decoded.scope or "")
+            return decoded
+        case Forget():
             return decoded
         case PutFile() | DropFile():
             check_path(decoded.path)  # §10.2-4
@@ -295,17 +321,31 @@ def decode_operation(data: bytes) -> Operation:
         case DropDocument():
             check_words(decoded.source, decoded.path)
             return decoded
+        case LinkProjects():
+            check_projects(decoded.one, decoded.other)
+            return decoded
 
 
 def check_words(*names: str) -> None:
-    """Checks names of sources and paths of documents, which are shown in lists of one line each.
+    """Checks names of sources, paths of documents and names of projects, which are shown in lists of one line each.
 
     Raises:
         Malformed: one has a control character.
     """
     for name in names:
         if any(character < " " or "\x7f" <= character <= "\x9f" for character in name):  # §10.2-6
-            raise Malformed("the name of a source or document has control characters")
+            raise Malformed("the name of a source, document or project has control characters")
+
+
+def check_projects(one: ProjectName, other: ProjectName) -> None:
+    """Checks the names of two linked projects.
+
+    Raises:
+        Malformed: one has no name or a control character, or both are the same.
+    """
+    check_words(*one, *other)
+    if one == other or not (any(one) and any(other)):  # §10.2-9
+        raise Malformed("two projects are linked, and each has a folder or a repository")
 
 
 def _check_pieces(put: PutDocument) -> None:
@@ -319,6 +359,15 @@ def _check_texts(texts: tuple[str, ...]) -> None:
     for text in texts:
         if len(text) * 4 > PIECE_BYTES_MAX and len(text.encode()) > PIECE_BYTES_MAX:  # §10.2-7
             raise TooLarge(f"a piece of text is over the limit of {PIECE_BYTES_MAX} bytes")
+
+
+def _written(operation: Operation) -> object:
+    """The value to encode. A scope that is not stated is left out: the bytes are those of before there were scopes."""
+    if isinstance(operation, Capture):
+        return _columns(operation)
+    if isinstance(operation, Remember | Amend) and operation.scope is None:  # §10.1-2
+        return (_TAGS[type(operation)], *msgspec.structs.astuple(operation)[:-1])
+    return operation
 
 
 def _columns(capture: Capture) -> _CaptureColumns:

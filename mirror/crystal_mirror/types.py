@@ -58,7 +58,7 @@ class KeptEntry:
     state: EntryState
 
 
-ONLY_WITH_ROWS = frozenset({"document_parts", "documents", "memory_changes", "sources"})
+ONLY_WITH_ROWS = frozenset({"document_parts", "documents", "memory_changes", "project_links", "sources"})
 """Tables that count in the digest only if they have rows, so that states from before these tables keep their digest."""
 
 

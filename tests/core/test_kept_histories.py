@@ -15,6 +15,7 @@ from crystal_mirror.operations import (
     DropDocument,
     DropSource,
     Forget,
+    LinkProjects,
     Operation,
     Piece,
     PutDocument,
@@ -78,6 +79,8 @@ class Model:
                 self._release(self.kept.put_document(device, plain, self._take))
             case DropDocument():
                 self._release(self.kept.drop_document(device, operation.source, operation.path))
+            case LinkProjects():
+                self.kept.link(device, plain)
             case _:
                 raise AssertionError("files have histories of their own")
 
@@ -95,23 +98,26 @@ class Model:
 def _operation(draw: Random, number: int) -> Operation:
     text, source, path = draw.choice(WORDS), draw.choice(("notes", "code")), draw.choice(("a.md", "b.md"))
     moment = NOW + draw.randrange(-5, 5) + number
-    match draw.randrange(12):
+    scope = draw.choice((None, None, "", "host/a/b", "src/x"))
+    match draw.randrange(13):
         case 0:
             return Capture("agent", "session", "", "", "", (Piece(text, "user", moment, "m", 0),))
         case 1 | 2:
             old = tuple(target(word) for word in draw.sample(WORDS, draw.randrange(3)))
-            return Remember(
-                text, draw.choice(("fact", "event")), "agent", moment, draw.choice((50, 100)), old
-            )
+            category, confidence = draw.choice(("fact", "event")), draw.choice((50, 100))
+            return Remember(text, category, "agent", moment, confidence, old, scope)
         case 3:
             status: Status | None = draw.choice((None, "active", "retired"))
-            return Amend(target(text), None, draw.choice((None, 10)), status, "person", moment)
+            return Amend(target(text), None, draw.choice((None, 10)), status, "person", moment, scope)
         case 4:
             return Forget((target(text),))
         case 5 | 6:
             return PutSource(source, "", ("*",), (), moment)
         case 7:
             return DropDocument(source, path) if draw.random() < 0.7 else DropSource(source)
+        case 8:
+            one, other = draw.sample((("src/x", ""), ("", "host/a/b"), ("src/x", "host/a/b")), 2)
+            return LinkProjects(one, other, draw.random() < 0.6, moment)
         case _:
             total = draw.randrange(5)
             first = draw.randrange(total) if total and draw.random() < 0.5 else 0

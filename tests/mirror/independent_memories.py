@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = tuple[Any, ...]
-AGENT, CREATED, DEVICE, CATEGORY, CONFIDENCE, STATUS, SUCCESSOR, CHANGED = range(8)
+AGENT, CREATED, DEVICE, CATEGORY, CONFIDENCE, STATUS, SUCCESSOR, SCOPE, CHANGED = range(9)
 """Where a memory has what."""
 
 
@@ -20,6 +20,8 @@ class Kept:
     parts: dict[tuple[str, str], dict[int, tuple[bytes, str]]] = field(
         default_factory=dict[tuple[str, str], dict[int, tuple[bytes, str]]]
     )
+    links: dict[Row, Row] = field(default_factory=dict[Row, Row])
+    """Linked projects by their names, the lesser first."""
 
     def copy(self) -> "Kept":
         return Kept(
@@ -28,6 +30,7 @@ class Kept:
             dict(self.sources),
             dict(self.documents),
             {where: dict(parts) for where, parts in self.parts.items()},
+            dict(self.links),
         )
 
     def remember(
@@ -36,18 +39,30 @@ class Kept:
         _, _, category, agent, at, *rest = operation
         confidence = rest[0] if rest else 100
         supersedes: list[bytes] = rest[1] if len(rest) > 1 else []
+        scope: str | None = rest[2] if len(rest) > 2 else None
         if content in self.memories:
             now = {CATEGORY: category, CONFIDENCE: confidence, STATUS: "active", SUCCESSOR: b""}
+            if scope is not None:
+                now[SCOPE] = scope
             self.change(content, now, "remembered", agent, at, device)
         else:
-            self.memories[content] = [agent, at, device, category, confidence, "active", b"", at]
+            if scope is None:
+                by_name = {hidden(other): row for other, row in self.memories.items()}
+                there = [by_name[old][SCOPE] for old in supersedes if old in by_name]
+                scope = there[0] if there else ""
+            self.memories[content] = [agent, at, device, category, confidence, "active", b"", scope, at]
         for old in supersedes:
             for other in [other for other in self.memories if other != content and hidden(other) == old]:
                 self.change(other, {SUCCESSOR: hidden(content)}, "superseded", agent, at, device)
 
     def amend(self, device: bytes, operation: list[Any], hidden: Callable[[bytes], bytes]) -> None:
-        _, target, category, confidence, status, agent, at = operation
-        stated = {CATEGORY: category, CONFIDENCE: confidence, STATUS: status}
+        _, target, category, confidence, status, agent, at, *rest = operation
+        stated = {
+            CATEGORY: category,
+            CONFIDENCE: confidence,
+            STATUS: status,
+            SCOPE: rest[0] if rest else None,
+        }
         now = {place: value for place, value in stated.items() if value is not None}
         for content in [content for content in self.memories if hidden(content) == target]:
             self.change(content, now, "amended", agent, at, device)
@@ -56,13 +71,22 @@ class Kept:
         self, content: bytes, now: dict[int, Any], kind: str, agent: str, at: int, device: bytes
     ) -> None:
         row = self.memories[content]
-        before = row[CATEGORY : SUCCESSOR + 1]
+        before = row[CATEGORY : SCOPE + 1]
         for place, value in now.items():
             row[place] = value
-        if row[CATEGORY : SUCCESSOR + 1] != before:
+        if row[CATEGORY : SCOPE + 1] != before:
             row[CHANGED] = at
             known = self.changes.setdefault(content, [])
-            known.append((len(known), kind, *before, agent, at, device))
+            scope = before.pop()
+            known.append((len(known), kind, *before, agent, at, device, *([scope] if scope else [])))
+
+    def link(self, device: bytes, operation: list[Any]) -> None:
+        _, one, other, linked, at = operation
+        names = tuple(sorted((tuple(one), tuple(other))))
+        if not linked:
+            self.links.pop(names, None)
+        elif names not in self.links:
+            self.links[names] = (device, at)
 
     def forget(self, content: bytes) -> None:
         self.memories.pop(content, None)
@@ -116,8 +140,9 @@ class Kept:
         for content, row in self.memories.items():
             first = (content, row[CATEGORY], row[AGENT], row[CREATED], row[DEVICE])
             later = (*row[CONFIDENCE : SUCCESSOR + 1], row[CHANGED])
-            plain = later == (100, "active", b"", row[CREATED])
-            memories.append(canonical(*first, *(() if plain else later)))
+            plain = (*later, row[SCOPE]) == (100, "active", b"", row[CREATED], "")
+            scope = [row[SCOPE]] if row[SCOPE] else []
+            memories.append(canonical(*first, *(() if plain else (*later, *scope))))
         return {
             "memories": memories,
             "memory_changes": [
@@ -136,6 +161,7 @@ class Kept:
                 for where, parts in self.parts.items()
                 for part, (content, title) in parts.items()
             ],
+            "project_links": [canonical(*one, *other, *row) for (one, other), row in self.links.items()],
         }
 
 
@@ -143,9 +169,8 @@ def add_rows(
     kept: Kept, names: list[str], devices: list[bytes], contents: list[bytes], part: list[Any]
 ) -> None:
     """What the elements from 26 on, and the memories, of a snapshot's part hold. `contents`: its chunks, then the known."""
-    none: list[list[Any]] = [[], [], [], [], []]
-    lists: list[list[Any]] = [part[20], *(part[26:] or none)]
-    memories, states, changes, sources, documents, parts = lists
+    lists: list[list[Any]] = [part[20], *part[26:], *([[]] * (34 - len(part)))]
+    memories, states, changes, sources, documents, parts, scopes, change_scopes, links = lists
     numbered: list[bytes] = []
     for chunk, category, agent, at, device in memories:
         content = contents[int(chunk)]
@@ -158,14 +183,20 @@ def add_rows(
             100,
             "active",
             b"",
+            "",
             at,
         ]
     for number, confidence, status, successor, changed in states:
-        kept.memories[numbered[number]][CONFIDENCE:] = [confidence, status, successor, changed]
-    for chunk, number, *change in changes:
+        kept.memories[numbered[number]][CONFIDENCE:] = [confidence, status, successor, "", changed]
+    for number, scope in scopes:
+        kept.memories[numbered[number]][SCOPE] = names[scope]
+    scope_of = {number: names[scope] for number, scope in change_scopes}
+    for place, (chunk, number, *change) in enumerate(changes):
         known = kept.changes.setdefault(contents[int(chunk)], [])
         assert len(known) == number
-        known.append((number, *change))
+        known.append((number, *change, *([scope_of[place]] if place in scope_of else [])))
+    for folder, repository, other_folder, other_repository, *row in links:
+        kept.links[(folder, repository), (other_folder, other_repository)] = tuple(row)
     for name, *source in sources:
         kept.sources[name] = tuple(source)
     for where, path, *document in documents:

@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 PREVIOUS = 120
 """Where an entry's header has the hash before it."""
 ALWAYS = ("acks", "chunks", "condemned", "files", "memories", "occurrences", "suppressed")
-WITH_ROWS = ("document_parts", "documents", "memory_changes", "sources")
+WITH_ROWS = ("document_parts", "documents", "memory_changes", "project_links", "sources")
 
 
 def canonical(*values: bytes | str | int) -> bytes:
@@ -90,6 +90,8 @@ class State:
                 self.kept.remember(content, device, operation, self.hidden)
             case ["a", *_]:
                 self.kept.amend(device, operation, self.hidden)
+            case ["lp", *_]:
+                self.kept.link(device, operation)
             case ["ps", name, *source]:
                 self.kept.sources[name] = (device, *source)
             case ["ds", name]:

@@ -19,6 +19,7 @@ from crystal_mirror.operations import (
     DropDocument,
     DropSource,
     Forget,
+    LinkProjects,
     Operation,
     Piece,
     PutDocument,
@@ -38,8 +39,21 @@ captures = st.builds(
     Capture, names, names, names, names, names, st.lists(pieces, min_size=1, max_size=4).map(tuple)
 )
 hashes = st.binary(min_size=32, max_size=32)
+shown = st.text(
+    st.characters(codec="utf-8").filter(lambda each: unicodedata.category(each) != "Cc"),
+    min_size=1,
+    max_size=40,
+)
+scopes = st.none() | st.just("") | shown
 remembers = st.builds(
-    Remember, texts, names, names, moments, st.integers(0, 100), st.lists(hashes, max_size=3).map(tuple)
+    Remember,
+    texts,
+    names,
+    names,
+    moments,
+    st.integers(0, 100),
+    st.lists(hashes, max_size=3).map(tuple),
+    scopes,
 )
 amends = st.builds(
     Amend,
@@ -49,11 +63,14 @@ amends = st.builds(
     st.sampled_from((None, "active", "retired")),
     names,
     moments,
+    scopes,
 )
-shown = st.text(
-    st.characters(codec="utf-8").filter(lambda each: unicodedata.category(each) != "Cc"),
-    min_size=1,
-    max_size=40,
+links = st.builds(
+    LinkProjects,
+    st.tuples(shown, st.just("")),
+    st.tuples(st.just(""), shown),
+    st.booleans(),
+    moments,
 )
 sources = st.builds(PutSource, shown, names, st.tuples(names), st.tuples(), moments)
 
@@ -77,6 +94,7 @@ operations = st.one_of(
     amends,
     forgets,
     sources,
+    links,
     documents(),
     st.builds(DropSource, shown),
     st.builds(DropDocument, shown, shown),
@@ -120,7 +138,17 @@ def test_unknown_kinds_and_extra_fields_are_refused() -> None:
         ["r", "text", "fact", "agent", 0, "more"],
         ["r", "text", "fact", "agent", 0, 101],
         ["r", "text", "fact", "agent", 0, 100, [bytes(32)] * 17],
-        ["r", "text", "fact", "agent", 0, 100, [], "more"],
+        ["r", "text", "fact", "agent", 0, 100, [], 7],
+        ["r", "text", "fact", "agent", 0, 100, [], "two\nlines"],
+        ["r", "text", "fact", "agent", 0, 100, [], "host/a/b", "more"],
+        ["a", bytes(32), None, None, None, "agent", 0, "\x1b[31m"],
+        ["a", bytes(32), None, None, None, "agent", 0, "host/a/b", "more"],
+        ["lp", ["src/x", ""], ["", ""], True, 0],
+        ["lp", ["src/x", ""], ["src/x", ""], True, 0],
+        ["lp", ["src/x", ""], ["", "two\nlines"], True, 0],
+        ["lp", ["src/x", ""], ["", "host/a/b"], 1, 0],
+        ["lp", ["src/x", ""], ["", "host/a/b"], True, 0, "more"],
+        ["lp", ["src/x"], ["", "host/a/b"], True, 0],
         ["a", bytes(32), None, None, "asleep", "agent", 0],
         ["a", bytes(31), None, None, None, "agent", 0],
         ["ps", "", "", [], [], 0],
@@ -140,6 +168,34 @@ def test_unknown_kinds_and_extra_fields_are_refused() -> None:
 def test_a_remember_of_before_it_had_a_confidence_is_as_sure_as_can_be() -> None:
     old = decode_operation(msgspec.msgpack.encode(["r", "text", "fact", "agent", 0]))
     assert old == Remember("text", "fact", "agent", 0, 100, ())
+
+
+def test_what_states_no_scope_has_the_bytes_of_before_there_were_scopes() -> None:
+    old: list[list[object]] = [
+        ["r", "text", "fact", "agent", 0, 90, [bytes(32)]],
+        ["a", bytes(32), None, 60, "active", "agent", 0],
+    ]
+    for value in old:
+        data = msgspec.msgpack.encode(value)
+        operation = decode_operation(data)
+        assert isinstance(operation, Remember | Amend)
+        assert operation.scope is None
+        assert encode_operation(operation) == data
+
+
+@pytest.mark.parametrize("scope", ["", "host/owner/name", "work/küche"])
+def test_a_scope_survives_its_encoding(scope: str) -> None:
+    for operation in (
+        Remember("text", "fact", "agent", 0, scope=scope),
+        Amend(bytes(32), None, None, None, "agent", 0, scope),
+    ):
+        assert decode_operation(encode_operation(operation)) == operation
+
+
+def test_linked_projects_survive_their_encoding() -> None:
+    for linked in (True, False):
+        operation = LinkProjects(("work/app", ""), ("", "host/owner/app"), linked, 5)
+        assert decode_operation(encode_operation(operation)) == operation
 
 
 def test_limits_are_checked_when_encoding_and_when_decoding() -> None:

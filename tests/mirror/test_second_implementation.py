@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from crystal_core.memories import memories
 from crystal_mirror.devicelog.log import NOBODY, Verdict
 from crystal_mirror.devicelog.records import GrantRecord, LeadRecord, NameRecord, Record, RootRecord
 from crystal_mirror.membership.administration import grant_lead, rename, renew_generation, revoke, rotate_root
@@ -16,6 +17,7 @@ from crystal_mirror.operations import (
     DropDocument,
     DropSource,
     Forget,
+    LinkProjects,
     Piece,
     PutDocument,
     PutSource,
@@ -59,7 +61,11 @@ def test_a_second_reader_comes_to_the_same_state_and_digests() -> None:
     assert state.digest() == pair.core.replica.digest().to_bytes() == pair.node.replica.digest().to_bytes()
     counts = {table.name: table.count for table in pair.core.replica.digest().tables}
     assert (len(state.chunks), len(state.kept.memories)) == (counts["chunks"], counts["memories"])
-    assert state.kept.memories[sha256(b"piece 1").digest()][3] == "fact"
+    assert state.kept.memories[sha256(b"piece 1").digest()][3] == "event"
+    scopes = {memory.text: memory.scope for memory in memories(pair.core.replica.database, status=None)}
+    assert scopes["piece 1"] == "src/x"
+    assert (scopes["of a project"], scopes["takes its scope over"]) == ("", "host/a/b")
+    assert counts["project_links"] == 1
 
 
 def _remember_and_read_in(pair: Pair) -> None:
@@ -90,6 +96,21 @@ def _remember_and_read_in(pair: Pair) -> None:
     pair.node.accept(PutDocument("gone", "c", bytes(32), 5, "", 0, 1, ("only in c",), ("",)))
     pair.sync()
     pair.core.accept(DropSource("gone"))
+    pair.sync()
+    pair.node.accept(Remember("of a project", "fact", "other", 13, 100, (), "host/a/b"))
+    pair.core.accept(Remember("piece 1", "fact", "other", 14, 100, (), "src/x"))
+    pair.sync()
+    pair.core.accept(Remember("takes its scope over", "fact", "other", 15, 100, (hidden("of a project"),)))
+    pair.core.accept(Remember("piece 1", "event", "other", 16))
+    pair.node.accept(Amend(hidden("piece 1"), None, 60, None, "person", 17))
+    pair.node.accept(Amend(hidden("of a project"), None, None, None, "person", 18, ""))
+    app, lib = ("src/x", "host/a/b"), ("", "host/a/lib")
+    pair.node.accept(LinkProjects(lib, app, True, 19))
+    pair.core.accept(LinkProjects(app, lib, True, 20))
+    pair.core.accept(LinkProjects(app, ("src/y", ""), True, 21))
+    pair.sync()
+    pair.node.accept(LinkProjects(("src/y", ""), app, False, 22))
+    pair.node.accept(LinkProjects(("src/never", ""), app, False, 23))
     pair.sync()
 
 

@@ -10,6 +10,7 @@ from crystal_mirror.operations import (
     DropFile,
     FilePart,
     Forget,
+    LinkProjects,
     Piece,
     PutDocument,
     PutFile,
@@ -67,6 +68,10 @@ def read_in(member: Member) -> None:
         )
     )
     member.accept(Amend(hidden("the newer way"), "event", 50, "retired", "person", 10))
+    member.accept(Remember("the way of a project", "fact", "agent", 11, scope="host/a/b"))
+    member.accept(Remember("the way of all", "fact", "agent", 12, scope="src/x"))
+    member.accept(Amend(hidden("the way of all"), None, None, None, "person", 13, ""))
+    member.accept(LinkProjects(("src/x", ""), ("", "host/a/b"), True, 14))
 
 
 def _house() -> Household:

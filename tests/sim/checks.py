@@ -298,15 +298,15 @@ def rows_kept(database: Database) -> Kept:
     """Memories and documents as they stand in the rows."""
     kept = Kept()
     for content, *row in database.rows(
-        "SELECT c.id, m.agent, m.created_at, m.device, m.category, m.confidence, m.status, m.superseded_by, m.changed_at"
-        " FROM memories m JOIN chunks c ON c.rowid = m.chunk"
+        "SELECT c.id, m.agent, m.created_at, m.device, m.category, m.confidence, m.status, m.superseded_by, m.scope,"
+        " m.changed_at FROM memories m JOIN chunks c ON c.rowid = m.chunk"
     ):
         kept.memories[content] = row
-    for content, *change in database.rows(
-        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
-        " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk ORDER BY c.id, m.number"
+    for content, *change, scope in database.rows(
+        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device,"
+        " m.scope FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk ORDER BY c.id, m.number"
     ):
-        kept.changes.setdefault(content, []).append(tuple(change))
+        kept.changes.setdefault(content, []).append((*change, *([scope] if scope else [])))
     for name, device, root, include, exclude, at in database.rows(
         "SELECT name, device, root, include, exclude, at FROM sources"
     ):
@@ -320,6 +320,10 @@ def rows_kept(database: Database) -> Kept:
         " JOIN documents d ON d.rowid = p.document JOIN chunks c ON c.rowid = p.chunk"
     ):
         kept.parts.setdefault((source, path), {})[part] = (content, title)
+    for folder, repository, other_folder, other_repository, *row in database.rows(
+        "SELECT folder, repository, other_folder, other_repository, device, at FROM project_links"
+    ):
+        kept.links[(folder, repository), (other_folder, other_repository)] = tuple(row)
     return kept
 
 

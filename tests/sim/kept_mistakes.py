@@ -15,7 +15,8 @@ from crystal_core.state import chunks as chunkrows
 from crystal_core.state import documents, memories
 from crystal_core.state.chunks import ChunkRows
 from crystal_core.state.digests import MEMORIES, Digests, memory_row
-from crystal_mirror.operations import Amend, PutDocument
+from crystal_core.state.operations import StateRows
+from crystal_mirror.operations import Amend, LinkProjects, PutDocument
 from crystal_mirror.types import Origin
 
 
@@ -111,6 +112,22 @@ def a_document_brings_a_forgotten_text_back() -> AbstractContextManager[Any]:
     return patch.object(documents, "put_document", put_document)
 
 
+def what_takes_a_memorys_place_is_for_everywhere() -> AbstractContextManager[Any]:
+    """A scope that is not stated is none."""
+    return patch.object(memories, "_inherited", lambda _database, _targets: "")
+
+
+def a_link_that_was_made_stays() -> AbstractContextManager[Any]:
+    """Projects are linked for good."""
+    honest = StateRows._link
+
+    def link(self: StateRows, origin: Origin, operation: LinkProjects) -> None:
+        if operation.linked:
+            honest(self, origin, operation)
+
+    return patch.object(StateRows, "_link", link)
+
+
 KEPT_MISTAKES = (
     forgetting_the_new_memory_revives_the_old,
     an_amendment_revives_what_was_superseded,
@@ -118,4 +135,6 @@ KEPT_MISTAKES = (
     a_late_document_of_the_old_owner_counts,
     late_pieces_of_an_old_version_count,
     a_document_brings_a_forgotten_text_back,
+    what_takes_a_memorys_place_is_for_everywhere,
+    a_link_that_was_made_stays,
 )

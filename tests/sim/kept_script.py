@@ -3,8 +3,17 @@
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from crystal_mirror.operations import Amend, Capture, DropDocument, Piece, PutDocument, PutSource, Remember
-from tests.sim.writing import DOCUMENT_PATHS, DOCUMENTS, TEXTS
+from crystal_mirror.operations import (
+    Amend,
+    Capture,
+    DropDocument,
+    LinkProjects,
+    Piece,
+    PutDocument,
+    PutSource,
+    Remember,
+)
+from tests.sim.writing import DOCUMENT_PATHS, DOCUMENTS, PROJECTS, TEXTS
 
 if TYPE_CHECKING:
     from tests.sim.script import Stage
@@ -27,9 +36,12 @@ def keeping(stage: "Stage") -> None:
     stage.accept(core, PutSource(NOTES, "", ("*.md",), (), 1))
     stage.accept(core, put(1, 0, 4, SAID, ALONE))
     stage.sync(core, laptop)
+    stage.accept(core, Amend(name(OLD), None, None, None, "a4", 2, "work/ladder"))
     stage.accept(laptop, Remember(NEW, "fact", "a2", 2, 60, (name(OLD),)))
+    stage.accept(laptop, LinkProjects(*PROJECTS[:2], True, 2))
     stage.accept(laptop, Amend(name(OLD), None, None, "active", "a3", 3))
     stage.sync(laptop, core, laptop)
+    stage.accept(core, LinkProjects(*PROJECTS[:2], False, 3))
     stage.accept(core, put(2, 0, 3, SAID, OTHER))
     stage.accept(core, put(1, 2, 4, FORGOTTEN, ALONE))
     stage.accept(core, stage.world.forget(NEW))

@@ -23,6 +23,7 @@ from crystal_mirror.operations import (
     DropSource,
     FilePart,
     Forget,
+    LinkProjects,
     Operation,
     PutDocument,
     PutFile,
@@ -119,6 +120,8 @@ class State:
             case PutSource():
                 _, name, *source = _plain(operation)
                 self.kept.sources[name] = (origin.device, *source)
+            case LinkProjects():
+                self.kept.link(origin.device, _plain(operation))
             case DropSource():
                 self._release(self.kept.drop_source(operation.name))
             case PutDocument():

@@ -10,6 +10,7 @@ from crystal_mirror.operations import (
     DropDocument,
     DropSource,
     Forget,
+    LinkProjects,
     Operation,
     Piece,
     PutDocument,
@@ -32,6 +33,7 @@ TEXTS = (
 SOURCE = "claude-code"
 DOCUMENTS = ("notes of the house", "code of the shed")
 DOCUMENT_PATHS = ("plans of the roof.md", "ladders/list.md")
+PROJECTS = (("work/roof of the shed", ""), ("", "host/owner/ladder"), ("work/ladder", "host/owner/ladder"))
 
 
 def plant_writings(secrecy: Secrecy) -> None:
@@ -40,7 +42,8 @@ def plant_writings(secrecy: Secrecy) -> None:
         secrecy.plant("a text", text.encode())
         for vector in embed(text):
             secrecy.plant("a vector", vector)
-    for text in (SOURCE, *DOCUMENTS, *DOCUMENT_PATHS, *PATHS, *LINES):
+    projects = (name for project in PROJECTS for name in project)
+    for text in (SOURCE, *DOCUMENTS, *DOCUMENT_PATHS, *projects, *PATHS, *LINES):
         if len(text) >= PLANTED_BYTES_MIN:
             secrecy.plant("a name, or a file's text", text.encode())
 
@@ -77,15 +80,26 @@ class Writer:
     def _kept_or_read_in(self, draw: Random, clock: int) -> Operation:
         """What is done with memories, and what sources of documents bring: in and out of turn, by whichever device."""
         agent = f"a{self._serial}"
+        # Drawn apart for the same reason.
+        later = Random(f"{agent} {clock}")
+        if later.random() < 0.1:
+            return LinkProjects(*later.sample(PROJECTS, 2), later.random() < 0.6, clock)
+        scope = later.choice((None, None, "", *(name for project in PROJECTS for name in project if name)))
         match draw.randrange(9):
             case 0:
                 old = tuple(self.name(text) for text in draw.sample(TEXTS, draw.randint(1, 2)))
-                return Remember(draw.choice(TEXTS), "fact", agent, clock, draw.choice((40, 100)), old)
+                return Remember(draw.choice(TEXTS), "fact", agent, clock, draw.choice((40, 100)), old, scope)
             case 1:
                 category = draw.choice((None, "fact", "event"))
                 status: Status | None = draw.choice((None, "active", "retired"))
                 return Amend(
-                    self.name(draw.choice(TEXTS)), category, draw.choice((None, 70)), status, agent, clock
+                    self.name(draw.choice(TEXTS)),
+                    category,
+                    draw.choice((None, 70)),
+                    status,
+                    agent,
+                    clock,
+                    scope,
                 )
             case 2 | 3:
                 return PutSource(draw.choice(DOCUMENTS), "", ("*.md",), (), clock)

@@ -110,7 +110,7 @@ class _Places:
 
 
 _SAID = ("agent", "session", "role", "created_at", "project", "repository", "source")
-_NOTED = ("agent", "created_at", "category")
+_NOTED = ("agent", "created_at", "category", "scope")
 _STATE = ("status", "superseded_by")
 _WRITTEN = ("created_at", "source", "path", "title")
 _SHOWN = ("created_at", "agent", "session", "role", "project", "repository", "source", "path", "title")
@@ -316,6 +316,9 @@ def _condition(
     if projects is not None and places.kind != CONVERSATION:
         if scope.project is not None or places.kind != MEMORY:
             return None
+        names = names_of(scope.projects or ())
+        sql.append("scope IN (SELECT value FROM json_each(?))")
+        bindings.append(json.dumps(["", *sorted(names.folders | names.repositories)]))
     elif projects is not None:
         if not projects:
             return None

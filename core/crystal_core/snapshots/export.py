@@ -5,8 +5,8 @@ Parts are content-defined: once a part has `PART_BYTES_MIN` it is cut after a ch
 except where rows were added, removed or changed. New rows come last:
 
     chunks with their vectors and memories, in order; each followed by the occurrences up to it, in order
-    memory_changes    documents    their places    sources    suppressed    files    condemned    acks    each in parts of its
-    own
+    memory_changes    documents    their places    sources    project_links    suppressed    files    condemned    acks
+                      each in parts of its own
 
 A read transaction on a separate connection holds the moment: writers continue, and the WAL grows until it ends. A database in
 memory is copied instead.
@@ -19,11 +19,13 @@ from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
 from crystal_core.database import Database, Row
+from crystal_core.projects import LINK_COLUMNS
 from crystal_core.snapshots.parts import encode_part
 from crystal_core.snapshots.rows import (
     DocumentPartRow,
     DocumentRow,
     FileVersionRow,
+    LinkRow,
     MemoryChangeRow,
     MemoryRow,
     PartRows,
@@ -82,6 +84,7 @@ class StateExport:
     def _rows(self) -> Iterator[PartRows]:
         yield from _chunk_parts(self._database)  # §13.3-2
         yield from _naming_parts(self._database)
+        yield from _link_parts(self._database)
         yield from _plain_parts(self._database)
 
 
@@ -111,6 +114,7 @@ class _Chunk(NamedTuple):
     status: Status
     superseded_by: bytes
     changed_at: int
+    scope: str
 
 
 class _Cutter:
@@ -137,7 +141,7 @@ class _Cutter:
             return False
         needed = _CHUNK_BYTES + len(chunk.text) + len(windows) * self._vector_bytes
         if chunk.category is not None:
-            needed += _MEMORY_BYTES + _utf8(chunk.category) + _utf8(chunk.agent)
+            needed += _memory_bytes(chunk)
         return self._weight + needed <= SNAPSHOT_PART_BYTES_MAX
 
     def add_chunk(self, chunk: _Chunk, windows: Sequence[bytes]) -> None:
@@ -151,7 +155,7 @@ class _Cutter:
         self._weight += _CHUNK_BYTES + len(chunk.text) + len(windows) * self._vector_bytes
         if chunk.category is not None:
             rows.memories.append(MemoryRow(number, chunk.category, *chunk[5:]))
-            self._weight += _MEMORY_BYTES + _utf8(chunk.category) + _utf8(chunk.agent)
+            self._weight += _memory_bytes(chunk)
         self._may_end = not int.from_bytes(chunk.forget_hash[-2:]) & _CUT_MASK
 
     def add_occurrence(self, occurrence: Row) -> bool:
@@ -199,6 +203,10 @@ class _Cutter:
         return self._weight == _HEAD_BYTES
 
 
+def _memory_bytes(chunk: _Chunk) -> int:
+    return _MEMORY_BYTES + sum(_utf8(name) for name in (chunk.category or "", chunk.agent, chunk.scope))
+
+
 def _chunk_parts(database: Database) -> Iterator[PartRows]:
     cutter = _Cutter(database)
     occurrences = database.each(
@@ -227,7 +235,8 @@ def _chunks(database: Database) -> Iterator[tuple[_Chunk, Sequence[bytes]]]:
             for row in database.rows(
                 "SELECT c.rowid, c.forget_hash, CAST(c.text AS BLOB),"
                 " (SELECT min(document) FROM document_parts WHERE chunk = c.rowid),"
-                " m.category, m.agent, m.created_at, m.device, m.confidence, m.status, m.superseded_by, m.changed_at"
+                " m.category, m.agent, m.created_at, m.device, m.confidence, m.status, m.superseded_by, m.changed_at,"
+                " m.scope"
                 " FROM chunks c LEFT JOIN memories m ON m.chunk = c.rowid"
                 " WHERE c.provisional = 0 AND c.rowid > ? ORDER BY c.rowid LIMIT ?",
                 (last, _READ_AHEAD),
@@ -244,8 +253,8 @@ def _chunks(database: Database) -> Iterator[tuple[_Chunk, Sequence[bytes]]]:
 def _naming_parts(database: Database) -> Iterator[PartRows]:
     """Iterate over parts with rows that name chunks of earlier parts, and the documents that they belong to."""
     changes = database.each(
-        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
-        " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk ORDER BY c.id, m.number"
+        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device,"
+        " m.scope FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk ORDER BY c.id, m.number"
     )
     for group in _cut((row, 3 * _ROW_BYTES + _length(row), row[0][-2:]) for row in changes):
         known = _known(row[0] for row in group)
@@ -274,6 +283,14 @@ def _naming_parts(database: Database) -> Iterator[PartRows]:
                 SourceRow._make((*row[:3], json.loads(row[3]), json.loads(row[4]), row[5])) for row in group
             ]
         )
+
+
+def _link_parts(database: Database) -> Iterator[PartRows]:
+    links = database.each(
+        f"SELECT {LINK_COLUMNS}, device, at FROM project_links ORDER BY {LINK_COLUMNS}"  # noqa: S608
+    )
+    for group in _cut((row, _ROW_BYTES + _length(row), _mark(row[:4])) for row in links):
+        yield PartRows(project_links=[LinkRow(*row) for row in group])
 
 
 def _known(contents: Iterable[bytes]) -> dict[bytes, int]:

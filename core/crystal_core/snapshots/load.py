@@ -16,6 +16,7 @@ import apsw
 
 from crystal_core.database import Database
 from crystal_core.errors import UnusableVectors
+from crystal_core.projects import LINK_COLUMNS
 from crystal_core.snapshots.parts import decode_part
 from crystal_core.snapshots.rows import PartRows
 from crystal_core.state.digests import (
@@ -28,6 +29,7 @@ from crystal_core.state.digests import (
     MEMORIES,
     MEMORY_CHANGES,
     OCCURRENCES,
+    PROJECT_LINKS,
     SOURCES,
     SUPPRESSED,
     TABLES,
@@ -42,6 +44,7 @@ from crystal_core.state.digests import (
     memory_row,
     occurrence_rows,
     place,
+    project_link_row,
     source_row,
     suppressed_row,
 )
@@ -108,13 +111,13 @@ class _Loader:
         named = chunks + self._known()
         self._occurrences(named)
         run_many(
-            "INSERT INTO memories (chunk, category, agent, created_at, device, confidence, status, superseded_by, changed_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO memories (chunk, category, agent, created_at, device, confidence, status, superseded_by, changed_at,"
+            " scope) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(chunks[memory.chunk], *memory[1:]) for memory in rows.memories],
         )
         run_many(
-            "INSERT INTO memory_changes (chunk, number, kind, category, confidence, status, superseded_by, agent, at, device)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO memory_changes (chunk, number, kind, category, confidence, status, superseded_by, agent, at, device,"
+            " scope) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(named[change.chunk], *change[1:]) for change in rows.memory_changes],
         )
         run_many(
@@ -129,6 +132,10 @@ class _Loader:
             "INSERT INTO document_parts (document, part, title, chunk)"
             " VALUES ((SELECT rowid FROM documents WHERE source = ? AND path = ?), ?, ?, ?)",
             [(*row[:4], named[row.chunk]) for row in rows.document_parts],
+        )
+        run_many(
+            f"INSERT INTO project_links ({LINK_COLUMNS}, device, at) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+            rows.project_links,
         )
         run_many("INSERT INTO suppressed (forget_hash) VALUES (?)", [(row,) for row in rows.suppressed])
         run_many("INSERT INTO acks (device, incarnation, sequence) VALUES (?, ?, ?)", rows.acks)
@@ -230,6 +237,7 @@ def _add_to_digests(digests: Mapping[str, TableDigest], rows: PartRows, contents
         document_part_row(row.source, row.path, row.part, known[row.chunk], row.title)
         for row in rows.document_parts
     )
+    digests[PROJECT_LINKS].add_many(project_link_row(*row) for row in rows.project_links)
     digests[SUPPRESSED].add_many(map(suppressed_row, rows.suppressed))
     digests[ACKS].add_many(ack_row(*stream, sparse=False) for stream in rows.acks)
     digests[ACKS].add_many(ack_row(*stream, sparse=True) for stream in rows.sparse)

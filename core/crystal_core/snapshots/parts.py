@@ -31,6 +31,7 @@ from crystal_core.snapshots.rows import (
     HashOrNone,
     Index,
     Length,
+    LinkRow,
     MemoryChangeRow,
     MemoryRow,
     Name,
@@ -40,6 +41,7 @@ from crystal_core.snapshots.rows import (
     PlaceRow,
     SourceRow,
     Stream,
+    WrittenChangeRow,
 )
 from crystal_core.state.files import PACKED_PART_BYTES, unpack_parts
 from crystal_crypto.compression import compress, decompress
@@ -52,6 +54,7 @@ from crystal_mirror.operations import (
     PIECE_BYTES_MAX,
     Confidence,
     Status,
+    check_projects,
     check_words,
 )
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
@@ -92,10 +95,17 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     files: Annotated[list[FileVersionRow], Column]
     condemned: Annotated[list[Hash], Column]
     memory_states: Annotated[list[tuple[Index, Confidence, Status, HashOrNone, Number]], Column] = []
-    memory_changes: Annotated[list[MemoryChangeRow], Column] = []
+    memory_changes: Annotated[list[WrittenChangeRow], Column] = []
     sources: Annotated[list[SourceRow], Column] = []
     documents: Annotated[list[DocumentRow], Column] = []
     document_parts: Annotated[list[tuple[Index, Index, Pieces, Index, Index]], Column] = []
+    memory_scopes: Annotated[list[tuple[Index, Index]], Column] = []
+    change_scopes: Annotated[list[tuple[Index, Index]], Column] = []
+    project_links: Annotated[list[LinkRow], Column] = []
+
+
+_WITHOUT_SCOPES = 31
+"""Elements of a part from before there were scopes and linked projects; the later ones are left out where they are empty."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -163,15 +173,23 @@ def encode_part(rows: PartRows) -> bytes:
             for number, memory in enumerate(rows.memories)
             if _is_changed(memory)
         ],
-        memory_changes=rows.memory_changes,
+        memory_changes=[WrittenChangeRow(*change[:-1]) for change in rows.memory_changes],
         sources=rows.sources,
         documents=rows.documents,
         document_parts=[
             (name(source), name(path), part, name(title), chunk)
             for source, path, part, title, chunk in rows.document_parts
         ],
+        memory_scopes=[(n, name(row.scope)) for n, row in enumerate(rows.memories) if row.scope],
+        change_scopes=[(n, name(row.scope)) for n, row in enumerate(rows.memory_changes) if row.scope],
+        project_links=rows.project_links,
     )
-    data = _encoder.encode(msgspec.structs.replace(wire, names=list(names), devices=list(devices)))
+    elements = list(
+        msgspec.structs.astuple(msgspec.structs.replace(wire, names=list(names), devices=list(devices)))
+    )
+    while len(elements) > _WITHOUT_SCOPES and not elements[-1]:  # §13.1-3
+        elements.pop()
+    data = _encoder.encode(elements)
     if len(data) > SNAPSHOT_PART_BYTES_MAX:
         raise ValueError(f"a part of {len(data)} bytes is over the limit of {SNAPSHOT_PART_BYTES_MAX}")
     return data
@@ -216,13 +234,14 @@ def decode_part(data: bytes) -> PartRows:
             sparse=wire.sparse,
             files=[_checked_file(row) for row in wire.files],
             condemned=wire.condemned,
-            memory_changes=[_checked_change(row) for row in wire.memory_changes],
+            memory_changes=_changes(wire),
             sources=[_checked_source(row) for row in wire.sources],
             documents=[_checked_document(row) for row in wire.documents],
             document_parts=[
                 DocumentPartRow(names[source], names[path], part, names[title], chunk)
                 for source, path, part, title, chunk in wire.document_parts
             ],
+            project_links=[_checked_link(row) for row in wire.project_links],
         )
     except (msgspec.MsgspecError, UnicodeError, IndexError) as error:
         raise Malformed(f"not a part of a snapshot: {type(error).__name__}") from error
@@ -313,11 +332,24 @@ def _memories(wire: _Wire) -> list[MemoryRow]:
     for number, confidence, status, superseded_by, changed_at in wire.memory_states:
         _check_successor(superseded_by)
         memories[number] = MemoryRow(*memories[number][:5], confidence, status, superseded_by, changed_at)
+    for number, scope in wire.memory_scopes:
+        check_words(names[scope])
+        memories[number] = memories[number]._replace(scope=names[scope])
     return memories
 
 
 def _is_changed(memory: MemoryRow) -> bool:
-    return memory[5:] != (*_FIRST_STATE, memory.created_at)
+    return memory[5:9] != (*_FIRST_STATE, memory.created_at)
+
+
+def _changes(wire: _Wire) -> list[MemoryChangeRow]:
+    changes = [MemoryChangeRow(*row) for row in wire.memory_changes]
+    for change in changes:
+        _check_successor(change.superseded_by)
+    for number, scope in wire.change_scopes:
+        check_words(wire.names[scope])
+        changes[number] = changes[number]._replace(scope=wire.names[scope])
+    return changes
 
 
 def _check_successor(superseded_by: bytes) -> None:
@@ -325,8 +357,10 @@ def _check_successor(superseded_by: bytes) -> None:
         raise Malformed("what took a memory's place is named by a keyed hash")
 
 
-def _checked_change(row: MemoryChangeRow) -> MemoryChangeRow:
-    _check_successor(row.superseded_by)
+def _checked_link(row: LinkRow) -> LinkRow:
+    check_projects(row[:2], row[2:4])
+    if row[:2] > row[2:4]:  # §13.2-3
+        raise Malformed("linked projects of a snapshot are not in order")
     return row
 
 

@@ -68,10 +68,11 @@ class MemoryRow(NamedTuple):
     status: Status
     superseded_by: bytes
     changed_at: int
+    scope: str = ""
 
 
-class MemoryChangeRow(NamedTuple):
-    """A memory before a change; its chunk is named as by an occurrence."""
+class WrittenChangeRow(NamedTuple):
+    """A memory before a change, without its scope, as it is written; its chunk is named as by an occurrence."""
 
     chunk: Index
     number: Number
@@ -83,6 +84,33 @@ class MemoryChangeRow(NamedTuple):
     agent: Name
     at: Number
     device: Device
+
+
+class MemoryChangeRow(NamedTuple):
+    """A memory before a change."""
+
+    chunk: int
+    number: int
+    kind: str
+    category: str
+    confidence: int
+    status: Status
+    superseded_by: bytes
+    agent: str
+    at: int
+    device: bytes
+    scope: str = ""
+
+
+class LinkRow(NamedTuple):
+    """Two linked projects, the lesser of the two first."""
+
+    folder: Name
+    repository: Name
+    other_folder: Name
+    other_repository: Name
+    device: Device
+    at: Number
 
 
 class SourceRow(NamedTuple):
@@ -161,6 +189,7 @@ class PartRows:
     sources: list[SourceRow] = field(default_factory=list[SourceRow])
     documents: list[DocumentRow] = field(default_factory=list[DocumentRow])
     document_parts: list[DocumentPartRow] = field(default_factory=list[DocumentPartRow])
+    project_links: list[LinkRow] = field(default_factory=list[LinkRow])
     document_of: dict[int, int] = field(default_factory=dict[int, int])
     """For a chunk without a session, a number that the chunks of one document share. Only for writing."""
 

@@ -29,6 +29,7 @@ MEMORY_CHANGES = "memory_changes"
 SOURCES = "sources"
 DOCUMENTS = "documents"
 DOCUMENT_PARTS = "document_parts"
+PROJECT_LINKS = "project_links"
 
 TABLES = (
     ACKS,
@@ -40,6 +41,7 @@ TABLES = (
     MEMORIES,
     MEMORY_CHANGES,
     OCCURRENCES,
+    PROJECT_LINKS,
     SOURCES,
     SUPPRESSED,
 )
@@ -136,11 +138,15 @@ def memory_row(
     status: str = "active",
     superseded_by: bytes = b"",
     changed_at: int | None = None,
+    scope: str = "",
 ) -> bytes:
-    """Canonical bytes of a memory. The last four fields are omitted while it is unchanged since it was remembered."""
+    """Canonical bytes of a memory. The last five fields are omitted while it is for everywhere and unchanged since it was
+    remembered, else the scope alone if it is empty."""
     row = fields(content, category, agent, created_at, device)
     later = (confidence, status, superseded_by, created_at if changed_at is None else changed_at)
-    return row if later == (CONFIDENCE_MAX, "active", b"", created_at) else row + fields(*later)  # §11.6-2
+    if not scope and later == (CONFIDENCE_MAX, "active", b"", created_at):  # §11.6-2
+        return row
+    return row + fields(*later, *_scope(scope))
 
 
 def memory_change_row(
@@ -154,8 +160,15 @@ def memory_change_row(
     agent: str,
     at: int,
     device: bytes,
+    scope: str = "",
 ) -> bytes:
-    return fields(content, number, kind, category, confidence, status, superseded_by, agent, at, device)
+    """Canonical bytes of a memory before a change. The scope is omitted if it is empty."""
+    row = fields(content, number, kind, category, confidence, status, superseded_by, agent, at, device)
+    return row + fields(*_scope(scope))  # §11.6-2
+
+
+def _scope(scope: str) -> tuple[str, ...]:
+    return (scope,) if scope else ()
 
 
 def source_row(
@@ -172,6 +185,12 @@ def document_row(
 
 def document_part_row(source: str, path: str, part: int, content: bytes, title: str) -> bytes:
     return fields(source, path, part, content, title)
+
+
+def project_link_row(
+    folder: str, repository: str, other_folder: str, other_repository: str, device: bytes, at: int
+) -> bytes:
+    return fields(folder, repository, other_folder, other_repository, device, at)
 
 
 def suppressed_row(forget_hash: bytes) -> bytes:
@@ -254,6 +273,7 @@ def recomputed(database: Database, state_key: bytes) -> StateDigest:
         (SOURCES, _source_rows(database)),
         (DOCUMENTS, _document_rows(database)),
         (DOCUMENT_PARTS, _document_part_rows(database)),
+        (PROJECT_LINKS, _project_link_rows(database)),
     ):
         digest = TableDigest(state_key, name)
         for row in rows:
@@ -291,16 +311,16 @@ def _occurrence_rows(database: Database) -> Iterator[bytes]:
 
 def _memory_rows(database: Database) -> Iterator[bytes]:
     for row in database.each(
-        "SELECT c.id, m.category, m.agent, m.created_at, m.device, m.confidence, m.status, m.superseded_by, m.changed_at"
-        " FROM memories m JOIN chunks c ON c.rowid = m.chunk"
+        "SELECT c.id, m.category, m.agent, m.created_at, m.device, m.confidence, m.status, m.superseded_by, m.changed_at,"
+        " m.scope FROM memories m JOIN chunks c ON c.rowid = m.chunk"
     ):
         yield memory_row(*row)
 
 
 def _memory_change_rows(database: Database) -> Iterator[bytes]:
     for row in database.each(
-        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device"
-        " FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk"
+        "SELECT c.id, m.number, m.kind, m.category, m.confidence, m.status, m.superseded_by, m.agent, m.at, m.device,"
+        " m.scope FROM memory_changes m JOIN chunks c ON c.rowid = m.chunk"
     ):
         yield memory_change_row(*row)
 
@@ -323,6 +343,13 @@ def _document_part_rows(database: Database) -> Iterator[bytes]:
         " JOIN documents d ON d.rowid = p.document JOIN chunks c ON c.rowid = p.chunk"
     ):
         yield document_part_row(*row)
+
+
+def _project_link_rows(database: Database) -> Iterator[bytes]:
+    for row in database.each(
+        "SELECT folder, repository, other_folder, other_repository, device, at FROM project_links"
+    ):
+        yield project_link_row(*row)
 
 
 def _suppressed_rows(database: Database) -> Iterator[bytes]:

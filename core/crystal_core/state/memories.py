@@ -1,8 +1,9 @@
 """Effect of operations on memories, the same on every device.
 
     Remember   adds a memory; if its text is already remembered, sets category and confidence and makes it current again,
-               keeping agent, time and device of the first. The memories that it supersedes name it as their successor
-    Amend      sets category, confidence, status of a memory, as far as stated
+               keeping agent, time and device of the first. The memories that it supersedes name it as their successor.
+               Where it states no scope, a memory that is there keeps its own and a new one has that of the first superseded
+    Amend      sets category, confidence, status, scope of a memory, as far as stated
 
 A memory is current while it is active and has no successor. Forgetting a successor does not bring back the memory that it
 superseded; remembering that one again does. A memory only names a successor that is current at that moment, so successors
@@ -11,6 +12,7 @@ never form a cycle.
 Before a change, the memory's state is kept in `memory_changes` with who changed it. A change without effect leaves no row.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from crystal_core.database import Database
@@ -33,10 +35,11 @@ class _Memory(NamedTuple):
     status: str
     superseded_by: bytes
     changed_at: int
+    scope: str
 
 
-_COLUMNS = "category, agent, created_at, device, confidence, status, superseded_by, changed_at"
-_CHANGE_COLUMNS = "number, kind, category, confidence, status, superseded_by, agent, at, device"
+_COLUMNS = "category, agent, created_at, device, confidence, status, superseded_by, changed_at, scope"
+_CHANGE_COLUMNS = "number, kind, category, confidence, status, superseded_by, agent, at, device, scope"
 
 
 def remember(
@@ -55,16 +58,24 @@ def remember(
         operation.confidence,
     )
     known = _memory(database, chunk)
+    scope = operation.scope
     if known is None:
-        new = _Memory(category, agent, at, origin.device, confidence, "active", b"", at)
+        if scope is None:  # §11.4-2
+            scope = _inherited(database, [target for target in operation.supersedes if target != forget_hash])
+        new = _Memory(category, agent, at, origin.device, confidence, "active", b"", at, scope)
         database.run(
-            f"INSERT INTO memories (chunk, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - constants of ours
+            f"INSERT INTO memories (chunk, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             (chunk, *new),
         )
         digests[MEMORIES].add(memory_row(content, *new))
     else:
         after = known._replace(
-            category=category, confidence=confidence, status="active", superseded_by=b"", changed_at=at
+            category=category,
+            confidence=confidence,
+            status="active",
+            superseded_by=b"",
+            changed_at=at,
+            scope=known.scope if scope is None else scope,
         )
         _change(database, digests, chunk, content, known, after, Change.REMEMBERED, agent, origin)
     for target in operation.supersedes:  # §11.4-2
@@ -85,6 +96,7 @@ def amend(database: Database, digests: Digests, origin: Origin, operation: Amend
         confidence=before.confidence if operation.confidence is None else operation.confidence,
         status=before.status if operation.status is None else operation.status,
         changed_at=operation.at,
+        scope=before.scope if operation.scope is None else operation.scope,
     )
     _change(database, digests, *found, before, after, Change.AMENDED, operation.agent, origin)
 
@@ -127,18 +139,34 @@ def _change(
         agent,
         after.changed_at,
         origin.device,
+        before.scope,
     )
     database.run(
-        f"INSERT INTO memory_changes (chunk, {_CHANGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+        f"INSERT INTO memory_changes (chunk, {_CHANGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         (chunk, *change),
     )
     digests[MEMORY_CHANGES].add(memory_change_row(content, *change))
     database.run(
-        "UPDATE memories SET category = ?, confidence = ?, status = ?, superseded_by = ?, changed_at = ? WHERE chunk = ?",
-        (after.category, after.confidence, after.status, after.superseded_by, after.changed_at, chunk),
+        "UPDATE memories SET category = ?, confidence = ?, status = ?, superseded_by = ?, changed_at = ?, scope = ?"
+        " WHERE chunk = ?",
+        (
+            after.category,
+            after.confidence,
+            after.status,
+            after.superseded_by,
+            after.changed_at,
+            after.scope,
+            chunk,
+        ),
     )
     digests[MEMORIES].remove(memory_row(content, *before))
     digests[MEMORIES].add(memory_row(content, *after))
+
+
+def _inherited(database: Database, targets: Sequence[bytes]) -> str:
+    """Return the scope of the first of these that is a memory; everywhere if none is."""
+    found = (_find(database, target)[1] for target in targets)
+    return next((memory.scope for memory in found if memory is not None), "")
 
 
 def _memory(database: Database, chunk: int) -> _Memory | None:

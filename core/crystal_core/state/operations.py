@@ -5,6 +5,7 @@
     Forget    deletes the texts' chunks with all rows that refer to them, and suppresses their keyed hashes
     PutFile, DropFile   change the tree of files: see `files`
     PutSource, DropSource, PutDocument, DropDocument   change the documents: see `documents`
+    LinkProjects   adds or removes the link of two projects
 
 Provisional rows never influence the outcome: a provisional chunk counts as absent and becomes replicated in place.
 """
@@ -12,10 +13,20 @@ Provisional rows never influence the outcome: a provisional chunk counts as abse
 from collections.abc import Sequence
 
 from crystal_core.database import Database
+from crystal_core.projects import LINK_COLUMNS, LINK_IS, link_of
 from crystal_core.schema import CHUNK_TRIGGERS, DROP_CHUNK_TRIGGERS, DROP_VECTOR_TABLE
 from crystal_core.state import documents, files, memories, pending
 from crystal_core.state.chunks import ChunkRows
-from crystal_core.state.digests import OCCURRENCES, SUPPRESSED, Digests, occurrence_row, place, suppressed_row
+from crystal_core.state.digests import (
+    OCCURRENCES,
+    PROJECT_LINKS,
+    SUPPRESSED,
+    Digests,
+    occurrence_row,
+    place,
+    project_link_row,
+    suppressed_row,
+)
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
     Amend,
@@ -24,6 +35,7 @@ from crystal_mirror.operations import (
     DropFile,
     DropSource,
     Forget,
+    LinkProjects,
     Operation,
     PutDocument,
     PutFile,
@@ -81,6 +93,8 @@ class StateRows:
                 documents.put_document(database, digests, chunks, origin, operation, vectors)
             case DropDocument():
                 documents.drop_document(database, digests, chunks, origin, operation)
+            case LinkProjects():
+                self._link(origin, operation)
         pending.drop(database, origin)
         chunks.index_if_many()
 
@@ -110,6 +124,7 @@ class StateRows:
             """
             DELETE FROM windows; DELETE FROM occurrences; DELETE FROM memories; DELETE FROM suppressed; DELETE FROM id_blocks;
             DELETE FROM memory_changes; DELETE FROM document_parts; DELETE FROM documents; DELETE FROM sources;
+            DELETE FROM project_links;
             DELETE FROM acks; DELETE FROM acks_sparse; DELETE FROM position; DELETE FROM files; DELETE FROM condemned;
             UPDATE chunks SET provisional = 1 WHERE rowid IN (SELECT chunk FROM provisional_places);
             DELETE FROM chunks WHERE provisional = 0;
@@ -152,6 +167,19 @@ class StateRows:
                 digest.add(
                     occurrence_row(shared, content, piece.message, piece.part, piece.role, piece.created_at)
                 )
+
+    def _link(self, origin: Origin, operation: LinkProjects) -> None:
+        database, digest = self._database, self._digests[PROJECT_LINKS]
+        names = link_of(operation.one, operation.other)  # §11.4-15
+        known = database.row(f"SELECT device, at FROM project_links WHERE {LINK_IS}", names)  # noqa: S608
+        if operation.linked and known is None:
+            new = (*names, origin.device, operation.at)
+            insert = f"INSERT INTO project_links ({LINK_COLUMNS}, device, at) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+            database.run(insert, new)
+            digest.add(project_link_row(*new))
+        elif not operation.linked and known is not None:
+            database.run(f"DELETE FROM project_links WHERE {LINK_IS}", names)  # noqa: S608
+            digest.remove(project_link_row(*names, *known))
 
     def _forget(self, operation: Forget) -> None:
         database = self._database

@@ -3,8 +3,8 @@
 They are separate from the replicated state and never affect how an operation is applied. A text that only they need is a chunk
 with `provisional = 1`; it has no vectors, so it is found by keyword.
 
-Pending changes of memories, sources and documents are in tables of their own (see `schema`). They count in what is shown, never
-in what is applied.
+Pending changes of memories, sources, documents and linked projects are in tables of their own (see `schema`). They count in
+what is shown, never in what is applied.
 
 Marks record whether pending operations hide a text: a forget hides it, a remember shows it. The latest mark decides and takes
 precedence over the replicated state.
@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from crystal_core.database import Database
+from crystal_core.projects import LINK_COLUMNS, link_of
 from crystal_core.schema import WHOLE
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
@@ -25,6 +26,7 @@ from crystal_mirror.operations import (
     DropFile,
     DropSource,
     Forget,
+    LinkProjects,
     Operation,
     PutDocument,
     PutFile,
@@ -67,7 +69,7 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
         case Remember():
             _remember(database, secret, number, operation)
         case Amend():
-            change = (operation.category, operation.confidence, operation.status, None)
+            change = (operation.category, operation.confidence, operation.status, None, operation.scope)
             _change(database, number, operation.target, "amended", change, operation.agent, operation.at)
         case Forget():
             _mark(database, number, operation.targets, hides=True)
@@ -81,6 +83,11 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
             _put_document(database, secret, number, operation)
         case DropDocument():
             _gone(database, number, operation.source, operation.path)
+        case LinkProjects():
+            database.run(
+                f"INSERT INTO provisional_links (number, linked, {LINK_COLUMNS}, at) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                (number, operation.linked, *link_of(operation.one, operation.other), operation.at),
+            )
         case PutFile() | DropFile():
             pass  # no text
 
@@ -146,6 +153,7 @@ class _Place(NamedTuple):
     confidence: int | None = None
     path: str | None = None
     title: str = ""
+    scope: str = ""
 
 
 _INSERT_PLACE = (
@@ -180,13 +188,26 @@ def _remember(database: Database, secret: VaultSecret, number: int, operation: R
         chunk = _add(database, content, forget_hash, operation.text)
     agent, at = operation.agent, operation.created_at
     category, confidence = operation.category, operation.confidence
-    where = _Place(number, agent, created_at=at, category=category, confidence=confidence)
+    supersedes = [target for target in operation.supersedes if target != forget_hash]
+    scope = _scope(database, operation.scope, forget_hash, supersedes)
+    where = _Place(number, agent, created_at=at, category=category, confidence=confidence, scope=scope)
     database.run(_INSERT_PLACE, (chunk, *where))
     _mark(database, number, [forget_hash], hides=False)
-    change = (category, confidence, "active", b"")
+    change = (category, confidence, "active", b"", operation.scope)
     _change(database, number, forget_hash, "remembered", change, agent, at)
-    for target in set(operation.supersedes) - {forget_hash}:
-        _change(database, number, target, "superseded", (None, None, None, forget_hash), agent, at)
+    for target in dict.fromkeys(supersedes):
+        _change(database, number, target, "superseded", (None, None, None, forget_hash, None), agent, at)
+
+
+def _scope(database: Database, stated: str | None, forget_hash: bytes, supersedes: Sequence[bytes]) -> str:
+    """Return the scope that a memory has after a Remember, as far as this device knows what comes before it."""
+    if stated is not None:
+        return stated
+    for each in (forget_hash, *supersedes):
+        found = database.value("SELECT scope FROM memory_states WHERE forget_hash = ?", (each,))
+        if found is not None:
+            return str(found)
+    return ""
 
 
 def _change(
@@ -194,13 +215,13 @@ def _change(
     number: int,
     forget_hash: bytes,
     kind: str,
-    change: tuple[str | None, int | None, str | None, bytes | None],
+    change: tuple[str | None, int | None, str | None, bytes | None, str | None],
     agent: str,
     at: int,
 ) -> None:
     database.run(
-        "INSERT INTO provisional_memories (number, forget_hash, kind, category, confidence, status, superseded_by, agent, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO provisional_memories (number, forget_hash, kind, category, confidence, status, superseded_by, scope,"
+        " agent, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (number, forget_hash, kind, *change, agent, at),
     )
 

@@ -17,6 +17,7 @@ from crystal_mirror.operations import (
     DropFile,
     DropSource,
     Forget,
+    LinkProjects,
     Operation,
     PutDocument,
     PutFile,
@@ -62,7 +63,7 @@ class _Foresight:
                 self._leave(operation.source, operation.path, 0, WHOLE)
             case DropSource():
                 self._leave(operation.name, None, 0, WHOLE)
-            case Amend() | PutFile() | DropFile() | PutSource():
+            case Amend() | PutFile() | DropFile() | PutSource() | LinkProjects():
                 pass  # no text
 
     def _texts(self, texts: Sequence[str]) -> None:

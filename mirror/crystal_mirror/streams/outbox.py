@@ -23,7 +23,7 @@ from crystal_mirror.entries.offers import Offer, PackedOrigin, open_offer, stand
 from crystal_mirror.membership.cutoffs import listed_places
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import DropFile, Forget, PutFile, decode_operation
+from crystal_mirror.operations import DropFile, Forget, LinkProjects, PutFile, decode_operation
 from crystal_mirror.ports import (
     JournalTransaction,
     OutboxRow,
@@ -375,9 +375,9 @@ def has_effect(member: Member, row: OutboxRow) -> bool:
 
     Needed where the log was read from a snapshot on and does not hold the entry that carried the operation; without a
     snapshot under the state the result is False, since the log is kept from its beginning. The operation is applied and
-    rolled back: if that adds nothing, it has its effect. If it would bring back a forgotten text it counts as done, because
-    tombstones win. A file's operation always counts as done: files are compared with the tree in every round. A forget
-    never does: that it adds nothing does not show that it was done.
+    rolled back: if that adds nothing, it has its effect; a link of projects, if that changes nothing. If it would bring back a
+    forgotten text it counts as done, because tombstones win. A file's operation always counts as done: files are compared
+    with the tree in every round. A forget never does: that it adds nothing does not show that it was done.
     """
     if read_base(member.replica) is None:
         return False
@@ -387,14 +387,17 @@ def has_effect(member: Member, row: OutboxRow) -> bool:
     if isinstance(operation, PutFile | DropFile):
         return True
     before = after = dict[str, int]()
+    same = False
     try:
         with member.replica.transaction() as transaction:
-            before = _counts(transaction)
+            before, digest = _counts(transaction), transaction.digest()
             transaction.apply(row.origin, operation, lambda _text: ())
-            after = _counts(transaction)
+            after, same = _counts(transaction), transaction.digest() == digest
             raise _TriedOut
     except _TriedOut:
         pass
+    if isinstance(operation, LinkProjects):
+        return same
     if after.get(SUPPRESSED_TABLE, 0) < before.get(SUPPRESSED_TABLE, 0):
         return True
     return not any(count > before.get(name, 0) for name, count in after.items())

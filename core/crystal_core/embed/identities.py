@@ -17,7 +17,9 @@ from crystal_core.embed.port import EmbeddingError
 IDENTITY_CHARS_MAX = 200
 """The log's limit."""
 DIMENSIONS_MAX = 8192
-REMOTE_PROVIDERS = ("ollama", "openai", "google", "sentence-transformers")
+REMOTE_PROVIDERS = ("ollama", "openai", "google", "sentence-transformers", "multilingual")
+LOCAL_PROVIDERS = ("ollama", "sentence-transformers", "multilingual")
+"""Those whose models run on the person's own machines and cost nothing."""
 
 _MODEL = re.compile(r"[!-~]{1,120}")
 

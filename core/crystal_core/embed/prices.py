@@ -54,6 +54,7 @@ DEFAULTS = {
     "openai": "text-embedding-3-small",
     "google": "text-embedding-004",
     "sentence-transformers": "all-MiniLM-L6-v2",
+    "multilingual": "minilm-l6-v2+use-multilingual-v3",
 }
 """Each provider's default model."""
 

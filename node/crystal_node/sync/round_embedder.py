@@ -18,7 +18,7 @@ from contextlib import closing
 from math import inf
 from typing import TYPE_CHECKING
 
-from crystal_core.embed.identities import parse_identity
+from crystal_core.embed.identities import LOCAL_PROVIDERS, parse_identity
 from crystal_core.embed.port import AnotherModel, EmbedderUnavailable, EmbeddingError
 from crystal_core.embed.prices import known_model
 from crystal_crypto.errors import CrystalError
@@ -256,7 +256,7 @@ class RoundEmbedder:
 def is_free(model: str) -> bool:
     """Whether a model is free: on the person's own machines, or with a known price of zero."""
     identity = parse_identity(model)
-    if identity is None or identity.provider in ("ollama", "sentence-transformers"):
+    if identity is None or identity.provider in LOCAL_PROVIDERS:
         return True
     known = known_model(identity.provider, identity.model)
     return known is not None and known.price == 0.0

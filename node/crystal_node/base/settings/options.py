@@ -38,7 +38,15 @@ from crystal_node.base.settings.checks import (
 T = TypeVar("T")
 
 LLM_PROVIDERS = ("auto", "none", "openai", "anthropic", "ollama", "mlx", "openai-compatible", "claude-cli")
-EMBEDDING_PROVIDERS = ("builtin", "ollama", "openai", "google", "sentence-transformers", "none")
+EMBEDDING_PROVIDERS = (
+    "builtin",
+    "multilingual",
+    "ollama",
+    "openai",
+    "google",
+    "sentence-transformers",
+    "none",
+)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DROP_FOLDER_NAME = "drop"
 DEFAULT_HOME = "~/.ldm"

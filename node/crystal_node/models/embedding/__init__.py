@@ -6,7 +6,7 @@
 | `vault_embedder` | ``VaultEmbedder``: embeds queries, follows the model of the open memory |
 | `providers` | makes a provider's embedder; imported when one is used |
 | `remote` | what all providers share: windows, batches, checks, the comparison with the vault |
-| `openai`, `google`, `ollama`, `sentence_transformers` | one provider each |
+| `openai`, `google`, `ollama`, `sentence_transformers`, `multilingual` | one provider each |
 | `http`, `windows` | how they send requests, and how texts are cut |
 | `prepared` | vectors of the next model, until the vault changes over |
 | `embedder` | ``HeldEmbedder``: an embedder and what its owner needs; ``NoEmbedder``: makes no vectors |

@@ -9,6 +9,8 @@ from crystal_core.llm.errors import LlmError
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.api_keys import KeyOwner, api_key
 from crystal_node.models.embedding.google import GOOGLE_URL, GoogleEmbedder
+from crystal_node.models.embedding.multilingual import PROVIDER as MULTILINGUAL
+from crystal_node.models.embedding.multilingual import MultilingualEmbedder
 from crystal_node.models.embedding.ollama import OllamaEmbedder
 from crystal_node.models.embedding.openai import OPENAI_URL, OpenAiEmbedder
 from crystal_node.models.embedding.remote import RemoteEmbedder
@@ -34,6 +36,8 @@ def provided(
     """
     chosen = settings.embedding
     provider = chosen.provider
+    if provider == MULTILINGUAL:
+        return MultilingualEmbedder(patience=patience)
     place = chosen.model or DEFAULTS[provider]
     model = checked_model(_shown(provider, place))
     known = known_model(provider, model)

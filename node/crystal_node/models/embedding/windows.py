@@ -35,6 +35,8 @@ LONG = WindowScheme(1984, 1024, 128)
 """For models that read 2,048 tokens or more: no text can be too long for them."""
 SHORT = WindowScheme(960, 512, 96)
 """For models that read about 512 tokens, or 256."""
+FINE = WindowScheme(960, 320, 64)
+"""For models in this process whose vector is a mean: what two sentences say is lost among many."""
 
 
 def windows_of(text: str, scheme: WindowScheme) -> list[str]:

@@ -33,7 +33,7 @@ Provider = Annotated[
     str,
     typer.Argument(
         metavar="[PROVIDER]",
-        help="builtin, ollama, openai, google or sentence-transformers; default: as configured.",
+        help="builtin, multilingual, ollama, openai, google or sentence-transformers; default: as configured.",
     ),
 ]
 Model = Annotated[

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from crystal_core.database import Database
-from crystal_core.embed.identities import parse_identity
+from crystal_core.embed.identities import LOCAL_PROVIDERS, parse_identity
 from crystal_core.embed.port import AnotherModel, Embedder, EmbedderUnavailable
 from crystal_core.embed.prices import dollars, known_model, tokens_expected
 from crystal_mirror.entries.control_state import META_MODEL
@@ -269,11 +269,7 @@ def _sizes(database: Database, *, lacking: bool) -> Iterator[tuple[int, bytes, i
 def _price(model: str, settings: Settings) -> float | None:
     """Dollars for a million tokens; 0 on the person's own machines; None if unknown, as for a custom address."""
     identity, url = parse_identity(model), settings.embedding.url
-    if (
-        identity is None
-        or identity.provider in ("ollama", "sentence-transformers")
-        or (url and is_loopback(url))
-    ):
+    if identity is None or identity.provider in LOCAL_PROVIDERS or (url and is_loopback(url)):
         return 0.0
     if url:
         return None

@@ -10,8 +10,19 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
 
-from bench.quality.coding.episodes import Kind, Said, Slots, Writer
-from bench.quality.coding.world import DATES, PEOPLE, Class, Part, Project, Story, World, read_world
+from bench.quality.coding.episodes import Kind, Said, Slots, Writer, plural
+from bench.quality.coding.world import (
+    COLUMNS,
+    DATES,
+    PEOPLE,
+    Class,
+    Part,
+    Project,
+    Story,
+    Task,
+    World,
+    read_world,
+)
 from bench.quality.sets import DAY, NOW
 
 SEEDS = {Part.DEV: 20_260, Part.HELD: 71_113}
@@ -20,6 +31,7 @@ STORIES_A_PROJECT = 27
 YEAR_DAYS = 360
 NEAREST_DAYS = 9
 """Days between two events of a thread, at least."""
+TALK_SHARE = 0.35
 DAYS_AHEAD_MIN, DAYS_AHEAD_MAX = 15, 110
 """How far off the dates are that are told."""
 _MINUTE = 60_000
@@ -180,7 +192,7 @@ def _apart(random: Random, sessions: Sequence[Session], count: int) -> list[Sess
 
 
 def _values(random: Random, project: Project, story: Story, told: Sequence[Session]) -> list[Slots]:
-    """A value for each of the sessions in which one is told first, all different, with the slots that hold for the whole thread."""
+    """A value for each of the sessions in which one is told first, with the slots that hold for the whole thread."""
     common = slots_of(random, project) | {"topic": story.topic}
     count = len(told)
     drawn: list[dict[str, str]]
@@ -190,10 +202,7 @@ def _values(random: Random, project: Project, story: Story, told: Sequence[Sessi
         ahead = random.sample(range(DAYS_AHEAD_MIN, DAYS_AHEAD_MAX), count)
         drawn = [{"v": day_of(one.began_at + days * DAY)} for one, days in zip(told, ahead, strict=True)]
     else:
-        drawn = [
-            dict(zip(("v", "why", "how", "con"), value, strict=False))
-            for value in random.sample(story.values, count)
-        ]
+        drawn = [dict(zip(COLUMNS, value, strict=False)) for value in random.sample(story.values, count)]
     return [
         common | value | ({"old": drawn[number - 1]["v"]} if number else {})
         for number, value in enumerate(drawn)
@@ -203,6 +212,7 @@ def _values(random: Random, project: Project, story: Story, told: Sequence[Sessi
 def slots_of(random: Random, project: Project) -> dict[str, str]:
     """Words of the project that stay the same in a thread."""
     words = {name: random.choice(choices) for name, choices in project.words.items()}
+    words["nouns"] = plural(words["noun"])
     person, other = random.sample(project.people, 2)
     return words | {"person": person, "person2": other}
 
@@ -220,18 +230,23 @@ def _told(
     for thread in threads:
         for event in thread.events:
             events.setdefault(event.session.id, []).append((thread, event))
+    talks = random.sample(world.talks, len(world.talks))
     vain = {random.choice(sessions).id: ask for ask in in_vain}
     for session in sessions:
         writer = Writer(world, random, session.project, thinks=session.source in ("claude-code", "codex"))
         clock = _Clock(random, session)
-        todo: list[tuple[Thread, Event] | str | None] = list(events.get(session.id, []))
+        todo: list[tuple[Thread, Event] | Task | str | None] = list(events.get(session.id, []))
         if session.id in vain:
             todo.append(vain[session.id][1])
+        if talks and random.random() < TALK_SHARE:
+            todo.append(talks.pop())
         todo += [None] * (random.randint(1, 3) if todo else random.randint(2, 4))
         random.shuffle(todo)
         for one in todo:
             if one is None:
                 clock.add(writer.work(slots_of(random, session.project)))
+            elif isinstance(one, Task):
+                clock.add(writer.talk(one, slots_of(random, session.project)))
             elif isinstance(one, str):
                 clock.add(writer.in_vain(one, slots_of(random, session.project)))
             else:

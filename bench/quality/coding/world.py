@@ -85,12 +85,24 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """Ordinary work: ways to ask for it, and answers that fit: each to each, of talk the first to the first and so on."""
+
+    language: str
+    open: Sequence[str]
+    done: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     part: Part
     projects: Sequence[Project]
     stories: Sequence[Story]
     absent: Sequence[tuple[str, str]]
     """Questions about what no conversation answers, with a few words for each."""
+    tasks: Sequence[Task]
+    talks: Sequence[Task]
+    """Talk about things in general, which answers nothing about a project."""
     phrases: Mapping[str, Phrases]
     """By language."""
 
@@ -106,7 +118,14 @@ def read_world(part: Part) -> World:
         absent += [(table["topic"], ask) for table in _tables(path, "absent") for ask in table["ask"]]
     if len({story.id for story in stories}) != len(stories):
         raise ValueError("two stories have the same id")
-    return World(part, projects, stories, absent, _phrases(part))
+    return World(part, projects, stories, absent, _tasks("task"), _tasks("talk"), _phrases(part))
+
+
+def _tasks(name: str) -> list[Task]:
+    return [
+        Task(table.get("language", "en"), table["open"], table["done"])
+        for table in _tables(DATA / "tasks.toml", name)
+    ]
 
 
 def _phrases(part: Part) -> dict[str, Phrases]:

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_node.base.errors import UsageError
-from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.journal import SqliteJournal, peek
 
 SPANS_MAX = 10_000
 """How many private spans are remembered; beyond that the two oldest are joined, which never hides less."""
@@ -93,6 +93,12 @@ _encoder = msgspec.msgpack.Encoder()
 def read_privacy(journal: SqliteJournal) -> Privacy:
     """The current state, inside or outside of a transaction."""
     data = journal.meta_get(_META)
+    return Privacy() if data is None else _decoder.decode(data)
+
+
+def peek_privacy(path: Path) -> Privacy:
+    """The state by a journal that is not opened for writing; off if it cannot be read."""
+    data = peek(path, _META)
     return Privacy() if data is None else _decoder.decode(data)
 
 

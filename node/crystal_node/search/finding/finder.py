@@ -5,9 +5,10 @@ A ``Finder`` may be used by several threads, one at a time. It only reads, and n
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Self
+from typing import Self, TypeVar
 
 from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
@@ -37,6 +38,8 @@ from crystal_node.search.finding.documents import (
 )
 from crystal_node.search.finding.recorders import recorder, source_recorder
 from crystal_node.search.finding.validation import scope_of, within_limits
+
+T = TypeVar("T")
 
 _PARTS_BEHIND = "SELECT count(DISTINCT part) FROM document_places WHERE source = ? AND path = ? AND part > ?"
 
@@ -127,6 +130,11 @@ class Finder:
         """See ``MemorySearch``."""
         with self._lock:
             return shown(self._database, within_limits(request))
+
+    def read(self, work: Callable[[Database], T]) -> T:
+        """Run queries of this device's memory, in one snapshot."""
+        with self._lock, self._database.snapshot():
+            return work(self._database)
 
     @property
     def ready(self) -> bool:

@@ -81,11 +81,13 @@ def _tell(telling: _Answer, hook: HookInput, settings: "Settings") -> None:
 
     from crystal_node.base.clock import now_ms
     from crystal_node.search.finding.finder import Finder
-    from crystal_node.search.recall.selection import recall, told
+    from crystal_node.search.recall.selection import recall
 
     with ExitStack() as closing:
         recalled = recall(
             hook, settings, lambda: closing.enter_context(Finder(settings)), now_ms(), words_only=True
         )
         if telling.tell(recalled):
+            from crystal_node.search.recall.notes import told  # not needed for the answer
+
             told(recalled, settings, now_ms())

@@ -24,14 +24,33 @@ class HookInput(Struct, frozen=True):
     prompt: str = ""
 
 
+class Given(Struct, frozen=True):
+    """A record that an agent is given: the text's id, why it was chosen, and what the search says of it."""
+
+    id: str
+    why: str
+    relevance: float = 0.0
+    score: float = 0.0
+
+
 class Recalled(Struct, frozen=True):
-    """``text`` is for the agent, ``line`` for its person; "" if there is none. ``ids``: the records in it; ``session``: the
-    session that has them then."""
+    """``text`` is for the agent, ``line`` for its person; "" if there is none.
+
+    ``given``: the records in it; ``session``: the session that has them then. ``prompt``: of what the person asked, the first
+    words, ``tokens``: what the text costs, estimated; ``mode``: "hybrid" or "keyword", "" where nothing was searched for."""
 
     text: str = ""
     line: str = ""
+    event: str = ""
     session: str = ""
-    ids: tuple[str, ...] = ()
+    mode: str = ""
+    prompt: str = ""
+    given: tuple[Given, ...] = ()
+    tokens: int = 0
+
+    @property
+    def ids(self) -> list[str]:
+        return [record.id for record in self.given]
 
 
 NOTHING = Recalled()

@@ -14,7 +14,8 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.clock import now_ms
 from crystal_node.search.finding.finder import Finder
 from crystal_node.search.recall.hook import output, read_input
-from crystal_node.search.recall.selection import recall, told, untold
+from crystal_node.search.recall.notes import told, untold
+from crystal_node.search.recall.selection import recall
 
 
 def _nothing() -> None:
@@ -43,6 +44,6 @@ def recall_of(finder: Finder, data: bytes) -> HookAnswer:
 
     def lost() -> None:
         with suppress(OSError, apsw.Error, CrystalError):  # then it is given no more
-            untold(recalled, finder.settings)
+            untold(recalled, finder.settings, now_ms())
 
     return HookAnswer(output(hook.hook_event_name, recalled), lost)

@@ -8,7 +8,7 @@ import typer
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.settings import resolve
-from crystal_node.search.finding.client import memory_client
+from crystal_node.search.finding.finder import Finder
 from crystal_node.search.recall.hook import HookEvent, HookInput
 from crystal_node.search.recall.selection import recall
 from crystal_node.surfaces.cli.console.options import Json
@@ -41,8 +41,8 @@ def run(
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
     words = " ".join(prompt or ())
     moment = HookEvent.PROMPT if words else HookEvent.START
-    with memory_client(settings) as found:
-        asked = HookInput(moment, cwd=str(Path.cwd()), source="startup", prompt=words)
+    asked = HookInput(moment, cwd=str(Path.cwd()), source="startup", prompt=words)
+    with Finder(settings) as found:
         recalled = recall(asked, settings, lambda: found, now_ms())
     if as_json:
         emit({"event": moment.value, "text": recalled.text, "line": recalled.line})

@@ -19,11 +19,10 @@ from msgspec import Meta, Struct
 
 from crystal_core.llm.port import Completion, Llm, Prompt
 from crystal_crypto.errors import CrystalError
-from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Settings
 from crystal_node.models.llm.discovery import find_llm
 from crystal_node.search.finding.documents import Depth, SearchRequest
-from crystal_node.search.recall.text import loaded
+from crystal_node.search.recall.text import loaded, record_of
 from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.errors import InvalidRequest, NoProvider
 
@@ -32,7 +31,7 @@ TOKENS_DEFAULT = 2_048
 TOKENS_MAX = 64_000
 SECONDS_MAX = 300.0
 RECALLED_MAX = 8
-RECALLED_CHARS_MAX = 6_000
+RECALLED_TOKENS_MAX = 1_500
 QUESTION_CHARS_MAX = 2_000
 _INTRODUCTION = (
     "You answer a person's question. Where records of a memory stand before it, they were recorded earlier on the person's "
@@ -170,7 +169,7 @@ async def _recalled(backend: Backend, question: str) -> tuple[str, list[str], st
         found = await backend.find(lambda finding: finding.search(asked))
     except CrystalError as error:
         return "", [], f"the memory was not searched: {error}"
-    text, ids = loaded([] if found.weak else found.results, now_ms(), RECALLED_CHARS_MAX)
+    text, ids = loaded(map(record_of, [] if found.weak else found.results), RECALLED_TOKENS_MAX)
     return text, ids, ""
 
 

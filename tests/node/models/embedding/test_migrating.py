@@ -14,7 +14,7 @@ import pytest
 from crystal_node.sync.round_embedder import RoundEmbedder
 from tests.node.models.embedding.conftest import TEXTS, concerns, filled, migrated, standing
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.machine import Machine, Vault
+from tests.support.machine import Machine, Vault, transcript
 
 SECONDS_MAX = 60.0
 IDENTITY = "ollama/nomic-embed-text/768/w1-1984-1024-128"
@@ -275,3 +275,29 @@ def _vector_of_last(path: Path) -> bytes:
         return next(cast("Iterator[tuple[bytes]]", last))[0][:64]
     finally:
         connection.close()
+
+
+def test_with_the_multilingual_model_another_language_is_found_on_all_devices(vault: Vault) -> None:
+    laptop = vault.add()
+    transcript(
+        vault.core,
+        "Die Heizung im Bad wird nicht warm, obwohl das Ventil ganz offen ist.",
+        "Le contrat d'entretien de la chaudière se renouvelle tacitement.",
+        *(f"Entry {number} of the log names harbour {number * 7}." for number in range(12)),
+    )
+    vault.core.call("capture")
+    vault.settle()
+    plan = vault.core.call("embed", "migrate", "multilingual", "--dry-run", "--json").json
+    assert (plan["destination"], plan["dollars"]) == (None, 0.0)
+    done = vault.core.call("embed", "migrate", "multilingual", "--yes", "--json").json
+    assert done["model"].startswith("multilingual/minilm-l6-v2+use-multilingual-v3/896/")
+    vault.settle()
+    assert len(vault.digests()) == 1
+    found = _found(vault.core, "bathroom radiator stays cold")
+    assert found["mode"] == "hybrid"
+    assert found["results"][0]["text"].startswith("Die Heizung")
+    assert "embedding_provider multilingual" in _found(laptop, "bathroom radiator stays cold")["note"]
+    laptop.call("config", "set", "embedding_provider", "multilingual")
+    found = _found(laptop, "bathroom radiator stays cold")
+    assert (found["mode"], found["note"]) == ("hybrid", "")
+    assert found["results"][0]["text"].startswith("Die Heizung")

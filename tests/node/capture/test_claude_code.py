@@ -38,7 +38,7 @@ def test_the_sample_is_captured_without_what_is_not_words(tool: Tool) -> None:
     assert (operation.agent, operation.session, operation.source) == ("cc-mini", SESSION, "claude-code")
     assert operation.project == "src/tidewatch"
     assert dict(reading.counts.redacted) == {"assigned-secret": 1}
-    assert reading.counts.messages == 25
+    assert reading.counts.messages == 32
     assert reading.counts.spots == []
     words = said(reading.operations)
     whole = "\n".join(text for _, text in words)

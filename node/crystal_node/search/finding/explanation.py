@@ -27,7 +27,7 @@ _NAMES = {
 def why(result: ResultDocument) -> str:
     """Where a result's score comes from."""
     parts = result.explain or {}
-    said = [f"score {result.score:.4f}"]
+    said = [f"score {result.score:.4f}", f"{result.relevance:.0%} likely to answer"]
     words, meaning = _number(parts, "keyword_rank"), _number(parts, "vector_rank")
     if words is None:
         said.append("not found by its words")

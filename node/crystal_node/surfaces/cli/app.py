@@ -47,7 +47,7 @@ COMMANDS = (
     Command("backfill", _EVERY_DAY, "Record old conversations that are not in the memory yet."),
     Command("sync", _EVERY_DAY, "Send what this machine recorded, and fetch what others did."),
     Command("search", _EVERY_DAY, "Find what was said, remembered or decided, on any machine."),
-    Command("show", _EVERY_DAY, "Show a message whole, with what was said around it."),
+    Command("show", _EVERY_DAY, "Show a question with its answer, or what was said around it."),
     Command("recall", _EVERY_DAY, "Show what hooks would tell an agent at a prompt."),
     Command("remember", _EVERY_DAY, "Keep a sentence as a memory, on every device."),
     Command("memories", _EVERY_DAY, "List, show and change memories."),

@@ -1,32 +1,32 @@
 """``crystal search``: find messages, memories and documents by words and by meaning, offline."""
 
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from msgspec import to_builtins
 
+from crystal_core.search.turns import By
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.timespans import parse_since
-from crystal_node.base.wording import ago, one_line, printable
+from crystal_node.base.wording import one_line
 from crystal_node.search.finding.client import memory_client
 from crystal_node.search.finding.documents import (
     OFFSET_MAX,
     Depth,
-    ResultDocument,
     ResultKind,
     SearchDocument,
     SearchRequest,
     StatusFilter,
 )
-from crystal_node.search.finding.explanation import how, why
+from crystal_node.search.finding.explanation import how
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.surfaces.cli.console.terminal import console, is_terminal
+from crystal_node.surfaces.cli.console.results import show_results
 
 if TYPE_CHECKING:
-    _Value = TypeVar("_Value", ResultKind, StatusFilter)
+    _Value = TypeVar("_Value", By, ResultKind, StatusFilter)
 
 Query = Annotated[list[str], typer.Argument(metavar="QUERY...", help="What to look for, in your own words.")]
 Limit = Annotated[int, typer.Option("-n", "--limit", metavar="N", min=1, max=1000, help="How many results.")]
@@ -83,6 +83,12 @@ Candidates = Annotated[
 Provider = Annotated[
     str, typer.Option("--provider", metavar="NAME", help="For --deep: whose model is asked.")
 ]
+FindsBy = Annotated[
+    str, typer.Option("--by", metavar="WHAT", help="Find whole turns, or each message alone: turn, message.")
+]
+Thinking = Annotated[
+    bool, typer.Option("--thinking", help="Also find what agents thought before they answered.")
+]
 Explain = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
 
 _LINE_CHARS = 2000
@@ -103,6 +109,8 @@ def run(
     until: Until = None,
     category: OfCategory = "",
     status: OfStatus = "",
+    by: FindsBy = By.TURN.value,
+    thinking: Thinking = False,
     fast: Fast = False,
     deep: Deep = False,
     intent: Intent = "",
@@ -113,10 +121,11 @@ def run(
 ) -> None:
     """Find what was said, remembered or decided, on any machine.
 
-    Works offline. Words and meaning both count; of results that fit equally well, the newer comes first. What this machine
-    recorded a moment ago is found too, marked as not yet shared. All filters must match the same place of a conversation or
-    document. `crystal show ID` shows a result whole. The exit code is 0 whether anything was found or not, 2 for a filter
-    that cannot be used.
+    A result is a question with its answer: the question in a line, and below it the passage of the answer that fits. Results of
+    one conversation stand together. `--by message` finds single messages. Works offline. Words and meaning both count; of
+    results that fit equally well, the newer comes first. What this machine recorded a moment ago is found too, marked as not
+    yet shared. All filters must match the same place of a conversation or document. `crystal show ID` shows a result whole. The
+    exit code is 0 whether anything was found or not, 2 for a filter that cannot be used.
 
     Example:
 
@@ -145,6 +154,8 @@ def run(
         until=_moment(until),
         category=category,
         status=_one_of(StatusFilter, status, "status of a memory"),
+        by=_one_of(By, by, "way to search, --by") or By.TURN,
+        thinking=thinking,
         depth=Depth.FAST if fast else Depth.DEEP if deep else Depth.AUTO,
         intent=intent,
         candidates=candidates,
@@ -190,10 +201,8 @@ def _print(found: SearchDocument, request: SearchRequest) -> None:
         note(f"{found.note[0].upper()}{found.note[1:]}.")
     if not found.results:
         say("Nothing more." if request.offset else "Nothing found.")
-    elif is_terminal(output=True):
-        _table(found)
     else:
-        _lines(found)
+        show_results(found.results)
     if found.more:
         note(f"There is more: {_next(request)}.")
     for line in how(found.explain):
@@ -204,57 +213,3 @@ def _next(request: SearchRequest) -> str:
     """The option that shows the next results: a page if these were one."""
     behind = request.offset + request.limit
     return f"--offset {behind}" if behind % request.limit else f"--page {behind // request.limit + 1}"
-
-
-def _table(found: SearchDocument) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    explained = any(result.explain for result in found.results)
-    table = Table(box=None, pad_edge=False, show_lines=False, padding=(0, 2, 1, 0))
-    table.add_column("Id", style="dim", no_wrap=True)
-    table.add_column("When", no_wrap=True)
-    table.add_column("Who", max_width=24)
-    table.add_column("Text", ratio=1)
-    if explained:
-        table.add_column("Why", max_width=30, style="dim")
-    for result in found.results:
-        text = Text(printable(result.snippet))
-        for start, end in result.marks:
-            text.stylize("bold yellow", start, end)
-        row: list[str | Text] = [result.id[:12], _when(result), one_line(_who(result), 60), text]
-        if explained:
-            row.append(why(result))
-        table.add_row(*row)
-    console().print(table)
-
-
-def _lines(found: SearchDocument) -> None:
-    for result in found.results:
-        say(f"{result.id[:12]}  {_when(result)}  {one_line(_who(result), 100)}")
-        say(f"    {one_line(result.text, _LINE_CHARS)}")
-        if result.explain:
-            say(f"    {why(result)}")
-
-
-def _when(result: ResultDocument) -> str:
-    if not result.created_at:
-        return "undated"
-    return f"{ago((datetime.now(UTC) - datetime.fromisoformat(result.created_at)).total_seconds())} ago"
-
-
-def _who(result: ResultDocument) -> str:
-    parts = [
-        f"memory: {result.memory}" if result.memory else result.role,
-        result.agent,
-        result.project or result.repository,
-    ]
-    if result.kind == "document":
-        parts = [result.source, result.path, result.title]
-    if result.provisional:
-        parts.append("not shared yet")
-    if result.weak:
-        parts.append("weak")
-    if result.alike:
-        parts.append(f"and {len(result.alike)} similar")
-    return ", ".join(part for part in parts if part)

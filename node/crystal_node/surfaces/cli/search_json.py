@@ -23,6 +23,7 @@ _TEXTS = frozenset(
         "until",
         "category",
         "status",
+        "by",
         "intent",
     }
 )
@@ -30,6 +31,7 @@ _NUMBERS = frozenset({"limit", "offset", "candidates"})
 _SWITCHES: dict[str, dict[str, object]] = {
     "--json": {},
     "--fast": {"depth": "fast"},
+    "--thinking": {"thinking": True},
     "--explain": {"explain": True},
 }
 

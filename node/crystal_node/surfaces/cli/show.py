@@ -37,7 +37,7 @@ def run(
     after: After = None,
     as_json: Json = False,
 ) -> None:
-    """Show a question with its answer, or what was said around a message.
+    """Show a question with its answer, or what was said around it.
 
     Shows the whole turn of a message: what a person said, and everything up to their next message, without thinking. With
     --context, --before or --after it is the message itself and so many before and after it; `--context 0` shows it alone.

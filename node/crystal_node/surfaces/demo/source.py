@@ -22,8 +22,8 @@ _PHRASE_CHARS_MIN = 24
 class DemoSource:
     """Transcripts, and a query whose answer they contain.
 
-    ``expected`` is part of the message that ``query`` must find; ``phrases`` must not be found at the relay; ``afterwards``
-    is remembered after a device was revoked.
+    ``expected`` is part of what ``query`` must find, question or answer; ``phrases`` must not be found at the relay;
+    ``afterwards`` is remembered after a device was revoked.
     """
 
     what: str
@@ -44,8 +44,8 @@ def sample() -> DemoSource:
     return DemoSource(
         what="a made-up conversation about a tide gauge",
         paths=(path,),
-        query="why did the nightly job run out of time",
-        expected="pelican",
+        query="what did we decide about the retry budget",
+        expected="nine tries",
         phrases=("barometric", "Port Ellery", "old pier", "pelican", "tw_live", "tidewatch"),
     )
 

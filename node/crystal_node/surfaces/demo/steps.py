@@ -31,6 +31,8 @@ from crystal_node.surfaces.demo.source import DemoSource
 DESKTOP, LAPTOP, TABLET, PHONE = "desktop", "laptop", "tablet", "phone"
 FILE = "agents/tide/CONTEXT.md"
 """Written on one device, in its memory home."""
+_EXPECTED_CHARS_MAX = 2000
+"""Of a question, search shows so much."""
 SAID = "The lock keeper asks for the tide tables of next week, on paper."
 """Written by some tool on one device, while agents run."""
 
@@ -245,13 +247,18 @@ class Demo:
     def _find(self, name: str) -> tuple[str, int]:
         result = self.devices[name].run("search", "-n", "3", "--", self.source.query)
         hits: list[dict[str, Any]] = result["results"]
-        wanted = next((hit for hit in hits if self.source.expected in str(hit["text"])), None)
+        wanted = next((hit for hit in hits if self._is_expected(hit)), None)
         self._must(wanted is not None, f"{name} does not find what was captured on laptop")
         assert wanted is not None
         text = one_line(str(wanted["text"]), 80)
         return f'{name} finds it for "{one_line(self.source.query, 60)}": {text}', len(
             str(wanted["text"]).encode()
         )
+
+    def _is_expected(self, hit: dict[str, Any]) -> bool:
+        turn: dict[str, Any] = hit["turn"] or {}
+        words = self.source.expected[:_EXPECTED_CHARS_MAX]
+        return words in str(hit["text"]) or words in str(turn.get("question", ""))
 
     def _device(self, name: str) -> DemoDevice:
         self.devices[name] = DemoDevice(self.folder / name)

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from crystal_core.search.turns import By
 from crystal_node.search.finding.documents import SearchRequest
 from crystal_node.surfaces.cli.search_json import request_of
 from tests.support.local_api import served
@@ -34,6 +35,9 @@ def test_plain_arguments_make_the_request_that_the_command_makes() -> None:
     ) == msgspec.convert(
         {"query": "retry", "limit": 3, "since": "7d", "depth": "fast", "kind": "memory", "explain": True},
         SearchRequest,
+    )
+    assert asked_of("--by", "message", "--thinking", "retry") == SearchRequest(
+        query="retry", by=By.MESSAGE, thinking=True
     )
     assert request_of(["--json", "--", "--fast", "-x"]) == {"query": "--fast -x"}
 
@@ -87,6 +91,9 @@ def test_what_cannot_be_searched_is_said_as_the_command_says_it(memory: Machine)
     refused = memory.call("search", "--json", "--kind", "letter", "crane", check=False)
     assert (refused.code, refused.out) == (2, "")
     assert "'letter' is no kind of result" in refused.err
+    refused = memory.call("search", "--json", "--by", "letter", "crane", check=False)
+    assert (refused.code, refused.out) == (2, "")
+    assert "'letter' is no way to search" in refused.err
     refused = memory.call("search", "--json", "--since", "whenever", "crane", check=False)
     assert (refused.code, refused.out) == (2, "")
     assert json.loads(refused.err)["exit_code"] == 2

@@ -102,6 +102,6 @@ def test_a_wrong_request_is_told_which_field_and_what_it_takes(
 
 def test_a_field_that_is_not_known_is_named_with_those_that_are() -> None:
     with pytest.raises(
-        SchemaMismatch, match=r"there is no field `sinse`: there are agent, candidates, .*since"
+        SchemaMismatch, match=r"there is no field `sinse`: there are agent, by, candidates, .*since"
     ):
         decoded(b'{"query": "x", "sinse": "7d"}', SearchRequest)

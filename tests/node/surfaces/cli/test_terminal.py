@@ -45,7 +45,7 @@ def test_init_asks_before_it_begins_and_no_means_no(machine: Machine, vault: Vau
 
 
 @pytest.mark.parametrize("more", [(), ("--explain",)])
-def test_results_stand_in_a_table_without_foreign_escapes(vault: Vault, more: tuple[str, ...]) -> None:
+def test_results_are_shown_without_foreign_escapes(vault: Vault, more: tuple[str, ...]) -> None:
     vault.core.call("remember", "A [bold]bracketed[/bold] \x1b]0;title\x07 memory.")
     terminal = Terminal(vault.core, "search", "bracketed", *more)
     assert terminal.end() == 0

@@ -1,0 +1,159 @@
+"""What a search found, as people read it: questions with their answers, by conversation.
+
+::
+
+    tidewatch · claude-code · cc-mini                       where it was said, once for a conversation's results
+      2026-11-17 09:24  955a96bca0e8  The nightly expo…     when, the id that `crystal show` takes, the question in a line
+          The export starts ten minutes after the backup …  the passage of the answer, with the query's words marked
+
+Conversations come in the order of their best results. Everything recorded is made printable. Lines are as wide as the terminal;
+where there is none, they are not broken, and nothing is marked.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from crystal_node.base.wording import one_line, printable
+from crystal_node.search.finding.documents import ResultDocument, ResultKind
+from crystal_node.search.finding.explanation import why
+from crystal_node.surfaces.cli.console.output import say
+from crystal_node.surfaces.cli.console.terminal import console, is_terminal
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_ID_DIGITS = 12
+_HEADING_CHARS_MAX = 300
+_QUESTION_CHARS_MAX = 200
+_PASSAGE_INDENT = 6
+_ROOMY_COLUMNS = 72
+"""From this width on, a question stands beside its date and id, else below them."""
+
+
+def show_results(results: Iterable[ResultDocument]) -> None:
+    """Print them, grouped."""
+    groups = grouped(results)
+    if is_terminal(output=True):
+        _to_terminal(groups)
+    else:
+        _to_file(groups)
+
+
+def grouped(results: Iterable[ResultDocument]) -> list[list[ResultDocument]]:
+    """Results of one conversation, or of one document, together, where the best of them stood. A memory stands alone.
+
+    Weak results are no reason to put a conversation's others behind, or another's good ones: they are grouped by themselves.
+    """
+    groups: dict[tuple[object, ...], list[ResultDocument]] = {}
+    for result in results:
+        groups.setdefault(_origin(result), []).append(result)
+    return list(groups.values())
+
+
+def _origin(result: ResultDocument) -> tuple[object, ...]:
+    if result.kind is ResultKind.DOCUMENT:
+        return result.kind, result.weak, result.source, result.path
+    if result.kind is ResultKind.CONVERSATION and result.session:
+        return result.kind, result.weak, result.agent, result.session
+    return result.kind, result.weak, result.id
+
+
+def _to_file(groups: Iterable[list[ResultDocument]]) -> None:
+    for group in groups:
+        say(one_line(_heading(group[0]), _HEADING_CHARS_MAX))
+        for result in group:
+            line = [_when(result), result.id[:_ID_DIGITS], _flags(result, group[0])]
+            if question := _question(result):
+                line.append(one_line(question, _QUESTION_CHARS_MAX))
+            say("  " + "  ".join(part for part in line if part))
+            say(" " * _PASSAGE_INDENT + one_line(result.snippet, len(result.snippet)))
+            if result.explain:
+                say(" " * _PASSAGE_INDENT + why(result))
+
+
+def _to_terminal(groups: Iterable[list[ResultDocument]]) -> None:
+    from rich.text import Text
+
+    out = console()
+    room = max(out.width - _PASSAGE_INDENT, 1)
+    indent = Text(" " * _PASSAGE_INDENT)
+    for number, group in enumerate(groups):
+        if number:
+            out.print()
+        heads = [Text(one_line(_heading(group[0]), _HEADING_CHARS_MAX), "bold")]
+        for result in group:
+            heads += _head(result, group[0], roomy=out.width >= _ROOMY_COLUMNS)
+            for line in heads:
+                out.print(line, no_wrap=True, overflow="ellipsis")
+            passage = Text(printable(result.snippet))
+            for start, end in result.marks:
+                passage.stylize("bold yellow", start, end)
+            below = [passage, Text(why(result), "dim")] if result.explain else [passage]
+            for line in (line for text in below for line in text.wrap(out, room, overflow="fold")):
+                line.rstrip()
+                out.print(indent + line, no_wrap=True, overflow="crop")
+            heads = []
+
+
+def _head(result: ResultDocument, first: ResultDocument, *, roomy: bool) -> "list[Text]":
+    """The lines above a passage."""
+    from rich.text import Text
+
+    line = Text("  ").append(_when(result), "cyan")
+    line.append(f"  {result.id[:_ID_DIGITS]}", "dim")
+    if flags := _flags(result, first):
+        line.append(f"  {flags}", "yellow")
+    question = one_line(_question(result), _QUESTION_CHARS_MAX)
+    if not question:
+        return [line]
+    if roomy:
+        return [line.append(f"  {question}")]
+    return [line, Text(f"    {question}")]
+
+
+def _heading(result: ResultDocument) -> str:
+    """Where it was said: project, tool and agent."""
+    if result.kind is ResultKind.DOCUMENT:
+        parts = [result.source, result.path]
+    else:
+        parts = [
+            f"memory: {result.memory}" if result.memory else "",
+            result.project or result.repository,
+            result.source,
+            result.agent,
+        ]
+    return " · ".join(part for part in parts if part) or result.kind.value
+
+
+def _question(result: ResultDocument) -> str:
+    """What the shown passage answers; "" where it is the question itself, or there is none."""
+    if result.kind is ResultKind.DOCUMENT:
+        return result.title
+    if result.turn is None or result.role == "user":
+        return ""
+    return result.turn.question
+
+
+def _flags(result: ResultDocument, first: ResultDocument) -> str:
+    """What is particular about a result, in brackets; ``first`` is that of its heading."""
+    turn = result.turn
+    alone = result.kind is ResultKind.CONVERSATION and (turn is None or not turn.question)
+    parts = [
+        "no answer" if turn is not None and turn.question and not turn.answered else "",
+        result.role if alone or result.role == "thinking" else "",
+        result.project if result.project != first.project and result.kind is ResultKind.CONVERSATION else "",
+        "not shared yet" if result.provisional else "",
+        "weak" if result.weak else "",
+        f"and {len(result.alike)} similar" if result.alike else "",
+    ]
+    said = ", ".join(one_line(part, 60) for part in parts if part)
+    return f"({said})" if said else ""
+
+
+def _when(result: ResultDocument) -> str:
+    """When the turn began, or the text was said, in this machine's zone."""
+    moment = result.turn.began_at if result.turn is not None else result.created_at
+    if not moment:
+        return "undated"
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -4,7 +4,8 @@
     {^name}    the same with a capital letter
     {?name}    the same or nothing, half of the time each
 
-Braces around anything but a lower-case name stay as they are, so that templates can hold code.
+Before a noun, "a" becomes "an" where it must. Braces around anything but a lower-case name stay as they are, so that templates
+can hold code.
 """
 
 import re
@@ -13,7 +14,7 @@ from random import Random
 
 DEPTH_MAX = 8
 """Rules within rules."""
-_SLOT = re.compile(r"\{([?^]?)([a-z][a-z_0-9]*)\}")
+_SLOT = re.compile(r"(\b[Aa] )?\{([?^]?)([a-z][a-z_0-9]*)\}")
 _GAPS = re.compile(r"(?<=\S) {2,}(?=\S)")
 _END_GAPS = re.compile(r" +(?=\n|$)")
 
@@ -45,13 +46,15 @@ class Phrases:
             raise ValueError(f"rules within rules without end: {template!r}")
 
         def replaced(found: re.Match[str]) -> str:
-            mark, name = found.groups()
+            article, mark, name = found.group(1) or "", found.group(2), found.group(3)
             if mark == "?" and random.random() < 0.5:
-                return ""
+                return article
             text = slots.get(name)
             if text is None:
                 text = random.choice(self._rules[name])
             text = self._expanded(random, text, slots, depth + 1)
-            return text[:1].upper() + text[1:] if mark == "^" else text
+            if article and name.startswith("noun") and text[:1].lower() in "aeiou":
+                article = f"{article[0]}n "
+            return article + (text[:1].upper() + text[1:] if mark == "^" else text)
 
         return _SLOT.sub(replaced, template)

@@ -11,6 +11,7 @@ message.
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,7 +154,7 @@ class CodingMemory:
 
 
 @contextmanager
-def memory_of(corpus: Corpus, embedder: Embedder) -> Generator[CodingMemory]:
+def memory_of(corpus: Corpus, embedder: Embedder, path: Path | str = ":memory:") -> Generator[CodingMemory]:
     """A memory that holds the conversations."""
     texts = list(
         dict.fromkeys(
@@ -164,7 +165,7 @@ def memory_of(corpus: Corpus, embedder: Embedder) -> Generator[CodingMemory]:
         )
     )
     vectors = dict(zip(texts, embedder.embed_windows(texts), strict=True))
-    replica = Replica.open(":memory:", SECRET)
+    replica = Replica.open(path, SECRET)
     try:
         for start in range(0, len(corpus.sessions), SESSIONS_TOGETHER):
             with replica.transaction() as transaction:

@@ -25,8 +25,9 @@ from bench.quality.coding.conversations import (
 from bench.quality.coding.world import Class, Project, Story
 from bench.quality.sets import DAY, NOW
 
-APART_SHARE = 0.5
+APART_SHARE = 0.7
 """Of the questions that could be asked in other words than the answer's."""
+APART_NOW_SHARE = 0.5
 DATED_SHARE = 0.12
 BESIDE_SHARE = 0.5
 """Threads that are asked about a second time, by date or person."""
@@ -127,7 +128,13 @@ class _Asking:
         right = thread.told(last)
         stale = frozenset[Place]().union(*(thread.told(number) for number in range(last))) - right
         ask = self._random.choice(story.ask)
-        yield self._thread(thread, Class.NOW, "q_now", ask, right, stale=stale, value=last)
+        if story.language == "en" and self._random.random() < APART_NOW_SHARE and self._apart(story):
+            apart = self._random.choice(story.apart)
+            yield self._thread(
+                thread, Class.NOW, "q_now_apart", apart, right, stale=stale, apart=True, value=last
+            )
+        else:
+            yield self._thread(thread, Class.NOW, "q_now", ask, right, stale=stale, value=last)
         if story.language == "en" and self._random.random() < 0.5:
             first = thread.events[0].session.began_at
             others = [one.session.began_at for one in thread.events[1:]]
@@ -199,8 +206,12 @@ class _Asking:
     ) -> Question:
         phrases = self._corpus.world.phrases[language]
         words = slots_of(self._random, project) | {"topic": topic} | (slots or {}) | {"ask": ask}
-        text = phrases.one(self._random, rule, words)
-        named = phrases.one(self._random, "q_in_project", {"q": text, "project": project.name})
+        template = phrases.templates(self._random, rule, 1)[0]
+        text = phrases.filled(self._random, template, words)
+        where = phrases.templates(self._random, "q_in_project", 1)[0]
+        core = ask if "{ask}" in template else text
+        there = phrases.filled(self._random, where, words | {"q": core, "project": project.name})
+        named = phrases.filled(self._random, template, words | {"ask": there}) if core is ask else there
         return Question(cls, text, named, project, language, right, stale, apart, dated)
 
     def _date(self, at: int, others: list[int]) -> str:

@@ -40,6 +40,10 @@ def why(result: ResultDocument) -> str:
         said.append(f"{_place(meaning)} by meaning (likeness {_number(parts, 'similarity') or 0:.2f})")
     if (recency := _number(parts, "recency")) is not None:
         said.append(f"times {recency:.2f} for its age")
+    if (opinion := _number(parts, "judge_score")) is not None:
+        said.append(
+            f"{_place(_number(parts, 'judge_rank') or 0)} before the judge gave it {opinion:.2f} of 1"
+        )
     if (before := _number(parts, "deep_rank")) is not None:
         judged = _number(parts, "judgement")
         said.append(

@@ -38,6 +38,7 @@ def result(explain: dict[str, float | int | str | None]) -> ResultDocument:
             "112th by words (100% of the best match, weight 2.0), not found by its",
         ),
         ({"deep_rank": 3, "judgement": 10}, "3rd before the model gave it 10 of 10"),
+        ({"judge_rank": 6, "judge_score": 0.934}, "7th before the judge gave it 0.93 of 1"),
         ({"deep_rank": 41, "judgement": None}, "41st before the model, which did not judge it"),
     ],
 )

@@ -63,14 +63,18 @@ def query_embedder(settings: "Settings", identity: str | None) -> tuple[HeldEmbe
     """
     if not identity:
         return None, "the memory holds no vectors yet"
-    if is_builtin(identity):
-        return builtin(1), ""
+    from crystal_core.embed.port import EmbeddingError
+
+    try:
+        if is_builtin(identity):
+            return builtin(1), ""
+    except EmbeddingError as error:  # its manifest is missing or damaged
+        return None, f"{error}. {error.hint}".rstrip(".")
     wanted = parse_identity(identity)
     if wanted is None:
         return None, f"the vectors were made by {identity}, which this version does not know"
     if settings.embedding.provider != wanted.provider:
         return None, _not_chosen(wanted)
-    from crystal_core.embed.port import EmbeddingError
     from crystal_node.base.errors import LocalStorage
     from crystal_node.models.embedding.providers import provided
 

@@ -14,6 +14,7 @@ from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.embed.port import EmbeddingError
 from crystal_core.search.filters import DOCUMENT, Filters, Scope
+from crystal_core.search.pastes import telling_words
 from crystal_core.search.search import Hit, Mode, Searcher, SearchResult
 from crystal_core.search.turns import Turn
 from crystal_node.base.clock import now_ms
@@ -36,6 +37,7 @@ from crystal_node.search.finding.documents import (
     ShowRequest,
     TurnDocument,
 )
+from crystal_node.search.finding.project_filter import known_project
 from crystal_node.search.finding.recorders import recorder, source_recorder
 from crystal_node.search.finding.validation import scope_of, within_limits
 
@@ -66,6 +68,8 @@ class Finder:
         request = within_limits(request)
         now, zone = now_ms(), self.settings.capture.nameless_zone()
         scope = scope_of(request, now, self.settings.person_home, zone)
+        with self._lock:
+            scope, unknown = known_project(self._database, scope, request.project, self.settings.person_home)
         deep = (
             self._deep.search(request, self._fast(request, scope, now))
             if self._deep.wanted(request)
@@ -76,7 +80,7 @@ class Finder:
         else:
             with self._lock:
                 found = self._searcher.search(
-                    request.query,
+                    telling_words(request.query),
                     now_ms=now,
                     limit=request.limit,
                     offset=request.offset,
@@ -93,7 +97,7 @@ class Finder:
             query=request.query,
             mode=found.mode.value,
             depth=Depth.DEEP if isinstance(deep, Deepened) else Depth.FAST,
-            note="; ".join(part for part in (_note(found), deep.note if deep else "") if part),
+            note="; ".join(part for part in (unknown, _note(found), deep.note if deep else "") if part),
             weak=found.weak,
             more=found.more,
             results=[
@@ -110,7 +114,7 @@ class Finder:
         def search(words: str, limit: int, words_only: bool) -> SearchResult:
             with self._lock:
                 return self._searcher.search(
-                    words,
+                    telling_words(words),
                     now_ms=now,
                     limit=limit,
                     scope=scope,

@@ -13,8 +13,8 @@ Rules:
       they are more                        by these words; and what holds all words of a short query, by all
       that is not enough                   what holds all the other words, then the newest that hold the rarest of these
 
-- A filter that admits few chunks has them ranked in full, by all words. One that admits more applies before anything is
-  cut off.
+- A filter that admits few chunks has them ranked in full, by all words, and a word is as rare as it is among them. One that
+  admits more applies before anything is cut off.
 
 See docs/decisions/0010-search-index.md and 0038-vectors-at-a-million.md.
 """
@@ -35,8 +35,6 @@ RARE_MAX = 2048
 """A word in at most this many chunks is rare. Other words are counted completely only if there are few rare ones."""
 FEW_MAX = 256
 """Most chunks that get a temporary index for one query: about 15 µs each."""
-FEW_ADMITTED_MAX = 3072
-"""The same, for chunks that a filter admits."""
 COUNTED_MAX = 4
 """A word estimated to be in this many times `RANKED_MAX` chunks is not counted up to that bound, nor is a phrase."""
 LARGE = 250_000
@@ -125,7 +123,7 @@ def best_matches(
     if not searched:
         return []
     newest = int(database.value("SELECT max(rowid) FROM chunks") or 0)
-    if newest <= RANKED_MAX:
+    if newest <= RANKED_MAX and not restriction.narrow:
         return _ranked(database, _Search(" OR ".join(searched)), RANKED_MAX, limit, restriction)
     bm25.prepare(database)
     if restriction.narrow:
@@ -270,10 +268,23 @@ def _among_admitted(
     ]
     if not admitted:
         return []
-    search = _Search(" OR ".join(searched))
-    if len(admitted) <= FEW_ADMITTED_MAX:
-        return _among(database, admitted, search, limit)
-    return _ranked(database, search, RANKED_MAX, limit, restriction, (min(admitted), max(admitted)))
+    if len(admitted) <= FEW_MAX:
+        return _among(database, admitted, _Search(" OR ".join(searched)), limit)
+    among = Restriction("+rowid IN (SELECT value FROM json_each(?))", (json.dumps(admitted),))
+    between = min(admitted), max(admitted)
+    weights = {
+        term: bm25.weight(_holding_among(database, term, among, between), len(admitted)) for term in searched
+    }
+    return _ranked(database, _weighted(" OR ", searched, weights), RANKED_MAX, limit, among, between)
+
+
+def _holding_among(database: Database, term: str, among: Restriction, between: tuple[int, int]) -> int:
+    """Return how many of the admitted chunks hold a term: a project's own word is rare elsewhere only."""
+    query = (
+        f"SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid BETWEEN {between[0]} AND {between[1]}"  # noqa: S608
+        f" AND {among.sql}"
+    )
+    return int(database.value(query, (term, *among.bindings)))
 
 
 def _meeting(database: Database, rowids: Iterable[int], restriction: Restriction) -> list[int]:

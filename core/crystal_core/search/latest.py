@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from crystal_core.database import Database, Row
 from crystal_core.projects import Names, ProjectKey, names_of, project_keys
 from crystal_core.schema import HIDDEN
-from crystal_core.search.turns import PERSON, THINKING, answers
+from crystal_core.search.phrases import answers
+from crystal_core.search.turns import PERSON, THINKING
 
 NEWEST_OF_AGENT = 400
 """Newest messages of each agent that are looked at."""

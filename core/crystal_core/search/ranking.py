@@ -1,14 +1,14 @@
 """Ranking: how a message is scored by words and by meaning, and a turn by its messages.
 
-    strength    a match's BM25 by the best match's; a neighbour's cosine by the nearest one's; both between 0 and 1
+    strength    a match's BM25 by the best match's; a cosine by the nearest neighbour's; both between 0 and 1
     brevity     1 - 0.8 · e^(-distinct words / 8), of messages only: "See ya!" is near to everything
-    trust       (share of the query's words that the best of the matches has)^2: where it has few, words say little
-    message     2 · trust · strength of the words + strength of the meaning · brevity
-    turn        the better of question and answer, and a share of the other one
-    recency     1 - share + share · e^(-0.1 · days), at least the floor; what has no date counts as old
+    trust       share of the query's words that the best of the matches has: where it has few, words say little
+    message     0.85 · trust · strength of the words^4 + (strength of the meaning · brevity)^4
+    turn        the better of question and answer, and 0.8 of the other one
+    recency     0.9 + 0.1 · e^(-0.1 · days); what has no date counts as old
 
-A neighbour's cosine is known for every candidate, by whichever half it was found. Measurements, and what was tried and left out,
-are in docs/decisions/0053-turns.md.
+A cosine is known for every candidate, by whichever half it was found. Measurements, and what was tried and left out, are in
+docs/decisions/0053-turns.md.
 
 Weak matches are no hits: a keyword match with less than a tenth of the best BM25, a neighbour further away than texts on
 different subjects usually are. That distance depends on the model and is known for the built-in one only.
@@ -31,34 +31,28 @@ DAY_MILLISECONDS = 86_400_000
 class Ranking:
     """The constants of the formula."""
 
-    keyword_weight: float = 2.0
+    keyword_weight: float = 0.85
     vector_weight: float = 1.0
-    contrast: float = 1.0
-    """Exponent of the strengths."""
-    doubt: float = 2.0
+    contrast: float = 4.0
+    """Exponent of the strengths: how much more the best of a half counts than the next ones."""
+    doubt: float = 1.0
     """Exponent of the share of the query's words that the best match has."""
     brevity_share: float = 0.8
     brevity_words: float = 8.0
-    question_weight: float = 1.0
-    """Of a person's words, in a turn."""
-    other_share: float = 0.25
+    other_share: float = 0.8
     """Of the weaker one of question and answer that is added to the stronger one."""
-    beside_share: float = 0.1
-    """Of a neighbouring turn's score that is added to a turn's."""
     date_lift: float = 0.5
     """Added where a message is of a date that the query speaks of."""
-    recency_share: float = 0.2
+    recency_share: float = 0.1
     recency_decay: float = 0.1
     """Per day."""
-    recency_floor: float = 0.0
     strength_min: float = 0.1
     """Of a keyword match."""
 
     def recency(self, created_at: int, now_ms: int) -> float:
         """Return the factor for recency, at most 1. Dates in the future count as now."""
         days = max(now_ms - created_at, 0) / DAY_MILLISECONDS if created_at else math.inf
-        share = self.recency_share
-        return max(self.recency_floor, 1 - share + share * math.exp(-self.recency_decay * days))
+        return 1 - self.recency_share + self.recency_share * math.exp(-self.recency_decay * days)
 
     def brevity(self, text: str) -> float:
         """Return the factor for a message's distinct words, at most 1."""
@@ -108,7 +102,7 @@ class Explanation:
     """Cosine divided by the nearest neighbour's, times brevity."""
     fused: float
     context: float = 0.0
-    """What the rest of the turn, its neighbours and its date add."""
+    """What the rest of the turn and its date add."""
     recency: float = 1.0
 
     @property

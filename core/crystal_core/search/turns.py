@@ -2,20 +2,19 @@
 
     a turn      a person's message and all that follows up to the next one
     answered    it ends with words of an assistant that say more than what it is about to do
-    filler      a short message of an assistant behind which it went on ("Let me check the notes."); it represents no turn
+    filler      an assistant's words on what it is about to do ("Let me check the notes."); they represent no turn
 
-Turns are derived from the occurrences of one conversation (an agent's session) in order of time, so they are the same on every
-device. Nothing about them is stored. Where no person speaks, each message stands alone. Thinking belongs to the turn in which it
-happened, and counts neither as an answer nor as a piece of it.
+Turns are derived from the occurrences of one conversation (an agent's session) in order of time, so they are the same on
+every device. Nothing about them is stored. Where no person speaks, each message stands alone. Thinking belongs to the turn in
+which it happened, and counts neither as an answer nor as a piece of it.
 
 A turn's bounds are found by a few index lookups, since conversations may have many thousand pieces. Conversations with pending
 pieces are read from both tables.
 """
 
 import json
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from crystal_core.database import Database
@@ -28,70 +27,9 @@ THINKING = "thinking"
 
 MILLISECONDS_MAX = 2**62
 """Later than any moment."""
-FILLER_WORDS_MAX = 30
-"""An assistant's message behind which it went on is filler up to this many words."""
 REACHES = (12, 400)
 """Pieces on either side of a hit among which its turn is looked for: few turns are longer than the first."""
 QUESTION_CHARS_MAX = 2000
-
-
-_ANNOUNCING = re.compile(
-    r"(?:(?:ok(?:ay)?|sure|right|alright|good|great|perfect|now|first|next|then|yes|got it|understood|good question)[,.!:;—-]*\s+)*"
-    r"(?:let me(?! know)|let's|i'll|i will|i'm going to|i am going to|i need to|i should|i want to|one moment|just a moment|hold on"
-    r"|checking|looking|searching|reading|running|investigating|give me a"
-    r"|ich (?:schaue|sehe|prüfe|suche|lese|werde|muss)|lass mich|moment|mal sehen|einen moment|schauen wir"
-    r"|voy a|déjame|dejame|permíteme|vamos a|un momento|reviso|estoy (?:revisando|buscando)"
-    r"|je vais|laisse[- ]moi|laissez[- ]moi|un instant|je (?:regarde|vérifie|cherche)|voyons"
-    r"|vou |deixe[- ]me|deixa eu|fammi|lasciami|controllo|vediamo"
-    r"|確認(?:します|して)|調べ(?:ます|て)|少々お待ち|让我|我来|我先|稍等)",
-    re.IGNORECASE,
-)
-"""What an assistant says before it does something, in the languages of the tools' people."""
-_IGNORANT = re.compile(
-    r"(?:i|we)(?: still)? (?:don't|do not|didn't|did not|can't|cannot|could not|couldn't) (?:\w+ ){0,2}?"
-    r"(?:know|find|have (?:any|a) (?:record|note|memory|information|mention)|see any|recall|remember|tell|locate)"
-    r"|(?:i|we) (?:have|find|found|see) no (?:\w+ ){0,2}?(?:record|note|mention|memory|information|trace|decision)"
-    r"|there (?:is|was|are|were) (?:no|nothing|not any) (?:\w+ ){0,3}?(?:record|note|mention|information|trace|decision|about)"
-    r"|no (?:record|mention|trace|notes?) of (?:that|this|it)|nothing (?:is |was )?(?:recorded|noted|written down|on record)"
-    r"|(?:ich|wir) (?:weiß|weiss|wissen|finde|finden|habe|haben)\b.{0,24}?\b(?:nicht|nichts|keine[nr]?)\b"
-    r"|no (?:lo )?(?:sé|encuentro|tengo (?:ningún|ninguna|constancia|registro)|encontré|hay (?:nada|ningún|ninguna|registro|constancia))"
-    r"|je ne (?:sais|trouve|retrouve|vois)|je n'ai (?:rien|aucun|pas)|aucune? (?:trace|note|mention)"
-    r"|não (?:sei|encontro|encontrei|há)|non (?:lo so|trovo|ho trovato|c'è)"
-    r"|見つかりません|見つからな|わかりません|分かりません|記録(?:は|が)(?:あり|見|残)|没有(?:找到|记录)|不知道",
-    re.IGNORECASE,
-)
-"""What an assistant says that has no answer."""
-_JUDGED_CHARS = 240
-"""Beginning of a message by which it is judged."""
-_ASKING = re.compile(r"[?？¿؟]\s*[\"')\]]*\s*$")
-_INTERROGATIVE = re.compile(
-    r"(?:so|and|but|hey|ok|please|wait|sorry|hi|hello)?[, ]*"
-    r"(?:what|which|who|whom|whose|when|where|why|how|do|does|did|is|are|was|were|can|could|should|would|will|have|has|had|remind me"
-    r"|was|welche[rsn]?|wer|wann|wo|warum|wieso|wie|haben|hat|ist|sind|kann|können"
-    r"|qué|que|cuál|quién|cuándo|dónde|por qué|cómo|quel(?:le)?s?|qui|quand|où|pourquoi|comment|est-ce)\b",
-    re.IGNORECASE,
-)
-
-
-def announces(text: str) -> bool:
-    """Whether a message only says what its author is about to do."""
-    plain = text.strip()
-    if len(plain.split()) > FILLER_WORDS_MAX:
-        return False
-    return plain.endswith((":", "：", "…")) or _ANNOUNCING.match(plain) is not None
-
-
-def answers(text: str) -> bool:
-    """Whether a message that ends a turn says something: neither what follows, nor that nothing is known."""
-    if announces(text):
-        return False
-    return _IGNORANT.search(text[:_JUDGED_CHARS]) is None
-
-
-def asks(text: str) -> bool:
-    """Whether a person's message is a question rather than a statement."""
-    plain = text.strip()
-    return _ASKING.search(plain[-40:]) is not None or _INTERROGATIVE.match(plain) is not None
 
 
 class By(StrEnum):
@@ -135,8 +73,6 @@ class Span:
     """The piece's own row where no person spoke before it."""
     pending: bool = False
     """Whether some of the conversation is pending."""
-    asked: int = field(default=0, compare=False)
-    """The row of the person's last piece up to the one that was looked up, 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +104,7 @@ SELECT DISTINCT value ->> 0, value ->> 1 FROM json_each(?) WHERE EXISTS (
 
 
 def _spans_query(*, pending: bool) -> str:
-    """Return the query for spans. What one step finds is passed on as an array of moment and row, by which pieces are ordered."""
+    """Return the query for spans. Steps pass on moment and row, by which pieces are ordered, as an array."""
     row = "s.row" if pending else "s.rowid"
     persons = "said s" if pending else "occurrences s INDEXED BY occurrences_by_person"
     all_said = "said s" if pending else "occurrences s INDEXED BY occurrences_by_session"
@@ -244,7 +180,6 @@ class Turns:
                     int(last or 0),
                     alone,
                     waiting,
-                    int(question or 0),
                 )
         return [found[number] for number in range(len(places))]
 

@@ -13,6 +13,7 @@ from crystal_core.database import Database
 from crystal_core.schema import HIDDEN
 from crystal_core.search.dates import DateRange
 from crystal_core.search.filters import CONVERSATION, MEMORY, HitPlace
+from crystal_core.search.phrases import announces, answers, asks
 from crystal_core.search.ranking import DAY_MILLISECONDS, Explanation, Ranking
 from crystal_core.search.snippets import Snippets
 from crystal_core.search.turns import (
@@ -24,9 +25,6 @@ from crystal_core.search.turns import (
     Turn,
     TurnPiece,
     Turns,
-    announces,
-    answers,
-    asks,
     is_one_message,
 )
 
@@ -129,7 +127,6 @@ class Units:
         self._seen.update(fresh)
         last = self._last_words([span for key, span in span_of.items() if key in fresh])
         units = [self._unit(members, span_of.get(key), last) for key, members in fresh.items()]
-        self._add_neighbours(units)
         return sorted(units, key=lambda unit: unit.order)
 
     def _unit(self, members: list[Candidate], span: Span | None, last: Mapping[int, str]) -> Unit:
@@ -137,7 +134,7 @@ class Units:
         answered = span is not None and bool(span.last) and answers(last.get(span.last, ""))
         asked = [one for one in members if one.place.role == PERSON]
         replied = [one for one in members if one.place.role != PERSON and not _is_filler(one, span)]
-        question = max((one.explanation.fused for one in asked), default=0.0) * ranking.question_weight
+        question = max((one.explanation.fused for one in asked), default=0.0)
         answer = max((one.explanation.fused for one in replied), default=0.0)
         members.sort(key=lambda one: -one.explanation.fused)
         best = members[0].explanation
@@ -150,24 +147,6 @@ class Units:
         explanation = replace(best, context=score - best.fused, recency=ranking.recency(newest, self._now_ms))
         idle = span is not None and not answered and bool(asked) and any(asks(one.text.text) for one in asked)
         return Unit(members, explanation, span, answered, idle)
-
-    def _add_neighbours(self, units: Sequence[Unit]) -> None:
-        """Add a share of the next turn's score to each turn's, and the reverse."""
-        begins = {
-            (unit.span.session, unit.span.agent, unit.span.asked): unit
-            for unit in units
-            if unit.span is not None and unit.span.asked
-        }
-        added: list[tuple[Unit, float]] = []
-        for unit in units:
-            if unit.span is None or not unit.span.beyond:
-                continue
-            following = begins.get((unit.span.session, unit.span.agent, unit.span.beyond))
-            if following is not None and following is not unit:
-                added.append((following, unit.explanation.fused * self._ranking.beside_share))
-                added.append((unit, following.explanation.fused * self._ranking.beside_share / 2))
-        for unit, share in added:
-            unit.explanation = replace(unit.explanation, context=unit.explanation.context + share)
 
     def _is_of_date(self, created_at: int) -> bool:
         late = TOLD_DAYS * DAY_MILLISECONDS

@@ -66,11 +66,11 @@ def test_scores_are_the_formula_of_ranks_and_strengths() -> None:
         parts = hit.explanation
         expected = 0.0
         if parts.keyword_rank is not None:
-            expected += parts.keyword_weight * parts.keyword_strength
+            expected += parts.keyword_weight * parts.keyword_strength**4
             assert 0 < parts.keyword_score < 1
             assert 0 < parts.keyword_strength <= 1
-            assert parts.keyword_weight == 2
-        expected += parts.vector_strength
+            assert parts.keyword_weight == 0.85
+        expected += parts.vector_strength**4
         assert parts.fused == pytest.approx(expected)
         assert hit.score == pytest.approx((parts.fused + parts.context) * parts.recency)
 
@@ -78,7 +78,7 @@ def test_scores_are_the_formula_of_ranks_and_strengths() -> None:
 def test_where_no_text_has_many_of_the_words_the_meaning_counts_for_more() -> None:
     replica = filled("the red lamp", "an automobile", "soup")
     hits = run(replica, "car with a lamp of unusual brightness").hits
-    assert {hit.explanation.keyword_weight for hit in hits} == {2 * (1 / 4) ** 2}
+    assert {hit.explanation.keyword_weight for hit in hits} == {0.85 * 1 / 4}
 
 
 def test_an_old_exact_hit_stands_above_fresh_weak_ones() -> None:
@@ -126,9 +126,9 @@ def test_what_is_newer_stands_above_what_is_older() -> None:
     assert by_text["release notes days ago"].freshness is Freshness.RECENT
     assert by_text["release notes long ago"].freshness is Freshness.STALE
     assert by_text["release notes undated"].freshness is Freshness.STALE
-    assert by_text["release notes days ago"].explanation.recency == pytest.approx(0.8 + 0.2 * math.exp(-0.5))
-    assert by_text["release notes long ago"].explanation.recency == pytest.approx(0.8 + 0.2 * math.exp(-3))
-    assert by_text["release notes undated"].explanation.recency == pytest.approx(0.8)
+    assert by_text["release notes days ago"].explanation.recency == pytest.approx(0.9 + 0.1 * math.exp(-0.5))
+    assert by_text["release notes long ago"].explanation.recency == pytest.approx(0.9 + 0.1 * math.exp(-3))
+    assert by_text["release notes undated"].explanation.recency == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_freshness_has_the_published_borders(days: float, expected: Freshness) -
 
 def test_a_clock_that_is_years_off_breaks_nothing() -> None:
     assert DEFAULT.recency(NOW + 4000 * DAY, NOW) == 1
-    assert DEFAULT.recency(1, NOW) == pytest.approx(0.8)
+    assert DEFAULT.recency(1, NOW) == pytest.approx(0.9)
     replica = filled("from the future")
     assert len(search(replica.database, "future", now_ms=0, embedder=EMBEDDER).hits) == 1
 

@@ -6,7 +6,8 @@ only from a measured relevance on, and the others only where they are about as g
 
 from collections.abc import Sequence
 
-from crystal_core.search.turns import PERSON, asks
+from crystal_core.search.phrases import asks
+from crystal_core.search.turns import PERSON
 from crystal_node.search.finding.documents import Depth, ResultDocument, SearchDocument, SearchRequest
 
 RECORDS_MAX = 3

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from crystal_core.database import Database
 from crystal_core.memories import Category, Memory, memories
-from crystal_core.projects import ProjectKey
+from crystal_core.projects import NO_FOLDERS, ProjectKey
 from crystal_core.search.latest import LatestTurn, latest_turns
-from crystal_core.search.turns import asks
+from crystal_core.search.phrases import asks
 from crystal_node.base.errors import LocalStorage
 from crystal_node.search.recall.hook import Given
 from crystal_node.search.recall.text import START_TOKENS_MAX, Record, about, day_of_ms, fence, plain, rows
@@ -26,7 +26,8 @@ OPEN_MAX = 3
 MEMORIES_MAX = 6
 PREFERENCES_MAX = 3
 """Of those memories, that hold everywhere; more where the project has fewer."""
-MEMORIES_LOOKED_AT = 200
+EVERYWHERE = ""
+"""The scope of memories that hold in all projects."""
 WORKED_TOKENS, OPEN_TOKENS = 230, 90
 """What one part leaves is there for the next ones."""
 CONTEXT_TOKENS_MIN = 30
@@ -163,10 +164,13 @@ def _worked_on(turn: LatestTurn) -> Record:
 
 def _kept(database: Database, keys: Sequence[ProjectKey]) -> list[Record]:
     """Memories of the project, the newest first, and the person's preferences."""
-    own: list[Memory] = []
-    preferred = memories(database, category=Category.PREFERENCE.value, limit=MEMORIES_MAX)
-    most = max(PREFERENCES_MAX, MEMORIES_MAX - len(own))
-    return [_remembered(memory) for memory in [*own[: MEMORIES_MAX - PREFERENCES_MAX], *preferred[:most]]]
+    scopes = sorted({name for key in keys for name in key} - NO_FOLDERS)
+    own = memories(database, scopes=scopes, limit=MEMORIES_MAX) if scopes else []
+    everywhere = memories(
+        database, category=Category.PREFERENCE.value, scopes=[EVERYWHERE], limit=MEMORIES_MAX
+    )
+    most = max(MEMORIES_MAX - len(everywhere), MEMORIES_MAX - PREFERENCES_MAX)
+    return [_remembered(memory) for memory in [*own[:most], *everywhere][:MEMORIES_MAX]]
 
 
 def _remembered(memory: Memory) -> Record:

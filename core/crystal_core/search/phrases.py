@@ -1,0 +1,89 @@
+"""What people and assistants say in a few words: that something follows, that nothing is known, that something is asked.
+
+English, German, Spanish, French, Portuguese, Italian, Japanese and Chinese. Every expression takes time linear in the text.
+"""
+
+import re
+
+ANNOUNCEMENT_WORDS_MAX = 30
+"""An assistant's message that says more than this is no announcement."""
+JUDGED_CHARS = 240
+"""Beginning of a message in which an assistant says that it knows nothing."""
+ASKING_CHARS = 40
+"""End of a message in which a question mark counts."""
+
+_LEADS = "ok okay sure right alright good great perfect now first next then yes understood"
+_ANNOUNCING = re.compile(
+    rf"(?:(?:{'|'.join(_LEADS.split())}|got it|good question)[,.!:;—-]*\s+)*"
+    r"(?:let me(?! know)|let's|i'll|i will|i'm going to|i am going to|i need to|i should|i want to"
+    r"|one moment|just a moment|hold on|checking|looking|searching|reading|running|investigating|give me a"
+    r"|ich (?:schaue|sehe|prüfe|suche|lese|werde|muss)|lass mich|moment|mal sehen|einen moment|schauen wir"
+    r"|voy a|déjame|dejame|permíteme|vamos a|un momento|reviso|estoy (?:revisando|buscando)"
+    r"|je vais|laisse[- ]moi|laissez[- ]moi|un instant|je (?:regarde|vérifie|cherche)|voyons"
+    r"|vou |deixe[- ]me|deixa eu|fammi|lasciami|controllo|vediamo"
+    r"|確認(?:します|して)|調べ(?:ます|て)|少々お待ち|让我|我来|我先|稍等)",
+    re.IGNORECASE,
+)
+"""What an assistant says before it does something."""
+_IGNORANT = re.compile(
+    r"(?:i|we)(?: still)? (?:don't|do not|didn't|did not|can't|cannot|could not|couldn't) (?:\w+ ){0,2}?"
+    r"(?:know|find|have (?:any|a) (?:record|note|memory|information|mention)|see any|recall|remember|tell|locate)"
+    r"|(?:i|we) (?:have|find|found|see) no (?:\w+ ){0,2}?(?:record|note|mention|memory|information|trace|decision)"
+    r"|there (?:is|was|are|were) (?:no|nothing|not any) (?:\w+ ){0,3}?"
+    r"(?:record|note|mention|information|trace|decision|about)"
+    r"|no (?:record|mention|trace|notes?) of (?:that|this|it)"
+    r"|nothing (?:is |was )?(?:recorded|noted|written down|on record)"
+    r"|(?:ich|wir) (?:weiß|weiss|wissen|finde|finden|habe|haben)\b.{0,24}?\b(?:nicht|nichts|keine[nr]?)\b"
+    r"|no (?:lo )?(?:sé|encuentro|tengo (?:ningún|ninguna|constancia|registro)|encontré)"
+    r"|no hay (?:nada|ningún|ninguna|registro|constancia)"
+    r"|je ne (?:sais|trouve|retrouve|vois)|je n'ai (?:rien|aucun|pas)|aucune? (?:trace|note|mention)"
+    r"|não (?:sei|encontro|encontrei|há)|non (?:lo so|trovo|ho trovato|c'è)"
+    r"|見つかりません|見つからな|わかりません|分かりません|記録(?:は|が)(?:あり|見|残)|没有(?:找到|记录)|不知道",
+    re.IGNORECASE,
+)
+"""What an assistant says that has no answer."""
+_ASKING = re.compile(r"[?？¿؟]\s*[\"')\]]*\s*$")
+_ASKING_WORDS = """
+    what which who whom whose when where why how do does did is are was were can could should would will have has had
+    welche welcher welches welchen wer wann wo warum wieso wie haben hat ist sind kann können
+    qué que cuál quién cuándo dónde cómo quel quelle quels quelles qui quand où pourquoi comment
+"""
+_INTERROGATIVE = re.compile(
+    r"(?:so|and|but|hey|ok|please|wait|sorry|hi|hello)?[, ]*"
+    rf"(?:{'|'.join(_ASKING_WORDS.split())}|what's|who's|where's|remind me|por qué|est-ce)\b",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(
+    r"\W*(?:so|and|ok|hey|please)?[, ]*(?:(?:by|at|on|in|for|to|from) )?"
+    r"(?:what|what's|when|how many|how much|how often|how long|which|where|where's|who|who's)\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(
+    r"\b(?:did|was|were|had|first|original|originally|before|previous|previously|used to|initial|initially|ago|yesterday|last"
+    r"|earlier|history|changed|since|order|between|after|summary|summari[sz]e|across)\b",
+    re.IGNORECASE,
+)
+
+
+def announces(text: str) -> bool:
+    """Whether a message only says what its author is about to do."""
+    plain = text.strip()
+    if len(plain.split(None, ANNOUNCEMENT_WORDS_MAX)) > ANNOUNCEMENT_WORDS_MAX:
+        return False
+    return plain.endswith((":", "：", "…")) or _ANNOUNCING.match(plain) is not None
+
+
+def answers(text: str) -> bool:
+    """Whether a message that ends a turn says something: neither what follows, nor that nothing is known."""
+    return not announces(text) and _IGNORANT.search(text[:JUDGED_CHARS]) is None
+
+
+def asks(text: str) -> bool:
+    """Whether a person's message is a question rather than a statement."""
+    plain = text.strip()
+    return _ASKING.search(plain[-ASKING_CHARS:]) is not None or _INTERROGATIVE.match(plain) is not None
+
+
+def asks_what_holds(query: str) -> bool:
+    """Whether a query asks for a value as it is now ("what is the quota"), so that the newest of several answers counts."""
+    return _VALUE.match(query) is not None and _PAST.search(query) is None

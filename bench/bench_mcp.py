@@ -76,7 +76,7 @@ async def _searched(environment: dict[str, str], queries: list[str]) -> list[flo
             result = await client.call_tool("crystal_search", {"query": query, "depth": "fast"})
             if number >= 5:
                 samples.append((time.perf_counter() - began) * 1000)
-            if result.is_error or not (result.structured_content or {}).get("results"):
+            if result.is_error or "<recorded " not in str(result.content):
                 raise RuntimeError(f"no answer to {query!r}")
     return samples
 

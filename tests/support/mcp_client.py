@@ -1,6 +1,7 @@
 """The SDK's own client, connected to a real `crystal mcp` process of a machine, over standard input and output or HTTP."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
@@ -70,6 +71,40 @@ def text_of(result: types.CallToolResult) -> str:
     (part,) = result.content
     assert isinstance(part, types.TextContent)
     return part.text
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded text in an answer, and the line before its fence."""
+
+    head: str
+    id: str
+    text: str
+
+
+def recorded(result: types.CallToolResult | str) -> list[Recorded]:
+    """What an answer shows of recorded texts, in order."""
+    text = result if isinstance(result, str) else text_of(result)
+    return [
+        Recorded(found["head"], found["id"], found["text"])
+        for found in _RECORDED.finditer(text.replace("\r", ""))
+    ]
+
+
+_RECORDED = re.compile(
+    r"^(?P<head>[^\n]*\bid (?P<id>[0-9a-f]{12}))\n<recorded (?P<number>[0-9a-f]{8})>\n(?P<text>.*?)\n</recorded (?P=number)>$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def id_of(result: types.CallToolResult) -> str:
+    """The id under which a text is remembered."""
+    return str(re.findall(r"\bid ([0-9a-f]{12})\b", text_of(result))[0])
+
+
+def word_of(result: types.CallToolResult) -> str:
+    """The word that an answer wants for what cannot be undone."""
+    return str(re.findall(r'confirm "([0-9a-f]+)"', text_of(result))[0])
 
 
 def structured(result: types.CallToolResult) -> dict[str, Any]:

@@ -1,85 +1,18 @@
-"""Answers as text that a model reads, with recorded text fenced off as the data that it is.
+"""Status and memories as text that a model reads."""
 
-A fence bears a random number, another one in each answer: a recorded text cannot know it, so it cannot end its fence and speak
-in Crystal's name. Outside the fences are Crystal's own words; names in them (projects, paths, titles) come from anywhere, too,
-and are quoted on one line.
-"""
+from crystal_core.memories import Memory
+from crystal_mirror.operations import CONFIDENCE_MAX
+from crystal_node.base.wording import counted, iso, one_line
+from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
+from crystal_node.surfaces.mcp.answers import StatusAnswer
+from crystal_node.surfaces.mcp.arguments import MemoriesArguments
+from crystal_node.surfaces.mcp.budget import Need, allotted
+from crystal_node.surfaces.mcp.fence import Fence, name, visible
+from crystal_node.surfaces.mcp.search_answer import ID_DIGITS, SLACK, moment
 
-import secrets
-from collections.abc import Iterable
-
-from crystal_node.base.wording import counted, one_line
-from crystal_node.surfaces.mcp.answers import (
-    NOTICE,
-    FoundText,
-    MemoriesAnswer,
-    SearchAnswer,
-    ShowAnswer,
-    StatusAnswer,
-)
-
-_NAME_CHARS = 200
-
-
-class Fence:
-    """The fence of one answer."""
-
-    def __init__(self) -> None:
-        self._number = secrets.token_hex(6)
-
-    @property
-    def explanation(self) -> str:
-        """The sentence before the first fence."""
-        return f"{NOTICE} Each text stands between two lines with the number {self._number}."
-
-    def around(self, text: str) -> str:
-        """A recorded text between its fences."""
-        return f"<recorded-text {self._number}>\n{visible(text)}\n</recorded-text {self._number}>"
-
-
-def visible(text: str) -> str:
-    """Text without invisible characters: controls, escapes and direction overrides. Line breaks and tabs stay."""
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
-
-
-def name(text: str) -> str:
-    """A name from anywhere, quoted, on one line."""
-    return f'"{one_line(text, _NAME_CHARS)}"'
-
-
-def search_text(answer: SearchAnswer) -> str:
-    """The answer of a search."""
-    if not answer.results:
-        note = f" Note: {answer.note}." if answer.note else ""
-        return f"Nothing was found.{note} Other words may help; a filter may be too narrow."
-    fence = Fence()
-    lines = [fence.explanation]
-    if answer.note:
-        lines.append(f"Note: {answer.note}.")
-    for number, found in enumerate(answer.results, 1):
-        lines += ["", f"{number}. {_about(found)}", fence.around(found.text)]
-        if not found.whole:
-            lines.append(f"(A part of it: crystal_show with id {found.id[:16]} gives the whole.)")
-    if answer.next_offset is not None:
-        lines += ["", f"There is more: call again with offset {answer.next_offset}."]
-    return "\n".join(lines)
-
-
-def show_text(answer: ShowAnswer) -> str:
-    """A text with its surroundings."""
-    fence = Fence()
-    whence = [
-        answer.kind.value if answer.memory is None else f"memory ({name(answer.memory)})",
-        *_origin(answer),
-    ]
-    lines = [fence.explanation, "", " | ".join(whence)]
-    for piece in answer.pieces:
-        mark = "the one asked for, " if piece.asked and len(answer.pieces) > 1 else ""
-        lines += ["", f"{mark}id {piece.id[:16]} | role {name(piece.role)} | {piece.created_at or 'undated'}"]
-        lines.append(fence.around(piece.text))
-        if not piece.whole:
-            lines.append("(Cut: give a larger number of chars for more of it.)")
-    return "\n".join(lines)
+MEMORY_TOKENS_MIN = 100
+"""A memory that is longer may be cut to as many."""
+_ENDING_TOKENS = 50
 
 
 def status_text(answer: StatusAnswer) -> str:
@@ -96,42 +29,39 @@ def status_text(answer: StatusAnswer) -> str:
     return "\n".join(lines)
 
 
-def memories_text(answer: MemoriesAnswer) -> str:
-    """A list of memories."""
-    if not answer.memories:
-        return "There are no memories of that kind."
-    fence = Fence()
-    lines = [f"{counted(answer.total, 'memory', 'memories')} in all. {fence.explanation}"]
-    for each in answer.memories:
-        category = name(each.category)
-        about = [f"id {each.id[:16]}", category, each.status.value, f"confidence {each.confidence}"]
-        lines += ["", " | ".join([*about, each.created_at or "undated"]), fence.around(each.text)]
-    if answer.next_offset is not None:
-        lines += ["", f"There is more: call again with offset {answer.next_offset}."]
-    return "\n".join(lines)
+def memories_text(found: list[Memory], total: int, given: MemoriesArguments) -> str:
+    """A list of memories, within its tokens."""
+    if not found:
+        return cut_to_tokens("There are no memories of that kind.", given.max_tokens)
+    fence = Fence(each.text for each in found)
+    intro = f"{counted(total, 'memory', 'memories')} in all. {fence.explanation}"
+    texts = [visible(each.text) for each in found]
+    frames = [estimated_tokens(f"\n\n{_about(each)}\n{fence.around('')}") for each in found]
+    needs = [
+        Need(frame + min(size, MEMORY_TOKENS_MIN), frame + size)
+        for frame, size in zip(frames, map(estimated_tokens, texts), strict=True)
+    ]
+    room = given.max_tokens - estimated_tokens(intro) - _ENDING_TOKENS
+    shares = allotted(needs, room)
+    if not shares:
+        wanted = given.max_tokens - room + needs[0].least + SLACK
+        return cut_to_tokens(
+            f"{given.max_tokens} tokens are too few: give max_tokens {wanted}.", given.max_tokens
+        )
+    lines, is_cut = [intro], False
+    for each, text, frame, share in zip(found, texts, frames, shares, strict=False):
+        shown = cut_to_tokens(text, share - frame)
+        is_cut = is_cut or shown != text
+        lines += ["", _about(each), fence.around(shown)]
+    beyond = given.offset + len(shares)
+    said = ["… marks what is cut: crystal_open gives it whole."] if is_cut else []
+    if beyond < total:
+        said.append(f"{total - beyond:,} more: offset {beyond}.")
+    return "\n".join([*lines, *(["", " ".join(said)] if said else [])])
 
 
-def _about(found: FoundText) -> str:
-    what = f"memory ({name(found.memory)})" if found.memory else found.kind.value
-    parts = [f"id {found.id[:16]}", what, *_origin(found)]
-    if found.created_at:
-        parts.append(found.created_at)
-    parts.append(found.freshness)
-    if not found.shared:
-        parts.append("not shared with other devices yet")
-    return " | ".join(parts)
-
-
-def _origin(found: FoundText | ShowAnswer) -> Iterable[str]:
-    if isinstance(found, FoundText) and found.role:
-        yield f"role {name(found.role)}"
-    if found.agent:
-        yield f"agent {name(found.agent)}"
-    if found.project or found.repository:
-        yield f"project {name(found.project or found.repository)}"
-    if found.source:
-        yield f"source {name(found.source)}"
-    if found.path:
-        yield f"path {name(found.path)}"
-    if found.title:
-        yield f"title {name(found.title)}"
+def _about(each: Memory) -> str:
+    parts = [moment(iso(each.created_at) or ""), name(each.category), each.status.value]
+    if each.confidence < CONFIDENCE_MAX:
+        parts.append(f"confidence {each.confidence}")
+    return " | ".join([*parts, f"id {each.id.hex()[:ID_DIGITS]}"])

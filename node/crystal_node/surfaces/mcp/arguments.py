@@ -1,5 +1,6 @@
 """Arguments of the tools. A model reads the descriptions; the limits are part of the schema."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -15,18 +16,16 @@ from crystal_node.search.finding.documents import (
     SearchQuery,
 )
 from crystal_node.search.memories.documents import MEMORIES_MAX, NewMemory
+from crystal_node.surfaces.mcp.budget import TOKENS_MAX
 
 HITS_MAX = 50
-HITS = 8
-CHARS_MIN = 100
-CHARS_MAX = 20_000
-CHARS = 1500
-"""Characters of each text in an answer by default: eight texts fit any client's limit."""
-SHOWN_CHARS_MAX = 65_536
-ANSWER_CHARS_MAX = 200_000
-"""Characters of all texts in one answer; texts are cut to fit."""
+HITS = 5
+SEARCH_TOKENS = 1500
+OPEN_TOKENS = 3000
+LIST_TOKENS = 3000
+"""What an answer costs at most if the caller does not say; as `estimated_tokens` has it."""
 FORGET_DIGITS_MIN = 12
-"""A forget needs more digits than a show: one wrong digit must not name another text."""
+"""A forget needs more digits than to open one: one wrong digit must not name another text."""
 FORGET_MAX = 20
 """Texts that one call forgets at most."""
 PATTERNS_MAX = 64
@@ -49,22 +48,29 @@ LongId = Annotated[
 ]
 
 
+def _tokens(what: str) -> Meta:
+    return Meta(ge=1, le=TOKENS_MAX, description=what)
+
+
 class SearchArguments(SearchQuery, frozen=True, kw_only=True):
     """Of ``crystal_search``."""
 
-    limit: Annotated[int, Meta(ge=1, le=HITS_MAX, description="How many results.")] = HITS
-    chars: Annotated[
-        int,
-        Meta(
-            ge=CHARS_MIN,
-            le=CHARS_MAX,
-            description="Characters of each text; crystal_show gives a text whole.",
-        ),
-    ] = CHARS
+    limit: Annotated[int, Meta(ge=1, le=HITS_MAX, description="How many results at most.")] = HITS
+    max_tokens: Annotated[int, _tokens("What the answer may cost in tokens.")] = SEARCH_TOKENS
+    nearest: Annotated[
+        bool, Meta(description="Also give results that are not likely to answer the query.")
+    ] = False
 
 
-class ShowArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of ``crystal_show``."""
+class Whole(StrEnum):
+    """What is opened around a text."""
+
+    TURN = "turn"
+    CONVERSATION = "conversation"
+
+
+class OpenArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of ``crystal_open``."""
 
     id: Annotated[
         str,
@@ -76,14 +82,21 @@ class ShowArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             description="The id of a text, or its first 8 digits or more.",
         ),
     ]
+    whole: Annotated[
+        Whole,
+        Meta(
+            description="turn: the question with all that was answered. conversation: also what stands around that, or around "
+            "a document's piece."
+        ),
+    ] = Whole.TURN
     before: Annotated[
         int,
-        Meta(ge=0, le=CONTEXT_MAX, description="How many pieces of the conversation or document before it."),
+        Meta(ge=0, le=CONTEXT_MAX, description="In place of the turn: so many pieces before the text."),
     ] = 0
-    after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX, description="How many pieces behind it.")] = 0
-    chars: Annotated[int, Meta(ge=CHARS_MIN, le=SHOWN_CHARS_MAX, description="Characters of each piece.")] = (
-        CHARS_MAX
-    )
+    after: Annotated[
+        int, Meta(ge=0, le=CONTEXT_MAX, description="In place of the turn: so many pieces behind the text.")
+    ] = 0
+    max_tokens: Annotated[int, _tokens("What the answer may cost in tokens.")] = OPEN_TOKENS
 
 
 class RememberArguments(NewMemory, frozen=True, kw_only=True):
@@ -141,8 +154,9 @@ class MemoriesArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = MemoryStatus.ACTIVE
     limit: Annotated[int, Meta(ge=1, le=MEMORIES_MAX, description="How many, the newest first.")] = 50
     offset: Annotated[
-        int, Meta(ge=0, le=OFFSET_MAX, description="How many to pass over: next_offset of the answer before.")
+        int, Meta(ge=0, le=OFFSET_MAX, description="How many to pass over, as the answer before says.")
     ] = 0
+    max_tokens: Annotated[int, _tokens("What the answer may cost in tokens.")] = LIST_TOKENS
 
 
 _Pattern = Annotated[str, Meta(min_length=1, max_length=PATTERN_CHARS_MAX)]

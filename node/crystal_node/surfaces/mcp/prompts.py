@@ -43,7 +43,7 @@ PROMPTS = (
         "topic",
         "what to recall, in plain words",
         "Search my memory with crystal_search for: {}\n\nTry other words if the first search finds little, and read what "
-        "stands around important results with crystal_show. Then tell me what was said and decided, newest first. "
+        "stands around important results with crystal_open. Then tell me what was said and decided, newest first. "
         + _CARE,
     ),
     PromptTemplate(

@@ -18,8 +18,8 @@ from crystal_core.memories import memories
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.wording import iso, one_line
 from crystal_node.search.finding.documents import CONTEXT_MAX, ShowRequest
-from crystal_node.surfaces.mcp.answer_text import Fence, name
 from crystal_node.surfaces.mcp.calls import Call
+from crystal_node.surfaces.mcp.fence import Fence, name
 
 RECENT = "memory://recent"
 MEMORIES = "memory://memories"
@@ -101,7 +101,7 @@ def read(call: Call, uri: str) -> str:
 def _shown(call: Call, given: str, around: int) -> str:
     with call.keeper.finding() as finding:
         found = finding.show(ShowRequest(id=given, before=around, after=around))
-    fence = Fence()
+    fence = Fence(piece.text for piece in found.pieces)
     lines = [fence.explanation]
     for piece in found.pieces:
         lines += ["", f"id {piece.id[:16]} | role {name(piece.role)} | {piece.created_at or 'undated'}"]
@@ -124,7 +124,7 @@ def _memories(call: Call) -> str:
 def _list(texts: list[tuple[str, str, int, str]]) -> str:
     if not texts:
         return "There is nothing yet."
-    fence = Fence()
+    fence = Fence(text for _, text, _, _ in texts)
     lines = [fence.explanation]
     for content, text, at, category in texts:
         about = f"id {content[:16]} | {iso(at) or 'undated'}" + (f" | {name(category)}" if category else "")

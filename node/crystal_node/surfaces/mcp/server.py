@@ -22,6 +22,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from crystal_node.base.errors import ExitCode, describe
+from crystal_node.search.devices import DeviceNames
 from crystal_node.search.finding.keeper import Keeper
 from crystal_node.surfaces.mcp import resources
 from crystal_node.surfaces.mcp.agreement import agreed
@@ -34,6 +35,7 @@ from crystal_node.surfaces.mcp.catalogue import (
     listed_resource,
     listed_tool,
 )
+from crystal_node.surfaces.mcp.fence import visible
 from crystal_node.surfaces.mcp.prompts import PROMPTS
 from crystal_node.surfaces.mcp.schemas import read_as
 from crystal_node.surfaces.mcp.tools import TOOLS, McpTool
@@ -60,12 +62,22 @@ Context = ServerRequestContext[Any, Any]
 _T = TypeVar("_T")
 
 
+def _clean(built: Any) -> Any:
+    """A structured answer without what cannot be seen: its names come from anywhere, too."""
+    if isinstance(built, str):
+        return visible(built)
+    if isinstance(built, dict):
+        return {key: _clean(value) for key, value in built.items()}
+    return [_clean(each) for each in built] if isinstance(built, list) else built
+
+
 class CrystalServer:
     """The server of one process, on any transport. ``tools`` are those that it offers."""
 
     def __init__(self, keeper: Keeper, tools: tuple[McpTool, ...] = TOOLS) -> None:
         self._keeper = keeper
         self._pledges = Pledges()
+        self._devices = DeviceNames()
         self._tools = {tool.name: tool for tool in tools}
         self._listed = [listed_tool(tool) for tool in tools]
         self._prompts = {prompt.name: prompt for prompt in PROMPTS}
@@ -129,7 +141,7 @@ class CrystalServer:
             return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
-            structured_content=msgspec.to_builtins(answer),
+            structured_content=None if answer is None else _clean(msgspec.to_builtins(answer)),
         )
 
     async def _list_resources(
@@ -181,7 +193,7 @@ class CrystalServer:
         def progress(done: float, total: float | None, what: str) -> None:
             anyio.from_thread.run(context.session.report_progress, done, total, what, token=token)
 
-        return Call(self._keeper, self._pledges, progress=progress)
+        return Call(self._keeper, self._pledges, self._devices, progress=progress)
 
     async def _asked(self, call: Call, work: Callable[[], _T]) -> _T:
         """Run what is no tool; it fails by the protocol's own errors."""

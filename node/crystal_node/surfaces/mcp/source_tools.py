@@ -10,10 +10,10 @@ from crystal_node.derive import sources
 from crystal_node.derive.sources.results import SourcesStatus, SourcesSynced, SourceSynced
 from crystal_node.derive.sources.service import root_of
 from crystal_node.device.device import opened
-from crystal_node.surfaces.mcp.answer_text import name
 from crystal_node.surfaces.mcp.answers import SourceAddAnswer
 from crystal_node.surfaces.mcp.arguments import NoArguments, SourcesAddArguments, SourcesSyncArguments
 from crystal_node.surfaces.mcp.calls import Call, Question
+from crystal_node.surfaces.mcp.fence import name
 
 _LINE_CHARS = 300
 

@@ -39,7 +39,8 @@ def test_it_lists_and_calls(memory: Machine) -> None:
     assert {"crystal_search", "crystal_forget", "crystal_sources_sync"} <= {tool["name"] for tool in tools}
     call = ("--method", "tools/call", "--tool-name", "crystal_search", "--tool-arg", "query=harbour crane")
     result = _inspected(memory, *call, "--tool-arg", "limit=2")
-    assert "Ingrid" in result["structuredContent"]["results"][0]["text"]
+    assert "Ingrid" in result["content"][0]["text"]
+    assert "structuredContent" not in result
     assert not result.get("isError")
     resources = _inspected(memory, "--method", "resources/list")["resources"]
     assert resources[0]["uri"] == "memory://recent"

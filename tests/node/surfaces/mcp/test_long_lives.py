@@ -12,7 +12,7 @@ from crystal_node.base.settings import Settings, resolve
 from crystal_node.search.finding.documents import SearchRequest
 from crystal_node.search.finding.keeper import IDLE_SECONDS, Keeper
 from tests.support.machine import Machine
-from tests.support.mcp_client import connected, structured
+from tests.support.mcp_client import connected, recorded
 
 
 class _Clock:
@@ -109,7 +109,7 @@ async def test_a_home_that_another_process_is_writing_to_is_searched_all_the_sam
         database.execute("BEGIN IMMEDIATE")
         async with connected(copy) as client:
             result = await client.call_tool("crystal_search", {"query": "harbour crane"})
-            assert structured(result)["results"]
+            assert recorded(result)
     finally:
         database.execute("ROLLBACK")
         database.close()

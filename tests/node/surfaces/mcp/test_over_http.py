@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from tests.support.machine import Machine
-from tests.support.mcp_client import HELLO, HttpServer, serving, structured
+from tests.support.mcp_client import HELLO, HttpServer, recorded, serving
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ async def test_several_clients_with_the_token_search_at_once(server: HttpServer,
     async def ask() -> None:
         async with server.connected(mode=era) as client:
             result = await client.call_tool("crystal_search", {"query": "who services the crane"})
-            found.append(structured(result)["results"][0]["text"])
+            found.append(recorded(result)[0].text)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(3):

@@ -11,16 +11,17 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from tests.support.machine import Machine
-from tests.support.mcp_client import HELLO, connected, started, structured, text_of
+from tests.support.mcp_client import HELLO, connected, recorded, started, structured, text_of
 from tests.support.relay_process import RelayProcess
 
 _TOOLS = {
     "crystal_search",
-    "crystal_show",
+    "crystal_open",
     "crystal_remember",
     "crystal_forget",
     "crystal_status",
 }
+_RECORDED = {"crystal_search", "crystal_open", "crystal_memories", "crystal_remember", "crystal_forget"}
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
@@ -28,15 +29,17 @@ async def test_an_agent_finds_what_was_said_before(memory: Machine, era: str) ->
     async with connected(memory, mode=era) as client:
         result = await client.call_tool("crystal_search", {"query": "how often is an import repeated"})
         assert not result.is_error, text_of(result)
-        found = structured(result)["results"][0]
-        assert "eleven attempts" in found["text"]
-        assert found["shared"] is True
-        assert "eleven attempts" in text_of(result)
+        found = recorded(result)[0]
+        assert "eleven attempts" in found.text
+        assert 'someone/work" | device "' in found.head
+        assert '| tool "claude-code" |' in found.head
+        assert "2026-01-05T09:00Z" in found.head
+        assert result.structured_content is None, "a client would hand it to the model as well, or alone"
         assert client.instructions is not None
         assert "never follow" in client.instructions
-        shown = await client.call_tool("crystal_show", {"id": found["id"][:12], "before": 2, "after": 2})
-        pieces = structured(shown)["pieces"]
-        assert [piece["asked"] for piece in pieces].count(True) == 1
+        opened = await client.call_tool("crystal_open", {"id": found.id, "before": 2, "after": 2})
+        pieces = recorded(opened)
+        assert ["the one asked for" in piece.head for piece in pieces].count(True) == 1
         assert len(pieces) == 3
         status = structured(await client.call_tool("crystal_status", {}))
         assert (status["role"], status["texts"], status["problems"]) == ("core", 3, [])
@@ -52,8 +55,9 @@ async def test_every_tool_tells_what_it_takes_gives_and_does(memory: Machine) ->
         assert tool.annotations is not None
         assert tool.annotations.open_world_hint is False
         assert tool.input_schema["type"] == "object"
-        assert tool.output_schema is not None
-        assert tool.output_schema["type"] == "object"
+        # What gives recorded text has one form: clients differ in which of two a model is handed.
+        assert (tool.output_schema is None) is (tool.name in _RECORDED)
+        assert tool.output_schema is None or tool.output_schema["type"] == "object"
         assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
     hints = {name: tool.annotations for name, tool in tools.items() if tool.annotations is not None}
     assert hints["crystal_search"].read_only_hint is True
@@ -78,7 +82,7 @@ async def test_resources_are_listed_by_pages_and_read(memory: Machine) -> None:
         assert listed.next_cursor is None
         for uri in (uris[0], uris[2], uris[2].replace("chunk", "session")):
             (content,) = (await client.read_resource(uri)).contents
-            assert "recorded-text" in getattr(content, "text", "")
+            assert "<recorded " in getattr(content, "text", "")
         templates = (await client.list_resource_templates()).resource_templates
         assert {template.name for template in templates} == {"chunk", "session"}
         for uri in ("memory://chunk/00000000000000", "memory://entity/x", "file:///etc/passwd", "memory://"):
@@ -104,7 +108,7 @@ async def test_two_agents_at_once_do_not_disturb_each_other(memory: Machine) -> 
 
         async def ask(client: Client, query: str) -> None:
             result = await client.call_tool("crystal_search", {"query": query})
-            found.append(len(structured(result)["results"]))
+            found.append(len(recorded(result)))
 
         async with anyio.create_task_group() as tasks:
             for number in range(6):
@@ -127,7 +131,7 @@ async def test_a_home_that_is_not_set_up_is_told_and_noticed_when_it_is(
         assert "crystal up" in text_of(result)
         await anyio.to_thread.run_sync(set_up)
         result = await client.call_tool("crystal_search", {"query": "when does the tide turn"})
-        assert [found["text"] for found in structured(result)["results"]] == ["The tide turns at noon."]
+        assert [found.text for found in recorded(result)] == ["The tide turns at noon."]
 
 
 def test_when_the_client_is_gone_the_process_ends_at_once(memory: Machine) -> None:

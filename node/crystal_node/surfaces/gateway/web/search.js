@@ -1,4 +1,4 @@
-// Searching: the question, its filters, what was found, and the text that is read beside it.
+// Searching: the question, its filters, what was found by conversation, and the text that is read beside it.
 
 import { post } from "/api.js";
 import { ago, announce, choice, counted, el, empty, failure, field, marked, skeleton } from "/dom.js";
@@ -9,6 +9,7 @@ const FAST = "fast";
 const KINDS = [["", "Everything"], ["conversation", "Conversations"], ["memory", "Memories"], ["document", "Documents"]];
 const AGES = [["", "Any time"], ["24h", "Last 24 hours"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"]];
 const ROLES = [["", "Anybody"], ["user", "You"], ["assistant", "The agent"]];
+const BYS = [["turn", "Questions with answers"], ["message", "Single messages"]];
 const DEPTHS = [["fast", "Fast"], ["deep", "With a language model"]];
 
 export function searchView(root) {
@@ -18,6 +19,8 @@ export function searchView(root) {
 class Search {
   constructor(root) {
     this.hits = [];
+    this.rows = [];
+    this.found = 0;
     this.chosen = -1;
     this.running = null;
     this.asked = null;
@@ -33,6 +36,7 @@ class Search {
       maxlength: 16000,
     });
     this.controls = this.filters();
+    this.ways = this.switches();
     this.badge = el("span", { class: "badge", hidden: true });
     this.said = el("p", { class: "said quiet" });
     this.list = el("ul", { class: "hits", role: "listbox", "aria-label": "Results", tabindex: -1 });
@@ -45,6 +49,7 @@ class Search {
         "form",
         { class: "searching", role: "search", onsubmit: (event) => this.submit(event) },
         el("div", { class: "searchbar" }, this.input, el("button", { type: "submit", class: "primary" }, "Search")),
+        this.ways.root,
         el(
           "details",
           { class: "filters" },
@@ -56,7 +61,7 @@ class Search {
       this.split,
     );
     root.addEventListener("change", (event) => {
-      if (event.target.closest(".filters")) this.refilter();
+      if (event.target.closest(".filters, .ways")) this.refilter();
     });
     this.welcome();
   }
@@ -76,6 +81,21 @@ class Search {
     };
   }
 
+  /** What is found, turns or messages, and whether thinking is. */
+  switches() {
+    const by = BYS.map(([value, text]) =>
+      el("label", {}, el("input", { type: "radio", name: "by", value, checked: value === BYS[0][0] }), el("span", {}, text)),
+    );
+    const thinking = el("input", { type: "checkbox", name: "thinking" });
+    const root = el(
+      "div",
+      { class: "ways" },
+      el("div", { class: "switch", role: "radiogroup", "aria-label": "What is found" }, by),
+      el("label", {}, thinking, el("span", {}, "Thinking, too")),
+    );
+    return { root, by: () => root.querySelector("[name=by]:checked").value, thinking };
+  }
+
   show() {
     if (!this.hits.length) this.focus();
   }
@@ -85,8 +105,16 @@ class Search {
     this.input.select();
   }
 
-  welcome() {
+  /** Takes all hits away. */
+  empty() {
+    this.hits = [];
+    this.rows = [];
+    this.chosen = -1;
     this.list.replaceChildren();
+  }
+
+  welcome() {
+    this.empty();
     this.said.replaceChildren();
     this.rest.hidden = true;
     this.place.querySelector(".empty")?.remove();
@@ -106,6 +134,8 @@ class Search {
       if (values[name]) request[name] = values[name];
     }
     if (values.explain) request.explain = true;
+    request.by = this.ways.by();
+    if (this.ways.thinking.checked) request.thinking = true;
     return request;
   }
 
@@ -113,7 +143,6 @@ class Search {
     event?.preventDefault();
     if (!this.input.value.trim()) {
       this.running?.abort();
-      this.hits = [];
       this.reader.close(true);
       this.welcome();
       return;
@@ -141,7 +170,7 @@ class Search {
   }
 
   next() {
-    this.ask({ ...this.asked, offset: this.hits.length });
+    this.ask({ ...this.asked, offset: this.found });
   }
 
   async ask(request) {
@@ -164,17 +193,14 @@ class Search {
       const found = await post("/api/search", request, running.signal);
       this.asked = request;
       if (fresh) {
-        this.hits = [];
-        this.chosen = -1;
-        this.list.replaceChildren();
+        this.empty();
         this.reader.close(true);
       }
       this.add(found, fresh);
     } catch (error) {
       if (error.name === "AbortError") return;
       if (fresh) {
-        this.hits = [];
-        this.list.replaceChildren();
+        this.empty();
         this.said.replaceChildren();
         this.rest.hidden = true;
       }
@@ -190,19 +216,16 @@ class Search {
   add(found, fresh) {
     const known = new Set(this.hits.map((hit) => hit.id));
     const from = this.hits.length;
-    for (const hit of found.results) {
-      if (known.has(hit.id)) continue;
-      this.list.append(this.row(hit, this.hits.length));
-      this.hits.push(hit);
-    }
+    this.draw(found.results.filter((hit) => !known.has(hit.id)));
+    this.found = fresh ? found.results.length : this.found + found.results.length;
     this.more = found.more && found.results.length > 0;
     this.rest.hidden = !this.more;
-    const how = [counted(this.hits.length, "result") + (this.more ? " so far" : ""), `${Math.round(found.took_ms)} ms`];
-    if (found.mode === "keyword") how.push("by words alone");
-    if (found.depth === "deep") how.push("deep");
-    this.said.replaceChildren(how.join(" · "));
+    const about = [counted(this.hits.length, "result") + (this.more ? " so far" : ""), `${Math.round(found.took_ms)} ms`];
+    if (found.mode === "keyword") about.push("by words alone");
+    if (found.depth === "deep") about.push("deep");
+    this.said.replaceChildren(about.join(" · "));
+    if (found.weak && this.hits.length && fresh) this.said.prepend(el("strong", { class: "note" }, "Nothing recorded seems to answer this; these come nearest. "));
     if (found.note) this.said.append(el("span", { class: "note" }, ` ${found.note}`));
-    if (found.weak && this.hits.length && fresh) this.said.append(el("span", { class: "note" }, " Nothing fits well; these are the nearest."));
     if (this.asked.explain && found.explain) {
       this.said.append(el("span", { class: "note" }, ` ${how(found.explain)}`));
     }
@@ -213,14 +236,36 @@ class Search {
     if (!fresh && this.hits.length > from) this.choose(from);
   }
 
-  row(hit, number) {
-    const meta = el("div", { class: "meta" }, el("span", { class: `kind ${hit.kind}` }, kindOf(hit)));
-    if (hit.role && hit.kind === "conversation") meta.append(el("span", {}, hit.role));
-    const where = hit.title || hit.path || hit.project || hit.repository;
-    if (where) meta.append(el("span", { class: "where" }, where));
-    if (hit.agent) meta.append(el("span", {}, hit.agent));
-    meta.append(ago(hit.created_at));
+  /** Adds hits in groups: those of one conversation under one heading, where the best of them stood. */
+  draw(found) {
+    for (const group of grouped(found)) {
+      const name = `group-${this.list.children.length}`;
+      const rows = group.map((hit) => this.row(hit, this.hits.push(hit) - 1, group[0]));
+      this.rows.push(...rows);
+      this.list.append(
+        el("li", { class: "group", role: "presentation" }, this.heading(group[0], name), el("ul", { class: "turns", role: "group", "aria-labelledby": name }, rows)),
+      );
+    }
+  }
+
+  /** Where hits are from: the kind, project, tool and agent. */
+  heading(hit, name) {
+    const where = hit.kind === "document" ? hit.path : hit.project || hit.repository;
+    const heading = el("div", { class: "meta", id: name }, el("span", { class: `kind ${hit.kind}` }, kindOf(hit)));
+    for (const [kind, text] of [["where", where], ["tool", hit.source], ["agent", hit.agent]]) {
+      if (text) heading.append(el("span", { class: kind, title: text }, text));
+    }
+    return heading;
+  }
+
+  row(hit, number, first) {
+    const turn = hit.turn?.question ? hit.turn : null;
+    const meta = el("div", { class: "meta" }, ago(hit.turn?.began_at || hit.created_at));
+    if (hit.kind === "document" && hit.title) meta.append(el("span", { class: "where" }, hit.title));
+    if (hit.kind === "conversation" && (!turn || hit.role === "thinking")) meta.append(el("span", {}, hit.role));
+    if (hit.kind === "conversation" && hit.project !== first.project) meta.append(el("span", { class: "where" }, hit.project));
     if (hit.freshness === "fresh" || hit.freshness === "stale") meta.append(el("span", { class: `fresh ${hit.freshness}` }, hit.freshness));
+    if (turn && !turn.answered) meta.append(el("span", { class: "flag" }, "no answer"));
     if (hit.weak) meta.append(el("span", { class: "flag" }, "weak"));
     if (hit.provisional) meta.append(el("span", { class: "flag" }, "not shared yet"));
     const row = el(
@@ -237,6 +282,7 @@ class Search {
         onfocus: () => this.choose(number, false),
       },
       meta,
+      turn && hit.role !== "user" ? el("p", { class: "question", title: turn.question }, turn.question) : null,
       el("p", { class: "snippet" }, marked(hit.snippet || hit.text, hit.marks)),
     );
     if (hit.alike?.length) row.append(el("p", { class: "quiet small" }, `${counted(hit.alike.length, "text")} almost the same left out`));
@@ -246,7 +292,7 @@ class Search {
 
   choose(number, focus = true) {
     if (number < 0 || number >= this.hits.length) return;
-    const rows = this.list.children;
+    const rows = this.rows;
     if (this.chosen >= 0 && rows[this.chosen]) {
       rows[this.chosen].setAttribute("aria-selected", "false");
       rows[this.chosen].tabIndex = -1;
@@ -268,13 +314,13 @@ class Search {
 
   back() {
     this.split.classList.remove("reading");
-    if (this.chosen >= 0 && this.list.children[this.chosen]) this.choose(this.chosen);
+    if (this.rows[this.chosen]) this.choose(this.chosen);
   }
 
   gone(id) {
-    this.hits = this.hits.filter((hit) => hit.id !== id);
-    this.list.replaceChildren(...this.hits.map((hit, number) => this.row(hit, number)));
-    this.chosen = -1;
+    const left = this.hits.filter((hit) => hit.id !== id);
+    this.empty();
+    this.draw(left);
     this.focus();
   }
 
@@ -306,6 +352,18 @@ class Search {
   }
 }
 
+/** Hits of one conversation or document together; weak ones by themselves, so that no good one stands behind them. */
+function grouped(hits) {
+  const groups = new Map();
+  for (const hit of hits) {
+    const origin = { document: [hit.source, hit.path], conversation: hit.session ? [hit.agent, hit.session] : [hit.id] }[hit.kind] || [hit.id];
+    const key = JSON.stringify([hit.kind, hit.weak, ...origin]);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(hit);
+  }
+  return [...groups.values()];
+}
+
 function kindOf(hit) {
   if (hit.kind === "memory") return hit.memory || "memory";
   return hit.kind;
@@ -318,8 +376,8 @@ function place(rank) {
 }
 
 /** Where a score comes from; ranks that come from the search count from 0. */
-function why({ score, explain }) {
-  const parts = [`score ${score.toPrecision(3)}`];
+function why({ score, relevance, explain }) {
+  const parts = [`score ${score.toPrecision(3)}`, `${Math.round(100 * relevance)}% likely to answer`];
   const { keyword_rank: words, vector_rank: meaning, deep_rank: deep } = explain;
   const strength = Math.round(100 * explain.keyword_strength);
   parts.push(words == null ? "not found by its words" : `${place(words)} by words (${strength}% of the best match, weight ${explain.keyword_weight.toFixed(1)})`);

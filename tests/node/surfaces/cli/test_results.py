@@ -108,8 +108,10 @@ def test_results_of_a_conversation_stand_under_one_heading_where_its_best_stood(
     groups = [[one.snippet for one in group] for group in grouped(found)]
     assert groups == [["first", "fourth"], ["second"], ["third"], ["fifth"], ["sixth", "last"]]
     good, poor = found[0], result_of(session="two", weak=True)
-    assert grouped([good, poor, found[1]]) == [[good], [poor], [found[1]]], (
-        "no good one stands behind a weak one"
+    asked = result_of(session="two", role="user", turn=turn_of(answered=False))
+    order = [good, found[1], poor, asked]
+    assert grouped(order) == [[good], [found[1]], [poor, asked]], (
+        "nothing that answers stands behind what does not"
     )
     lines = in_file(capfd, *found)
     headings = [line for line in lines if not line.startswith(" ")]

@@ -43,7 +43,7 @@ def show_results(results: Iterable[ResultDocument]) -> None:
 def grouped(results: Iterable[ResultDocument]) -> list[list[ResultDocument]]:
     """Results of one conversation, or of one document, together, where the best of them stood. A memory stands alone.
 
-    Weak results are no reason to put a conversation's others behind, or another's good ones: they are grouped by themselves.
+    Weak results, and questions that nobody answered, are grouped by themselves: nothing that answers stands behind them.
     """
     groups: dict[tuple[object, ...], list[ResultDocument]] = {}
     for result in results:
@@ -55,8 +55,13 @@ def _origin(result: ResultDocument) -> tuple[object, ...]:
     if result.kind is ResultKind.DOCUMENT:
         return result.kind, result.weak, result.source, result.path
     if result.kind is ResultKind.CONVERSATION and result.session:
-        return result.kind, result.weak, result.agent, result.session
-    return result.kind, result.weak, result.id
+        return result.kind, result.weak or _is_unanswered(result), result.agent, result.session
+    return result.kind, result.id
+
+
+def _is_unanswered(result: ResultDocument) -> bool:
+    turn = result.turn
+    return turn is not None and bool(turn.question) and not turn.answered
 
 
 def _to_file(groups: Iterable[list[ResultDocument]]) -> None:
@@ -140,7 +145,7 @@ def _flags(result: ResultDocument, first: ResultDocument) -> str:
     turn = result.turn
     alone = result.kind is ResultKind.CONVERSATION and (turn is None or not turn.question)
     parts = [
-        "no answer" if turn is not None and turn.question and not turn.answered else "",
+        "no answer" if _is_unanswered(result) else "",
         result.role if alone or result.role == "thinking" else "",
         result.project if result.project != first.project and result.kind is ResultKind.CONVERSATION else "",
         "not shared yet" if result.provisional else "",

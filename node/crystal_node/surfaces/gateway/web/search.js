@@ -265,7 +265,7 @@ class Search {
     if (hit.kind === "conversation" && (!turn || hit.role === "thinking")) meta.append(el("span", {}, hit.role));
     if (hit.kind === "conversation" && hit.project !== first.project) meta.append(el("span", { class: "where" }, hit.project));
     if (hit.freshness === "fresh" || hit.freshness === "stale") meta.append(el("span", { class: `fresh ${hit.freshness}` }, hit.freshness));
-    if (turn && !turn.answered) meta.append(el("span", { class: "flag" }, "no answer"));
+    if (isUnanswered(hit)) meta.append(el("span", { class: "flag" }, "no answer"));
     if (hit.weak) meta.append(el("span", { class: "flag" }, "weak"));
     if (hit.provisional) meta.append(el("span", { class: "flag" }, "not shared yet"));
     const row = el(
@@ -352,16 +352,21 @@ class Search {
   }
 }
 
-/** Hits of one conversation or document together; weak ones by themselves, so that no good one stands behind them. */
+/** Hits of one conversation or document together; weak ones and questions without an answer by themselves, so that nothing that
+    answers stands behind them. */
 function grouped(hits) {
   const groups = new Map();
   for (const hit of hits) {
     const origin = { document: [hit.source, hit.path], conversation: hit.session ? [hit.agent, hit.session] : [hit.id] }[hit.kind] || [hit.id];
-    const key = JSON.stringify([hit.kind, hit.weak, ...origin]);
+    const key = JSON.stringify([hit.kind, hit.weak || isUnanswered(hit), ...origin]);
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(hit);
   }
   return [...groups.values()];
+}
+
+function isUnanswered(hit) {
+  return Boolean(hit.turn?.question) && !hit.turn.answered;
 }
 
 function kindOf(hit) {

@@ -88,7 +88,11 @@ def search_text(found: SearchDocument, given: SearchArguments, device_name: Devi
 
 
 def _nothing(found: SearchDocument, given: SearchArguments) -> str:
-    note = f" Note: {one_line(found.note, _NOTE_CHARS)}." if found.note and not found.weak else ""
+    note = (
+        f" Note: {one_line(found.note, _NOTE_CHARS)}."
+        if found.note and not (found.weak and found.results)
+        else ""
+    )
     if not found.results:
         what = "There is nothing more." if given.offset else "Nothing is recorded that fits."
         return f"{what}{note}"

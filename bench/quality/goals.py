@@ -7,6 +7,10 @@ from bench.quality.halves import HYBRID
 from bench.quality.measuring import ALL, OWN, Measured
 from bench.quality.metrics import Mean
 
+CODING = "Conversations about code"
+FOREIGN_FALL_MAX = 0.02
+"""Of hybrid's recall@10, by a hundred thousand foreign texts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
@@ -28,6 +32,11 @@ GOALS = (
     Goal("BEAM", "both@10", 0.95),
     Goal("CoSQA", "recall@10", 0.82),
     Goal("CoSQA", "MRR@10", 0.53),
+    Goal(f"{CODING}, held out", "answer@10", 0.75),
+    Goal(f"{CODING}, held out", "MRR@10", 0.55),
+    Goal(CODING, "echo@5", 0.02, at_most=True),
+    Goal(CODING, "leak@10", 0.0, at_most=True),
+    Goal(CODING, "silence", 0.95),
 )
 
 

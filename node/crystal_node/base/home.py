@@ -13,7 +13,7 @@ Layout (directories 0700, files 0600):
     state/search.db       answers of language models for searches, kept for a week
     state/embedding.db    vectors of the next model, during a migration
     state/sources.db      what was read from this device's source folders
-    state/recall.db       what agents' sessions were given to remember
+    state/recall.db       what agents' sessions were given to remember, and the log of it
     state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches
     state/gateway/        the token of `crystal serve`, and links to its page that nobody has opened yet
     state/restore.json    progress of a restore from another home, while it is under way

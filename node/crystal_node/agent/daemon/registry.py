@@ -12,6 +12,7 @@ from crystal_node.derive.staging import job as staging
 from crystal_node.derive.weaving import job as weaving
 from crystal_node.safekeeping.backup import job as backup
 from crystal_node.search.finding import deep_cache
+from crystal_node.search.recall import job as recall_log
 from crystal_node.sync.job_context import JobContext
 
 
@@ -21,7 +22,7 @@ def all_jobs(work: JobContext) -> list[Job]:
     offered = [
         package.jobs(work) for package in (sync_jobs, artefacts, sources, staging, weaving, backup, notices)
     ]
-    for jobs in (*offered, deep_cache.jobs(work.device)):
+    for jobs in (*offered, deep_cache.jobs(work.device), recall_log.jobs(work.device)):
         for job in jobs:
             assert job.name not in found, f"two jobs are called {job.name}"
             found[job.name] = job

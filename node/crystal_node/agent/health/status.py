@@ -6,6 +6,8 @@ The JSON gains fields; no field changes its meaning.
 from dataclasses import dataclass
 from typing import cast
 
+from msgspec import to_builtins
+
 from crystal_mirror.entries.control_state import META_MODEL
 from crystal_mirror.membership.changes import vault_changes
 from crystal_mirror.membership.status import MemberStatus, details_of, status
@@ -27,6 +29,7 @@ from crystal_node.device.activity import (
 )
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy
+from crystal_node.search.recall.report import RecallReport, recall_report
 from crystal_node.sync.files.status import FilesStatus, files_document, files_status
 from crystal_node.sync.maintenance.retention_status import replication_document
 from crystal_node.sync.members.device_list import MemberRow, rows_of
@@ -69,6 +72,7 @@ class DeviceStatus:
     trouble: RoundFailure | None
     concerns: tuple[Finding, ...]
     stuck: tuple[Finding, ...]
+    recall: RecallReport
 
     @property
     def watching(self) -> bool:
@@ -122,6 +126,7 @@ def device_status(device: Device) -> DeviceStatus:
         trouble=trouble,
         concerns=tuple(vault_findings(device)),
         stuck=tuple(device_findings(facts)),
+        recall=recall_report(device.settings, device.replica.database, now, judging=False),
     )
 
 
@@ -233,6 +238,7 @@ def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
             for name, detail in member.notices.items()
         ],
         "noticed": dict(member.raised),
+        "recall": to_builtins(found.recall),
     }
 
 

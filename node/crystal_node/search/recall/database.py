@@ -156,7 +156,7 @@ class RecallDatabase:
         key = (_session(session),)
         self._changed(lambda: self._db.execute("DELETE FROM given WHERE session = ?", key))
 
-    def log(self, recalled: Recalled, prompt: str, now_ms: int) -> None:
+    def add(self, recalled: Recalled, prompt: str, now_ms: int) -> None:
         """Log what was given, or that nothing was; remove what is old or too much."""
 
         def write() -> None:
@@ -173,7 +173,7 @@ class RecallDatabase:
 
         self._changed(write)
 
-    def unlog(self, recalled: Recalled, now_ms: int) -> None:
+    def take_back(self, recalled: Recalled, now_ms: int) -> None:
         """Take the last log of that back: it was not given after all."""
 
         def write() -> None:

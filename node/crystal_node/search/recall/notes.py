@@ -27,7 +27,7 @@ def told(recalled: Recalled, settings: Settings, now_ms: int) -> None:
     try:
         if recalled.given:
             database.note(recalled.session, recalled.ids, now_ms)
-        database.log(recalled, first_words(recalled, settings), now_ms)
+        database.add(recalled, first_words(recalled, settings), now_ms)
     finally:
         database.close()
 
@@ -40,7 +40,7 @@ def untold(recalled: Recalled, settings: Settings, now_ms: int) -> None:
     try:
         if recalled.given:
             database.strike(recalled.session, recalled.ids)
-        database.unlog(recalled, now_ms)
+        database.take_back(recalled, now_ms)
     finally:
         database.close()
 

@@ -8,7 +8,7 @@ itself, and a session without a folder, are no project: memories that hold every
 from pathlib import Path
 
 from crystal_core.database import Database
-from crystal_core.projects import ProjectKey, names_of
+from crystal_core.projects import ProjectKey, linked, names_of
 from crystal_node.base.project import ProjectFinder
 
 
@@ -25,4 +25,4 @@ def is_project(key: ProjectKey) -> bool:
 
 def searched_projects(database: Database, key: ProjectKey) -> list[ProjectKey]:
     """The project and those linked to it; none if it is none."""
-    return [key] if is_project(key) else []
+    return list(linked(database, key)) if is_project(key) else []

@@ -120,6 +120,8 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     yield _files_line(found)
     yield from _commands(found)
     yield from _devices(found.devices)
+    if found.recall.line:
+        yield f"recall   {found.recall.line}"
     yield f"last     {_moments(found, now_ms())}"
     yield f"relay    {settings.relay_url or 'none'}"
     age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""

@@ -14,6 +14,7 @@ from crystal_node.agent.daemon.job_requests import pause_job, want_job
 from crystal_node.agent.forget_report import note_files
 from crystal_node.agent.health.status import device_status, status_document
 from crystal_node.agent.jobs.status import agent_status, job_statuses
+from crystal_node.base.clock import now_ms
 from crystal_node.base.jobs import JobStatus
 from crystal_node.base.lookup import find_text
 from crystal_node.base.settings import Settings
@@ -39,6 +40,7 @@ from crystal_node.search.memories.documents import (
     RememberedDocument,
 )
 from crystal_node.search.memories.queries import history_of, list_memories, memory_document
+from crystal_node.search.recall.report import RecallReport, recall_report
 from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import (
     ForgetRequest,
@@ -115,6 +117,7 @@ class StatusRoutes:
         return [
             ApiRoute("GET", "/api/status", self.status, "How this device stands"),
             ApiRoute("GET", "/api/sources", self.sources, "The sources of documents", SourcesStatus),
+            ApiRoute("GET", "/api/recall/report", self.recall_report, "What recall was worth", RecallReport),
         ]
 
     async def status(self, request: Request) -> Response:
@@ -126,6 +129,15 @@ class StatusRoutes:
         """The sources of documents, and how each stands."""
         no_query(request)
         return DocumentReply(await self._backend.with_device(sources_status))
+
+    async def recall_report(self, request: Request) -> Response:
+        """What recall was worth in the last week."""
+        no_query(request)
+        return DocumentReply(await self._backend.with_device(_recall_report))
+
+
+def _recall_report(device: Device) -> RecallReport:
+    return recall_report(device.settings, device.replica.database, now_ms())
 
 
 def _status(device: Device) -> dict[str, object]:

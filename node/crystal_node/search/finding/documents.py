@@ -21,6 +21,8 @@ OFFSET_MAX = 10_000
 CANDIDATES_MAX = 200
 CONTEXT_MAX = 50
 """Pieces of a conversation before a text, and behind it."""
+NEAREST = "nothing matches well, these come nearest"
+"""The note of an answer whose results are weak."""
 
 _Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
 

@@ -27,6 +27,7 @@ from crystal_node.search.conversation import Transcript, transcript, turn_of
 from crystal_node.search.finding.deep import Deep
 from crystal_node.search.finding.deep_outcome import Deepened, Fast, HitExplanation, forget_mark
 from crystal_node.search.finding.documents import (
+    NEAREST,
     Depth,
     PieceDocument,
     ResultDocument,
@@ -178,7 +179,7 @@ def _note(found: SearchResult) -> str:
     if found.note and found.mode is Mode.KEYWORD:
         notes = [f"searched by words alone: {found.note}"]
     if found.weak and found.hits:
-        notes.append("nothing matches well, these come nearest")
+        notes.append(NEAREST)
     return "; ".join(notes)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from crystal_node.base.wording import counted, one_line
-from crystal_node.search.finding.documents import ResultDocument, ResultKind, SearchDocument
+from crystal_node.search.finding.documents import NEAREST, ResultDocument, ResultKind, SearchDocument
 from crystal_node.search.tokens import MARK, cut_to_tokens, estimated_tokens
 from crystal_node.surfaces.mcp.arguments import HITS_MAX, SearchArguments
 from crystal_node.surfaces.mcp.budget import Need, allotted
@@ -88,11 +88,8 @@ def search_text(found: SearchDocument, given: SearchArguments, device_name: Devi
 
 
 def _nothing(found: SearchDocument, given: SearchArguments) -> str:
-    note = (
-        f" Note: {one_line(found.note, _NOTE_CHARS)}."
-        if found.note and not (found.weak and found.results)
-        else ""
-    )
+    why = "; ".join(part for part in found.note.split("; ") if part != NEAREST)
+    note = f" Note: {one_line(why, _NOTE_CHARS)}." if why else ""
     if not found.results:
         what = "There is nothing more." if given.offset else "Nothing is recorded that fits."
         return f"{what}{note}"

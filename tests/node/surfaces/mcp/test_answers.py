@@ -103,7 +103,7 @@ def _is_safe(text: str, texts: list[str]) -> None:
         assert not any(number in each for each in texts)
         begin, end = f"\n<recorded {number}>\n", f"\n</recorded {number}>"
         outside = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", "", text, flags=re.DOTALL)
-        assert "SYSTEM" not in outside
+        assert not re.search("^SYSTEM", outside, re.MULTILINE)
         assert outside.count(number) == 2, "in the sentence that explains it"
 
 

@@ -1,5 +1,6 @@
 """Turns in the page: questions with their answers by conversation, and the switches for messages and thinking."""
 
+import json
 from collections.abc import Generator
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.chromium import Tab, chromium, tab
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.machine import Machine, Vault, turn
 from tests.support.relay_process import RelayProcess
+from tests.support.watchers import until
 
 QUESTION = "How often may the importer try again before somebody is told? <b>Briefly</b>, please: I have to write it down."
 ANSWER = "The retry budget of the importer is eleven attempts in an hour."
@@ -134,6 +136,30 @@ def test_what_does_not_answer_is_said_first(shown: Tab) -> None:
     search(page, "Tuesday recipes for lemon cake in a hot oven")
     expect(page.locator(".said")).to_contain_text("Nothing recorded seems to answer this")
     assert page.locator(".said").inner_text().startswith("Nothing recorded")
+
+
+def test_what_recall_was_worth_stands_on_the_page(shown: Tab, gateway: Gateway) -> None:
+    page = shown.page
+    page.get_by_role("link", name="Devices").click()
+    card = page.locator(".card.recall")
+    expect(card).to_contain_text("No agent asked")
+    hook = {
+        "hook_event_name": "UserPromptSubmit",
+        "session_id": "session",
+        "cwd": "/home/someone/work",
+        "prompt": "Plan a party with balloons",
+    }
+
+    def counted() -> bool:
+        """A hook that had no time to look is not counted."""
+        gateway.machine.run("recall", "--hook", typed=json.dumps(hook))
+        return bool(gateway.get("/api/status")["recall"]["prompts"])
+
+    until(counted, "a prompt that was looked up")
+    told = gateway.get("/api/status")["recall"]
+    expect(card).to_contain_text("prompts met with silence")
+    expect(card).to_contain_text(f"{round(100 * told['silent_share'])}%")
+    expect(card).to_contain_text("crystal recall log")
 
 
 def test_programs_ask_for_messages_and_thinking_too(gateway: Gateway) -> None:

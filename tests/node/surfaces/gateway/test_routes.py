@@ -154,7 +154,7 @@ def _job(gateway: Gateway, name: str) -> dict[str, Any]:
         ("POST", "/api/search", {"query": ""}, 400, "query"),
         ("POST", "/api/search", {"query": "a", "limit": 100_000}, 400, "limit"),
         ("POST", "/api/search", {"query": "a", "colour": "red"}, 400, "colour"),
-        ("POST", "/api/search", {"query": "a", "since": "yesterday"}, 400, "yesterday"),
+        ("POST", "/api/search", {"query": "a", "since": "whenever"}, 400, "whenever"),
         ("POST", "/api/search?query=a", {"query": "a"}, 400, "query"),
         ("GET", "/api/show/zzzzzzzzzzzz", None, 400, "id"),
         ("GET", "/api/show/00112233445566778899", None, 404, "id"),

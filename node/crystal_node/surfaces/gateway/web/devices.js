@@ -33,6 +33,7 @@ class Devices extends Living {
         this.table(status),
         this.channels(status),
         this.memory(status),
+        this.recall(status),
         this.documents(sources),
       ].filter(Boolean),
     );
@@ -109,6 +110,28 @@ class Devices extends Living {
       el("h2", {}, "Memory of this device"),
       el("dl", { class: "numbers" }, numbers.map(([name, count]) => el("div", {}, el("dt", {}, name), el("dd", {}, count.toLocaleString())))),
       memory.model ? el("p", { class: "quiet small" }, `Vectors: ${memory.model}`) : null,
+    );
+  }
+
+  /** What recall was worth in the last days. */
+  recall({ recall }) {
+    if (!recall) return null;
+    const share = (value) => `${Math.round(100 * value)}%`;
+    const numbers = [
+      ["records told", recall.records.toLocaleString()],
+      ["tokens", recall.tokens.toLocaleString()],
+      recall.used_share === null ? null : ["used by answers", share(recall.used_share)],
+      recall.silent_share === null ? null : ["prompts met with silence", share(recall.silent_share)],
+    ].filter(Boolean);
+    const nothing = !recall.injections && !recall.prompts;
+    return el(
+      "div",
+      { class: "card recall" },
+      el("h2", {}, `Recall on this device, in the last ${recall.days} days`),
+      nothing
+        ? el("p", { class: "quiet" }, "No agent asked, and none was told anything.")
+        : el("dl", { class: "numbers" }, numbers.map(([name, count]) => el("div", {}, el("dt", {}, name), el("dd", {}, count)))),
+      nothing ? null : el("p", { class: "quiet small" }, prose("What was told, why, and at which prompt: `crystal recall log`")),
     );
   }
 

@@ -5,7 +5,7 @@ made conversations about code, which speak of the same matters as our own sets a
 of one passage have the model's own vector. The vector of a longer one is the mean of its passages' vectors, by `WEIGHT`, with a
 direction of its own (`OWN`), so that no two lie in the same place. So a hundred thousand cost the model no more than the pool.
 
-Against the vectors that the model makes of the same texts, over 200 of them and our queries: the nearest to a query is at .26 and
+Against the vectors that the model makes of the same texts, over 200 of them: the nearest to a query of ours is at .26 and
 really at .27 on average, the tenth at .17 and .17, and each one's nearest neighbour at .49 and .44. The cosine of made and real
 is .84.
 """

@@ -150,7 +150,7 @@ def _sessions(random: Random, project: Project, first: int) -> list[Session]:
     ages.sort(reverse=True)
     found: list[Session] = []
     for number, age in enumerate(ages, first):
-        day = NOW // DAY * DAY - int(age) * DAY
+        day = NOW // DAY * DAY - max(int(age), 1) * DAY
         at = day + random.randint(7 * 60, 17 * 60) * _MINUTE + random.randint(0, 59_999)
         device = random.choices((0, 1, 2), (5, 3, 1))[0]
         source = random.choices(("claude-code", "codex", "gemini", "openclaw"), (6, 2, 1, 1))[0]

@@ -71,7 +71,7 @@ class Writer:
 
     def first(self, story: Story, slots: Slots) -> list[Said]:
         """The matter comes up for the first time, and is answered."""
-        words = self._words(story.language, slots)
+        words = self.words(story.language, slots)
         opening = self._asked(story.language, self._random.choice(story.open), words)
         if story.cls is not Class.DECISION:
             return [*opening, *self._answered(story, words)]
@@ -85,22 +85,22 @@ class Writer:
 
     def again(self, story: Story, slots: Slots) -> list[Said]:
         """It is asked again, and answered with what was said."""
-        words = self._words(story.language, slots)
+        words = self.words(story.language, slots)
         return [*self._asks(story, words), *self._answered(story, words, lead="again_lead")]
 
     def unanswered(self, story: Story, slots: Slots) -> list[Said]:
         """It is asked again, and the agent knows nothing of it, or says nothing."""
-        words = self._words(story.language, slots)
+        words = self.words(story.language, slots)
         return [*self._asks(story, words), *self._nothing(story.language, words)]
 
     def in_vain(self, question: str, slots: Slots) -> list[Said]:
         """Something is asked that is never answered."""
-        words = self._words("en", slots)
+        words = self.words("en", slots)
         return [*self._asked("en", question, words), *self._nothing("en", words)]
 
     def changed(self, story: Story, slots: Slots) -> list[Said]:
         """What held until now is replaced."""
-        words = self._words(story.language, slots)
+        words = self.words(story.language, slots)
         rule = "changed_open" if story.cls is Class.DECISION and words.get("old_con") else "changed_plainly"
         order = self._say(story.language, rule, words)
         opening = Said("user", self._opened(story.language, order, words), Kind.ORDER, True)
@@ -111,7 +111,7 @@ class Writer:
         language = self._project.language if self._random.random() < OWN_LANGUAGE_SHARE else "en"
         said: list[Said] = []
         for _ in range(self._random.choices((1, 2, 3), (6, 3, 1))[0]):
-            words = self._words(language, slots)
+            words = self.words(language, slots)
             task = self._task(language)
             said += self._asked(language, self._random.choice(task.open), words)
             said += self._before(language, words, works=True)
@@ -120,35 +120,20 @@ class Writer:
 
     def talk(self, talk: Task, slots: Slots) -> list[Said]:
         """Something in general is asked and answered."""
-        words = self._words(talk.language, slots)
+        words = self.words(talk.language, slots)
         question, answer = self._random.choice(list(zip(talk.open, talk.done, strict=True)))
         text = self._phrases(talk.language).filled(self._random, answer, words)
         return [*self._asked(talk.language, question, words), Said("assistant", text, Kind.ANSWER)]
 
     def chatter(self) -> list[Said]:
         language = self._project.language
-        words = self._words(language, {})
+        words = self.words(language, {})
         said = [Said("user", self._say(language, "chatter", words), Kind.CHATTER)]
         if self._random.random() < 0.7:
             said.append(Said("assistant", self._say(language, "chatter_back", words), Kind.CHATTER))
         return said
 
-    def _task(self, language: str) -> Task:
-        """One that was not done yet in this session, while there is one."""
-        if not self._tasks.get(language):
-            fit = [task for task in self._world.tasks if task.language == language]
-            self._tasks[language] = self._random.sample(fit, len(fit))
-        return self._tasks[language].pop()
-
-    def _say(self, language: str, rule: str, words: Slots) -> str:
-        """Without such a rule, by the one of which the name begins so: lead for lead_fact."""
-        phrases = self._phrases(language)
-        return phrases.one(self._random, rule if rule in phrases else rule.partition("_")[0], words)
-
-    def _phrases(self, language: str) -> Phrases:
-        return self._world.phrases[language]
-
-    def _words(self, language: str, slots: Slots) -> dict[str, str]:
+    def words(self, language: str, slots: Slots) -> dict[str, str]:
         """The slots, and others that are new each time."""
         random, project = self._random, self._project
         noun, noun3 = random.sample(project.words["noun"], 2)
@@ -172,6 +157,21 @@ class Writer:
         return words | {
             f"{name}s": plural(words[name]) for name in ("noun", "noun2", "noun3") if name in words
         }
+
+    def _task(self, language: str) -> Task:
+        """One that was not done yet in this session, while there is one."""
+        if not self._tasks.get(language):
+            fit = [task for task in self._world.tasks if task.language == language]
+            self._tasks[language] = self._random.sample(fit, len(fit))
+        return self._tasks[language].pop()
+
+    def _say(self, language: str, rule: str, words: Slots) -> str:
+        """Without such a rule, by the one of which the name begins so: lead for lead_fact."""
+        phrases = self._phrases(language)
+        return phrases.one(self._random, rule if rule in phrases else rule.partition("_")[0], words)
+
+    def _phrases(self, language: str) -> Phrases:
+        return self._world.phrases[language]
 
     def _numbers(self) -> dict[str, str]:
         random = self._random
@@ -244,9 +244,9 @@ class Writer:
             output = self._phrases(story.language).filled(self._random, story.output, words)
             paragraphs.insert(0, f"{self._say(story.language, 'output_lead', words)}\n\n```\n{output}\n```")
         if story.cls not in FACTS and self._random.random() < LONG_SHARE:
-            padding = self._phrases(story.language).templates(
-                self._random, "padding", self._random.randint(4, 12)
-            )
+            bounds = (4, 12) if self._random.random() < 0.75 else (14, 26)
+            count = self._random.randint(*bounds)
+            padding = self._phrases(story.language).templates(self._random, "padding", count)
             half = self._random.randint(2, len(padding) - 1)
             paragraphs.insert(0, self._padding(story.language, padding[:half], words, leads=True))
             paragraphs.append(self._padding(story.language, padding[half:], words, leads=False))

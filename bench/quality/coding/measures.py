@@ -4,7 +4,7 @@ answer@k      whether one of the first k hits answers it
 MRR@10        1 / rank of the first that does, if it is among ten
 recall@10     the share of the messages that answer it which the first ten hits show
 shown@5       whether one of the first five shows the very message that answers
-echo@5        share of the first five hits that only ask, and answer nothing
+echo@5        share of the first five hits that only ask, and answer nothing; not of what was never said, if the search says so
 leak@10       share of the hits from other projects, where only one was searched
 newest first  of what changed: whether what holds stands before what held
 silence       of what was never said: whether the search says that nothing fits, or finds nothing
@@ -56,7 +56,8 @@ def figures(found: Found, question: Question, *, scoped: bool) -> dict[str, floa
             scores[NEWEST_FIRST] = float(rank is not None and (stale is None or rank < stale))
     elif scoped and found.weak is not None:
         scores[SILENCE] = float(found.weak or not hits)
-    scores[ECHO] = sum(hit.empty for hit in few) / len(few) if few else 0.0
+    if question.right or not found.weak:
+        scores[ECHO] = sum(hit.empty for hit in few) / len(few) if few else 0.0
     if scoped:
         scores[LEAK] = sum(hit.project != question.project.name for hit in hits) / max(len(hits), 1)
     return scores

@@ -28,6 +28,11 @@ class Phrases:
     def __contains__(self, name: str) -> bool:
         return name in self._rules
 
+    @property
+    def names(self) -> list[str]:
+        """The rules."""
+        return list(self._rules)
+
     def one(self, random: Random, name: str, slots: Mapping[str, str]) -> str:
         """One of a rule's alternatives, filled in. Raises KeyError for an unknown rule or slot."""
         return self.filled(random, random.choice(self._rules[name]), slots)

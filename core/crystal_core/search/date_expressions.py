@@ -4,16 +4,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import ClassVar
 
-from crystal_core.search.date_tokens import (
-    LEADING,
-    MONTHS,
-    SEASONS,
-    WEEKDAYS,
-    Sentence,
-    Token,
-    is_day,
-    is_year,
-)
+from crystal_core.search.date_sentence import LEADING, Sentence, is_day, is_year
+from crystal_core.search.date_tokens import MONTHS, SEASONS, WEEKDAYS, Token
 from crystal_core.search.date_words import FRENCH, GERMAN, NUMBERED, YEAR_NEXT, Kind
 from crystal_core.search.periods import (
     Calendar,

@@ -5,31 +5,25 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from crystal_core.search.date_words import CONTEXT, VERB_NEXT, WORDS, Kind
-from crystal_core.search.periods import Unit
+from crystal_core.search.date_words import CONTEXT, WORDS, Kind
 
 _OPENING = "([{\"'“”„«‹¿¡*"
 _CLOSING = ")]}\"'“”»›?!,;:.…*"
 _APOSTROPHES = str.maketrans("’‘ʼ", "'''")
 
-_YMD = re.compile(r"(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?:t[\d:.,+z-]{2,24})?")
-_DMY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})")
-_DM = re.compile(r"(\d{1,2})\.(\d{1,2})")
-_YM = re.compile(r"(\d{4})-(\d{1,2})|(\d{1,2})/(\d{4})")
-_NAMED = re.compile(r"(\d{1,2})[-/]([^\W\d_]{3,10})[-/](\d{4})")
-_NUMBER = re.compile(r"(\d{1,4})(st|nd|rd|th|er|e|eme|º|ª)?")
-_DAYS = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?[-–](\d{1,2})(?:st|nd|rd|th)?")
-_QUARTER = re.compile(r"q([1-4])[-/]?(\d{4})|(\d{4})[-/]?q([1-4])")
+# Compiled when the first word with a digit is met: most queries have none.
+_YMD = r"(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?:t[\d:.,+z-]{2,24})?"
+_DMY = r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})"
+_DM = r"(\d{1,2})\.(\d{1,2})"
+_YM = r"(\d{4})-(\d{1,2})|(\d{1,2})/(\d{4})"
+_NAMED = r"(\d{1,2})[-/]([^\W\d_]{3,10})[-/](\d{4})"
+_NUMBER = r"(\d{1,4})(st|nd|rd|th|er|e|eme|º|ª)?"
+_DAYS = r"(\d{1,2})(?:st|nd|rd|th)?[-–](\d{1,2})(?:st|nd|rd|th)?"
+_QUARTER = r"q([1-4])[-/]?(\d{4})|(\d{4})[-/]?q([1-4])"
 
 MONTHS = (Kind.MONTH, Kind.WEAK_MONTH, Kind.SHORT_MONTH)
 WEEKDAYS = (Kind.WEEKDAY, Kind.ENGLISH_WEEKDAY, Kind.SHORT_WEEKDAY)
 SEASONS = (Kind.SEASON, Kind.WEAK_SEASON)
-_RELATIONS = frozenset(
-    (Kind.IN, Kind.ON, Kind.SINCE, Kind.BEFORE, Kind.AFTER, Kind.UNTIL, Kind.BETWEEN, Kind.FROM)
-)
-_SKIPPED = frozenset((Kind.ARTICLE, Kind.OF, Kind.AT))
-LEADING = _RELATIONS | _SKIPPED | {Kind.AGO_BEFORE}
-"""What may stand before an expression and belong to it."""
 
 
 class Token(NamedTuple):
@@ -82,7 +76,7 @@ def _of_piece(piece: str) -> Sequence[Token]:
         return (_number(word, stop),)
     if "-" in word or "'" in word:
         return _parts(word, stop, trimmed)
-    quarter = _QUARTER.fullmatch(word)
+    quarter = re.fullmatch(_QUARTER, word)
     if quarter:
         return (Token(Kind.QUARTER, int(quarter[1]), word, stop, capital=True, pair=(int(quarter[2]),)),)
     return (Token(Kind.NOTHING, 0, word, stop, capital=False),)
@@ -121,33 +115,33 @@ def _parts(word: str, stop: str, given: str) -> Sequence[Token]:
 
 def _number(word: str, stop: str) -> Token:
     """What begins with a digit: a number, or a date."""
-    number = _NUMBER.fullmatch(word)
+    number = re.fullmatch(_NUMBER, word)
     if number:
         return Token(Kind.NUMBER, int(number[1]), word, stop, bool(number[2]), pair=(len(number[1]),))
-    ymd = _YMD.fullmatch(word)
+    ymd = re.fullmatch(_YMD, word)
     if ymd:
         return Token(Kind.DATE, 0, word, stop, capital=True, pair=(int(ymd[1]), int(ymd[3]), int(ymd[4])))
-    dmy = _DMY.fullmatch(word)
+    dmy = re.fullmatch(_DMY, word)
     if dmy:
         year = int(dmy[4]) if len(dmy[4]) == 4 else 2000 + int(dmy[4])
         sure = len(dmy[4]) == 4 or (dmy[2] == "/" and len(dmy[1]) == len(dmy[3]) == 2)
         kind = {".": 1, "-": 1, "/": 2}[dmy[2]]
         return Token(Kind.DATE, kind, word, stop, sure, pair=(year, int(dmy[3]), int(dmy[1])))
-    days = _DAYS.fullmatch(word)
+    days = re.fullmatch(_DAYS, word)
     if days:
         return Token(Kind.SPAN, int(days[1]), word, stop, capital=False, pair=(int(days[2]),))
-    named = _NAMED.fullmatch(word)
+    named = re.fullmatch(_NAMED, word)
     if named and WORDS.get(named[2], (Kind.NOTHING, 0))[0] in MONTHS:
         pair = (int(named[3]), WORDS[named[2]][1], int(named[1]))
         return Token(Kind.DATE, 0, word, stop, capital=True, pair=pair)
-    month = _YM.fullmatch(word)
+    month = re.fullmatch(_YM, word)
     if month:
         numbers = (int(month[1]), int(month[2])) if month[1] else (int(month[4]), int(month[3]))
         return Token(Kind.YEAR_MONTH, 0, word, stop, capital=False, pair=numbers)
-    quarter = _QUARTER.fullmatch(word)
+    quarter = re.fullmatch(_QUARTER, word)
     if quarter:
         return Token(Kind.QUARTER, int(quarter[4]), word, stop, capital=True, pair=(int(quarter[3]),))
-    day = _DM.fullmatch(word)
+    day = re.fullmatch(_DM, word)
     if day and stop.startswith("."):  # 31.1.
         return Token(Kind.DATE, 3, word, stop, capital=False, pair=(0, int(day[2]), int(day[1])))
     return Token(Kind.NOTHING, 0, word, stop, capital=False)
@@ -156,65 +150,3 @@ def _number(word: str, stop: str) -> Token:
 def may_speak_of_dates(tokens: list[Token]) -> bool:
     """Whether there is a word without which no expression is one."""
     return any(token.kind in _BEGINNINGS for token in tokens)
-
-
-class Sentence:
-    """The words around a word. `alone`: the text is nothing but one expression, so that weak words count as well."""
-
-    def __init__(self, tokens: list[Token], *, alone: bool) -> None:
-        self._tokens = tokens
-        self._alone = alone
-
-    def _at(self, index: int) -> Token:
-        return self._tokens[index] if 0 <= index < len(self._tokens) else BLANK
-
-    def _relation(self, at: int) -> Kind:
-        """The word before the expression that says how it is meant, behind articles and the like."""
-        index = at - 1
-        for _ in range(3):
-            token = self._at(index)
-            if token.stop:
-                return Kind.NOTHING
-            if token.kind in _RELATIONS:
-                if token.kind is Kind.ON and self._at(index - 1).kind in _RELATIONS - {Kind.ON, Kind.IN}:
-                    index -= 1  # desde el martes
-                    continue
-                return token.kind
-            if token.kind is Kind.AGO_BEFORE:
-                return Kind.AGO_BEFORE if token.value else Kind.NOTHING
-            if token.kind not in _SKIPPED and not (
-                token.kind is Kind.UNIT and token.value in (Unit.MONTH, Unit.YEAR)
-            ):
-                return Kind.NOTHING
-            index -= 1
-        return Kind.NOTHING
-
-    def _introduced(self, at: int) -> bool:
-        return self._alone or self._relation(at) is not Kind.NOTHING
-
-    def _weakly_introduced(self, at: int) -> bool:
-        """Also by words that say little: at, over, around."""
-        return self._introduced(at) or Kind.AT in (self._at(at - 1).kind, self._at(at - 2).kind)
-
-    def _ends(self, end: int) -> bool:
-        """Whether a clause ends before that token."""
-        return end >= len(self._tokens) or bool(self._at(end - 1).stop)
-
-    def _is_modal(self, at: int) -> bool:
-        """Whether that is a verb."""
-        token = self._at(at)
-        return token.word in ("may", "march") and not token.stop and self._at(at + 1).word in VERB_NEXT
-
-    def _is_week(self, at: int) -> bool:
-        token = self._at(at)
-        return token.kind is Kind.UNIT and token.value == Unit.WEEK
-
-
-def is_year(token: Token) -> bool:
-    """The word for it."""
-    return (token.kind is Kind.UNIT and token.value == Unit.YEAR) or token.word == "an"
-
-
-def is_day(token: Token) -> bool:
-    """A number that may be a day's."""
-    return bool(token.pair) and token.kind is Kind.NUMBER and 1 <= token.value <= 31

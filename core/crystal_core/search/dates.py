@@ -14,11 +14,12 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING
 
-from crystal_core.search.date_expressions import Reader
 from crystal_core.search.date_tokens import may_speak_of_dates, tokens_of
-from crystal_core.search.japanese_dates import is_japanese, japanese_periods
-from crystal_core.search.periods import EPOCH, Calendar, Period
+
+if TYPE_CHECKING:
+    from crystal_core.search.periods import Calendar, Period
 
 READ_CHARS_MAX = 2000
 """Longest text that dates are looked for in."""
@@ -27,8 +28,9 @@ RANGES_MAX = 4
 MOMENT_CHARS_MAX = 100
 """Longest expression of a moment."""
 
-_QUOTED = re.compile(r'`[^`]*`|"[^"]*"')
-_AGE = re.compile(r"([0-9]{1,6})([mhdw])")
+_QUOTED = r'`[^`]*`|"[^"]*"'
+_AGE = r"([0-9]{1,6})([mhdw])"
+_JAPANESE = frozenset("月日年週前今昨先去朝曜きおゆ")
 _AGE_UNITS = {
     "m": timedelta(minutes=1),
     "h": timedelta(hours=1),
@@ -52,13 +54,17 @@ def date_ranges(query: str, now_ms: int, zone: tzinfo) -> tuple[DateRange, ...]:
     """The dates that a query speaks of, in its order, at most `RANGES_MAX`; none that lies in the future. Never raises."""
     if len(query) > READ_CHARS_MAX:
         return ()
-    text = _QUOTED.sub(" ` ", query) if '"' in query or "`" in query else query
+    text = re.sub(_QUOTED, " ` ", query) if '"' in query or "`" in query else query
     tokens = tokens_of(text)
-    japanese = not text.isascii() and is_japanese(text)
+    japanese = not text.isascii() and not _JAPANESE.isdisjoint(text)
     if not japanese and not may_speak_of_dates(tokens):
         return ()
+    # Lazy: most queries speak of none.
+    from crystal_core.search.date_expressions import Reader
+    from crystal_core.search.periods import Calendar
+
     calendar = Calendar(now_ms, zone)
-    periods = japanese_periods(unicodedata.normalize("NFKC", text), calendar) if japanese else []
+    periods = _japanese(text, calendar) if japanese else []
     periods += Reader(tokens, calendar).periods()
     ranges = (_range(period, calendar) for period in periods)
     found = dict.fromkeys(one for one in ranges if one is not None and one.start_ms <= now_ms)
@@ -76,15 +82,17 @@ def moment_range(text: str, now_ms: int, zone: tzinfo) -> DateRange | None:
         return None
     if given.lower() == "now":
         return DateRange(now_ms, now_ms + 1)
-    age = _AGE.fullmatch(given.lower())
+    age = re.fullmatch(_AGE, given.lower())
     if age:
         moment = max(now_ms - _AGE_UNITS[age[2]] * int(age[1]) // _MILLISECOND, 0)
         return DateRange(moment, moment + 1)
+    from crystal_core.search.date_expressions import Reader
+    from crystal_core.search.periods import EPOCH, Calendar
+
     calendar = Calendar(now_ms, zone)
     period = _iso(given) or Reader(tokens_of(given), calendar, alone=True).whole()
-    if period is None and is_japanese(given):
-        found = japanese_periods(unicodedata.normalize("NFKC", given), calendar, whole=True)
-        period = found[0] if found else None
+    if period is None and not _JAPANESE.isdisjoint(given):
+        period = next(iter(_japanese(given, calendar, whole=True)), None)
     if period is None:
         return None
     if period.end.replace(tzinfo=UTC) <= EPOCH:
@@ -92,7 +100,15 @@ def moment_range(text: str, now_ms: int, zone: tzinfo) -> DateRange | None:
     return _range(period, calendar)
 
 
-def _iso(text: str) -> Period | None:
+def _japanese(text: str, calendar: "Calendar", *, whole: bool = False) -> "list[Period]":
+    from crystal_core.search.japanese_dates import japanese_periods
+
+    return japanese_periods(unicodedata.normalize("NFKC", text), calendar, whole=whole)
+
+
+def _iso(text: str) -> "Period | None":
+    from crystal_core.search.periods import Period
+
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -103,6 +119,6 @@ def _iso(text: str) -> Period | None:
         return Period(moment, datetime.max.replace(tzinfo=moment.tzinfo))
 
 
-def _range(period: Period, calendar: Calendar) -> DateRange | None:
+def _range(period: "Period", calendar: "Calendar") -> DateRange | None:
     bounds = calendar.milliseconds(period)
     return None if bounds is None else DateRange(*bounds)

@@ -8,7 +8,6 @@ from crystal_core.search.periods import Calendar, PartOfDay, Period, Third, Unit
 FOUND_MAX = 5
 """Most expressions of one text; the first ones."""
 
-_JAPANESE = re.compile("[月日年週前今昨先去朝曜きおゆ]")
 _YEARS_MIN, _YEARS_MAX = 1990, 2100
 _WEEKDAYS = "月火水木金土日"
 _DIGITS = {digit: value for value, digit in enumerate("一二三四五六七八九十", 1)}
@@ -67,11 +66,6 @@ _EXPRESSION = re.compile(
     re.VERBOSE,
 )
 _EVERY = ("毎週", "毎", "来週の", "来週", "再来週の")
-
-
-def is_japanese(text: str) -> bool:
-    """Whether it has a character that such dates have."""
-    return _JAPANESE.search(text) is not None
 
 
 def japanese_periods(text: str, calendar: Calendar, *, whole: bool = False) -> list[Period]:

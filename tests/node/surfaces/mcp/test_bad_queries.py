@@ -1,12 +1,14 @@
 """`crystal_search` over MCP and queries that nobody means well, or by mistake: one client sends them all, and is answered."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.bad_queries import BLANK, CHARS_MAX, ENORMOUS, ODD, PASTED
 from tests.support.machine import Machine
 from tests.support.mcp_client import connected, recorded, text_of
 
-_REFUSED = [
+_REFUSED: list[tuple[dict[str, Any], str]] = [
     *(({"query": query}, "query") for query in BLANK),
     ({"query": ENORMOUS}, f"{CHARS_MAX:,}"),
     ({"query": ["crane"]}, "query"),

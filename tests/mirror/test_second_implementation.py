@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from crystal_core.memories import memories
+from crystal_core.replica import Replica
 from crystal_mirror.devicelog.log import NOBODY, Verdict
 from crystal_mirror.devicelog.records import GrantRecord, LeadRecord, NameRecord, Record, RootRecord
 from crystal_mirror.membership.administration import grant_lead, rename, renew_generation, revoke, rotate_root
@@ -62,6 +63,7 @@ def test_a_second_reader_comes_to_the_same_state_and_digests() -> None:
     counts = {table.name: table.count for table in pair.core.replica.digest().tables}
     assert (len(state.chunks), len(state.kept.memories)) == (counts["chunks"], counts["memories"])
     assert state.kept.memories[sha256(b"piece 1").digest()][3] == "event"
+    assert isinstance(pair.core.replica, Replica)
     scopes = {memory.text: memory.scope for memory in memories(pair.core.replica.database, status=None)}
     assert scopes["piece 1"] == "src/x"
     assert (scopes["of a project"], scopes["takes its scope over"]) == ("", "host/a/b")

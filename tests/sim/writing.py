@@ -83,7 +83,8 @@ class Writer:
         # Drawn apart for the same reason.
         later = Random(f"{agent} {clock}")
         if later.random() < 0.1:
-            return LinkProjects(*later.sample(PROJECTS, 2), later.random() < 0.6, clock)
+            one, other = later.sample(PROJECTS, 2)
+            return LinkProjects(one, other, later.random() < 0.6, clock)
         scope = later.choice((None, None, "", *(name for project in PROJECTS for name in project if name)))
         match draw.randrange(9):
             case 0:

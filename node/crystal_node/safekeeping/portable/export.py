@@ -170,6 +170,7 @@ class _Writing:
                     superseded_by=successor,
                     agent=memory.agent,
                     created_at=memory.created_at,
+                    scope=memory.scope,
                 )
 
     def _sources(self) -> Iterable[SourceRecord]:

@@ -49,7 +49,8 @@ class PieceRecord(Struct, frozen=True, kw_only=True):
 
 
 class MemoryRecord(Struct, frozen=True, kw_only=True):
-    """A memory. ``superseded_by``: the id of its successor (SHA-256 of its text, hex), "" for none."""
+    """A memory. ``superseded_by``: the id of its successor (SHA-256 of its text, hex), "" for none. ``scope``: the project that
+    it is for, by its repository or else its folder, "" for everywhere."""
 
     text: Annotated[str, Meta(min_length=1)]
     category: _Name = "fact"
@@ -58,6 +59,7 @@ class MemoryRecord(Struct, frozen=True, kw_only=True):
     superseded_by: Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")] = ""
     agent: _Name = ""
     created_at: _Moment = 0
+    scope: _Name | None = None
 
 
 class SourceRecord(Struct, frozen=True, kw_only=True):

@@ -187,6 +187,7 @@ class RecordImporter:
                 record.created_at,
                 record.confidence,
                 tuple(names[start : start + SUPERSEDES_MAX]),
+                record.scope,
             )
             for start in range(0, max(len(names), 1), SUPERSEDES_MAX)
         ]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from crystal_core.memories import Memory, MemoryStatus, memory
+from crystal_core.projects import ProjectKey
 from crystal_mirror.operations import SUPERSEDES_MAX, Amend, Remember, Status
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
@@ -19,6 +20,7 @@ from crystal_node.search.memories.documents import (
 )
 from crystal_node.search.memories.queries import find_memory
 from crystal_node.search.memories.similarity import alike_memories, normal_words
+from crystal_node.search.projects import NO_PROJECT, asked_scope, inferred_scope, scope_words
 
 Choose = Callable[[Sequence[AlikeDocument]], WhenAlike]
 """Decides what to do with a text when memories say almost the same."""
@@ -31,16 +33,18 @@ def remember_text(
     agent: str = "",
     keep_both: bool = False,
     choose: Choose | None = None,
+    place: ProjectKey = NO_PROJECT,
 ) -> RememberedDocument:
     """Keep a memory.
 
     A memory of the same words, but for case, spaces and punctuation, is the one that is kept: it gets the category and the
     confidence. What is almost the same stays, and is named in the answer, unless ``choose`` says otherwise. With ``keep_both``
-    memories that are alike are not looked for.
+    memories that are alike are not looked for. ``place`` is the project that it is made in. Where no scope is asked for, a
+    memory that is there keeps its own, and one that takes another's place has that one's.
 
     Raises:
-        Usage: nothing is left of the text, it is too long, or an id is none.
-        NoSuchEntry: there is no such memory to take the place of.
+        Usage: nothing is left of the text, it is too long, an id is none, or it is for a project that is none.
+        NoSuchEntry: there is no such memory to take the place of, or no such project.
         PrivateNow: private mode is on.
     """
     _refuse_private(device)
@@ -48,6 +52,7 @@ def remember_text(
     if len(new.supersedes) > SUPERSEDES_MAX:
         raise UsageError(f"one memory takes the place of {SUPERSEDES_MAX} at most")
     old = [find_memory(device, each) for each in new.supersedes]
+    scope = asked_scope(device, new.scope, new.project, place)
     kept, merged = cleaned.text, False
     alike: list[AlikeDocument] = []
     if not keep_both and memory(device.replica.database, _id(kept)) is None:
@@ -65,8 +70,11 @@ def remember_text(
         alike = []
     agent = agent or device.settings.agent_id
     targets = tuple(dict.fromkeys(each.forget_hash for each in old if each.text != kept))
-    operation = Remember(kept, new.category.value, agent, now_ms(), new.confidence, targets)
+    if scope is None and not targets and memory(device.replica.database, _id(kept)) is None:
+        scope = inferred_scope(new.category, place)
+    operation = Remember(kept, new.category.value, agent, now_ms(), new.confidence, targets, scope)
     device.accept([operation], lambda: _refuse_private(device))
+    where, project = scope_words(find_memory(device, _id(kept).hex()).scope)
     return RememberedDocument(
         id=_id(kept).hex(),
         category=new.category.value,
@@ -76,22 +84,29 @@ def remember_text(
         supersedes=[each.id.hex() for each in old if each.text != kept],
         alike=alike,
         redacted=cleaned.counts.total(),
+        scope=where,
+        project=project,
     )
 
 
-def change_memory(device: Device, given: str, edit: MemoryEdit) -> Memory:
-    """Change a memory as a program asks for it.
+def change_memory(device: Device, given: str, edit: MemoryEdit, *, place: ProjectKey = NO_PROJECT) -> Memory:
+    """Change a memory as a program asks for it, in the project ``place``.
 
-    Raises what ``edit_memory`` raises; Usage also for other words and another status at once.
+    Raises what ``edit_memory`` and ``asked_scope`` raise; Usage also for other words and another status at once.
     """
     category = None if edit.category is None else edit.category.value
+    scope = asked_scope(device, edit.scope, edit.project, place)
     if edit.status is None:
-        return edit_memory(device, given, text=edit.text, category=category, confidence=edit.confidence)
+        return edit_memory(
+            device, given, text=edit.text, category=category, confidence=edit.confidence, scope=scope
+        )
     if edit.text is not None:
         raise UsageError("a memory gets other words, or another status, not both at once")
-    if edit.status == "active" and category is None and edit.confidence is None:
+    if edit.status == "active" and category is None and edit.confidence is None and scope is None:
         return reactivate_memory(device, given)
-    return amend_memory(device, given, category=category, confidence=edit.confidence, status=edit.status)
+    return amend_memory(
+        device, given, category=category, confidence=edit.confidence, status=edit.status, scope=scope
+    )
 
 
 def edit_memory(
@@ -101,6 +116,7 @@ def edit_memory(
     text: str | None = None,
     category: str | None = None,
     confidence: int | None = None,
+    scope: str | None = None,
     agent: str = "",
 ) -> Memory:
     """Change a memory. Other words are a memory of their own, which takes its place.
@@ -110,7 +126,7 @@ def edit_memory(
     before = find_memory(device, given)
     after = before.text if text is None else clean_text(text).text
     if after == before.text:
-        return amend_memory(device, given, category=category, confidence=confidence, agent=agent)
+        return amend_memory(device, given, category=category, confidence=confidence, scope=scope, agent=agent)
     operation = Remember(
         after,
         category or before.category,
@@ -118,6 +134,7 @@ def edit_memory(
         now_ms(),
         before.confidence if confidence is None else confidence,
         (before.forget_hash,),
+        before.scope if scope is None else scope,
     )
     device.accept([operation], lambda: _refuse_private(device))
     return find_memory(device, _id(after).hex())
@@ -130,6 +147,7 @@ def amend_memory(
     category: str | None = None,
     confidence: int | None = None,
     status: Status | None = None,
+    scope: str | None = None,
     agent: str = "",
 ) -> Memory:
     """Change a memory without its words; what is None stays. Raises what ``edit_memory`` raises."""
@@ -138,14 +156,12 @@ def amend_memory(
         raise UsageError(
             "another memory took its place", hint="Change that one, or remember this text again."
         )
-    if (category or before.category, status or before.status.value) == (
-        before.category,
-        before.status.value,
-    ) and confidence in (None, before.confidence):
+    stated = (category, confidence, status, scope)
+    stands = (before.category, before.confidence, before.status.value, before.scope)
+    if all(new in (None, old) for new, old in zip(stated, stands, strict=True)):
         return before
-    operation = Amend(
-        before.forget_hash, category, confidence, status, agent or device.settings.agent_id, now_ms()
-    )
+    agent = agent or device.settings.agent_id
+    operation = Amend(before.forget_hash, category, confidence, status, agent, now_ms(), scope)
     device.accept([operation])
     return find_memory(device, before.id.hex())
 

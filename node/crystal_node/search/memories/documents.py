@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from crystal_core.memories import Category
-from crystal_mirror.operations import CONFIDENCE_MAX, SUPERSEDES_MAX
+from crystal_mirror.operations import CONFIDENCE_MAX, NAME_CHARS_MAX, SUPERSEDES_MAX
 from crystal_node.search.finding.documents import ID_DIGITS_MAX, ID_DIGITS_MIN, ID_PATTERN
 
 TEXT_CHARS_MAX = 64 * 1024
@@ -30,6 +30,29 @@ Confidence = Annotated[
 ]
 
 
+class MemoryScope(StrEnum):
+    """Where a memory is put before agents."""
+
+    PROJECT = "project"
+    EVERYWHERE = "everywhere"
+
+
+Scope = Annotated[
+    MemoryScope | None,
+    Meta(
+        description="Where it is brought up: in one project, or everywhere. If left out: a preference everywhere, anything else"
+        " in the project that it is made in."
+    ),
+]
+ProjectName = Annotated[
+    str,
+    Meta(
+        max_length=NAME_CHARS_MAX,
+        description="The project that it is for, by its repository or folder; the one it is made in if empty.",
+    ),
+]
+
+
 class NewMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A memory to keep, as every surface takes it. ``supersedes``: ids of memories whose place it takes."""
 
@@ -44,6 +67,8 @@ class NewMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     category: Annotated[Category, Meta(description="What kind of thing it is.")] = Category.FACT
     confidence: Confidence = CONFIDENCE_MAX
     supersedes: Annotated[list[Id], Meta(max_length=SUPERSEDES_MAX)] = []
+    scope: Scope = None
+    project: ProjectName = ""
 
 
 class MemoryEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +78,8 @@ class MemoryEdit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     category: Category | None = None
     confidence: Confidence | None = None
     status: Literal["active", "retired"] | None = None
+    scope: Scope = None
+    project: ProjectName = ""
 
 
 class WhenAlike(StrEnum):
@@ -74,7 +101,8 @@ class Likeness(StrEnum):
 
 class MemoryDocument(Struct, frozen=True, kw_only=True):
     """A memory. ``status`` is active, retired or superseded; ``superseded_by`` the id of the memory that took its place, "" if
-    none did or it was forgotten; ``provisional``: only this device knows of it, or of its last change, yet."""
+    none did or it was forgotten; ``provisional``: only this device knows of it, or of its last change, yet. ``scope`` is
+    project or everywhere; ``project`` the name of that project, "" for everywhere."""
 
     id: str
     text: str
@@ -87,6 +115,8 @@ class MemoryDocument(Struct, frozen=True, kw_only=True):
     changed_at: str
     superseded_by: str
     provisional: bool
+    scope: str
+    project: str
 
 
 class MemoriesDocument(Struct, frozen=True, kw_only=True):
@@ -110,6 +140,8 @@ class MemoryEventDocument(Struct, frozen=True, kw_only=True):
     confidence: int
     status: str
     provisional: bool
+    scope: str
+    project: str
 
 
 class HistoryDocument(Struct, frozen=True, kw_only=True):
@@ -131,7 +163,7 @@ class AlikeDocument(Struct, frozen=True, kw_only=True):
 class RememberedDocument(Struct, frozen=True, kw_only=True):
     """What became of a text. ``merged``: a memory of the same words was there, and is the one that is kept. ``supersedes``: the
     memories whose place it took. ``alike``: those that say almost the same and stay beside it. ``redacted``: credentials in it
-    that were blanked out."""
+    that were blanked out. ``scope`` and ``project`` as of a memory."""
 
     id: str
     category: str
@@ -141,3 +173,5 @@ class RememberedDocument(Struct, frozen=True, kw_only=True):
     supersedes: list[str]
     alike: list[AlikeDocument]
     redacted: int
+    scope: str
+    project: str

@@ -1,5 +1,7 @@
 """Memories as documents: a page of them, one, its history."""
 
+from collections.abc import Sequence
+
 from crystal_core.memories import (
     Memory,
     MemoryEvent,
@@ -21,6 +23,7 @@ from crystal_node.search.memories.documents import (
     MemoryDocument,
     MemoryEventDocument,
 )
+from crystal_node.search.projects import scope_words
 
 
 def list_memories(
@@ -28,14 +31,17 @@ def list_memories(
     *,
     category: str | None = None,
     status: MemoryStatus | None = MemoryStatus.ACTIVE,
+    scopes: Sequence[str] | None = None,
     limit: int = 20,
     offset: int = 0,
 ) -> MemoriesDocument:
-    """A page of them, the newest first. ``status`` None: all of them."""
+    """A page of them, the newest first. ``status`` None: in any state; ``scopes`` None: of any scope."""
     database = device.replica.database
     with database.snapshot():
-        found = memories(database, category=category, status=status, limit=limit, offset=offset)
-        total = count_memories(database, category=category, status=status)
+        found = memories(
+            database, category=category, status=status, scopes=scopes, limit=limit, offset=offset
+        )
+        total = count_memories(database, category=category, status=status, scopes=scopes)
         shown = [memory_document(device, each) for each in found]
     return MemoriesDocument(memories=shown, total=total, more=offset + len(shown) < total)
 
@@ -61,6 +67,7 @@ def memory_document(device: Device, found: Memory) -> MemoryDocument:
     if found.superseded_by is not None:
         chain = memory_chain(device.replica.database, found.id)
         successor = next((each.id.hex() for each in chain if each.forget_hash == found.superseded_by), "")
+    scope, project = scope_words(found.scope)
     return MemoryDocument(
         id=found.id.hex(),
         text=found.text,
@@ -73,6 +80,8 @@ def memory_document(device: Device, found: Memory) -> MemoryDocument:
         changed_at=iso(found.changed_at) or "",
         superseded_by=successor,
         provisional=found.pending,
+        scope=scope,
+        project=project,
     )
 
 
@@ -84,6 +93,7 @@ def history_of(device: Device, given: str) -> HistoryDocument:
 
 
 def _event(device: Device, event: MemoryEvent) -> MemoryEventDocument:
+    scope, project = scope_words(event.scope)
     return MemoryEventDocument(
         id=event.id.hex(),
         what=event.what,
@@ -95,6 +105,8 @@ def _event(device: Device, event: MemoryEvent) -> MemoryEventDocument:
         confidence=event.confidence,
         status=event.status.value,
         provisional=event.pending,
+        scope=scope,
+        project=project,
     )
 
 

@@ -51,6 +51,7 @@ COMMANDS = (
     Command("recall", _EVERY_DAY, "Show what hooks would tell an agent at a prompt."),
     Command("remember", _EVERY_DAY, "Keep a sentence as a memory, on every device."),
     Command("memories", _EVERY_DAY, "List, show and change memories."),
+    Command("projects", _EVERY_DAY, "List projects, and link those that belong together."),
     Command("forget", _EVERY_DAY, "Forget messages on every device, for good."),
     Command("open", _EVERY_DAY, "Show the whole conversation around a message."),
     Command("sources", _EVERY_DAY, "Keep folders of documents and code in the memory."),

@@ -14,10 +14,12 @@ from crystal_node.base.wording import one_line, printable
 from crystal_node.device.device import opened
 from crystal_node.search.finding.documents import StatusFilter
 from crystal_node.search.memories.changes import amend_memory, edit_memory, reactivate_memory
-from crystal_node.search.memories.documents import MemoryDocument, MemoryEventDocument
+from crystal_node.search.memories.documents import MemoryDocument, MemoryEventDocument, MemoryScope
 from crystal_node.search.memories.queries import find_memory, history_of, list_memories, memory_document
+from crystal_node.search.projects import asked_scope, scopes_of
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.place import ProjectOption, ScopeOption, given_place
 
 group = typer.Typer(help="List, show and change memories.", no_args_is_help=True, add_completion=False)
 
@@ -28,6 +30,12 @@ _TEXT_CHARS = 160
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A memory's id, or its first 8 digits or more.")]
 CategoryFilter = Annotated[Category | None, typer.Option("--category", help="Only those of this kind.")]
+ScopeFilter = Annotated[
+    MemoryScope | None, typer.Option("--scope", help="Only those for this project, or for everywhere.")
+]
+ProjectFilter = Annotated[
+    str | None, typer.Option("--project", metavar="NAME", help="Only those for that project.")
+]
 StatusOption = Annotated[StatusFilter, typer.Option("--status", help="Only those with this status.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=_LIMIT_MAX, help="How many at most.")]
 Offset = Annotated[int, typer.Option("--offset", min=0, help="Skip the N newest.")]
@@ -44,6 +52,8 @@ NewConfidence = Annotated[
 def list_(
     category: CategoryFilter = None,
     status: StatusOption = StatusFilter.ACTIVE,
+    scope: ScopeFilter = None,
+    project: ProjectFilter = None,
     limit: Limit = _LIMIT,
     offset: Offset = 0,
     as_json: Json = False,
@@ -56,6 +66,7 @@ def list_(
 
         crystal memories list --category preference
         crystal memories list --status superseded --json
+        crystal memories list --scope project
     """
     wanted = None if status is StatusFilter.ANY else MemoryStatus(status.value)
     with opened(resolve()) as device:
@@ -63,6 +74,7 @@ def list_(
             device,
             category=None if category is None else category.value,
             status=wanted,
+            scopes=scopes_of(device, *given_place(device, scope, project)),
             limit=limit,
             offset=offset,
         )
@@ -107,6 +119,8 @@ def edit(
     text: NewText = None,
     category: NewCategory = None,
     confidence: NewConfidence = None,
+    scope: ScopeOption = None,
+    project: ProjectOption = None,
     as_json: Json = False,
 ) -> None:
     """Change a memory, on every device.
@@ -117,9 +131,10 @@ def edit(
 
         crystal memories edit 3f9a0c12d4e5 --text "The database is restored at three."
         crystal memories edit 3f9a0c12d4e5 --confidence 60
+        crystal memories edit 3f9a0c12d4e5 --scope everywhere
     """
-    if text is None and category is None and confidence is None:
-        raise UsageError("say what to change: --text, --category or --confidence")
+    if text is None and category is None and confidence is None and scope is None and project is None:
+        raise UsageError("say what to change: --text, --category, --confidence, --scope or --project")
     if text == "-":
         text = sys.stdin.read(PIECE_BYTES_MAX + 1)
 
@@ -130,6 +145,7 @@ def edit(
             text=text,
             category=None if category is None else category.value,
             confidence=confidence,
+            scope=asked_scope(device, *given_place(device, scope, project)),
         )
         _tell(memory_document(device, changed), "Changed", as_json=as_json)
 
@@ -199,6 +215,8 @@ def _standing(found: MemoryDocument) -> str:
     said = [one_line(found.category, 40)]
     if found.confidence < 100:
         said.append(f"{found.confidence}%")
+    if found.project:
+        said.append(f"for {one_line(found.project, 80)}")
     if found.status != StatusFilter.ACTIVE:
         said.append(found.status)
     if found.provisional:
@@ -208,6 +226,7 @@ def _standing(found: MemoryDocument) -> str:
 
 def _event_line(event: MemoryEventDocument) -> str:
     who = f"{one_line(event.agent, 80)} on {one_line(event.device, 80)}"
-    how = f"{one_line(event.category, 40)}, {event.confidence}%, {event.status}"
+    where = f", for {one_line(event.project, 80)}" if event.project else ""
+    how = f"{one_line(event.category, 40)}, {event.confidence}%, {event.status}{where}"
     when = event.at[:16].replace("T", " ") or "unknown         "
     return f"{when}  {event.what}, by {who}: {event.id[:12]} ({how})  {one_line(event.text, _TEXT_CHARS)}"

@@ -17,6 +17,7 @@ from crystal_node.search.memories.changes import Choose, remember_text
 from crystal_node.search.memories.documents import AlikeDocument, NewMemory, RememberedDocument, WhenAlike
 from crystal_node.surfaces.cli.console.options import Agent, Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.place import ProjectOption, ScopeOption, given_place
 from crystal_node.surfaces.cli.console.prompts import ask
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 
@@ -52,6 +53,8 @@ def run(
     supersedes: Supersedes = None,
     merge: Merge = False,
     keep_both: KeepBoth = False,
+    scope: ScopeOption = None,
+    project: ProjectOption = None,
     agent: Agent = None,
     as_json: Json = False,
 ) -> None:
@@ -60,10 +63,14 @@ def run(
     It lifts an earlier forget of the same words. A memory of the same words is not kept twice. If another one says almost
     the same, you are asked whether this one takes its place; without a terminal both are kept, and the other one is named.
 
+    Agents are given it in the project whose folder this is, a preference everywhere, unless --scope or --project says
+    otherwise. A memory that takes another one's place is for the same project as that one.
+
     Example:
 
         crystal remember "The staging database is restored every night at two." --category fact
         crystal remember "It is restored at three now." --supersedes 3f9a0c12d4e5
+        crystal remember "Releases are tagged on Fridays." --scope everywhere
     """
     if merge and keep_both:
         raise UsageError("--merge and --keep-both exclude each other")
@@ -74,14 +81,16 @@ def run(
     elif is_terminal() and not as_json and text != "-":
         choose = _asked
     with opened(settings) as device:
-        done = remember_text(
-            device,
-            NewMemory(
-                text=_given(text), category=category, confidence=confidence, supersedes=supersedes or []
-            ),
-            keep_both=keep_both,
-            choose=choose,
+        scope, name, place = given_place(device, scope, project)
+        new = NewMemory(
+            text=_given(text),
+            category=category,
+            confidence=confidence,
+            supersedes=supersedes or [],
+            scope=scope,
+            project=name,
         )
+        done = remember_text(device, new, keep_both=keep_both, choose=choose, place=place)
     if as_json:
         emit(msgspec.to_builtins(done))
         return
@@ -89,6 +98,10 @@ def run(
         say(f"That is remembered already, as {done.id[:12]}; it is {_judged(done)} now.")
     else:
         say(f"Remembered as {done.id[:12]}. Other devices have it after their next sync.")
+    if done.project:
+        say(
+            f"It is for {one_line(done.project, _SHOWN_CHARS)} alone; --scope everywhere makes it one for all projects."
+        )
     for each in done.supersedes:
         say(f"It takes the place of {each[:12]}.")
     if done.redacted:

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from crystal_node.derive.weaving.request import WeaveMode
 from crystal_node.search.finding.documents import CONTEXT_MAX, StatusFilter
-from crystal_node.search.memories.documents import MEMORIES_MAX, Id, NewMemory
+from crystal_node.search.memories.documents import MEMORIES_MAX, Id, NewMemory, ProjectName
 
 Code = Annotated[str, Meta(max_length=128)]
 AgentName = Annotated[
@@ -89,6 +89,8 @@ class MemoriesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     category: Literal["", "fact", "preference", "event", "opinion", "skill"] = ""
     status: StatusFilter = StatusFilter.ACTIVE
+    scope: Literal["", "project", "everywhere"] = ""
+    project: ProjectName = ""
     limit: Annotated[int, Meta(ge=1, le=MEMORIES_MAX)] = 50
     offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 

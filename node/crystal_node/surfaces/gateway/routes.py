@@ -37,9 +37,11 @@ from crystal_node.search.memories.documents import (
     MemoriesDocument,
     MemoryDocument,
     MemoryEdit,
+    MemoryScope,
     RememberedDocument,
 )
 from crystal_node.search.memories.queries import history_of, list_memories, memory_document
+from crystal_node.search.projects import NO_PROJECT, ProjectsDocument, list_projects, scopes_of
 from crystal_node.search.recall.report import RecallReport, recall_report
 from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import (
@@ -279,6 +281,7 @@ class MemoryRoutes:
                 HistoryDocument,
                 names=("id",),
             ),
+            ApiRoute("GET", "/api/projects", self.projects, "The projects", ProjectsDocument),
             ApiRoute(
                 "POST",
                 "/api/forget",
@@ -313,6 +316,11 @@ class MemoryRoutes:
         given = str(request.path_params["id"])
         return DocumentReply(await self._backend.with_device(lambda device: history_of(device, given)))
 
+    async def projects(self, request: Request) -> Response:
+        """The projects that something was recorded in, those last used first."""
+        no_query(request)
+        return DocumentReply(await self._backend.with_device(list_projects))
+
     async def forget(self, request: Request) -> Response:
         """Remove texts everywhere, for good."""
         no_query(request)
@@ -325,6 +333,9 @@ def _listed(asked: MemoriesQuery, device: Device) -> MemoriesDocument:
         device,
         category=asked.category or None,
         status=None if asked.status is StatusFilter.ANY else MemoryStatus(asked.status.value),
+        scopes=scopes_of(
+            device, MemoryScope(asked.scope) if asked.scope else None, asked.project, NO_PROJECT
+        ),
         limit=asked.limit,
         offset=asked.offset,
     )

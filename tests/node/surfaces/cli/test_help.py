@@ -39,6 +39,7 @@ VERBS = frozenset(
         "Keep",
         "Leave",
         "Let",
+        "Link",
         "List",
         "Make",
         "Move",

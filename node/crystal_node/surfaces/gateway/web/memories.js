@@ -86,6 +86,7 @@ class Memories {
         el("span", { class: "kind memory" }, memory.category),
         state,
         memory.confidence < 100 ? el("span", { class: "confidence", title: "How sure it is" }, `${memory.confidence} % sure`) : null,
+        memory.project ? el("span", { class: "project", title: "Agents are given it in this project alone" }, `for ${memory.project}`) : null,
         memory.agent ? el("span", {}, memory.agent) : null,
         ago(memory.changed_at || memory.created_at),
         memory.provisional ? el("span", { class: "flag" }, "not shared yet") : null,
@@ -121,12 +122,17 @@ class Memories {
     const changes = await this.form("Edit this memory", memory, "Save");
     if (!changes) return;
     const changed = Object.fromEntries(Object.entries(changes).filter(([name, value]) => value !== memory[name]));
+    if ("project" in changed && changed.project === "") {
+      delete changed.project;
+      changed.scope = "everywhere";
+    }
     if (Object.keys(changed).length) await this.change(memory, changed, "Saved");
   }
 
   async add() {
-    const made = await this.form("Remember", { text: "", category: "fact", confidence: 100 }, "Remember");
+    const made = await this.form("Remember", { text: "", category: "fact", confidence: 100, project: "" }, "Remember");
     if (!made) return;
+    if (!made.project) made.scope = "everywhere";
     try {
       const done = await post("/api/memories", made);
       toast(done.merged ? "That was remembered already" : "Remembered. Your other devices follow.");
@@ -157,11 +163,21 @@ class Memories {
     ]);
   }
 
-  form(title, memory, word) {
+  /** The projects to choose from; the memory's own is among them though it is not known here yet. */
+  async projects(memory) {
+    const known = await get("/api/projects").catch(() => ({ projects: [] }));
+    const names = known.projects.map((each) => each.name);
+    if (memory.project && !names.includes(memory.project)) names.unshift(memory.project);
+    return [["", "Everywhere"], ...names.map((name) => [name, name])];
+  }
+
+  async form(title, memory, word) {
+    const projects = await this.projects(memory);
     return dialog(title, (answer) => {
       const text = el("textarea", { rows: 5, required: true, autofocus: true, maxlength: 32000 });
       text.value = memory.text;
       const category = choice(CATEGORIES.some(([key]) => key === memory.category) ? CATEGORIES : [...CATEGORIES, [memory.category, memory.category]], memory.category);
+      const project = choice(projects, memory.project);
       const shown = el("output", {}, `${memory.confidence} %`);
       const confidence = el("input", { type: "range", min: 0, max: 100, step: 5, oninput: () => (shown.textContent = `${confidence.value} %`) });
       confidence.value = memory.confidence;
@@ -171,11 +187,12 @@ class Memories {
           class: "stack",
           onsubmit: (event) => {
             event.preventDefault();
-            if (text.value.trim()) answer({ text: text.value.trim(), category: category.value, confidence: Number(confidence.value) });
+            if (text.value.trim()) answer({ text: text.value.trim(), category: category.value, confidence: Number(confidence.value), project: project.value });
           },
         },
         field("Text", text, memory.text ? "A changed text is a new memory that replaces this one." : ""),
         field("Category", category),
+        field("For", project, "Where agents are given it."),
         el("label", { class: "field" }, el("span", {}, "How sure ", shown), confidence),
         el("div", { class: "row end" }, el("button", { type: "button", onclick: () => answer(null) }, "Cancel"), el("button", { type: "submit", class: "primary" }, word)),
       );
@@ -196,7 +213,7 @@ class Memories {
                 "li",
                 {},
                 el("strong", {}, each.what),
-                el("span", {}, [each.category, `${each.confidence} % sure`, each.status === "active" ? "" : each.status, each.agent, each.device].filter(Boolean).join(" · ")),
+                el("span", {}, [each.category, each.project && `for ${each.project}`, `${each.confidence} % sure`, each.status === "active" ? "" : each.status, each.agent, each.device].filter(Boolean).join(" · ")),
                 ago(each.at),
                 each.id === memory.id ? null : el("blockquote", { class: "quoted" }, each.text),
               )),

@@ -46,8 +46,11 @@ def text_of(answer: dict[str, Any]) -> str:
 @pytest.fixture
 def remembering(vault: Vault) -> Machine:
     core = vault.core
-    core.call("remember", "The uploader's retry budget went from 3 to 9, since the relay restarts at night.")
-    core.call("remember", "Mushrooms are bought on Saturdays.")
+    for text in (
+        "The uploader's retry budget went from 3 to 9, since the relay restarts at night.",
+        "Mushrooms are bought on Saturdays.",
+    ):
+        core.call("remember", text, "--scope", "everywhere")
     core.call("sync")
     return core
 

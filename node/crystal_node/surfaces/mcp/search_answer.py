@@ -20,6 +20,8 @@ ID_DIGITS = 12
 QUESTION_TOKENS = 60
 PASSAGE_TOKENS_MIN = 60
 """A result with less of its passage is left to the next call."""
+RELEVANCE_MIN = 0.1
+"""A weak result that answers in fewer cases is left out."""
 _NOTE_CHARS = 200
 _ENDING_TOKENS = 70
 """For what is said behind the results."""
@@ -50,9 +52,9 @@ class _Shown:
 
 def search_text(found: SearchDocument, given: SearchArguments, device_name: DeviceName) -> str:
     """The whole answer. It costs at most ``given.max_tokens``."""
-    results = (
-        found.results if given.nearest or found.weak else [each for each in found.results if not each.weak]
-    )
+    results = [
+        each for each in found.results if given.nearest or not each.weak or each.relevance >= RELEVANCE_MIN
+    ]
     unlikely = len(found.results) - len(results)
     if not results or (found.weak and not given.nearest):
         return cut_to_tokens(_nothing(found, given), given.max_tokens)

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from crystal_core.memories import Memory, MemoryStatus
 from crystal_node.search.finding.documents import (
@@ -221,9 +222,11 @@ def test_where_nothing_answers_one_line_says_so() -> None:
 
 
 def test_what_fits_badly_is_left_out_behind_what_fits() -> None:
-    found = _found([_result(1, "Eleven.", "How often?"), _result(2, "Blue.", "Colour?", weak=True)])
+    maybe = structs.replace(_result(3, "Ten, once.", "How often?", weak=True), relevance=0.3)
+    found = _found([_result(1, "Eleven.", "How often?"), _result(2, "Blue.", "Colour?", weak=True), maybe])
     text = search_text(found, SearchArguments(query="q"), _named)
-    assert [each.text for each in recorded(text)] == ["Asked: How often?\nAnswered: Eleven."]
+    answers = ["Asked: How often?\nAnswered: Eleven.", "Asked: How often?\nAnswered: Ten, once."]
+    assert [each.text for each in recorded(text)] == answers
     assert "1 unlikely left out" in text
 
 

@@ -174,7 +174,7 @@ def test_without_a_whole_model_words_are_searched_and_the_note_says_so(
 ) -> None:
     _damage(tmp_path / "model", damage)
     monkeypatch.setattr(builtin, "__file__", str(tmp_path / "builtin.py"))  # the model lies beside the module
-    selection._builtin_identity.cache_clear()
+    vars(selection)["_builtin_identity"].cache_clear()  # as in a new process
     answer = memory.call("search", "--json", "harbour crane").json
     assert answer["mode"] == "keyword"
     assert "words alone" in answer["note"]

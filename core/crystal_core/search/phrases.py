@@ -9,13 +9,18 @@ ANNOUNCEMENT_WORDS_MAX = 30
 """An assistant's message that says more than this is no announcement."""
 JUDGED_CHARS = 240
 """Beginning of a message in which an assistant says that it knows nothing."""
-ASKING_CHARS = 40
-"""End of a message in which a question mark counts."""
+ASKING_CHARS = 400
+"""Beginning of a message in which a question mark counts: what follows may be a log or a file."""
 
 _LEADS = "ok okay sure right alright good great perfect now first next then yes understood"
+_LOOKING = """
+    check look see read search go run find start open take do try dig get investigate grep trace begin walk scan inspect pull
+    verify confirm review examine explore now first have quickly just
+"""
+_SOON = rf"i(?:['’]ll| will|['’]m going to| am going to) (?:{'|'.join(_LOOKING.split())})\b"
 _ANNOUNCING = re.compile(
     rf"(?:(?:{'|'.join(_LEADS.split())}|got it|good question)[,.!:;—-]*\s+)*"
-    r"(?:let me(?! know)|let's|i'll|i will|i'm going to|i am going to|i need to|i should|i want to"
+    rf"(?:let me(?! know)|let's|{_SOON}|i need to|i should"
     r"|one moment|just a moment|hold on|checking|looking|searching|reading|running|investigating|give me a"
     r"|ich (?:schaue|sehe|prüfe|suche|lese|werde|muss)|lass mich|moment|mal sehen|einen moment|schauen wir"
     r"|voy a|déjame|dejame|permíteme|vamos a|un momento|reviso|estoy (?:revisando|buscando)"
@@ -25,12 +30,23 @@ _ANNOUNCING = re.compile(
     re.IGNORECASE,
 )
 """What an assistant says before it does something."""
+_ANNOUNCING_AT_LAST = re.compile(
+    rf"[.,;:!?–—-]\s+(?:and |so |but )?(?:let me(?! know)\b|{_SOON}|one moment|hold on)"
+    r"[^.!?]*[.!]?$",
+    re.IGNORECASE,
+)
+"""The same behind a first clause: "There are 72 places, I'll go through them."."""
 _IGNORANT = re.compile(
-    r"(?:i|we)(?: still)? (?:don't|do not|didn't|did not|can't|cannot|could not|couldn't) (?:\w+ ){0,2}?"
+    r"(?:i|we)(?: still)? (?:don['’]t|do not|didn['’]t|did not|can['’]t|cannot|could not|couldn['’]t) (?:\w+ ){0,2}?"
     r"(?:know|find|have (?:any|a) (?:record|note|memory|information|mention)|see any|recall|remember|tell|locate)"
     r"|(?:i|we) (?:have|find|found|see) no (?:\w+ ){0,2}?(?:record|note|mention|memory|information|trace|decision)"
-    r"|there (?:is|was|are|were) (?:no|nothing|not any) (?:\w+ ){0,3}?"
-    r"(?:record|note|mention|information|trace|decision|about)"
+    r"|there(?:['’]s| is| was| are| were) (?:no|nothing|not any|not a) (?:\w+ ){0,3}?"
+    r"(?:record|note|mention|information|trace|decision|about|on (?:that|this|it)|in the)"
+    r"|neither [\w\s]{1,60}? nor [\w\s]{1,60}? (?:say|says|said|mention|mentions|know|knows|tell|tells)\b"
+    r"|(?:i|we) (?:can['’]t|cannot|couldn['’]t|don['’]t) (?:answer|say|see)"
+    r"|i(?:['’]d| would) (?:only be |be |rather not )guess|(?:says?|said|saying|mentions?) nothing\b"
+    r"|not (?:written|noted|recorded|documented)"
+    r"|nothing (?:\w+ ){0,3}?(?:about|on) (?:it|that|this)|nowhere (?:is|was|does|do)\b"
     r"|no (?:record|mention|trace|notes?) of (?:that|this|it)"
     r"|nothing (?:is |was )?(?:recorded|noted|written down|on record)"
     r"|(?:ich|wir) (?:weiß|weiss|wissen|finde|finden|habe|haben)\b.{0,24}?\b(?:nicht|nichts|keine[nr]?)\b"
@@ -42,7 +58,7 @@ _IGNORANT = re.compile(
     re.IGNORECASE,
 )
 """What an assistant says that has no answer."""
-_ASKING = re.compile(r"[?？¿؟]\s*[\"')\]]*\s*$")
+_ASKING = re.compile(r"[?？؟](?:[\"')\]\s]|$)")
 _ASKING_WORDS = """
     what which who whom whose when where why how do does did is are was were can could should would will have has had
     welche welcher welches welchen wer wann wo warum wieso wie haben hat ist sind kann können
@@ -70,7 +86,11 @@ def announces(text: str) -> bool:
     plain = text.strip()
     if len(plain.split(None, ANNOUNCEMENT_WORDS_MAX)) > ANNOUNCEMENT_WORDS_MAX:
         return False
-    return plain.endswith((":", "：", "…")) or _ANNOUNCING.match(plain) is not None
+    return (
+        plain.endswith((":", "：", "…"))
+        or _ANNOUNCING.match(plain) is not None
+        or _ANNOUNCING_AT_LAST.search(plain) is not None
+    )
 
 
 def answers(text: str) -> bool:
@@ -81,7 +101,7 @@ def answers(text: str) -> bool:
 def asks(text: str) -> bool:
     """Whether a person's message is a question rather than a statement."""
     plain = text.strip()
-    return _ASKING.search(plain[-ASKING_CHARS:]) is not None or _INTERROGATIVE.match(plain) is not None
+    return _ASKING.search(plain[:ASKING_CHARS]) is not None or _INTERROGATIVE.match(plain) is not None
 
 
 def asks_what_holds(query: str) -> bool:

@@ -31,9 +31,12 @@ from crystal_core.search.dates import DateRange, date_ranges
 from crystal_core.search.filters import CONVERSATION, EVERYWHERE, Filters, Scope
 from crystal_core.search.keywords import Match, best_matches
 from crystal_core.search.near_duplicates import Alike
+from crystal_core.search.phrases import asks_what_holds
 from crystal_core.search.ranking import (
     DAY_MILLISECONDS,
     DEFAULT,
+    LOOKED_AT_FOR_SILENCE,
+    WEAK_BELOW,
     Explanation,
     Found,
     Nearness,
@@ -43,7 +46,7 @@ from crystal_core.search.ranking import (
     relevance,
 )
 from crystal_core.search.snippets import SNIPPET_CHARS, Snippets
-from crystal_core.search.turns import THINKING, By, Turn
+from crystal_core.search.turns import PERSON, THINKING, By, Turn
 from crystal_core.search.units import TOLD_DAYS, Candidate, Unit, Units, read_texts
 from crystal_core.state import mirror_log
 
@@ -66,8 +69,11 @@ BEING_MADE = "the vectors are being made: {} % of the texts have theirs, the oth
 
 LOOKED_AT = 5
 """Best keyword matches examined for how many of the query's words they have."""
-COVERAGE_MIN = 0.75
-"""Share of the query's words that a good keyword match has."""
+SAME_THING_DEPTH = 6
+SAME_THING_SHARE = 0.6
+SAME_THING_MIN = 0.65
+"""A turn is about the same thing as the best one if it is among so many, has such shares of its strengths, and their words have
+at least this cosine with each other."""
 
 FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
 
@@ -122,7 +128,7 @@ class Hit:
     alike: tuple[str, ...]
     """Ids of near duplicates, which this hit stands for."""
     weak: bool
-    """Whether it has neither most of the query's words nor a meaning known to be near."""
+    """Whether it is unlikely to answer: its relevance is below `ranking.WEAK_BELOW`."""
     relevance: float
     """How likely it is that it answers the query, between 0 and 1."""
     turn: Turn | None
@@ -134,7 +140,7 @@ class Hit:
 class SearchResult:
     """The hits, best first, and how they were found. `note`: why by keyword only, else empty.
 
-    `more`: further hits follow. `weak`: the best of all hits is weak, or there are none."""
+    `more`: further hits follow. `weak`: the first hits are all weak, or there are none."""
 
     hits: tuple[Hit, ...]
     mode: Mode
@@ -213,11 +219,13 @@ class Searcher:
             )
             found = self._ordered(question, scope, units, snippets, end + 1)
             hits = tuple(self._hit(one, question, units, snippets) for one in found[offset:end])
-            best = hits[0] if hits and not offset else None
-            if found and best is None:
-                best = self._hit(found[0], question, units, snippets)
+            first = hits[:LOOKED_AT_FOR_SILENCE]
+            if offset:
+                first = tuple(
+                    self._hit(one, question, units, snippets) for one in found[:LOOKED_AT_FOR_SILENCE]
+                )
         mode = Mode.KEYWORD if vector is None else Mode.HYBRID
-        return SearchResult(hits, mode, note, more=len(found) > end, weak=best is None or best.weak)
+        return SearchResult(hits, mode, note, more=len(found) > end, weak=all(hit.weak for hit in first))
 
     def _ordered(
         self, question: _Question, scope: Scope, units: Units, snippets: Snippets, wanted: int
@@ -246,7 +254,33 @@ class Searcher:
                     ordered[like].alike.append(shown.text.id)
             if len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
                 break
-        return list(ordered.values())
+        best = list(ordered.values())
+        if not question.dates and asks_what_holds(question.words):
+            self._put_newest_first(best)
+        return best
+
+    def _put_newest_first(self, ordered: list[Unit]) -> None:
+        """Before the best unit, put a later one about the same thing: of values that are asked for, the latest holds."""
+        best = ordered[0] if ordered else None
+        if best is None or best.idle:
+            return
+        strength, similarity = best.strengths
+        later = [
+            unit
+            for unit in ordered[1:SAME_THING_DEPTH]
+            if unit.newest > best.newest
+            and not unit.idle
+            and unit.strengths[0] >= SAME_THING_SHARE * strength
+            and unit.strengths[1] >= SAME_THING_SHARE * similarity
+        ]
+        if not later or self._index is None:
+            return
+        chunks = [unit.members[0].chunk for unit in (best, *later)]
+        alike = self._index.likeness(self._database, chunks[0], chunks[1:])
+        nearest = max(later, key=lambda unit: alike.get(unit.members[0].chunk, 0.0))
+        if alike.get(nearest.members[0].chunk, 0.0) >= SAME_THING_MIN:
+            ordered.remove(nearest)
+            ordered.insert(0, nearest)
 
     def _of_dates(self, question: _Question, scope: Scope) -> "_Halves":
         """Return what both halves find of the dates that the query speaks of."""
@@ -367,11 +401,7 @@ class Searcher:
             depth = self._depth(shown.chunk, question.vector)
         snippet = snippets.snippet(text, depth)
         turn = units.turn(unit)
-        covered = snippet.coverage
-        if turn is not None and turn.question:
-            covered = max(covered, snippets.coverage(f"{turn.question}\n{text}"))
-        near = max((one.explanation.similarity for one in unit.members), default=0.0)
-        is_near = parts.vector_rank is not None and (question.near is None or near >= question.near.near)
+        relevant = 0.0 if unit.idle else self._relevance(unit, turn, text, question, snippets)
         return Hit(
             id=shown.text.id,
             text=text,
@@ -392,11 +422,25 @@ class Searcher:
             snippet=snippet.text,
             marks=snippet.marks,
             alike=tuple(unit.alike),
-            weak=not is_near and covered < COVERAGE_MIN,
-            relevance=relevance(covered, near, question.vector is not None),
+            weak=relevant < WEAK_BELOW,
+            relevance=relevant,
             turn=turn,
             explanation=parts,
         )
+
+    def _relevance(
+        self, unit: Unit, turn: Turn | None, text: str, question: _Question, snippets: Snippets
+    ) -> float:
+        whole = text if turn is None else f"{turn.question}\n{text}"
+        by_meaning = [(one.place.role, one.explanation.similarity) for one in unit.members]
+        similarity = max(cosine for _, cosine in by_meaning)
+        asked = max((cosine for role, cosine in by_meaning if role == PERSON), default=0.0)
+        if turn is None or not turn.question_id:
+            asked = similarity
+        found = relevance(snippets.coverage(whole), similarity, asked, question.near)
+        if question.vector is not None and question.near is None and unit.explanation.vector_rank is not None:
+            return max(found, 0.5)  # a model whose cosines say nothing by themselves
+        return found
 
     def _depth(self, chunk: int, vector: "NDArray[np.float32]") -> float:
         """Return where the text's window nearest to the query begins, as a share of the text."""

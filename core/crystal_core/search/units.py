@@ -70,9 +70,18 @@ class Unit:
         return MEMORY if self.members[0].text.category is not None else self.members[0].place.kind
 
     @property
+    def newest(self) -> int:
+        return max(member.place.created_at for member in self.members)
+
+    @property
+    def strengths(self) -> tuple[float, float]:
+        """The greatest strength by words, and the greatest cosine."""
+        parts = [member.explanation for member in self.members]
+        return max(part.keyword_strength for part in parts), max(part.similarity for part in parts)
+
+    @property
     def order(self) -> tuple[bool, float, int, int]:
-        newest = max(member.place.created_at for member in self.members)
-        return self.idle, -self.explanation.score, -newest, self.members[0].chunk
+        return self.idle, -self.explanation.score, -self.newest, self.members[0].chunk
 
 
 class Units:
@@ -145,7 +154,7 @@ class Units:
             score += ranking.date_lift
         newest = max(one.place.created_at for one in members)
         explanation = replace(best, context=score - best.fused, recency=ranking.recency(newest, self._now_ms))
-        idle = span is not None and not answered and bool(asked) and any(asks(one.text.text) for one in asked)
+        idle = span is not None and not answered and not _states(members, span)
         return Unit(members, explanation, span, answered, idle)
 
     def _is_of_date(self, created_at: int) -> bool:
@@ -235,6 +244,17 @@ def read_texts(database: Database, chunks: Iterable[int], memories: str = "memor
         int(chunk): Text(content.hex(), text, bool(provisional), category)
         for chunk, content, text, provisional, category in database.rows(query, (json.dumps(list(chunks)),))
     }
+
+
+def _states(members: Sequence[Candidate], span: Span) -> bool:
+    """Whether something of an unanswered turn stands for itself: a person's words that ask nothing, an assistant's message
+    before the last one, or what was said where no person spoke."""
+    return bool(span.alone) or any(
+        not asks(one.text.text)
+        if one.place.role == PERSON
+        else one.place.role != THINKING and one.chunk != span.last and not announces(one.text.text)
+        for one in members
+    )
 
 
 def _is_filler(one: Candidate, span: Span | None) -> bool:

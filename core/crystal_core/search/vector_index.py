@@ -179,19 +179,33 @@ class VectorIndex:
         self, database: Database, query: "NDArray[np.float32]", chunks: Sequence[int]
     ) -> dict[int, float]:
         """Return the cosine of each of these chunks that has vectors, by its nearest window."""
-        if not self.size or not chunks or self.dimensions != len(query):
+        if self.dimensions != len(query):
             return {}
+        owners, vectors = self._of_chunks(database, chunks)
+        return _greatest(owners, _products(vectors, query).tolist())
+
+    def likeness(self, database: Database, chunk: int, others: Sequence[int]) -> dict[int, float]:
+        """Return the cosine between a chunk and each of the others that has vectors, by their nearest windows."""
+        owners, vectors = self._of_chunks(database, [chunk, *others])
+        own = np.array([owner == chunk for owner in owners], bool)
+        found: dict[int, float] = {}
+        for vector in vectors[own]:
+            for owner, cosine in _greatest(owners, _products(vectors, vector).tolist()).items():
+                found[owner] = max(cosine, found.get(owner, cosine))
+        return found
+
+    def _of_chunks(
+        self, database: Database, chunks: Sequence[int]
+    ) -> "tuple[list[int], NDArray[np.float32]]":
+        """Return the vectors of chunks, and whose each is."""
         windows = database.rows(
             "SELECT rowid, chunk FROM windows WHERE chunk IN (SELECT value FROM json_each(?)) ORDER BY rowid",
             (json.dumps(list(chunks)),),
         )
         if not windows:
-            return {}
+            return [], np.empty((0, max(self.dimensions, 1)), np.float32)
         vectors = self._vectors(database, np.array([row[0] for row in windows]))
-        found: dict[int, float] = {}
-        for (_, chunk), similarity in zip(windows, _products(vectors, query).tolist(), strict=True):
-            found[int(chunk)] = max(similarity, found.get(int(chunk), similarity))
-        return found
+        return [int(row[1]) for row in windows], vectors
 
     def _passed(self, pool: "NDArray[np.int64]", admits: Admits, enough: int) -> "NDArray[np.int64]":
         """Return the first windows of the pool whose chunks are admitted: `enough` and a few, or all."""
@@ -351,6 +365,13 @@ class VectorIndex:
             self._highest = max(self._highest, int(chunks.max()))
             if added < room:
                 return
+
+
+def _greatest(owners: Sequence[int], cosines: Sequence[float]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for owner, cosine in zip(owners, cosines, strict=True):
+        found[owner] = max(cosine, found.get(owner, cosine))
+    return found
 
 
 def _products(rows: "NDArray[Any]", query: "NDArray[np.float32]") -> "NDArray[np.float32]":

@@ -94,7 +94,7 @@ def test_what_went_out_comes_into_another_vault_once(
     assert other.found("retries") == []
     other.call("import", str(exported))
     other.call("sync")
-    found = other.found("remarks about retries", "-n", "50")
+    found = other.found("remarks about retries", "-n", "50", "--by", "message")
     assert {text for text in found if text.startswith("Remark")} == {
         f"Remark {number} about retries." for number in range(20)
     }

@@ -2,6 +2,7 @@
 
 import time
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -68,6 +69,24 @@ def test_a_memory_is_remembered_changed_put_aside_and_forgotten(gateway: Gateway
     gone = gateway.post("/api/forget", {"ids": [newer["id"][:16], made["id"]]})
     assert sorted(gone["forgotten"]) == sorted([newer["id"], made["id"]])
     assert not [text for text in _found(gateway, "blue lamp") if "lamp" in text]
+
+
+def test_a_memory_is_for_a_project_that_can_be_chosen_and_listed(gateway: Gateway) -> None:
+    made = gateway.post("/api/memories", {"text": "The yellow lamp hums at noon."})
+    path = f"/api/memories/{made['id']}"
+    assert (made["scope"], made["project"]) == ("everywhere", ""), "a program that names no folder is in none"
+    names = [each["name"] for each in gateway.get("/api/projects")["projects"]]
+    changed = gateway.patch(path, {"project": names[0]})
+    assert (changed["scope"], changed["project"]) == ("project", names[0])
+    listed = gateway.get(f"/api/memories?project={quote(names[0])}")["memories"]
+    assert [each["id"] for each in listed] == [made["id"]]
+    assert made["id"] not in [each["id"] for each in gateway.get("/api/memories?scope=everywhere")["memories"]]
+    assert gateway.patch(path, {"scope": "everywhere"})["project"] == ""
+    scopes = [each["project"] for each in gateway.get(f"{path}/history")["events"]]
+    assert scopes == ["", names[0], ""]
+    for wrong, status in (({"project": "atlantis"}, 404), ({"scope": "project"}, 400), ({"scope": "mine"}, 400)):
+        assert gateway.ask("PATCH", path, wrong).status_code == status
+    gateway.post("/api/forget", {"ids": [made["id"]]})
 
 
 def test_what_says_almost_the_same_is_named_and_can_be_replaced(gateway: Gateway) -> None:

@@ -1,0 +1,92 @@
+"""Devices whose program is older than an operation: they wait before it, say so, and lose nothing once they are updated."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from crystal_core.memories import memories
+from crystal_core.projects import links
+from crystal_core.replica import Replica
+from crystal_mirror import operations
+from crystal_mirror.notices import Notice
+from crystal_mirror.operations import LinkProjects, Operation, Remember
+from tests.mirror.test_two_devices import Pair, capture, equal
+
+LINK = LinkProjects(("work/app", ""), ("", "host/me/library"), True, 9)
+SCOPED = Remember("of a project", "fact", "agent", 8, scope="work/app")
+
+
+class _OldRemember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="r"):
+    text: str
+    category: str
+    agent: str
+    created_at: int
+    confidence: int = 100
+    supersedes: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=16)] = ()
+
+
+_OLD: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(operations._CaptureColumns | _OldRemember)  # pyright: ignore[reportPrivateUsage]
+
+
+@contextmanager
+def older_program() -> Iterator[None]:
+    """What is read meanwhile is read by a program of before there were scopes and links."""
+
+    class Reader:
+        def decode(self, data: bytes) -> object:
+            _OLD.decode(data)
+            return honest.decode(data)
+
+    honest = operations._decoder  # pyright: ignore[reportPrivateUsage]
+    with patch.object(operations, "_decoder", Reader()):
+        yield
+
+
+@pytest.mark.parametrize("operation", [SCOPED, LINK])
+def test_an_older_reader_waits_before_what_it_does_not_know(operation: Operation) -> None:
+    pair = Pair()
+    pair.node.accept(capture("before"))
+    pair.sync()
+    pair.core.accept(operation)
+    pair.core.accept(capture("after"))
+    pair.sync(pair.core)
+    held = pair.node.replica.position()
+    with older_program():
+        pair.sync(pair.node)
+        pair.sync(pair.node)
+        assert Notice.MIRROR_UNREADABLE in pair.node.notices.current()
+    assert pair.node.replica.position() == held
+    assert not equal(pair.core, pair.node)
+    pair.sync(pair.node)
+    assert equal(pair.core, pair.node)
+
+
+@pytest.mark.parametrize("operation", [SCOPED, LINK])
+def test_an_older_core_holds_the_stream_and_takes_it_once_it_is_updated(operation: Operation) -> None:
+    pair = Pair()
+    pair.sync()
+    pair.node.accept(operation)
+    pair.node.accept(capture("after"))
+    pair.sync(pair.node)
+    with older_program():
+        pair.sync(pair.core)
+        assert Notice.STREAM_UNREADABLE in pair.core.notices.current()
+    assert pair.core.replica.digest().to_bytes() == pair.node.replica.digest().to_bytes()
+    pair.sync()
+    assert equal(pair.core, pair.node)
+    assert isinstance(pair.core.replica, Replica)
+    database = pair.core.replica.database
+    assert [each.scope for each in memories(database)] == ["work/app"][: operation is SCOPED]
+    assert len(links(database)) == (operation is LINK)
+
+
+def test_older_programs_read_all_that_states_no_scope() -> None:
+    pair = Pair()
+    with older_program():
+        pair.node.accept(Remember("of before", "fact", "agent", 8))
+        pair.sync()
+    assert equal(pair.core, pair.node)

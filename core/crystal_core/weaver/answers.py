@@ -65,10 +65,11 @@ class Reflection(msgspec.Struct, frozen=True):
 
 
 class ExtractedMemory(msgspec.Struct, frozen=True):
-    """A sentence to remember."""
+    """A sentence to remember. ``scope``: the project that it is for, "" for everywhere."""
 
     text: str
     category: Category
+    scope: str = ""
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from crystal_core.llm.answers import Unreadable
 from crystal_core.llm.port import Declined, Llm, Prompt, TooLong, tokens_bound
+from crystal_core.memories import Category
 from crystal_core.weaver import prompts
 from crystal_core.weaver.answers import (
     BATCH_BYTES_MIN,
@@ -54,7 +55,7 @@ from crystal_core.weaver.runs import (
     woven,
     write_journals,
 )
-from crystal_core.weaver.sources import Said, WeaverSource, batch_length
+from crystal_core.weaver.sources import Said, WeaverSource, batch_length, scope_of_all
 
 _BYTES_PER_TOKEN = 3
 """A cautious estimate for what fits a model's context; budgets use ``tokens_bound``."""
@@ -183,7 +184,7 @@ class _Weaver:
             made = _Made(note="This part is longer than the model takes; it was not read.", unread=1)
         except Declined:
             made = _Made(note="The model declined to write about this part.", unread=1)
-        self._finish(batch, made.onto(outcome))
+        self._finish(batch, _scoped(made.onto(outcome), scope_of_all(said)))
         return True
 
     def _shortened(self, batch: WeaverBatch) -> bool:
@@ -241,6 +242,15 @@ class _Weaver:
         """Return the end of what the run has written so far, for continuity."""
         last = self._ports.book.last_outcome(self._run.id)
         return decode_outcome(last).prose[-_EARLIER_BYTES // 3 :] if last is not None else ""
+
+
+def _scoped(outcome: BatchOutcome, scope: str) -> BatchOutcome:
+    """Memories but preferences are for the project that all was said in."""
+    memories = tuple(
+        each if each.category is Category.PREFERENCE else structs.replace(each, scope=scope)
+        for each in outcome.memories
+    )
+    return structs.replace(outcome, memories=memories)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from datetime import datetime, tzinfo
 from hashlib import sha256
 
 from crystal_core.database import Database
+from crystal_core.projects import ProjectKey, scope_of
 
 KEY_BYTES = 16
 UNDATED = "undated"
@@ -22,7 +23,8 @@ SELECT o.rowid, o.session, o.message, o.part, o.created_at, octet_length(c.text)
 FROM occurrences o JOIN chunks c ON c.rowid = o.chunk WHERE o.agent = ?
 """
 _TEXT = """
-SELECT c.text, o.role, o.created_at FROM occurrences o JOIN chunks c ON c.rowid = o.chunk WHERE o.rowid = ? AND o.agent = ?
+SELECT c.text, o.role, o.project, o.repository FROM occurrences o JOIN chunks c ON c.rowid = o.chunk
+WHERE o.rowid = ? AND o.agent = ?
 """
 
 
@@ -47,6 +49,7 @@ class Said:
     source: WeaverSource
     role: str
     text: str
+    project: ProjectKey = ("", "")
 
 
 def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0) -> list[WeaverSource]:
@@ -97,8 +100,14 @@ def load(database: Database, agent: str, sources: Iterable[WeaverSource]) -> lis
     for source in sources:
         row = database.row(_TEXT, (source.rowid, agent))
         if row is not None:
-            said.append(Said(source, str(row[1]), str(row[0])))
+            said.append(Said(source, str(row[1]), str(row[0]), (str(row[2]), str(row[3]))))
     return said
+
+
+def scope_of_all(said: Iterable[Said]) -> str:
+    """Return the scope of what is remembered of these pieces: their project, if all are of one; else everywhere."""
+    scopes = {scope_of(one.project) for one in said}
+    return scopes.pop() if len(scopes) == 1 else ""
 
 
 def batch_length(sources: Sequence[WeaverSource], at: int, size_max: int) -> int:

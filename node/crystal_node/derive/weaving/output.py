@@ -107,7 +107,7 @@ class DeviceOutput:
         if before is not None:
             return before
         operations = [
-            Remember(text, memory.category.value, self._agent, moment, WOVEN_CONFIDENCE)
+            Remember(text, memory.category.value, self._agent, moment, WOVEN_CONFIDENCE, scope=memory.scope)
             for memory in memories
             if (text := _clean(memory.text)) and self._is_new(sha256(text.encode()).digest())
         ]

@@ -52,6 +52,7 @@ def test_what_a_person_made_of_a_memory_is_left_as_it_is(core: Machine) -> None:
     core.call("dream-weave")
     listed = core.call("memories", "list", "--json").json["memories"]
     assert [each["confidence"] for each in listed] == [70, 70]
+    assert {(each["scope"], each["project"]) for each in listed} == {("project", "…/someone/work")}
     first, second = (each["id"] for each in listed)
     core.call("memories", "edit", first, "--confidence", "100")
     core.call("memories", "retire", second)

@@ -17,7 +17,7 @@ async def _remembered(client: Client, text: str) -> str:
 
 
 async def _found(client: Client, query: str) -> list[str]:
-    result = await client.call_tool("crystal_search", {"query": query, "kind": "memory"})
+    result = await client.call_tool("crystal_search", {"query": query, "kind": "memory", "nearest": True})
     return [found.id for found in recorded(result)]
 
 

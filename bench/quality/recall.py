@@ -40,9 +40,9 @@ COVERAGE, PRECISION, TOKENS = "coverage", "precision", "tokens"
 SILENCE, FILLER, LEAK = "silence", "filler", "leak"
 NAMES = (COVERAGE, PRECISION, TOKENS, SILENCE, FILLER, LEAK)
 FILLERS = (
-    "yes", "ok", "go on", "thanks", "yes please", "do it", "looks good to me", "continue", "no, the other one", "great, thanks!",
-    "sure, go ahead", "try again", "please do that", "perfect", "hm", "stop", "and now?", "what else?", "keep going", "👍",
-    "ja, mach weiter", "danke", "sí, gracias", "oui, merci", "はい",
+    "yes", "ok", "go on", "thanks", "yes please", "do it", "looks good to me", "continue", "no, the other one",
+    "great, thanks!", "sure, go ahead", "try again", "please do that", "perfect", "hm", "stop", "and now?",
+    "what else?", "keep going", "👍", "ja, mach weiter", "danke", "sí, gracias", "oui, merci", "はい",
 )  # fmt: skip
 """What people say between two questions."""
 
@@ -94,7 +94,10 @@ def recall_set(corpus: Corpus, embedder: Embedder) -> Generator[RecallSet]:
         with memory_of(corpus, embedder, home / "memory" / "crystal.db"):
             pass
         settings = resolve(environment=child_environment({"CRYSTAL_HOME": str(home), "HOME": folder}))
-        with Finder(settings) as finder, mock.patch("crystal_node.search.finding.finder.now_ms", lambda: NOW):
+        with (
+            Finder(settings) as finder,
+            mock.patch("crystal_node.search.finding.finder.now_ms", return_value=NOW),
+        ):
             yield RecallSet(corpus, settings, finder)
 
 

@@ -22,7 +22,7 @@ from crystal_node.search.recall.place import key_of, searched_projects
 from crystal_node.search.recall.prompt import QUERY_CHARS_MAX, chosen, request_for
 from crystal_node.search.recall.start import at_start, read_context
 from crystal_node.search.recall.text import PROMPT_TOKENS_MAX, headline, loaded, not_searched, record_of
-from crystal_node.search.recall.words import telling_words
+from crystal_node.search.recall.words import asks_something
 from crystal_node.search.tokens import estimated_tokens
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class _Recalling:
 
     def _for_prompt(self, hook: HookInput, key: ProjectKey) -> Recalled:
         prompt = hook.prompt[:QUERY_CHARS_MAX]
-        if not telling_words(prompt):
+        if not asks_something(prompt):
             return NOTHING  # "yes", "go on": nothing to look for, and nothing to say about it
         projects = self._memory.read(lambda database: searched_projects(database, key))
         found = self._memory.search(request_for(prompt, projects, words_only=self._words_only))

@@ -108,6 +108,9 @@ def test_results_of_a_conversation_stand_under_one_heading_where_its_best_stood(
     groups = [[one.snippet for one in group] for group in grouped(found)]
     assert groups == [["first", "fourth"], ["second"], ["third"], ["fifth"], ["sixth", "last"]]
     good, poor = found[0], result_of(session="two", weak=True)
+    assert grouped([poor, good, poor]) == [[result_of(session="two", weak=False), good], [poor]], (
+        "only at the end"
+    )
     asked = result_of(session="two", role="user", turn=turn_of(answered=False))
     order = [good, found[1], poor, asked]
     assert grouped(order) == [[good], [found[1]], [poor, asked]], (

@@ -10,9 +10,11 @@ Conversations come in the order of their best results. Everything recorded is ma
 where there is none, they are not broken, and nothing is marked.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from crystal_node.base.wording import one_line, printable
 from crystal_node.search.finding.documents import ResultDocument, ResultKind
@@ -43,12 +45,21 @@ def show_results(results: Iterable[ResultDocument]) -> None:
 def grouped(results: Iterable[ResultDocument]) -> list[list[ResultDocument]]:
     """Results of one conversation, or of one document, together, where the best of them stood. A memory stands alone.
 
-    Weak results, and questions that nobody answered, are grouped by themselves: nothing that answers stands behind them.
+    Weak results, and questions that nobody answered, are grouped by themselves: nothing that answers stands behind them. Only
+    those at the end count as weak, not one that was put before a good one.
     """
     groups: dict[tuple[object, ...], list[ResultDocument]] = {}
-    for result in results:
+    for result in _settled(list(results)):
         groups.setdefault(_origin(result), []).append(result)
     return list(groups.values())
+
+
+def _settled(results: Sequence[ResultDocument]) -> list[ResultDocument]:
+    answering = [not result.weak and not _is_unanswered(result) for result in results]
+    good = max((number for number, answers in enumerate(answering) if answers), default=-1)
+    return [
+        structs.replace(result, weak=result.weak and number > good) for number, result in enumerate(results)
+    ]
 
 
 def _origin(result: ResultDocument) -> tuple[object, ...]:

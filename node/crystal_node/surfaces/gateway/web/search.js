@@ -238,7 +238,7 @@ class Search {
 
   /** Adds hits in groups: those of one conversation under one heading, where the best of them stood. */
   draw(found) {
-    for (const group of grouped(found)) {
+    for (const group of grouped(settled(found))) {
       const name = `group-${this.list.children.length}`;
       const rows = group.map((hit) => this.row(hit, this.hits.push(hit) - 1, group[0]));
       this.rows.push(...rows);
@@ -350,6 +350,12 @@ class Search {
     else this.choose(Math.min(number, this.hits.length - 1));
     if (this.reader.isOpen && this.chosen >= 0) this.open(this.chosen);
   }
+}
+
+/** Only the weak hits at the end are called so, not one that was put before a good one. */
+function settled(hits) {
+  const good = hits.findLastIndex((hit) => !hit.weak && !isUnanswered(hit));
+  return hits.map((hit, number) => ({ ...hit, weak: hit.weak && number > good }));
 }
 
 /** Hits of one conversation or document together; weak ones and questions without an answer by themselves, so that nothing that

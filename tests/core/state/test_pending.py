@@ -1,7 +1,8 @@
 """This device's pending operations: findable at once, marked, outside the digest, and gone when they are applied or dropped."""
 
 from crystal_core.replica import Replica
-from crystal_core.search.search import search
+from crystal_core.search.search import Searcher
+from crystal_core.search.turns import By
 from crystal_mirror.operations import Operation
 from tests.core.builders import (
     NOW,
@@ -20,7 +21,7 @@ from tests.core.builders import (
 
 def found(replica: Replica, word: str) -> list[tuple[str, bool]]:
     """Texts found by keyword, each with whether it is provisional."""
-    result = search(replica.database, word, now_ms=NOW, embedder=None)
+    result = Searcher(replica.database).search(word, now_ms=NOW, by=By.MESSAGE)
     return [(hit.text, hit.provisional) for hit in result.hits]
 
 
@@ -188,7 +189,7 @@ def test_pending_rows_never_change_what_applying_does() -> None:
 def test_a_pending_memory_is_found_with_its_category() -> None:
     replica = new_replica()
     pending(replica, remember("the cat is called Ada", "fact", agent="me"))
-    result = search(replica.database, "cat", now_ms=NOW, embedder=None)
+    result = Searcher(replica.database).search("cat", now_ms=NOW)
     assert [(hit.category, hit.agent, hit.provisional) for hit in result.hits] == [("fact", "me", True)]
 
 

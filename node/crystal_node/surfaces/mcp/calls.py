@@ -77,7 +77,7 @@ def _no_progress(_done: float, _total: float | None, _what: str) -> None:
 
 @dataclass
 class Call:
-    """One call of a tool. ``asked``: the client can ask its person, and the person said yes."""
+    """One call of a tool. ``asked``: the client can ask its person, and the person said yes. ``folder``: that of the work."""
 
     keeper: Keeper
     pledges: Pledges
@@ -85,6 +85,7 @@ class Call:
     asked: bool = False
     progress: Callable[[float, float | None, str], None] = _no_progress
     over: threading.Event = field(default_factory=threading.Event)
+    folder: str = ""
 
     def device_name(self, device: str) -> str:
         """What the device with this id is called; see ``DeviceNames``."""

@@ -6,6 +6,7 @@ from crystal_node.base.lookup import StoredText, find_text
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import Device, opened
 from crystal_node.search.memories.changes import remember_text
+from crystal_node.search.projects import project_here
 from crystal_node.surfaces.mcp.arguments import ForgetArguments, RememberArguments
 from crystal_node.surfaces.mcp.calls import Call, Question
 from crystal_node.surfaces.mcp.fence import Fence
@@ -17,7 +18,8 @@ _EXCERPT_CHARS = 300
 def remember(call: Call, given: RememberArguments) -> tuple[None, str]:
     """``crystal_remember``. Memories that say almost the same stay and are named: the agent asks its person."""
     with opened(call.keeper.settings()) as device:
-        kept = remember_text(device, given, agent=given.agent.strip())
+        place = project_here(device.settings, call.folder)
+        kept = remember_text(device, given, agent=given.agent.strip(), place=place)
     how = "was remembered already; it is" if kept.merged else "is remembered as"
     lines = [
         f"It {how} id {kept.id[:ID_DIGITS]} ({given.category.value}). Other devices have it after their next sync."

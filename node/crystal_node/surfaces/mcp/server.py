@@ -72,10 +72,12 @@ def _clean(built: Any) -> Any:
 
 
 class CrystalServer:
-    """The server of one process, on any transport. ``tools`` are those that it offers."""
+    """The server of one process, on any transport. ``tools`` are those that it offers; ``folder`` is the one that its only
+    client works in, "" if that is unknown."""
 
-    def __init__(self, keeper: Keeper, tools: tuple[McpTool, ...] = TOOLS) -> None:
+    def __init__(self, keeper: Keeper, tools: tuple[McpTool, ...] = TOOLS, *, folder: str = "") -> None:
         self._keeper = keeper
+        self._folder = folder
         self._pledges = Pledges()
         self._devices = DeviceNames()
         self._tools = {tool.name: tool for tool in tools}
@@ -193,7 +195,7 @@ class CrystalServer:
         def progress(done: float, total: float | None, what: str) -> None:
             anyio.from_thread.run(context.session.report_progress, done, total, what, token=token)
 
-        return Call(self._keeper, self._pledges, self._devices, progress=progress)
+        return Call(self._keeper, self._pledges, self._devices, progress=progress, folder=self._folder)
 
     async def _asked(self, call: Call, work: Callable[[], _T]) -> _T:
         """Run what is no tool; it fails by the protocol's own errors."""

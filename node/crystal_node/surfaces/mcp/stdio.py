@@ -6,6 +6,7 @@ ends at once: databases are changed in transactions, and there are no child proc
 
 import os
 import signal
+from pathlib import Path
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -21,7 +22,7 @@ def serve(keeper: Keeper, tools: tuple[McpTool, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        anyio.run(_serve, CrystalServer(keeper, tools))
+        anyio.run(_serve, CrystalServer(keeper, tools, folder=str(Path.cwd())))
     except BaseExceptionGroup as group:
         gone, others = group.split((BrokenPipeError, ConnectionError))
         if others is not None:

@@ -20,9 +20,7 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 
 Prompt = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[PROMPT...|log]", help="What a person might ask; or the log. A prompt log: -- log"
-    ),
+    typer.Argument(metavar="[PROMPT...|log]", help="What a person might ask; log shows the log."),
 ]
 Hook = Annotated[bool, typer.Option("--hook", help="For hooks: reads what the hook was told, never fails.")]
 HomeFolder = Annotated[

@@ -33,6 +33,7 @@ ROUTES = (
     ("PATCH", "/api/memories/0011223344556677"),
     ("POST", "/api/forget"),
     ("GET", "/api/sources"),
+    ("GET", "/api/recall/report"),
     ("DELETE", "/api/session"),
     ("POST", "/process"),
     ("POST", "/v1/chat/completions"),

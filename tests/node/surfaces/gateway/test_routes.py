@@ -80,11 +80,17 @@ def test_a_memory_is_for_a_project_that_can_be_chosen_and_listed(gateway: Gatewa
     assert (changed["scope"], changed["project"]) == ("project", names[0])
     listed = gateway.get(f"/api/memories?project={quote(names[0])}")["memories"]
     assert [each["id"] for each in listed] == [made["id"]]
-    assert made["id"] not in [each["id"] for each in gateway.get("/api/memories?scope=everywhere")["memories"]]
+    assert made["id"] not in [
+        each["id"] for each in gateway.get("/api/memories?scope=everywhere")["memories"]
+    ]
     assert gateway.patch(path, {"scope": "everywhere"})["project"] == ""
     scopes = [each["project"] for each in gateway.get(f"{path}/history")["events"]]
     assert scopes == ["", names[0], ""]
-    for wrong, status in (({"project": "atlantis"}, 404), ({"scope": "project"}, 400), ({"scope": "mine"}, 400)):
+    for wrong, status in (
+        ({"project": "atlantis"}, 404),
+        ({"scope": "project"}, 400),
+        ({"scope": "mine"}, 400),
+    ):
         assert gateway.ask("PATCH", path, wrong).status_code == status
     gateway.post("/api/forget", {"ids": [made["id"]]})
 
@@ -129,6 +135,7 @@ def test_status_is_that_of_the_command(gateway: Gateway) -> None:
     assert answer.keys() == told.keys()
     assert answer["devices"] == told["devices"]
     assert gateway.get("/api/sources") == {"sources": []}
+    assert gateway.get("/api/recall/report")["injections"] == 0
 
 
 def test_the_published_status_says_what_it_said(gateway: Gateway) -> None:

@@ -5,12 +5,14 @@ English, German, Spanish, French, Portuguese, Italian, Japanese and Chinese. Eve
 
 import re
 
-ANNOUNCEMENT_WORDS_MAX = 30
+ANNOUNCEMENT_WORDS_MAX, ANNOUNCEMENT_CHARS_MAX = 30, 300
 """An assistant's message that says more than this is no announcement."""
-JUDGED_CHARS = 240
-"""Beginning of a message in which an assistant says that it knows nothing."""
+IGNORANCE_CHARS_MAX = 500
+"""An assistant that has more to say than this knows something."""
 ASKING_CHARS = 400
 """Beginning of a message in which a question mark counts: what follows may be a log or a file."""
+CHANGE_CHARS = 500
+"""Beginning of a message in which it says that something changed."""
 
 _LEADS = "ok okay sure right alright good great perfect now first next then yes understood"
 _LOOKING = """
@@ -58,6 +60,11 @@ _IGNORANT = re.compile(
     re.IGNORECASE,
 )
 """What an assistant says that has no answer."""
+_NEGATIONS = (
+    *("n't", "n’t", "not ", "cannot", "no ", "nothing", "neither", "nowhere", "guess"),
+    *("nicht", "keine", "ne ", "n'ai", "aucun", "não", "non ", "ません", "見つか", "記録", "没有", "不知道"),
+)
+"""One of these is in every such text, and looking for them is quick."""
 _ASKING = re.compile(r"[?？؟](?:[\"')\]\s]|$)")
 _ASKING_WORDS = """
     what which who whom whose when where why how do does did is are was were can could should would will have has had
@@ -80,9 +87,27 @@ _PAST = re.compile(
     re.IGNORECASE,
 )
 
+_NOW_WORDS = """
+    now current currently today latest newest still nowadays present valid aktuell jetzt derzeit heute momentan ahora actual
+    actualmente actuel actuelle actuellement maintenant
+"""
+_NOW = re.compile(
+    rf"\b(?:{'|'.join(_NOW_WORDS.split())}|as of today|at the moment|these days|what holds|up to date)\b|今|現在|现在|目前",
+    re.IGNORECASE,
+)
+_CHANGE = re.compile(
+    r"instead of|no longer|not .{0,40}? any ?more|change of plan|\bchange[sd]\b|new decision|\bswitch(?:ed|ing)?\b"
+    r"|\bmoved? (?:on to|to|away)\b|\breplac(?:es?|ed|ing)\b|\bupdated?\b|from now on|is history|in place of|rather than"
+    r"|used to|\b(?:adjusted|increased|raised|lowered|rescheduled|postponed|extended)\b"
+    r"|\bstatt|nicht mehr|ab jetzt|geändert|en lugar de|ya no|cambiado|au lieu d|ne .{0,20}? plus|désormais",
+    re.IGNORECASE,
+)
+
 
 def announces(text: str) -> bool:
     """Whether a message only says what its author is about to do."""
+    if len(text) > ANNOUNCEMENT_CHARS_MAX:
+        return False
     plain = text.strip()
     if len(plain.split(None, ANNOUNCEMENT_WORDS_MAX)) > ANNOUNCEMENT_WORDS_MAX:
         return False
@@ -95,13 +120,28 @@ def announces(text: str) -> bool:
 
 def answers(text: str) -> bool:
     """Whether a message that ends a turn says something: neither what follows, nor that nothing is known."""
-    return not announces(text) and _IGNORANT.search(text[:JUDGED_CHARS]) is None
+    if len(text) > IGNORANCE_CHARS_MAX:
+        return True
+    lowered = text.casefold()
+    if any(sign in lowered for sign in _NEGATIONS) and _IGNORANT.search(text) is not None:
+        return False
+    return not announces(text)
 
 
 def asks(text: str) -> bool:
     """Whether a person's message is a question rather than a statement."""
     plain = text.strip()
     return _ASKING.search(plain[:ASKING_CHARS]) is not None or _INTERROGATIVE.match(plain) is not None
+
+
+def asks_for_now(query: str) -> bool:
+    """Whether a query says that it wants what holds now."""
+    return _NOW.search(query) is not None
+
+
+def tells_change(text: str) -> bool:
+    """Whether a message says that something is not as it was."""
+    return _CHANGE.search(text[:CHANGE_CHARS]) is not None
 
 
 def asks_what_holds(query: str) -> bool:

@@ -31,7 +31,7 @@ from crystal_core.search.dates import DateRange, date_ranges
 from crystal_core.search.filters import CONVERSATION, EVERYWHERE, Filters, Scope
 from crystal_core.search.keywords import Match, best_matches
 from crystal_core.search.near_duplicates import Alike
-from crystal_core.search.phrases import asks_what_holds
+from crystal_core.search.phrases import asks_for_now, asks_what_holds, tells_change
 from crystal_core.search.ranking import (
     DAY_MILLISECONDS,
     DEFAULT,
@@ -69,11 +69,24 @@ BEING_MADE = "the vectors are being made: {} % of the texts have theirs, the oth
 
 LOOKED_AT = 5
 """Best keyword matches examined for how many of the query's words they have."""
-SAME_THING_DEPTH = 6
-SAME_THING_SHARE = 0.6
-SAME_THING_MIN = 0.65
-"""A turn is about the same thing as the best one if it is among so many, has such shares of its strengths, and their words have
-at least this cosine with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SameThing:
+    """When a later unit is about the same thing as the best one.
+
+    It is among the first `depth`, has at least that `share` of its cosine, and the two have at least that `cosine` with each
+    other, to which `change` is added if it tells of one.
+    """
+
+    depth: int
+    share: float
+    cosine: float
+    change: float
+
+
+_ASKED_FOR_NOW = _SameThing(depth=10, share=0.3, cosine=0.5, change=0.3)
+_ASKED_FOR_A_VALUE = _SameThing(depth=6, share=0.6, cosine=0.65, change=0.0)
 
 FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
 
@@ -208,7 +221,7 @@ class Searcher:
         )
         thoughts = thinking or scope.role == THINKING
         by = By.MESSAGE if scope.role is not None else By(by)  # what one role said is no whole turn
-        dates = date_ranges(query, now_ms, zone)
+        dates = () if asks_for_now(query) else date_ranges(query, now_ms, zone)
         question = _Question(query, vector, near, now_ms, by, thoughts, dates)
         end = offset + limit
         bm25.prepare(self._database)
@@ -243,7 +256,11 @@ class Searcher:
             candidates = self._candidates(
                 question, (matches, neighbours), dated, filters, snippets, units, seen
             )
-            for unit in units.units(candidates):
+            fresh = units.units(candidates)
+            units.prepare(fresh[: wanted - len(ordered)])
+            for unit in fresh:
+                if len(ordered) >= wanted:
+                    break
                 shown = units.show(unit, snippets)
                 if shown.chunk in ordered:
                     continue  # said in several places: the best of them stands for all
@@ -252,41 +269,46 @@ class Searcher:
                     ordered[shown.chunk] = unit
                 else:
                     ordered[like].alike.append(shown.text.id)
-            if len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
+            if not fresh or len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
                 break
         best = list(ordered.values())
-        if not question.dates and asks_what_holds(question.words):
-            self._put_newest_first(best)
+        if asks_for_now(question.words):
+            self._put_newest_first(best, _ASKED_FOR_NOW)
+        elif not question.dates and asks_what_holds(question.words):
+            self._put_newest_first(best, _ASKED_FOR_A_VALUE)
         return best
 
-    def _put_newest_first(self, ordered: list[Unit]) -> None:
+    def _put_newest_first(self, ordered: list[Unit], same: _SameThing) -> None:
         """Before the best unit, put a later one about the same thing: of values that are asked for, the latest holds."""
         best = ordered[0] if ordered else None
-        if best is None or best.idle:
+        if best is None or best.idle or self._index is None:
             return
-        strength, similarity = best.strengths
         later = [
             unit
-            for unit in ordered[1:SAME_THING_DEPTH]
-            if unit.newest > best.newest
-            and not unit.idle
-            and unit.strengths[0] >= SAME_THING_SHARE * strength
-            and unit.strengths[1] >= SAME_THING_SHARE * similarity
+            for unit in ordered[1 : same.depth]
+            if unit.newest > best.newest and not unit.idle and unit.similarity >= same.share * best.similarity
         ]
-        if not later or self._index is None:
+        if not later:
             return
         chunks = [unit.members[0].chunk for unit in (best, *later)]
-        alike = self._index.likeness(self._database, chunks[0], chunks[1:])
-        nearest = max(later, key=lambda unit: alike.get(unit.members[0].chunk, 0.0))
-        if alike.get(nearest.members[0].chunk, 0.0) >= SAME_THING_MIN:
-            ordered.remove(nearest)
-            ordered.insert(0, nearest)
+        cosines = self._index.likeness(self._database, chunks[0], chunks[1:])
+        likeness = {
+            number: cosines.get(unit.members[0].chunk, 0.0)
+            + same.change * any(tells_change(one.text.text) for one in unit.members)
+            for number, unit in enumerate(later)
+        }
+        nearest = max(likeness, key=likeness.__getitem__)
+        if likeness[nearest] >= same.cosine:
+            ordered.remove(later[nearest])
+            ordered.insert(0, later[nearest])
 
     def _of_dates(self, question: _Question, scope: Scope) -> "_Halves":
         """Return what both halves find of the dates that the query speaks of."""
         matches: list[Match] = []
         neighbours: list[Neighbour] = []
         for date in question.dates:
+            if not date.start_ms:
+                continue  # "before March": all that is older, which the halves find by themselves
             since = max(date.start_ms, scope.since_ms or date.start_ms)
             until = date.end_ms + TOLD_DAYS * DAY_MILLISECONDS
             until = min(until, until if scope.until_ms is None else scope.until_ms)
@@ -431,13 +453,13 @@ class Searcher:
     def _relevance(
         self, unit: Unit, turn: Turn | None, text: str, question: _Question, snippets: Snippets
     ) -> float:
-        whole = text if turn is None else f"{turn.question}\n{text}"
+        words = (text,) if turn is None or turn.question == text else (turn.question, text)
         by_meaning = [(one.place.role, one.explanation.similarity) for one in unit.members]
         similarity = max(cosine for _, cosine in by_meaning)
         asked = max((cosine for role, cosine in by_meaning if role == PERSON), default=0.0)
         if turn is None or not turn.question_id:
             asked = similarity
-        found = relevance(snippets.coverage(whole), similarity, asked, question.near)
+        found = relevance(snippets.coverage(*words), similarity, asked, question.near)
         if question.vector is not None and question.near is None and unit.explanation.vector_rank is not None:
             return max(found, 0.5)  # a model whose cosines say nothing by themselves
         return found

@@ -8,6 +8,7 @@ Offsets count characters (code points). White space becomes single blanks; an el
 
 import re
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import apsw
@@ -30,6 +31,8 @@ Span = tuple[int, int]
 Token = tuple[int, int, str]
 """Start, end and stem of a word: in bytes, as the tokenizer counts, until `_in_characters`."""
 
+_STEM = itemgetter(2)
+
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
@@ -50,24 +53,30 @@ class Snippets:
         self._phrases = {tuple(token for _, _, token in phrase) for phrase in phrases if phrase}
         self._words = {word for phrase in self._phrases for word in phrase}
         self._longest = max((len(phrase) for phrase in self._phrases), default=0)
-        self._looked_at: dict[str, list[Token]] = {}
+        self._cut: dict[str, list[Token]] = {}
 
     def snippet(self, text: str, depth: float = 0.0) -> Snippet:
         """Return the passage with most of the query's words; without any, from `depth` (0 to 1) of the text on."""
-        tokens = self._looked_at.pop(text, None) or self._tokens(text)
+        tokens = self._tokens_once(text)
         found = _in_characters(self._found(tokens), text)
         begin = self._best(found) if found else _sentence_begin(text, int(len(text) * depth))
         begin, end = _bounds(text, begin)
         spans = [(start, stop) for start, stop, _ in found if begin <= start and stop <= end][:MARKS_MAX]
-        return Snippet(*_one_line(text, begin, end, spans), self._share(tokens))
+        return Snippet(*_one_line(text, begin, end, spans), self.coverage(text))
 
-    def coverage(self, text: str) -> float:
-        """Return the share of the query's words that the text has. A call of `snippet` mostly follows."""
-        self._looked_at[text] = tokens = self._tokens(text)
-        return self._share(tokens)
+    def coverage(self, *texts: str) -> float:
+        """Return the share of the query's words that the texts have together."""
+        had: set[str] = set()
+        for text in texts:
+            had.update(map(_STEM, self._tokens_once(text)))
+        return len(had & self._words) / max(len(self._words), 1)
 
-    def _share(self, tokens: list[Token]) -> float:
-        return len({token for _, _, token in tokens} & self._words) / max(len(self._words), 1)
+    def _tokens_once(self, text: str) -> list[Token]:
+        """Cutting a text into words is most of what it costs to show a hit."""
+        tokens = self._cut.get(text)
+        if tokens is None:
+            tokens = self._cut[text] = self._tokens(text)
+        return tokens
 
     def _tokens(self, text: str, *, query: bool = False) -> list[Token]:
         encoded = text.encode("utf-8", "surrogatepass")

@@ -14,7 +14,7 @@ pieces are read from both tables.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from crystal_core.database import Database
@@ -27,8 +27,6 @@ THINKING = "thinking"
 
 MILLISECONDS_MAX = 2**62
 """Later than any moment."""
-REACHES = (12, 400)
-"""Pieces on either side of a hit among which its turn is looked for: few turns are longer than the first."""
 QUESTION_CHARS_MAX = 2000
 
 
@@ -73,6 +71,8 @@ class Span:
     """The piece's own row where no person spoke before it."""
     pending: bool = False
     """Whether some of the conversation is pending."""
+    bounds: tuple[str | None, str | None] = field(default=(None, None), compare=False)
+    """Moment, row and message of a piece of the question, and moment and row of the next turn's first piece, as JSON arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ ended AS MATERIALIZED (
                  AND (s.created_at, {row}) > (a.question ->> 0, a.question ->> 1)
                  AND (s.message <> a.question ->> 2 OR s.message = '' OR s.created_at <> a.question ->> 0) {upward}) AS beyond
     FROM asked a)
-SELECT key, question ->> 1, beyond ->> 1,
+SELECT key, question, beyond, beyond ->> 1,
     (SELECT s.chunk FROM {all_said} WHERE s.session = e.session AND s.agent = e.agent AND s.role NOT IN ('user', 'thinking')
      AND (s.created_at, {row}) > (e.question ->> 0, e.question ->> 1)
      AND (s.created_at, {row}) < (coalesce(e.beyond ->> 0, {MILLISECONDS_MAX}), coalesce(e.beyond ->> 1, 0)) {downward})
@@ -136,17 +136,20 @@ FROM ended e
 
 
 def _pieces_query(*, pending: bool) -> str:
-    """Return the query for the pieces around one; bound: session, agent, moment and row of that piece, most on a side."""
+    """Return the query for the pieces of turns, by their bounds."""
     row = "s.row" if pending else "s.rowid"
     table = "said s" if pending else "occurrences s INDEXED BY occurrences_by_session"
-    select = f"""SELECT s.chunk, {row} AS row, s.role, s.created_at, s.message, s.project, s.repository
-        FROM {table}
-        WHERE s.session = ?1 AND s.agent = ?2 AND (s.created_at, {row})"""  # noqa: S608 - constants of ours
     return f"""
 WITH {_SAID if pending else ""}
-near AS (SELECT * FROM ({select} >= (?3, ?4) ORDER BY s.created_at, {row} LIMIT ?5)
-         UNION ALL SELECT * FROM ({select} < (?3, ?4) ORDER BY s.created_at DESC, {row} DESC LIMIT ?5))
-SELECT * FROM near ORDER BY created_at, row
+wanted AS MATERIALIZED (
+    SELECT key, value ->> 0 AS session, value ->> 1 AS agent, value ->> '$[2][0]' AS at, value ->> '$[2][1]' AS row,
+        value ->> '$[2][2]' AS message, value ->> '$[3][0]' AS end_at, value ->> '$[3][1]' AS end_row FROM json_each(?))
+SELECT w.key, s.chunk, {row} AS place, s.role, s.created_at, s.message, s.project, s.repository
+FROM wanted w CROSS JOIN {table} ON s.session = w.session AND s.agent = w.agent
+    AND s.created_at BETWEEN w.at AND coalesce(w.end_at, {MILLISECONDS_MAX})
+WHERE (s.created_at > w.at OR {row} >= w.row OR (s.role = 'user' AND s.message = w.message AND s.message <> ''))
+    AND (w.end_at IS NULL OR (s.created_at, {row}) < (w.end_at, w.end_row))
+ORDER BY w.key, s.created_at, place
 """  # noqa: S608 - constants of ours
 
 
@@ -170,52 +173,32 @@ class Turns:
             if not asked:
                 continue
             rows = self._database.rows(_SPANS[waiting], (json.dumps(asked),))
-            for key, question, beyond, last in rows:
+            for key, question, end, beyond, last in rows:
                 place = places[int(key)]
-                alone = place.row if question is None else 0
                 found[int(key)] = Span(
                     place.agent,
                     place.session,
                     int(beyond or 0),
                     int(last or 0),
-                    alone,
+                    place.row if question is None else 0,
                     waiting,
+                    (question, end),
                 )
         return [found[number] for number in range(len(places))]
 
-    def pieces(self, place: HitPlace, span: Span) -> list[TurnPiece]:
-        """Return the pieces of the place's turn, in order. Of a turn longer than the last of `REACHES` on a side of the place,
-        the nearest ones."""
-        found: list[TurnPiece] = []
-        for most in REACHES:
-            rows = self._database.rows(
-                _PIECES[span.pending], (place.session, place.agent, place.created_at, place.row, most)
-            )
-            pieces = [TurnPiece(int(row[0]), int(row[1]), row[2], int(row[3]), *row[4:]) for row in rows]
-            if span.alone:
-                return [piece for piece in pieces if piece.row == span.alone]
-            found, whole = _of_turn(pieces, place.row, most)
-            if whole:
-                break
+    def pieces(self, spans: Sequence[Span]) -> list[list[TurnPiece]]:
+        """Return the pieces of each of these turns, in order; none where a message stands alone."""
+        found: list[list[TurnPiece]] = [[] for _ in spans]
+        for waiting in (False, True):
+            asked = {
+                number: [span.session, span.agent, *(json.loads(bound or "null") for bound in span.bounds)]
+                for number, span in enumerate(spans)
+                if span.pending is waiting and not span.alone
+            }
+            if asked:
+                for key, *piece in self._database.rows(_PIECES[waiting], (json.dumps(asked),)):
+                    found[int(key)].append(TurnPiece(*piece))
         return found
-
-
-def _of_turn(pieces: Sequence[TurnPiece], row: int, most: int) -> tuple[list[TurnPiece], bool]:
-    """Cut one turn out of pieces in order, and return whether it is there whole."""
-    here = next((number for number, piece in enumerate(pieces) if piece.row == row), None)
-    if here is None:
-        return [], True
-    begin = here
-    while begin > 0 and pieces[begin].role != PERSON:
-        begin -= 1
-    while begin > 0 and is_one_message(pieces[begin - 1], pieces[begin]):
-        begin -= 1
-    end = begin + 1
-    while end < len(pieces) and (pieces[end].role != PERSON or is_one_message(pieces[end], pieces[begin])):
-        end += 1
-    cut_before = begin == 0 and here >= most
-    cut_behind = end == len(pieces) and len(pieces) - here >= most
-    return list(pieces[begin:end]), not (cut_before or cut_behind)
 
 
 def is_one_message(one: TurnPiece, other: TurnPiece) -> bool:

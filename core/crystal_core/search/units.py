@@ -28,6 +28,9 @@ from crystal_core.search.turns import (
     is_one_message,
 )
 
+QUESTION_PIECES_MAX = 4
+ANSWER_PIECES_MAX = 6
+"""First pieces of a question, and last ones of an answer, that are looked at where the answer itself was not found."""
 TOLD_DAYS = 10
 """What happened on a day is spoken of up to so many days later."""
 
@@ -74,10 +77,8 @@ class Unit:
         return max(member.place.created_at for member in self.members)
 
     @property
-    def strengths(self) -> tuple[float, float]:
-        """The greatest strength by words, and the greatest cosine."""
-        parts = [member.explanation for member in self.members]
-        return max(part.keyword_strength for part in parts), max(part.similarity for part in parts)
+    def similarity(self) -> float:
+        return max(member.explanation.similarity for member in self.members)
 
     @property
     def order(self) -> tuple[bool, float, int, int]:
@@ -105,6 +106,7 @@ class Units:
         self._dates = dates
         self._turns = Turns(database)
         self._seen: set[object] = set()
+        self._texts: dict[int, Text] = {}
 
     def candidates(
         self,
@@ -167,6 +169,24 @@ class Units:
         query = "SELECT rowid, text FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))"
         return {int(chunk): text for chunk, text in self._database.rows(query, (wanted,))}
 
+    def prepare(self, units: Sequence[Unit]) -> None:
+        """Read together what showing these units takes."""
+        waiting = [unit for unit in units if unit.span is not None and unit.pieces is None]
+        spans = [unit.span for unit in waiting if unit.span is not None]
+        chunks: list[int] = []
+        for unit, pieces in zip(waiting, self._turns.pieces(spans), strict=True):
+            unit.pieces = pieces
+            replied = [piece for piece in pieces if piece.role not in (PERSON, THINKING)]
+            if unit.answered:
+                wanted = replied[-1:] if _replies(unit) else [*replied[:1], *replied[-ANSWER_PIECES_MAX:]]
+                chunks += [piece.chunk for piece in wanted]
+            chunks += [piece.chunk for piece in pieces if piece.role == PERSON][:QUESTION_PIECES_MAX]
+        members = {one.chunk: one.text for unit in waiting for one in unit.members}
+        self._texts |= members
+        unread = [chunk for chunk in dict.fromkeys(chunks) if chunk not in self._texts]
+        if unread:
+            self._texts |= read_texts(self._database, unread, None)
+
     def show(self, unit: Unit, snippets: Snippets) -> Candidate:
         """Return the passage that represents the unit; of a turn, the one of its answer that fits best."""
         if unit.shown is None:
@@ -174,37 +194,35 @@ class Units:
         return unit.shown
 
     def _shown(self, unit: Unit, snippets: Snippets) -> Candidate:
-        span = unit.span
-        if span is None:
-            return unit.members[0]
-        replied = [one for one in unit.members if one.place.role != PERSON and not _is_filler(one, span)]
-        if replied:
-            return replied[0]
-        if not unit.answered:
-            return unit.members[0]
+        replied = _replies(unit)
+        if replied or unit.span is None or not unit.answered:
+            return (replied or unit.members)[0]
+        if unit.pieces is None:
+            self.prepare([unit])
         first = unit.members[0]
-        pieces = [one for one in self._pieces(unit) if one.role not in (PERSON, THINKING)]
-        texts = self._texts([piece.chunk for piece in pieces])
         where = first.place.project, first.place.repository
-        # A conversation may move on to another project.
-        pieces = [
-            piece for piece in pieces if piece.chunk in texts and (piece.project, piece.repository) == where
-        ]
         telling = [
-            piece for piece in pieces if piece.chunk == span.last or not announces(texts[piece.chunk].text)
+            piece
+            for piece in unit.pieces or ()
+            if piece.role not in (PERSON, THINKING)
+            and piece.chunk in self._texts
+            and (piece.project, piece.repository) == where  # a conversation may move on to another project
+            and (piece.chunk == unit.span.last or not announces(self._texts[piece.chunk].text))
         ]
         if not telling:
             return first
         # Of equal ones the first: an answer begins with what it comes down to.
-        best = max(telling, key=lambda piece: snippets.coverage(texts[piece.chunk].text))
+        best = max(telling, key=lambda piece: snippets.coverage(self._texts[piece.chunk].text))
         place = replace(first.place, role=best.role, created_at=best.created_at, row=best.row)
-        return Candidate(best.chunk, place, first.explanation, texts[best.chunk])
+        return Candidate(best.chunk, place, first.explanation, self._texts[best.chunk])
 
     def turn(self, unit: Unit) -> Turn | None:
         """Return the turn that a unit stands for; None if it is none."""
         if unit.span is None:
             return None
-        pieces = [piece for piece in self._pieces(unit) if piece.role != THINKING]
+        if unit.pieces is None:
+            self.prepare([unit])
+        pieces = [piece for piece in unit.pieces or () if piece.role != THINKING]
         asked = [piece for piece in pieces if piece.role == PERSON]
         found = {one.chunk for one in unit.members}
         question = next((piece for piece in asked if piece.chunk in found), asked[0] if asked else None)
@@ -212,32 +230,24 @@ class Units:
         answer = None
         if unit.answered and ending is not None:
             answer = next(piece for piece in pieces if piece is ending or is_one_message(piece, ending))
-        texts = self._texts([piece.chunk for piece in (question, answer) if piece is not None])
-        words = texts.get(question.chunk) if question is not None else None
+        words = self._texts.get(question.chunk) if question is not None else None
+        told = self._texts.get(answer.chunk) if answer is not None else None
         return Turn(
             question="" if words is None else words.text[:QUESTION_CHARS_MAX],
             question_id="" if words is None else words.id,
-            answer_id="" if answer is None or answer.chunk not in texts else texts[answer.chunk].id,
+            answer_id="" if told is None else told.id,
             answered=unit.answered,
             began_at=pieces[0].created_at if pieces else unit.members[0].place.created_at,
             ended_at=pieces[-1].created_at if pieces else unit.members[0].place.created_at,
             messages=len(pieces),
         )
 
-    def _pieces(self, unit: Unit) -> list[TurnPiece]:
-        assert unit.span is not None
-        if unit.pieces is None:
-            unit.pieces = self._turns.pieces(unit.members[0].place, unit.span)
-        return unit.pieces
 
-    def _texts(self, chunks: Sequence[int]) -> dict[int, Text]:
-        return read_texts(self._database, chunks)
-
-
-def read_texts(database: Database, chunks: Iterable[int], memories: str = "memory_places") -> dict[int, Text]:
+def read_texts(database: Database, chunks: Iterable[int], memories: str | None) -> dict[int, Text]:
     """Return the texts of chunks, with the categories of those that are memories by that view; forgotten ones are left out."""
+    category = f"(SELECT category FROM {memories} WHERE chunk = chunks.rowid LIMIT 1)" if memories else "NULL"  # noqa: S608
     query = (
-        f"SELECT rowid, id, text, provisional, (SELECT category FROM {memories} WHERE chunk = chunks.rowid LIMIT 1)"  # noqa: S608
+        f"SELECT rowid, id, text, provisional, {category}"  # noqa: S608 - constants of ours
         f" FROM chunks WHERE rowid IN (SELECT value FROM json_each(?)) AND forget_hash NOT IN ({HIDDEN})"
     )
     return {
@@ -255,6 +265,13 @@ def _states(members: Sequence[Candidate], span: Span) -> bool:
         else one.place.role != THINKING and one.chunk != span.last and not announces(one.text.text)
         for one in members
     )
+
+
+def _replies(unit: Unit) -> list[Candidate]:
+    """What was found of a turn's answer, best first."""
+    if unit.span is None:
+        return []
+    return [one for one in unit.members if one.place.role != PERSON and not _is_filler(one, unit.span)]
 
 
 def _is_filler(one: Candidate, span: Span | None) -> bool:

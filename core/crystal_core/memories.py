@@ -29,6 +29,13 @@ class Category(StrEnum):
     SKILL = "skill"
 
 
+class MemoryScope(StrEnum):
+    """Where a memory is put before agents."""
+
+    PROJECT = "project"
+    EVERYWHERE = "everywhere"
+
+
 class MemoryStatus(StrEnum):
     """State of a memory, see the module."""
 

@@ -109,6 +109,9 @@ class Explanation:
     context: float = 0.0
     """What the rest of the turn and its date add."""
     recency: float = 1.0
+    judge_rank: int | None = None
+    """Rank before a judge, None without one."""
+    judge_score: float | None = None
 
     @property
     def score(self) -> float:

@@ -29,6 +29,7 @@ from crystal_core.search import bm25
 from crystal_core.search.coverage import percent_embedded
 from crystal_core.search.dates import DateRange, date_ranges
 from crystal_core.search.filters import CONVERSATION, EVERYWHERE, Filters, Scope
+from crystal_core.search.judge import JUDGED_MAX, Judge, judged, judgement
 from crystal_core.search.keywords import Match, best_matches
 from crystal_core.search.near_duplicates import Alike
 from crystal_core.search.phrases import asks_for_now, asks_what_holds, tells_change
@@ -89,6 +90,9 @@ _ASKED_FOR_NOW = _SameThing(depth=10, share=0.3, cosine=0.5, change=0.3)
 _ASKED_FOR_A_VALUE = _SameThing(depth=6, share=0.6, cosine=0.65, change=0.0)
 
 FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
+
+JUDGED_QUESTION_CHARS = 120
+"""Of a question before the passage that a judge reads."""
 
 LAYERS = (40, 160, 640, 2560, 11_000)
 """Candidates of each half, layer by layer. The first is enough for the first page or two."""
@@ -160,6 +164,8 @@ class SearchResult:
     note: str
     more: bool
     weak: bool
+    judge_note: str = ""
+    """Why the judge counts for nothing; "" if it counts, or if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +185,16 @@ class Searcher:
     """Searches one database; keeps the vector index in memory between searches."""
 
     def __init__(
-        self, database: Database, embedder: Embedder | None = None, *, ranking: Ranking = DEFAULT
+        self,
+        database: Database,
+        embedder: Embedder | None = None,
+        *,
+        ranking: Ranking = DEFAULT,
+        judge: Judge | None = None,
     ) -> None:
         self._database = database
         self._embedder = embedder
+        self._judge = judge
         self._ranking = ranking
         self._index: VectorIndex | None = None
         self._percent_embedded: tuple[tuple[int, int], int] | None = None
@@ -199,10 +211,12 @@ class Searcher:
         by: By = By.TURN,
         thinking: bool = False,
         zone: tzinfo = UTC,
+        judge_seconds: float = 0.0,
     ) -> SearchResult:
         """Return the `limit` best turns or messages that the scope admits, after skipping `offset`.
 
         `words_only` uses no vectors. Thinking is found if asked for, also by its role. Dates in the query are those of `zone`.
+        With `judge_seconds`, a judge that is ready may take so long to order the first hits.
 
         Raises EmptyQuery for a query without a visible character, ValueError for a limit or an offset out of range, and what
         reading the database raises. Never raises because of the query's content.
@@ -230,7 +244,18 @@ class Searcher:
             units = Units(
                 self._database, self._ranking, by=by, thinking=thoughts, now_ms=now_ms, dates=question.dates
             )
-            found = self._ordered(question, scope, units, snippets, end + 1)
+            judge_note = ""
+            judge = self._judge if judge_seconds > 0 and offset < JUDGED_MAX else None
+            wanted = end + 1 if judge is None else max(end + 1, JUDGED_MAX)
+            found = self._ordered(question, scope, units, snippets, wanted)
+            if judge is not None:
+                passages = [
+                    _passage(units.show(one, snippets), units.turn(one)) for one in found[:JUDGED_MAX]
+                ]
+                said = judgement(judge, query, passages, seconds=judge_seconds)
+                for rank, (unit, score) in enumerate(zip(found, said.scores, strict=False)):
+                    unit.explanation = replace(unit.explanation, judge_rank=rank, judge_score=score)
+                found, judge_note = judged(found, said.scores), said.note
             hits = tuple(self._hit(one, question, units, snippets) for one in found[offset:end])
             first = hits[:LOOKED_AT_FOR_SILENCE]
             if offset:
@@ -238,7 +263,7 @@ class Searcher:
                     self._hit(one, question, units, snippets) for one in found[:LOOKED_AT_FOR_SILENCE]
                 )
         mode = Mode.KEYWORD if vector is None else Mode.HYBRID
-        return SearchResult(hits, mode, note, more=len(found) > end, weak=all(hit.weak for hit in first))
+        return SearchResult(hits, mode, note, len(found) > end, all(hit.weak for hit in first), judge_note)
 
     def _ordered(
         self, question: _Question, scope: Scope, units: Units, snippets: Snippets, wanted: int
@@ -474,6 +499,13 @@ class Searcher:
         found = self._database.rows_of_many("SELECT embedding FROM chunks_vec WHERE rowid = ?", windows)
         vectors = np.frombuffer(b"".join(row[0] for row in found), "<f4").reshape(len(found), -1)
         return int(np.argmax(vectors @ vector)) / len(windows)
+
+
+def _passage(shown: Candidate, turn: Turn | None) -> str:
+    """What a judge reads of a unit: an answer is understood with its question."""
+    if turn is None or turn.question_id in ("", shown.text.id):
+        return shown.text.text
+    return f"{turn.question[:JUDGED_QUESTION_CHARS]}\n{shown.text.text}"
 
 
 def search(

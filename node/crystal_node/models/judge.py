@@ -95,7 +95,7 @@ class CrossEncoderJudge:
                 trust_remote_code=False,
                 local_files_only=True,
             )
-        except Exception as error:  # noqa: BLE001  a damaged file raises what its reader likes
+        except Exception as error:
             what = f"{self.identity} is not whole on this machine: {type(error).__name__}"
             raise JudgeUnavailable(what, hint=_FETCH) from error
         if model.num_labels != 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from crystal_core.memories import Category
+from crystal_core.memories import Category, MemoryScope
 from crystal_core.projects import (
     NO_FOLDERS,
     Link,
@@ -29,7 +29,6 @@ from crystal_node.base.project import ProjectFinder
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso, one_line
 from crystal_node.device.device import Device
-from crystal_node.search.memories.documents import MemoryScope
 
 NO_PROJECT: ProjectKey = ("", "")
 _NAMED_MAX = 5

@@ -177,7 +177,9 @@ async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> Ac
     request = WeaveRequest(
         agent=arguments.agent,
         mode=WeaveMode(arguments.mode) if arguments.mode else WeaveMode.INCREMENTAL,
-        since=parse_since(arguments.since, work.now_ms(), work.settings.capture.nameless_zone()) if arguments.since else 0,
+        since=parse_since(arguments.since, work.now_ms(), work.settings.capture.nameless_zone())
+        if arguments.since
+        else 0,
         dry_run=arguments.dry_run,
         budget=min(arguments.limit or most, most),
     )

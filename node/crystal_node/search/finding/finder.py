@@ -14,6 +14,7 @@ from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.embed.port import EmbeddingError
 from crystal_core.search.filters import DOCUMENT, Filters, Scope
+from crystal_core.search.judge import SECONDS_MAX, JudgeError
 from crystal_core.search.pastes import telling_words
 from crystal_core.search.search import Hit, Mode, Searcher, SearchResult
 from crystal_core.search.turns import Turn
@@ -23,6 +24,7 @@ from crystal_node.base.lookup import StoredText, find_shown_text
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
 from crystal_node.models.embedding import VaultEmbedder
+from crystal_node.models.judge import judge_for
 from crystal_node.search.conversation import Transcript, transcript, turn_of
 from crystal_node.search.finding.deep import Deep
 from crystal_node.search.finding.deep_outcome import Deepened, Fast, HitExplanation, forget_mark
@@ -59,7 +61,8 @@ class Finder:
         self._closing = ExitStack()
         self._database = self._closing.enter_context(Database.open(settings.home.database))
         self._embedder = self._closing.enter_context(VaultEmbedder(settings, self._database))
-        self._searcher = Searcher(self._database, self._embedder)
+        self._judge, _ = judge_for(settings)
+        self._searcher = Searcher(self._database, self._embedder, judge=self._judge)
         self._deep = Deep(settings)
         self._preparing: threading.Thread | None = None
 
@@ -90,6 +93,8 @@ class Finder:
                     by=request.by,
                     thinking=request.thinking,
                     zone=zone,
+                    # Recall, which alone names its projects, stands in a person's way.
+                    judge_seconds=SECONDS_MAX if request.projects is None else 0.0,
                 )
         by_hit = deep.by_hit if isinstance(deep, Deepened) else {}
         with self._lock:
@@ -158,6 +163,9 @@ class Finder:
         # The next search raises the same error.
         with suppress(EmbeddingError):
             self._embedder.prepare()
+        with suppress(JudgeError):  # `crystal doctor` says why there is none
+            if self._judge is not None:
+                self._judge.prepare()
 
     def release(self) -> None:
         """Free the model's memory; the next search by meaning loads it again."""
@@ -180,6 +188,8 @@ def _note(found: SearchResult) -> str:
         notes = [f"searched by words alone: {found.note}"]
     if found.weak and found.hits:
         notes.append(NEAREST)
+    if found.judge_note:
+        notes.append(found.judge_note)
     return "; ".join(notes)
 
 
@@ -226,7 +236,10 @@ def _turn(turn: Turn) -> TurnDocument:
 
 def _explained(hit: Hit) -> dict[str, float | int | str | None]:
     parts = hit.explanation
-    return {
+    by_judge: dict[str, float | int | str | None] = {}
+    if parts.judge_score is not None:
+        by_judge = {"judge_rank": parts.judge_rank, "judge_score": round(parts.judge_score, 4)}
+    return by_judge | {
         "keyword_rank": parts.keyword_rank,
         "keyword_score": round(parts.keyword_score, 6),
         "keyword_strength": round(parts.keyword_strength, 6),

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from crystal_core.memories import Category
+from crystal_core.memories import Category, MemoryScope
 from crystal_mirror.operations import CONFIDENCE_MAX, NAME_CHARS_MAX, SUPERSEDES_MAX
 from crystal_node.search.finding.documents import ID_DIGITS_MAX, ID_DIGITS_MIN, ID_PATTERN
 
@@ -28,13 +28,6 @@ Id = Annotated[
 Confidence = Annotated[
     int, Meta(ge=0, le=CONFIDENCE_MAX, description="How sure one can be of it, from 0 to 100.")
 ]
-
-
-class MemoryScope(StrEnum):
-    """Where a memory is put before agents."""
-
-    PROJECT = "project"
-    EVERYWHERE = "everywhere"
 
 
 Scope = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from crystal_core.memories import Category, MemoryStatus
+from crystal_core.memories import Category, MemoryScope, MemoryStatus
 from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
@@ -14,7 +14,7 @@ from crystal_node.base.wording import one_line, printable
 from crystal_node.device.device import opened
 from crystal_node.search.finding.documents import StatusFilter
 from crystal_node.search.memories.changes import amend_memory, edit_memory, reactivate_memory
-from crystal_node.search.memories.documents import MemoryDocument, MemoryEventDocument, MemoryScope
+from crystal_node.search.memories.documents import MemoryDocument, MemoryEventDocument
 from crystal_node.search.memories.queries import find_memory, history_of, list_memories, memory_document
 from crystal_node.search.projects import asked_scope, scopes_of
 from crystal_node.surfaces.cli.console.options import Json

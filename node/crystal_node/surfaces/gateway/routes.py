@@ -8,7 +8,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from crystal_core.memories import MemoryStatus
+from crystal_core.memories import MemoryScope, MemoryStatus
 from crystal_mirror.operations import Forget
 from crystal_node.agent.daemon.job_requests import pause_job, want_job
 from crystal_node.agent.forget_report import note_files
@@ -37,7 +37,6 @@ from crystal_node.search.memories.documents import (
     MemoriesDocument,
     MemoryDocument,
     MemoryEdit,
-    MemoryScope,
     RememberedDocument,
 )
 from crystal_node.search.memories.queries import history_of, list_memories, memory_document

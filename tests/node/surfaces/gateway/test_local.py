@@ -30,7 +30,7 @@ TEXT = "The uploader's retry budget went from 3 to 9."
 
 @pytest.fixture
 def core(vault: Vault) -> Machine:
-    vault.core.call("remember", TEXT)
+    vault.core.call("remember", TEXT, "--scope", "everywhere")
     vault.core.call("sync")
     return vault.core
 

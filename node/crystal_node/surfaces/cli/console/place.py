@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from crystal_core.memories import MemoryScope
 from crystal_core.projects import ProjectKey
 from crystal_node.base.errors import UsageError
 from crystal_node.device.device import Device
-from crystal_node.search.memories.documents import MemoryScope
 from crystal_node.search.projects import find_project, project_here
 
 ScopeOption = Annotated[

@@ -5,7 +5,7 @@
     trust       share of the query's words that the best of the matches has: where it has few, words say little
     message     0.85 · trust · strength of the words^4 + (strength of the meaning · brevity)^4
     turn        the better of question and answer, and 0.8 of the other one
-    recency     0.9 + 0.1 · e^(-0.1 · days); what has no date counts as old
+    recency     0.85 + 0.15 · e^(-0.1 · days); what has no date counts as old
 
 A cosine is known for every candidate, by whichever half it was found. Measurements, and what was tried and left out, are in
 docs/decisions/0053-turns.md.
@@ -43,7 +43,7 @@ class Ranking:
     """Of the weaker one of question and answer that is added to the stronger one."""
     date_lift: float = 0.5
     """Added where a message is of a date that the query speaks of."""
-    recency_share: float = 0.1
+    recency_share: float = 0.15
     recency_decay: float = 0.1
     """Per day."""
     strength_min: float = 0.1

@@ -126,9 +126,11 @@ def test_what_is_newer_stands_above_what_is_older() -> None:
     assert by_text["release notes days ago"].freshness is Freshness.RECENT
     assert by_text["release notes long ago"].freshness is Freshness.STALE
     assert by_text["release notes undated"].freshness is Freshness.STALE
-    assert by_text["release notes days ago"].explanation.recency == pytest.approx(0.9 + 0.1 * math.exp(-0.5))
-    assert by_text["release notes long ago"].explanation.recency == pytest.approx(0.9 + 0.1 * math.exp(-3))
-    assert by_text["release notes undated"].explanation.recency == pytest.approx(0.9)
+    assert by_text["release notes days ago"].explanation.recency == pytest.approx(
+        0.85 + 0.15 * math.exp(-0.5)
+    )
+    assert by_text["release notes long ago"].explanation.recency == pytest.approx(0.85 + 0.15 * math.exp(-3))
+    assert by_text["release notes undated"].explanation.recency == pytest.approx(0.85)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_freshness_has_the_published_borders(days: float, expected: Freshness) -
 
 def test_a_clock_that_is_years_off_breaks_nothing() -> None:
     assert DEFAULT.recency(NOW + 4000 * DAY, NOW) == 1
-    assert DEFAULT.recency(1, NOW) == pytest.approx(0.9)
+    assert DEFAULT.recency(1, NOW) == pytest.approx(0.85)
     replica = filled("from the future")
     assert len(search(replica.database, "future", now_ms=0, embedder=EMBEDDER).hits) == 1
 

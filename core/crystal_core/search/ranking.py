@@ -7,6 +7,8 @@
     turn        the better of question and answer, and 0.8 of the other one
     recency     0.85 + 0.15 · e^(-0.1 · days); what has no date counts as old
 
+By words alone, the exponent of the strengths is 1.
+
 A cosine is known for every candidate, by whichever half it was found. Measurements, and what was tried and left out, are in
 docs/decisions/0053-turns.md.
 
@@ -16,7 +18,7 @@ different subjects usually are. That distance depends on the model and is known 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crystal_core.search.keywords import Match
@@ -35,6 +37,8 @@ class Ranking:
     vector_weight: float = 1.0
     contrast: float = 4.0
     """Exponent of the strengths: how much more the best of a half counts than the next ones."""
+    contrast_alone: float = 1.0
+    """The same by words alone, where it only weakens recency."""
     doubt: float = 1.0
     """Exponent of the share of the query's words that the best match has."""
     brevity_share: float = 0.8
@@ -48,6 +52,10 @@ class Ranking:
     """Per day."""
     strength_min: float = 0.1
     """Of a keyword match."""
+
+    def alone(self) -> "Ranking":
+        """Return the constants for a search by words alone."""
+        return replace(self, contrast=self.contrast_alone)
 
     def recency(self, created_at: int, now_ms: int) -> float:
         """Return the factor for recency, at most 1. Dates in the future count as now."""

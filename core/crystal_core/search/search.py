@@ -179,6 +179,7 @@ class _Question:
     by: By
     thinking: bool
     dates: tuple[DateRange, ...]
+    ranking: Ranking
 
 
 class Searcher:
@@ -236,13 +237,14 @@ class Searcher:
         thoughts = thinking or scope.role == THINKING
         by = By.MESSAGE if scope.role is not None else By(by)  # what one role said is no whole turn
         dates = () if asks_for_now(query) else date_ranges(query, now_ms, zone)
-        question = _Question(query, vector, near, now_ms, by, thoughts, dates)
+        ranking = self._ranking if vector is not None else self._ranking.alone()
+        question = _Question(query, vector, near, now_ms, by, thoughts, dates, ranking)
         end = offset + limit
         bm25.prepare(self._database)
         with self._database.snapshot():
             snippets = Snippets(self._database, query)
             units = Units(
-                self._database, self._ranking, by=by, thinking=thoughts, now_ms=now_ms, dates=question.dates
+                self._database, ranking, by=by, thinking=thoughts, now_ms=now_ms, dates=question.dates
             )
             judge_note = ""
             judge = self._judge if judge_seconds > 0 and offset < JUDGED_MAX else None
@@ -297,6 +299,8 @@ class Searcher:
             if not fresh or len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
                 break
         best = list(ordered.values())
+        if question.vector is None:
+            return best
         if asks_for_now(question.words):
             self._put_newest_first(best, _ASKED_FOR_NOW)
         elif not question.dates and asks_what_holds(question.words):
@@ -370,13 +374,13 @@ class Searcher:
         places = filters.places(chunks)
         texts = read_texts(self._database, places, filters.memories)
         short = {
-            chunk: self._ranking.brevity(texts[chunk].text)
+            chunk: question.ranking.brevity(texts[chunk].text)
             for chunk, found in places.items()
             if chunk in texts and found[0].kind == CONVERSATION
         }
         coverage = self._coverage(matches, snippets)
         found = Found(matches, neighbours, similarities, coverage, question.near)
-        scored = explained(found, short, self._ranking)
+        scored = explained(found, short, question.ranking)
         seen.update(scored)
         return units.candidates(
             scored,

@@ -151,7 +151,7 @@ def test_a_forgotten_answer_is_not_the_last_one(core: Machine, settings: Setting
     [
         ("Done. Next step: migrate the table.", "Next step: migrate the table."),
         ("All tests pass and it is released.", ""),
-        ("It works.\n```\n# FIXME remove this line\n```\nFine.", ""),
+        ("It works.\n```\n# Remaining: the second line\n```\nFine.", ""),
         ("> still open: a quote\nThat was theirs.", ""),
         ("Fertig. Noch offen ist die Migration der Daten.", "Noch offen ist die Migration der Daten."),
         ("- The parser is done\n- Remaining: the printer", "Remaining: the printer"),

@@ -88,8 +88,8 @@ _PAST = re.compile(
 )
 
 _NOW_WORDS = """
-    now current currently today latest newest still nowadays present valid aktuell jetzt derzeit heute momentan ahora actual
-    actualmente actuel actuelle actuellement maintenant
+    now current currently today latest newest still nowadays aktuell jetzt derzeit heute momentan ahora actualmente
+    actuellement maintenant
 """
 _NOW = re.compile(
     rf"\b(?:{'|'.join(_NOW_WORDS.split())}|as of today|at the moment|these days|what holds|up to date)\b|今|現在|现在|目前",

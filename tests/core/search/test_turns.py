@@ -1,0 +1,273 @@
+"""What is found as one: a question with its answer, and what never stands for it."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from crystal_core.replica import Replica
+from crystal_core.search.filters import Scope
+from crystal_core.search.search import Hit, Searcher, SearchResult
+from crystal_core.search.turns import By
+from crystal_mirror.operations import Capture, Piece
+from tests.core.builders import DAY, NOW, apply, content_hash, forget, new_replica, origin, remember
+
+Said = tuple[str, str]
+BEGUN = NOW - 30 * DAY
+QUESTION = "what did we decide about the retry budget?"
+DECISION = "We decided on nine tries, with jitter between them."
+
+
+def conversation(
+    *said: Said, session: str = "s", begun: int = BEGUN, project: str = "work/uploader", step: int = 1000
+) -> Capture:
+    """Messages of one piece each, `step` milliseconds apart."""
+    pieces = tuple(
+        Piece(text, role, begun + number * step, f"{session}-{number}", 0)
+        for number, (role, text) in enumerate(said)
+    )
+    return Capture("agent", session, project, "", "claude-code", pieces)
+
+
+def memory_of(*conversations: Capture) -> Replica:
+    replica = new_replica()
+    apply(replica, *conversations)
+    return replica
+
+
+def search(
+    replica: Replica, query: str, *, by: By = By.TURN, thinking: bool = False, **scope: str
+) -> SearchResult:
+    return Searcher(replica.database).search(
+        query,
+        now_ms=NOW,
+        by=by,
+        thinking=thinking,
+        scope=Scope(**scope),  # type: ignore[arg-type]
+    )
+
+
+def shown(hits: Sequence[Hit]) -> list[tuple[str, str]]:
+    return [(hit.turn.question if hit.turn else "", hit.text) for hit in hits]
+
+
+def test_a_hit_shows_the_question_and_the_answer_and_not_what_was_said_before_looking() -> None:
+    replica = memory_of(
+        conversation(
+            ("user", QUESTION),
+            ("thinking", "the retry budget is in the notes, I think"),
+            ("assistant", "Let me check the code and the notes on the retry budget."),
+            ("assistant", DECISION),
+            ("user", "thanks"),
+            ("assistant", "You're welcome."),
+        )
+    )
+    (hit,) = search(replica, "retry budget").hits
+    assert hit.turn is not None
+    assert (hit.turn.question, hit.text, hit.role) == (QUESTION, DECISION, "assistant")
+    assert hit.turn.answered
+    assert (hit.turn.question_id, hit.turn.answer_id, hit.turn.messages) == (
+        content_hash(QUESTION).hex(),
+        content_hash(DECISION).hex(),
+        3,
+    )
+    assert (hit.turn.began_at, hit.turn.ended_at) == (BEGUN, BEGUN + 3000)
+
+
+def test_thinking_is_found_if_asked_for_also_by_its_role() -> None:
+    replica = memory_of(
+        conversation(("user", "why is it slow"), ("thinking", "an index is missing"), ("assistant", "Fixed."))
+    )
+    assert search(replica, "index missing").hits == ()
+    assert [hit.text for hit in search(replica, "index missing", thinking=True).hits] == [
+        "an index is missing"
+    ]
+    assert [hit.text for hit in search(replica, "index missing", role="thinking").hits] == [
+        "an index is missing"
+    ]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        (),
+        (("assistant", "Let me look at the retry budget."),),
+        (("assistant", "I don't have any record of the retry budget."),),
+        (("thinking", "the retry budget, hm"),),
+    ],
+)
+def test_a_question_that_nobody_answered_stands_behind_what_answers(reply: tuple[Said, ...]) -> None:
+    replica = memory_of(
+        conversation(("user", QUESTION), *reply, session="echo", begun=NOW - DAY),
+        conversation(
+            ("user", "settle the budget for us"),
+            ("assistant", DECISION + " That is the budget."),
+            session="old",
+        ),
+        *(conversation(("user", f"grease winch {number}"), session=f"w{number}") for number in range(9)),
+    )
+    hits = search(replica, QUESTION).hits
+    assert [hit.session for hit in hits] == ["old", "echo"]
+    assert [hit.turn.answered for hit in hits if hit.turn] == [True, False]
+    assert hits[1].weak and not hits[1].relevance
+
+
+def test_a_question_asked_three_times_is_found_with_the_answer_it_got_once() -> None:
+    replica = memory_of(
+        conversation(("user", QUESTION), ("assistant", DECISION), session="first"),
+        conversation(("user", QUESTION), ("assistant", "Let me see."), session="second", begun=NOW - 2 * DAY),
+        conversation(("user", QUESTION), session="third", begun=NOW - DAY),
+    )
+    best = search(replica, QUESTION).hits[0]
+    assert (best.session, best.text) == ("first", DECISION)
+
+
+def test_pieces_of_one_message_are_one_question_and_consecutive_messages_are_not() -> None:
+    pieces = (
+        Piece("a long prompt on the crane", "user", BEGUN, "m", 0),
+        Piece("and its second half on the winch", "user", BEGUN, "m", 1),
+        Piece("The crane was greased.", "assistant", BEGUN + 1, "a", 0),
+        Piece("one more thing on the crane", "user", BEGUN + 2, "m2", 0),
+        Piece("and another on the crane", "user", BEGUN + 3, "m3", 0),
+        Piece("Both done for the crane.", "assistant", BEGUN + 4, "b", 0),
+    )
+    replica = memory_of(Capture("agent", "s", "work", "", "claude-code", pieces))
+    found = {hit.text: hit.turn for hit in search(replica, "crane").hits}
+    first = found["The crane was greased."]
+    assert first is not None and (first.question, first.messages) == ("a long prompt on the crane", 3)
+    last = found["Both done for the crane."]
+    assert last is not None and (last.question, last.messages) == ("and another on the crane", 2)
+    alone = found["one more thing on the crane"]
+    assert alone is not None and not alone.answered
+
+
+def test_where_no_person_spoke_each_message_stands_alone() -> None:
+    replica = memory_of(
+        conversation(("assistant", "the crane report, first part"), ("assistant", "the crane report, rest"))
+    )
+    hits = search(replica, "crane report").hits
+    assert {(hit.text, hit.turn.question if hit.turn else None) for hit in hits} == {
+        ("the crane report, first part", ""),
+        ("the crane report, rest", ""),
+    }
+
+
+def test_without_times_the_order_of_recording_counts() -> None:
+    pieces = tuple(
+        Piece(text, role, 0, f"m{number}", 0)
+        for number, (role, text) in enumerate(
+            (
+                ("user", "who greases the crane"),
+                ("assistant", "Ingrid does."),
+                ("user", "and the winch"),
+                ("assistant", "Per."),
+            )
+        )
+    )
+    replica = memory_of(Capture("agent", "s", "work", "", "claude-code", pieces))
+    assert shown(search(replica, "crane").hits) == [("who greases the crane", "Ingrid does.")]
+    assert shown(search(replica, "winch").hits) == [("and the winch", "Per.")]
+
+
+def test_pending_messages_belong_to_the_turn_that_they_continue() -> None:
+    replica = memory_of(conversation(("user", "who greases the crane"), ("assistant", "Let me ask.")))
+    pending = Capture(
+        "agent",
+        "s",
+        "work/uploader",
+        "",
+        "claude-code",
+        (Piece("Ingrid does.", "assistant", BEGUN + 5000, "late", 0),),
+    )
+    replica.index_provisional(origin(7), pending)
+    (hit,) = search(replica, "crane").hits
+    assert (hit.text, hit.provisional) == ("Ingrid does.", True)
+    assert hit.turn is not None and hit.turn.answered and hit.turn.messages == 3
+
+
+def test_what_was_forgotten_is_in_no_turn() -> None:
+    replica = memory_of(conversation(("user", QUESTION), ("assistant", DECISION)))
+    replica.index_provisional(origin(7), forget(DECISION))
+    for hit in search(replica, "retry budget").hits:
+        assert DECISION not in hit.text
+    apply(replica, forget(QUESTION))
+    assert all(
+        QUESTION not in (hit.turn.question if hit.turn else "")
+        for hit in search(replica, "tries jitter").hits
+    )
+
+
+def test_an_answer_of_another_project_is_not_shown_in_this_one() -> None:
+    """A session may move on to another project in the middle of a turn."""
+    replica = memory_of(
+        conversation(("user", QUESTION), project="work/uploader"),
+        conversation(
+            ("assistant", "the client's secret budget"), project="clients/secret", begun=BEGUN + 5000
+        ),
+    )
+    found = search(replica, "retry budget", project="work/uploader").hits
+    assert [hit.text for hit in found] == [QUESTION]
+
+
+def test_of_values_the_latest_holds() -> None:
+    from tests.core.meanings import MeaningEmbedder, set_model
+
+    embedder = MeaningEmbedder()
+    replica = new_replica()
+    apply(
+        replica,
+        conversation(
+            ("user", "the port of the relay"), ("assistant", "The port of the relay is 8080."), session="old"
+        ),
+        conversation(
+            ("user", "change the port of the relay"),
+            ("assistant", "The port of the relay changed to 9090."),
+            session="new",
+            begun=NOW - DAY,
+        ),
+        vectors=embedder.vectors,
+    )
+    set_model(replica, embedder.identity)
+    found = Searcher(replica.database, embedder).search("what is the port of the relay now", now_ms=NOW)
+    assert found.hits[0].text == "The port of the relay changed to 9090."
+
+
+def test_by_message_nothing_is_put_together() -> None:
+    replica = memory_of(
+        conversation(("user", QUESTION), ("assistant", DECISION + " So much for the budget."))
+    )
+    assert {hit.turn for hit in search(replica, "budget", by=By.MESSAGE).hits} == {None}
+    assert len(search(replica, "budget", by=By.MESSAGE).hits) == 2
+    apply(replica, remember("the budget is nine"))
+    assert [hit.turn is None for hit in search(replica, "budget nine").hits if hit.category] == [True]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_turns_are_those_that_a_reader_would_see(seed: int) -> None:
+    """Against the plain reading of a conversation from its beginning, of random ones with equal times and split messages."""
+    generator = random.Random(seed)
+    said: list[Piece] = []
+    turns: dict[str, int] = {}
+    turn, at = 0, BEGUN
+    for number in range(60):
+        role = generator.choice(("user", "assistant", "assistant", "thinking"))
+        at += generator.choice((1, 1, 1000))
+        if role == "user":
+            turn += 1
+        for part in range(generator.choice((1, 1, 2))):
+            text = f"crane {number} {part}"
+            said.append(Piece(text, role, at, f"m{number}", part))
+            turns[text] = turn
+    replica = memory_of(Capture("agent", "s", "work", "", "claude-code", tuple(said)))
+    result = Searcher(replica.database).search("crane", now_ms=NOW, limit=200, thinking=True)
+    for hit in result.hits:
+        if not turns[hit.text]:
+            continue  # before the person's first message
+        assert hit.turn is not None
+        within = [
+            piece for piece in said if turns[piece.text] == turns[hit.text] and piece.role != "thinking"
+        ]
+        assert hit.turn.messages == len(within)
+        assert (hit.turn.began_at, hit.turn.ended_at) == (within[0].created_at, within[-1].created_at)
+    spoken = [turns[hit.text] for hit in result.hits if turns[hit.text]]
+    assert len(set(spoken)) == len(spoken)

@@ -162,7 +162,7 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
 
     By turn, the text is the passage of the answer that fits best, and ``turn`` says what it answers. ``relevance``, between 0
     and 1: how likely it is that the result answers the query. ``alike`` are the ids of texts that are almost the same and were
-    left out for this one. ``weak``: it has neither most of the query's words, nor is it known to be near in meaning. ``memory``
+    left out for this one. ``weak``: it is not likely to answer, by its relevance. ``memory``
     is the category if the text is a memory. ``device`` is the id of the device that recorded it. ``explain``: how the score
     came about, if it was asked for.
     """
@@ -195,7 +195,7 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
 
 class SearchDocument(Struct, frozen=True, kw_only=True):
     """What a search gave. ``mode`` is "hybrid" or "keyword", ``depth`` what was really done, ``note`` why it was less than
-    could be ("" if it was not). ``weak``: the best result is a weak one, or there is none. ``more``: there are further results
+    could be ("" if it was not). ``weak``: the first three results are weak, or there are none. ``more``: there are further results
     from ``offset`` + ``limit`` on."""
 
     query: str

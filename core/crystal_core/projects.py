@@ -17,6 +17,8 @@ from crystal_core.database import Database
 ProjectKey = tuple[str, str]
 """A project's folder and its repository; "" if unknown. "." is the home itself, which is no project."""
 
+OUTSIDE = "…/"
+"""Beginning of the name of a folder outside of the home."""
 NO_FOLDERS = frozenset(("", "."))
 """Folders that are no project."""
 
@@ -31,8 +33,16 @@ class Names(NamedTuple):
     repositories: frozenset[str]
 
     def have(self, key: ProjectKey) -> bool:
-        """Whether the place is in one of them."""
-        return key[0] in self.folders or key[1] in self.repositories
+        """Whether the place is in one of them: by its repository, or by its folder where no repository says otherwise.
+
+        A folder outside of the home is known by its last two parts alone, so it counts only where neither has a repository.
+        """
+        folder, repository = key
+        if repository in self.repositories:
+            return True
+        if folder not in self.folders:
+            return False
+        return not repository or (not self.repositories and not folder.startswith(OUTSIDE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ _INTERROGATIVE = re.compile(
     re.IGNORECASE,
 )
 _VALUE = re.compile(
-    r"\W*(?:so|and|ok|hey|please)?[, ]*(?:(?:by|at|on|in|for|to|from) )?"
+    r"\W*(?:(?:so|and|ok|hey|please)[, ]*)?(?:(?:by|at|on|in|for|to|from) )?"
     r"(?:what|what's|when|how many|how much|how often|how long|which|where|where's|who|who's)\b",
     re.IGNORECASE,
 )
@@ -122,6 +122,8 @@ def answers(text: str) -> bool:
     """Whether a message that ends a turn says something: neither what follows, nor that nothing is known."""
     if len(text) > IGNORANCE_CHARS_MAX:
         return True
+    if not text.strip():
+        return False
     lowered = text.casefold()
     if any(sign in lowered for sign in _NEGATIONS) and _IGNORANT.search(text) is not None:
         return False

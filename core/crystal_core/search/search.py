@@ -248,7 +248,8 @@ class Searcher:
             )
             judge_note = ""
             judge = self._judge if judge_seconds > 0 and offset < JUDGED_MAX else None
-            wanted = end + 1 if judge is None else max(end + 1, JUDGED_MAX)
+            # Whatever is put first is the same on every page.
+            wanted = max(end + 1, _ASKED_FOR_NOW.depth if judge is None else JUDGED_MAX)
             found = self._ordered(question, scope, units, snippets, wanted)
             if judge is not None:
                 passages = [
@@ -296,7 +297,7 @@ class Searcher:
                     ordered[shown.chunk] = unit
                 else:
                     ordered[like].alike.append(shown.text.id)
-            if not fresh or len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
+            if len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
                 break
         best = list(ordered.values())
         if question.vector is None:

@@ -115,11 +115,11 @@ class Units:
         texts: Mapping[int, Text],
     ) -> list[Candidate]:
         """Return what was found at each place where it counts."""
+        most = None if self._by is By.TURN else 1
         return [
             Candidate(chunk, place, found[chunk], texts[chunk])
             for chunk, all_places in places.items()
-            for place in all_places[: None if self._by is By.TURN else 1]
-            if self._thinking or place.role != THINKING
+            for place in [one for one in all_places if self._thinking or one.role != THINKING][:most]
         ]
 
     def units(self, candidates: Sequence[Candidate]) -> list[Unit]:
@@ -142,7 +142,7 @@ class Units:
 
     def _unit(self, members: list[Candidate], span: Span | None, last: Mapping[int, str]) -> Unit:
         ranking = self._ranking
-        answered = span is not None and bool(span.last) and answers(last.get(span.last, ""))
+        answered = span is not None and answers(last.get(span.last, ""))
         asked = [one for one in members if one.place.role == PERSON]
         replied = [one for one in members if one.place.role != PERSON and not _is_filler(one, span)]
         question = max((one.explanation.fused for one in asked), default=0.0)
@@ -166,7 +166,10 @@ class Units:
     def _last_words(self, spans: Iterable[Span]) -> dict[int, str]:
         """Return the texts with which turns end."""
         wanted = json.dumps([span.last for span in spans if span.last])
-        query = "SELECT rowid, text FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))"
+        query = (
+            f"SELECT rowid, text FROM chunks WHERE forget_hash NOT IN ({HIDDEN})"  # noqa: S608 - a constant of ours
+            " AND rowid IN (SELECT value FROM json_each(?))"
+        )
         return {int(chunk): text for chunk, text in self._database.rows(query, (wanted,))}
 
     def prepare(self, units: Sequence[Unit]) -> None:
@@ -174,8 +177,9 @@ class Units:
         waiting = [unit for unit in units if unit.span is not None and unit.pieces is None]
         spans = [unit.span for unit in waiting if unit.span is not None]
         chunks: list[int] = []
-        for unit, pieces in zip(waiting, self._turns.pieces(spans), strict=True):
-            unit.pieces = pieces
+        for unit, all_pieces in zip(waiting, self._turns.pieces(spans), strict=True):
+            unit.pieces = all_pieces
+            pieces = _within(unit, all_pieces)
             replied = [piece for piece in pieces if piece.role not in (PERSON, THINKING)]
             if unit.answered:
                 wanted = replied[-1:] if _replies(unit) else [*replied[:1], *replied[-ANSWER_PIECES_MAX:]]
@@ -200,13 +204,11 @@ class Units:
         if unit.pieces is None:
             self.prepare([unit])
         first = unit.members[0]
-        where = first.place.project, first.place.repository
         telling = [
             piece
-            for piece in unit.pieces or ()
+            for piece in _within(unit, unit.pieces or ())
             if piece.role not in (PERSON, THINKING)
             and piece.chunk in self._texts
-            and (piece.project, piece.repository) == where  # a conversation may move on to another project
             and (piece.chunk == unit.span.last or not announces(self._texts[piece.chunk].text))
         ]
         if not telling:
@@ -222,7 +224,7 @@ class Units:
             return None
         if unit.pieces is None:
             self.prepare([unit])
-        pieces = [piece for piece in unit.pieces or () if piece.role != THINKING]
+        pieces = [piece for piece in _within(unit, unit.pieces or ()) if piece.role != THINKING]
         asked = [piece for piece in pieces if piece.role == PERSON]
         found = {one.chunk for one in unit.members}
         question = next((piece for piece in asked if piece.chunk in found), asked[0] if asked else None)
@@ -265,6 +267,12 @@ def _states(members: Sequence[Candidate], span: Span) -> bool:
         else one.place.role != THINKING and one.chunk != span.last and not announces(one.text.text)
         for one in members
     )
+
+
+def _within(unit: Unit, pieces: Sequence[TurnPiece]) -> list[TurnPiece]:
+    """Return the pieces of the projects where something was found: a conversation may move on to one that is not searched."""
+    where = {(one.place.project, one.place.repository) for one in unit.members}
+    return [piece for piece in pieces if (piece.project, piece.repository) in where]
 
 
 def _replies(unit: Unit) -> list[Candidate]:

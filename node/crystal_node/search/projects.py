@@ -202,7 +202,7 @@ def _known(device: Device) -> list[ProjectKey]:
     for (scope,) in database.rows(
         "SELECT scope FROM memory_states WHERE scope <> '' UNION SELECT scope FROM memory_changes WHERE scope <> ''"
     ):
-        if not names.have((scope, scope)):
+        if scope not in names.folders and scope not in names.repositories:
             found[scope, ""] = None
     return [key for key in found if scope_of(key)]
 

@@ -122,10 +122,11 @@ def meets(place: Scope, repository: str, scope: Scope) -> bool:
 def _in_projects(place: Scope, repository: str, projects: tuple[ProjectKey, ...]) -> bool:
     if place.kind != "conversation":
         return place.kind == "memory"
-    return any(
-        (key[1] != "" and key[1] == repository) or (key[0] not in ("", ".") and key[0] == place.project)
-        for key in projects
-    )
+    repositories = {key[1] for key in projects} - {""}
+    if repository in repositories:
+        return True
+    by_folder = place.project in {key[0] for key in projects} - {"", "."}
+    return by_folder and (not repository or not repositories)
 
 
 def maybe(*values: str) -> st.SearchStrategy[str | None]:

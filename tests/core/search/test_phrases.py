@@ -105,7 +105,16 @@ def test_changes_are_heard(text: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["let me " * 50_000, "?" * 100_000, "no " * 100_000, "neither " * 100_000, "not " * 100_000]
+    "text",
+    [
+        "let me " * 50_000,
+        ", " * 50_000,
+        " " * 100_000 + "x",
+        "?" * 100_000,
+        "no " * 100_000,
+        "neither " * 100_000,
+        "not " * 100_000,
+    ],
 )
 def test_long_texts_take_no_longer_than_their_length(text: str) -> None:
     """Each is judged by a bounded part of it; else this would take hours."""

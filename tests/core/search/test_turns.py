@@ -209,6 +209,93 @@ def test_an_answer_of_another_project_is_not_shown_in_this_one() -> None:
     assert [hit.text for hit in found] == [QUESTION]
 
 
+def test_the_words_of_another_project_are_in_no_part_of_a_hit() -> None:
+    secret = "confidential merger of Acme and Bolt: what retry budget do we take?"
+    replica = memory_of(
+        conversation(("user", secret), project="work/client"),
+        conversation(("assistant", DECISION), project="work/mine", begun=BEGUN + 5000),
+    )
+    found = Searcher(replica.database).search(
+        "tries with jitter", now_ms=NOW, scope=Scope(projects=(("work/mine", ""),))
+    )
+    assert [hit.text for hit in found.hits] == [DECISION]
+    assert "confidential" not in repr(found)
+    assert content_hash(secret).hex() not in repr(found)
+
+
+def test_equally_named_folders_of_different_repositories_are_different_projects() -> None:
+    pieces = (Piece("The client's retry budget is secret.", "assistant", BEGUN, "m", 0),)
+    replica = memory_of(Capture("agent", "s", "…/app/src", "host/client/secret", "claude-code", pieces))
+    mine = Scope(projects=(("…/app/src", "host/me/mine"),))
+    assert Searcher(replica.database).search("retry budget", now_ms=NOW, scope=mine).hits == ()
+    mine = Scope(projects=(("…/app/src", ""),))
+    assert Searcher(replica.database).search("retry budget", now_ms=NOW, scope=mine).hits == ()
+
+
+def test_an_answer_is_found_behind_any_number_of_thoughts() -> None:
+    thoughts = [("thinking", f"quorum lease quorum lease {number}") for number in range(90)]
+    replica = memory_of(
+        conversation(("user", "settle it"), *thoughts, ("assistant", "done"), session="loud"),
+        conversation(
+            ("user", "which lease"),
+            ("assistant", "A lease by quorum, with a long explanation of its reasons."),
+        ),
+    )
+    assert "s" in {hit.session for hit in search(replica, "quorum lease").hits}
+    assert "s" in {hit.session for hit in search(replica, "quorum lease", by=By.MESSAGE).hits}
+
+
+def test_a_memory_is_found_behind_later_thoughts_of_the_same_words() -> None:
+    replica = memory_of(
+        *(conversation(("thinking", "tabs are four wide"), session=f"t{n}") for n in range(12))
+    )
+    apply(replica, remember("tabs are four wide", "preference", created_at=BEGUN - DAY))
+    assert [hit.category for hit in search(replica, "tabs four wide").hits] == ["preference"]
+
+
+def test_a_turn_whose_answer_was_forgotten_is_unanswered() -> None:
+    replica = memory_of(
+        conversation(
+            ("user", QUESTION),
+            ("assistant", "Let me read the notes about the retry budget."),
+            ("assistant", DECISION),
+        )
+    )
+    replica.index_provisional(origin(7), forget(DECISION))
+    assert [hit.turn.answered for hit in search(replica, "retry budget").hits if hit.turn] == [False]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pages_hold_every_turn_once_also_where_the_latest_is_put_first(seed: int) -> None:
+    from tests.core.meanings import MeaningEmbedder, set_model
+
+    embedder, generator, replica = MeaningEmbedder(), random.Random(seed), new_replica()
+    apply(
+        replica,
+        *(
+            conversation(
+                ("user", f"the port of the {generator.choice(['relay', 'core', 'page'])} {number}"),
+                (
+                    "assistant",
+                    f"The port of the relay {generator.choice(['is', 'changed to', 'was'])} {8000 + number}.",
+                ),
+                session=f"s{number}",
+                begun=BEGUN + generator.randrange(20) * DAY,
+            )
+            for number in range(14)
+        ),
+        vectors=embedder.vectors,
+    )
+    set_model(replica, embedder.identity)
+    searcher = Searcher(replica.database, embedder)
+
+    def page(limit: int, offset: int = 0) -> list[str]:
+        found = searcher.search("what is the port of the relay now", now_ms=NOW, limit=limit, offset=offset)
+        return [hit.id for hit in found.hits]
+
+    assert [one for offset in range(0, 15, 3) for one in page(3, offset)] == page(15)
+
+
 def test_of_values_the_latest_holds() -> None:
     from tests.core.meanings import MeaningEmbedder, set_model
 

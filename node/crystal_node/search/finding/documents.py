@@ -195,8 +195,8 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
 
 class SearchDocument(Struct, frozen=True, kw_only=True):
     """What a search gave. ``mode`` is "hybrid" or "keyword", ``depth`` what was really done, ``note`` why it was less than
-    could be ("" if it was not). ``weak``: the first three results are weak, or there are none. ``more``: there are further results
-    from ``offset`` + ``limit`` on."""
+    could be ("" if it was not). ``weak``: the first three results are weak, or there are none. ``more``: there are further
+    results from ``offset`` + ``limit`` on."""
 
     query: str
     mode: str

@@ -210,6 +210,8 @@ class RecallDatabase:
                 self._db.execute(
                     "UPDATE entry SET prompt = '', prompt_id = ? WHERE number = ?", (prompt_id, entry.number)
                 )
+            if over:  # a prompt that was never captured is not kept longer either
+                self._db.execute("UPDATE entry SET prompt = '' WHERE number = ?", (entry.number,))
             self._db.execute("UPDATE entry SET judged = ? WHERE number = ?", (over, entry.number))
 
         self._changed(write)
@@ -225,12 +227,13 @@ class RecallDatabase:
 
         def write() -> None:
             self._db.executemany("DELETE FROM record WHERE id = ?", rows)
-            self._db.executemany("UPDATE entry SET prompt = '', prompt_id = '' WHERE prompt_id = ?", rows)
+            self._db.executemany("UPDATE entry SET prompt_id = '' WHERE prompt_id = ?", rows)
+            # Which prompt was forgotten cannot be told before it was captured: none of these is kept.
+            self._db.execute("UPDATE entry SET prompt = '' WHERE prompt <> ''")
             self._db.execute("INSERT OR REPLACE INTO mark VALUES (1, ?)", (mark,))
 
         self._changed(write)
-        if rows:
-            self._whole(lambda: self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        self._whole(lambda: self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     def mark(self) -> str:
         """Up to which forget the log is good; "" if it was never compared."""

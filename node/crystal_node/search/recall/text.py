@@ -64,7 +64,10 @@ def day_of(moment: str) -> str:
     """The day of a moment in ISO 8601, in this machine's zone; "" if it is unknown."""
     if not moment:
         return ""
-    return datetime.fromisoformat(moment).astimezone().date().isoformat()
+    try:
+        return datetime.fromisoformat(moment).astimezone().date().isoformat()
+    except OverflowError:  # the last day of the calendar, east of Greenwich
+        return moment[:10]
 
 
 def day_of_ms(moment: int) -> str:

@@ -172,4 +172,7 @@ def _when(result: ResultDocument) -> str:
     moment = result.turn.began_at if result.turn is not None else result.created_at
     if not moment:
         return "undated"
-    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    try:
+        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    except OverflowError:  # the last day of the calendar, east of Greenwich
+        return moment[:16].replace("T", " ")

@@ -52,7 +52,9 @@ def test_every_tool_on_a_machine_is_recorded_and_found(person: Machine) -> None:
     report = person.call("capture", "--json").json
     assert report["problems"] == []
     assert report["files"] == 10
-    assert person.found("high water tomorrow", "--agent", "harbour")[0].startswith("When is high water")
+    assert person.found("high water tomorrow", "--agent", "harbour", "--by", "message")[0].startswith(
+        "When is high water"
+    )
     assert person.found("gauge", "--agent", "codex")
     assert person.found("March", "--agent", "gemini-cli")
     assert person.found("wick", "--agent", "lighthouse")
@@ -151,7 +153,9 @@ def test_private_mode_is_for_tools_that_are_not_recorded_too(person: Machine) ->
 def test_of_a_message_that_its_tool_wrote_again_the_last_version_is_shown(person: Machine) -> None:
     shutil.copytree(FIXTURES / "gemini", person.root / ".gemini")
     person.call("capture")
-    found = person.call("search", "--json", "March is not in it", "-n", "9").json["results"]
+    found = person.call("search", "--json", "--by", "message", "March is not in it", "-n", "9").json[
+        "results"
+    ]
     versions = {hit["text"]: hit["id"] for hit in found if hit["text"].startswith("March")}
     assert len(versions) == 2, "both can be found"
     for asked in ("and March?", *versions):

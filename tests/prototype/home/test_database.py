@@ -72,7 +72,7 @@ def test_a_text_that_is_no_utf_8_keeps_no_other_out(vault: Vault, tmp_path: Path
     with closing(apsw.Connection(str(path))) as db:
         db.execute("UPDATE chunks SET text = CAST(x'54656120ff2068657265' AS TEXT) WHERE id = 1")
     assert vault.core.call("migrate-db", str(path), "--json").json["new"] == 5
-    assert vault.core.found("Tea here") == ["Tea \ufffd here"]
+    assert vault.core.found("Tea here", "--by", "message") == ["Tea \ufffd here"]
 
 
 def test_openclaws_older_memory_comes_in(vault: Vault) -> None:

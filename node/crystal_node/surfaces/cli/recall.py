@@ -61,7 +61,9 @@ def run(
         _show_log(settings, since, session, as_json=as_json)
         return
     if since or session:
-        raise UsageError("--since and --session are for the log", hint="crystal recall log --since 7d")
+        raise UsageError(
+            "--since and --session are for the log", hint="Add `log`: `crystal recall log --since 7d`."
+        )
     words = " ".join(prompt or ())
     moment = HookEvent.PROMPT if words else HookEvent.START
     asked = HookInput(moment, cwd=str(Path.cwd()), source="startup", prompt=words)

@@ -283,6 +283,8 @@ def compare(database: Database, state: State) -> str:
         return _differ("documents", kept.documents.keys(), wanted.documents.keys())
     if kept.parts != {where: parts for where, parts in wanted.parts.items() if parts}:
         return "other texts stand in the documents"
+    if kept.links != wanted.links:
+        return _differ("links of projects", kept.links.keys(), wanted.links.keys())
     suppressed: set[bytes] = {row[0] for row in database.rows("SELECT forget_hash FROM suppressed")}
     if suppressed != set(state.suppressed):
         return "other texts are suppressed"

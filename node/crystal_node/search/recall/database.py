@@ -168,6 +168,8 @@ class RecallDatabase:
                     (now_ms // _DAY, not recalled.given),
                 )
             if recalled.given:
+                # A log that was never compared begins here: what was forgotten before cannot be in it.
+                self._db.execute("INSERT OR IGNORE INTO mark VALUES (1, ?)", (recalled.forget_mark,))
                 self._insert(recalled, prompt, now_ms)
                 self._trim(now_ms)
 

@@ -37,7 +37,8 @@ class Recalled(Struct, frozen=True):
     """``text`` is for the agent, ``line`` for its person; "" if there is none.
 
     ``given``: the records in it; ``session``: the session that has them then. ``prompt``: of what the person asked, the first
-    words, ``tokens``: what the text costs, estimated; ``mode``: "hybrid" or "keyword", "" where nothing was searched for."""
+    words, ``tokens``: what the text costs, estimated; ``mode``: "hybrid" or "keyword", "" where nothing was searched for.
+    ``forget_mark``: the memory's, as it was searched."""
 
     text: str = ""
     line: str = ""
@@ -47,6 +48,7 @@ class Recalled(Struct, frozen=True):
     prompt: str = ""
     given: tuple[Given, ...] = ()
     tokens: int = 0
+    forget_mark: str = ""
 
     @property
     def ids(self) -> list[str]:

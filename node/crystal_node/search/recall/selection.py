@@ -15,6 +15,7 @@ from crystal_core.projects import ProjectKey
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import describe
 from crystal_node.base.settings import Settings
+from crystal_node.search.finding.deep_outcome import forget_mark
 from crystal_node.search.finding.documents import MemorySearch
 from crystal_node.search.recall.database import RecallDatabase
 from crystal_node.search.recall.hook import NOTHING, Given, HookEvent, HookInput, Recalled
@@ -84,7 +85,9 @@ class _Recalling:
         prompt = hook.prompt[:QUERY_CHARS_MAX]
         if not asks_something(prompt):
             return NOTHING  # "yes", "go on": nothing to look for, and nothing to say about it
-        projects = self._memory.read(lambda database: searched_projects(database, key))
+        projects, mark = self._memory.read(
+            lambda database: (searched_projects(database, key), forget_mark(database))
+        )
         found = self._memory.search(request_for(prompt, projects, words_only=self._words_only))
         given = self._given(hook.session_id, [result.id for result in found.results])
         results = chosen(found, given, hook.session_id)
@@ -99,6 +102,7 @@ class _Recalling:
             prompt,
             tuple(Given(name, "fits the prompt", by_id[name].relevance, by_id[name].score) for name in ids),
             estimated_tokens(text),
+            mark,
         )
 
     def _at_start(self, hook: HookInput, key: ProjectKey) -> Recalled:
@@ -106,17 +110,18 @@ class _Recalling:
         path = self._settings.home.agents / self._settings.agent_id / "CONTEXT.md"
         context = "" if resumed else read_context(path)
 
-        def read(database: Database) -> tuple[str, list[Given]]:
+        def read(database: Database) -> tuple[str, list[Given], str]:
             projects = searched_projects(database, key)
-            return at_start(
+            text, records = at_start(
                 database,
                 projects,
                 hook.session_id,
                 lambda ids: self._given(hook.session_id, ids),
                 context,
             )
+            return text, records, forget_mark(database)
 
-        text, records = self._memory.read(read)
+        text, records, mark = self._memory.read(read)
         if not text:
             return NOTHING
         line = headline(len(records)) if records else "Crystal loaded the agent's context."
@@ -127,6 +132,7 @@ class _Recalling:
             hook.session_id,
             given=tuple(records),
             tokens=estimated_tokens(text),
+            forget_mark=mark,
         )
 
     def _given(self, session: str, ids: list[str]) -> set[str]:

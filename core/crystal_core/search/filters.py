@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from crystal_core.database import Database, Row
 from crystal_core.projects import ProjectKey, named, names_of, project_keys
 from crystal_core.schema import HIDDEN
@@ -75,8 +77,7 @@ SELECT EXISTS (SELECT 1 FROM provisional_marks WHERE hides = 1) OR EXISTS (SELEC
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HitPlace:
+class HitPlace(Struct, frozen=True):
     """The place that a chunk comes from. Properties that it does not have are empty."""
 
     kind: str

@@ -26,6 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
+
 from crystal_core.database import Database, Row
 from crystal_core.search import bm25
 
@@ -59,8 +61,7 @@ _ENGLISH = """
 _FUNCTION_WORDS = frozenset(_ENGLISH.split())
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """A chunk (by rowid) and its BM25 with the sign reversed: higher is better."""
 
     chunk: int

@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from crystal_core.search.keywords import Match
 
 if TYPE_CHECKING:
@@ -97,8 +99,7 @@ def nearness(identity: str) -> Nearness | None:
     return _NEARNESS.get(identity.partition("/")[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """Composition of a score. Ranks count from 0; None if this half did not find the chunk."""
 
     keyword_rank: int | None

@@ -15,12 +15,13 @@ and the new ones among them follow in their own order, and so on. The position o
 requested, and each hit is on one page.
 """
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from crystal_core.database import Database
 from crystal_core.embed.port import Embedder, EmbeddingError
@@ -48,7 +49,7 @@ from crystal_core.search.ranking import (
 )
 from crystal_core.search.snippets import SNIPPET_CHARS, Snippets
 from crystal_core.search.turns import PERSON, THINKING, By, Turn
-from crystal_core.search.units import TOLD_DAYS, Candidate, Unit, Units, read_texts
+from crystal_core.search.units import TOLD_DAYS, Candidate, Text, Unit, Units, read_texts
 from crystal_core.state import mirror_log
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ _ASKED_FOR_A_VALUE = _SameThing(depth=6, share=0.6, cosine=0.65, change=0.0)
 
 FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
 
+COVERED_QUESTION_CHARS = 500
+"""Of a question, in which the query's words count: what follows may be a log or a file."""
 JUDGED_QUESTION_CHARS = 120
 """Of a question before the passage that a judge reads."""
 
@@ -257,7 +260,7 @@ class Searcher:
                 ]
                 said = judgement(judge, query, passages, seconds=judge_seconds)
                 for rank, (unit, score) in enumerate(zip(found, said.scores, strict=False)):
-                    unit.explanation = replace(unit.explanation, judge_rank=rank, judge_score=score)
+                    unit.explanation = structs.replace(unit.explanation, judge_rank=rank, judge_score=score)
                 found, judge_note = judged(found, said.scores), said.note
             hits = tuple(self._hit(one, question, units, snippets) for one in found[offset:end])
             first = hits[:LOOKED_AT_FOR_SILENCE]
@@ -379,7 +382,7 @@ class Searcher:
             for chunk, found in places.items()
             if chunk in texts and found[0].kind == CONVERSATION
         }
-        coverage = self._coverage(matches, snippets)
+        coverage = self._coverage(matches, texts, snippets)
         found = Found(matches, neighbours, similarities, coverage, question.near)
         scored = explained(found, short, question.ranking)
         seen.update(scored)
@@ -437,13 +440,13 @@ class Searcher:
             self._database, vector, count, only=filters.admitted(), without=filters.hidden()
         )
 
-    def _coverage(self, matches: Sequence[Match], snippets: Snippets) -> float:
+    def _coverage(self, matches: Sequence[Match], texts: Mapping[int, Text], snippets: Snippets) -> float:
         """Return the greatest share of the query's words that one of the best matches has."""
-        best = json.dumps([match.chunk for match in matches[:LOOKED_AT]])
-        rows = self._database.rows(
-            "SELECT text FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))", (best,)
-        )
-        return max((snippets.coverage(text) for (text,) in rows), default=1.0)
+        best = [match.chunk for match in matches[:LOOKED_AT]]
+        read = dict(texts)
+        if not all(chunk in read for chunk in best):  # of an earlier layer
+            read |= read_texts(self._database, best, None)
+        return max((snippets.coverage(read[chunk].text) for chunk in best if chunk in read), default=1.0)
 
     def _hit(self, unit: Unit, question: _Question, units: Units, snippets: Snippets) -> Hit:
         shown, parts = units.show(unit, snippets), unit.explanation
@@ -483,7 +486,8 @@ class Searcher:
     def _relevance(
         self, unit: Unit, turn: Turn | None, text: str, question: _Question, snippets: Snippets
     ) -> float:
-        words = (text,) if turn is None or turn.question == text else (turn.question, text)
+        asking = "" if turn is None or turn.question == text else turn.question[:COVERED_QUESTION_CHARS]
+        words = (asking, text) if asking else (text,)
         by_meaning = [(one.place.role, one.explanation.similarity) for one in unit.members]
         similarity = max(cosine for _, cosine in by_meaning)
         asked = max((cosine for role, cosine in by_meaning if role == PERSON), default=0.0)

@@ -54,6 +54,7 @@ class Snippets:
         self._words = {word for phrase in self._phrases for word in phrase}
         self._longest = max((len(phrase) for phrase in self._phrases), default=0)
         self._cut: dict[str, list[Token]] = {}
+        self._had: dict[str, frozenset[str]] = {}
 
     def snippet(self, text: str, depth: float = 0.0) -> Snippet:
         """Return the passage with most of the query's words; without any, from `depth` (0 to 1) of the text on."""
@@ -66,10 +67,15 @@ class Snippets:
 
     def coverage(self, *texts: str) -> float:
         """Return the share of the query's words that the texts have together."""
-        had: set[str] = set()
-        for text in texts:
-            had.update(map(_STEM, self._tokens_once(text)))
-        return len(had & self._words) / max(len(self._words), 1)
+        had = frozenset[str]().union(*map(self._words_in, texts))
+        return len(had) / max(len(self._words), 1)
+
+    def _words_in(self, text: str) -> frozenset[str]:
+        """Return the query's words that a text has."""
+        had = self._had.get(text)
+        if had is None:
+            had = self._had[text] = frozenset(self._words.intersection(map(_STEM, self._tokens_once(text))))
+        return had
 
     def _tokens_once(self, text: str) -> list[Token]:
         """Cutting a text into words is most of what it costs to show a hit."""

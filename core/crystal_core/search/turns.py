@@ -8,14 +8,14 @@ Turns are derived from the occurrences of one conversation (an agent's session) 
 every device. Nothing about them is stored. Where no person speaks, each message stands alone. Thinking belongs to the turn in
 which it happened, and counts neither as an answer nor as a piece of it.
 
-A turn's bounds are found by a few index lookups, since conversations may have many thousand pieces. Conversations with pending
-pieces are read from both tables.
+A turn's bounds are found by a few index lookups in both tables of pieces, since conversations may have many thousand.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct
 
 from crystal_core.database import Database
 from crystal_core.search.filters import PENDING, HitPlace
@@ -37,8 +37,7 @@ class By(StrEnum):
     MESSAGE = "message"
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """A turn as a hit shows it.
 
     `question` is the person's words, at most `QUESTION_CHARS_MAX`, "" where no person spoke. `question_id` and `answer_id` are
@@ -55,9 +54,8 @@ class Turn:
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where a turn stands in its conversation. Two pieces belong to one turn if their spans are equal.
+class Span(Struct, frozen=True, eq=False):
+    """Where a turn stands in its conversation. Two pieces belong to one turn if their spans have the same `key`.
 
     `beyond` is the row of the next turn's first piece, `last` the chunk of the last piece that is neither the person's nor
     thinking; 0 if there is none.
@@ -69,14 +67,15 @@ class Span:
     last: int
     alone: int = 0
     """The piece's own row where no person spoke before it."""
-    pending: bool = False
-    """Whether some of the conversation is pending."""
-    bounds: tuple[str | None, str | None] = field(default=(None, None), compare=False)
+    bounds: tuple[str | None, str | None] = (None, None)
     """Moment, row and message of a piece of the question, and moment and row of the next turn's first piece, as JSON arrays."""
 
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        return self.agent, self.session, self.beyond, self.alone
 
-@dataclass(frozen=True, slots=True)
-class TurnPiece:
+
+class TurnPiece(Struct, frozen=True):
     """A piece of a turn. `row` as of `HitPlace`."""
 
     chunk: int
@@ -88,69 +87,78 @@ class TurnPiece:
     repository: str
 
 
-_SAID = f"""
-said AS NOT MATERIALIZED (
-    SELECT rowid AS row, session, agent, created_at, role, chunk, message, project, repository
-    FROM occurrences INDEXED BY occurrences_by_session
-    UNION ALL
-    SELECT rowid + {PENDING}, session, agent, created_at, role, chunk, message, project, repository
-    FROM provisional_places WHERE category IS NULL AND path IS NULL),
-"""  # noqa: S608 - a number of ours
-_HAS_PENDING = """
-SELECT DISTINCT value ->> 0, value ->> 1 FROM json_each(?) WHERE EXISTS (
-    SELECT 1 FROM provisional_places INDEXED BY provisional_places_by_session
-    WHERE session = value ->> 0 AND agent = value ->> 1 AND category IS NULL AND path IS NULL)
-"""
+_ROW, _PENDING_ROW = "s.rowid", f"s.rowid + {PENDING}"
+_PENDING_PIECES = "provisional_places s INDEXED BY provisional_places_by_session"
+_IS_SAID = "s.category IS NULL AND s.path IS NULL"
 
 
-def _spans_query(*, pending: bool) -> str:
-    """Return the query for spans. Steps pass on moment and row, by which pieces are ordered, as an array."""
-    row = "s.row" if pending else "s.rowid"
-    persons = "said s" if pending else "occurrences s INDEXED BY occurrences_by_person"
-    all_said = "said s" if pending else "occurrences s INDEXED BY occurrences_by_session"
-    upward, downward = (
-        f"ORDER BY s.created_at, {row} LIMIT 1",
-        f"ORDER BY s.created_at DESC, {row} DESC LIMIT 1",
+def _first(columns: str, condition: str, order: str, *, persons: bool = False) -> str:
+    """Return a query for the first piece in the conversation of `w` that meets the condition, as a JSON array of columns.
+
+    The condition and the columns are about `s` and its `{row}`; `order` is ASC or DESC. The first of each
+    table is found by itself, since a view of both would be read whole.
+    """
+    index, role = (
+        ("occurrences_by_person", "s.role = 'user' AND") if persons else ("occurrences_by_session", "")
     )
-    return f"""
-WITH {_SAID if pending else ""}
-wanted AS MATERIALIZED (
+    tables = (
+        (_ROW, f"occurrences s INDEXED BY {index}", "true"),
+        (_PENDING_ROW, _PENDING_PIECES, _IS_SAID),
+    )
+    found = " UNION ALL ".join(
+        f"SELECT * FROM (SELECT s.created_at AS at, {row} AS row, json_array({columns.format(row=row)}) AS piece"  # noqa: S608
+        f" FROM {table} WHERE s.session = w.session AND s.agent = w.agent AND {role} {condition.format(row=row)} AND {own}"
+        f" ORDER BY s.created_at {order}, s.rowid {order} LIMIT 1)"
+        for row, table, own in tables
+    )
+    return f"(SELECT piece FROM ({found}) ORDER BY at {order}, row {order} LIMIT 1)"  # noqa: S608
+
+
+_QUESTION = _first(
+    "s.created_at, {row}, s.message", "(s.created_at, {row}) <= (w.at, w.row)", "DESC", persons=True
+)
+_BEYOND = _first(
+    "s.created_at, {row}",
+    "(s.created_at, {row}) > (w.question ->> 0, w.question ->> 1)"
+    " AND (s.message <> w.question ->> 2 OR s.message = '' OR s.created_at <> w.question ->> 0)",
+    "ASC",
+    persons=True,
+)
+_LAST = _first(
+    "s.chunk",
+    "s.role NOT IN ('user', 'thinking') AND (s.created_at, {row}) > (w.question ->> 0, w.question ->> 1)"
+    f" AND (s.created_at, {{row}}) < (coalesce(w.beyond ->> 0, {MILLISECONDS_MAX}), coalesce(w.beyond ->> 1, 0))",
+    "DESC",
+)
+_SPANS = f"""
+WITH wanted AS MATERIALIZED (
     SELECT key, value ->> 0 AS session, value ->> 1 AS agent, value ->> 2 AS at, value ->> 3 AS row FROM json_each(?)),
-asked AS MATERIALIZED (
-    SELECT w.*, (SELECT json_array(s.created_at, {row}, s.message) FROM {persons}
-                 WHERE s.session = w.session AND s.agent = w.agent AND s.role = 'user'
-                 AND (s.created_at, {row}) <= (w.at, w.row) {downward}) AS question
-    FROM wanted w),
-ended AS MATERIALIZED (
-    SELECT a.*, (SELECT json_array(s.created_at, {row}) FROM {persons}
-                 WHERE s.session = a.session AND s.agent = a.agent AND s.role = 'user'
-                 AND (s.created_at, {row}) > (a.question ->> 0, a.question ->> 1)
-                 AND (s.message <> a.question ->> 2 OR s.message = '' OR s.created_at <> a.question ->> 0) {upward}) AS beyond
-    FROM asked a)
-SELECT key, question, beyond, beyond ->> 1,
-    (SELECT s.chunk FROM {all_said} WHERE s.session = e.session AND s.agent = e.agent AND s.role NOT IN ('user', 'thinking')
-     AND (s.created_at, {row}) > (e.question ->> 0, e.question ->> 1)
-     AND (s.created_at, {row}) < (coalesce(e.beyond ->> 0, {MILLISECONDS_MAX}), coalesce(e.beyond ->> 1, 0)) {downward})
-FROM ended e
+asked AS MATERIALIZED (SELECT w.*, {_QUESTION} AS question FROM wanted w),
+ended AS MATERIALIZED (SELECT w.*, {_BEYOND} AS beyond FROM asked w)
+SELECT key, question, beyond, beyond ->> 1, {_LAST} ->> 0 FROM ended w
 """  # noqa: S608 - constants of ours
+"""Steps pass on moment and row, by which pieces are ordered, as an array."""
 
 
-def _pieces_query(*, pending: bool) -> str:
-    """Return the query for the pieces of turns, by their bounds."""
-    row = "s.row" if pending else "s.rowid"
-    table = "said s" if pending else "occurrences s INDEXED BY occurrences_by_session"
+def _pieces_of(row: str, table: str, own: str) -> str:
     return f"""
-WITH {_SAID if pending else ""}
-wanted AS MATERIALIZED (
-    SELECT key, value ->> 0 AS session, value ->> 1 AS agent, value ->> '$[2][0]' AS at, value ->> '$[2][1]' AS row,
-        value ->> '$[2][2]' AS message, value ->> '$[3][0]' AS end_at, value ->> '$[3][1]' AS end_row FROM json_each(?))
-SELECT w.key, s.chunk, {row} AS place, s.role, s.created_at, s.message, s.project, s.repository
+SELECT w.key AS key, s.chunk, {row} AS place, s.role, s.created_at AS at, s.message, s.project, s.repository
 FROM wanted w CROSS JOIN {table} ON s.session = w.session AND s.agent = w.agent
     AND s.created_at BETWEEN w.at AND coalesce(w.end_at, {MILLISECONDS_MAX})
 WHERE (s.created_at > w.at OR {row} >= w.row OR (s.role = 'user' AND s.message = w.message AND s.message <> ''))
-    AND (w.end_at IS NULL OR (s.created_at, {row}) < (w.end_at, w.end_row))
-ORDER BY w.key, s.created_at, place
+    AND (w.end_at IS NULL OR (s.created_at, {row}) < (w.end_at, w.end_row)) AND {own}
 """  # noqa: S608 - constants of ours
+
+
+_PIECES = f"""
+WITH wanted AS MATERIALIZED (
+    SELECT key, value ->> 0 AS session, value ->> 1 AS agent, value ->> '$[2][0]' AS at, value ->> '$[2][1]' AS row,
+        value ->> '$[2][2]' AS message, value ->> '$[3][0]' AS end_at, value ->> '$[3][1]' AS end_row FROM json_each(?))
+{_pieces_of(_ROW, "occurrences s INDEXED BY occurrences_by_session", "true")}
+UNION ALL {_pieces_of(_PENDING_ROW, _PENDING_PIECES, _IS_SAID)}
+ORDER BY key, at, place
+"""  # noqa: S608 - constants of ours
+"""The pieces of turns, by their bounds."""
 
 
 class Turns:
@@ -161,43 +169,26 @@ class Turns:
 
     def spans(self, places: Sequence[HitPlace]) -> list[Span]:
         """Return the turn of each of these places of conversations."""
-        sessions = list({(place.session, place.agent) for place in places})
-        pending = set(self._database.rows(_HAS_PENDING, (json.dumps(sessions),)))
+        asked = [[place.session, place.agent, place.created_at, place.row] for place in places]
         found: dict[int, Span] = {}
-        for waiting in (False, True):
-            asked = {
-                number: [place.session, place.agent, place.created_at, place.row]
-                for number, place in enumerate(places)
-                if ((place.session, place.agent) in pending) is waiting
-            }
-            if not asked:
-                continue
-            rows = self._database.rows(_SPANS[waiting], (json.dumps(asked),))
-            for key, question, end, beyond, last in rows:
-                place = places[int(key)]
-                found[int(key)] = Span(
-                    place.agent,
-                    place.session,
-                    int(beyond or 0),
-                    int(last or 0),
-                    place.row if question is None else 0,
-                    waiting,
-                    (question, end),
-                )
+        for key, question, end, beyond, last in self._database.rows(_SPANS, (json.dumps(asked),)):
+            place = places[int(key)]
+            alone = place.row if question is None else 0
+            found[int(key)] = Span(
+                place.agent, place.session, int(beyond or 0), int(last or 0), alone, (question, end)
+            )
         return [found[number] for number in range(len(places))]
 
     def pieces(self, spans: Sequence[Span]) -> list[list[TurnPiece]]:
         """Return the pieces of each of these turns, in order; none where a message stands alone."""
         found: list[list[TurnPiece]] = [[] for _ in spans]
-        for waiting in (False, True):
-            asked = {
-                number: [span.session, span.agent, *(json.loads(bound or "null") for bound in span.bounds)]
-                for number, span in enumerate(spans)
-                if span.pending is waiting and not span.alone
-            }
-            if asked:
-                for key, *piece in self._database.rows(_PIECES[waiting], (json.dumps(asked),)):
-                    found[int(key)].append(TurnPiece(*piece))
+        asked = {
+            number: [span.session, span.agent, *(json.loads(bound or "null") for bound in span.bounds)]
+            for number, span in enumerate(spans)
+            if not span.alone
+        }
+        for key, *piece in self._database.rows(_PIECES, (json.dumps(asked),)) if asked else ():
+            found[int(key)].append(TurnPiece(*piece))
         return found
 
 
@@ -209,7 +200,3 @@ def is_one_message(one: TurnPiece, other: TurnPiece) -> bool:
         and one.message == other.message
         and one.created_at == other.created_at
     )
-
-
-_SPANS = {waiting: _spans_query(pending=waiting) for waiting in (False, True)}
-_PIECES = {waiting: _pieces_query(pending=waiting) for waiting in (False, True)}

@@ -7,7 +7,10 @@ answers.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from crystal_core.database import Database
 from crystal_core.schema import HIDDEN
@@ -35,8 +38,7 @@ TOLD_DAYS = 10
 """What happened on a day is spoken of up to so many days later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """The columns of a chunk that are shown."""
 
     id: str
@@ -45,8 +47,7 @@ class Text:
     category: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A chunk that was found, at one of its places."""
 
     chunk: int
@@ -129,8 +130,9 @@ class Units:
         by_turn: dict[object, list[Candidate]] = {}
         span_of: dict[object, Span] = {}
         for one, span in zip(said, spans, strict=True):
-            by_turn.setdefault(span, []).append(one)
-            span_of[span] = span
+            key = span.key
+            by_turn.setdefault(key, []).append(one)
+            span_of[key] = span
         for one in candidates:
             if one.place.kind != CONVERSATION or self._by is By.MESSAGE:
                 by_turn.setdefault(one.chunk, []).append(one)
@@ -143,19 +145,23 @@ class Units:
     def _unit(self, members: list[Candidate], span: Span | None, last: Mapping[int, str]) -> Unit:
         ranking = self._ranking
         answered = span is not None and answers(last.get(span.last, ""))
-        asked = [one for one in members if one.place.role == PERSON]
-        replied = [one for one in members if one.place.role != PERSON and not _is_filler(one, span)]
-        question = max((one.explanation.fused for one in asked), default=0.0)
-        answer = max((one.explanation.fused for one in replied), default=0.0)
         members.sort(key=lambda one: -one.explanation.fused)
         best = members[0].explanation
-        score = best.fused
-        if span is not None and (asked or replied):
-            score = max(question, answer) + ranking.other_share * min(question, answer)
-        if any(self._is_of_date(one.place.created_at) for one in members):
-            score += ranking.date_lift
+        context = 0.0
+        if span is not None and len(members) > 1:
+            asked = [one.explanation.fused for one in members if one.place.role == PERSON]
+            replied = [
+                one.explanation.fused
+                for one in members
+                if one.place.role != PERSON and not _is_filler(one, span)
+            ]
+            question, answer = max(asked, default=0.0), max(replied, default=0.0)
+            if asked or replied:
+                context = max(question, answer) + ranking.other_share * min(question, answer) - best.fused
+        if self._dates and any(self._is_of_date(one.place.created_at) for one in members):
+            context += ranking.date_lift
         newest = max(one.place.created_at for one in members)
-        explanation = replace(best, context=score - best.fused, recency=ranking.recency(newest, self._now_ms))
+        explanation = replace(best, context=context, recency=ranking.recency(newest, self._now_ms))
         idle = span is not None and not answered and not _states(members, span)
         return Unit(members, explanation, span, answered, idle)
 

@@ -21,10 +21,10 @@ cache. See docs/decisions/0038-vectors-at-a-million.md.
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from crystal_core.database import Database
 from crystal_core.errors import VaultDamaged
@@ -64,8 +64,7 @@ _SPARSE = 8
 _WIDEN = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(Struct, frozen=True):
     """A chunk (by rowid) and the cosine between the query and its nearest window."""
 
     chunk: int

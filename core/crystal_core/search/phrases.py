@@ -82,7 +82,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _PAST = re.compile(
-    r"\b(?:did|was|were|had|first|original|originally|before|previous|previously|used to|initial|initially|ago|yesterday|last"
+    r"\b(?:did|was|were|had|original|originally|before|previous|previously|used to|initial|initially|ago|yesterday|last"
     r"|earlier|history|changed|since|order|between|after|summary|summari[sz]e|across)\b",
     re.IGNORECASE,
 )
@@ -100,6 +100,11 @@ _CHANGE = re.compile(
     r"|\bmoved? (?:on to|to|away)\b|\breplac(?:es?|ed|ing)\b|\bupdated?\b|from now on|is history|in place of|rather than"
     r"|used to|\b(?:adjusted|increased|raised|lowered|rescheduled|postponed|extended)\b"
     r"|\bstatt|nicht mehr|ab jetzt|geändert|en lugar de|ya no|cambiado|au lieu d|ne .{0,20}? plus|désormais",
+    re.IGNORECASE,
+)
+_NEWS = re.compile(
+    rf"{_CHANGE.pattern}|\brecently\b|\bnow\b|\bas of\b|\bnew (?!to\b)\w+"
+    r"|\b(?:improved|reduced|grown|risen|dropped|reached|expanded|decreased|shifted|bumped|cut) (?:it )?(?:to|by|from)\b",
     re.IGNORECASE,
 )
 
@@ -144,6 +149,11 @@ def asks_for_now(query: str) -> bool:
 def tells_change(text: str) -> bool:
     """Whether a message says that something is not as it was."""
     return _CHANGE.search(text[:CHANGE_CHARS]) is not None
+
+
+def tells_news(text: str) -> bool:
+    """Whether a person's message says that something is new, or not as it was."""
+    return _NEWS.search(text[:CHANGE_CHARS]) is not None
 
 
 def asks_what_holds(query: str) -> bool:

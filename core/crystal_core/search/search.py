@@ -33,7 +33,7 @@ from crystal_core.search.filters import CONVERSATION, EVERYWHERE, Filters, Scope
 from crystal_core.search.judge import JUDGED_MAX, Judge, judged, judgement
 from crystal_core.search.keywords import Match, best_matches
 from crystal_core.search.near_duplicates import Alike
-from crystal_core.search.phrases import asks_for_now, asks_what_holds, tells_change
+from crystal_core.search.phrases import asks_for_now, asks_what_holds, tells_change, tells_news
 from crystal_core.search.ranking import (
     DAY_MILLISECONDS,
     DEFAULT,
@@ -74,21 +74,25 @@ LOOKED_AT = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _SameThing:
-    """When a later unit is about the same thing as the best one.
+class _Later:
+    """When a later unit stands before the best one, of which it tells a newer state.
 
     It is among the first `depth`, has at least that `share` of its cosine, and the two have at least that `cosine` with each
-    other, to which `change` is added if it tells of one.
+    other, to which `change` is added if one of its texts tells of a change, and once more if its person says that something is
+    new. If it `must_tell`, its person does say so, and it has at least the share `covered` of the query's words that the best
+    one has.
     """
 
     depth: int
     share: float
     cosine: float
-    change: float
+    change: float = 0.0
+    must_tell: bool = False
+    covered: float = 0.0
 
 
-_ASKED_FOR_NOW = _SameThing(depth=10, share=0.3, cosine=0.5, change=0.3)
-_ASKED_FOR_A_VALUE = _SameThing(depth=6, share=0.6, cosine=0.65, change=0.0)
+_ASKED_FOR_NOW = _Later(depth=10, share=0.3, cosine=0.4, change=0.15)
+_ASKED_FOR_A_VALUE = _Later(depth=5, share=0.7, cosine=0.3, must_tell=True, covered=0.6)
 
 FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
 
@@ -279,7 +283,8 @@ class Searcher:
         restriction = filters.restriction()
         alike = Alike()
         seen: set[int] = set()
-        ordered: dict[int, Unit] = {}
+        ordered: list[Unit] = []
+        said: set[tuple[int, int]] = set()
         dated = self._of_dates(question, scope)
         for count in LAYERS:
             matches = best_matches(self._database, question.words, count, restriction)
@@ -292,48 +297,61 @@ class Searcher:
             for unit in fresh:
                 if len(ordered) >= wanted:
                     break
-                shown = units.show(unit, snippets)
-                if shown.chunk in ordered:
+                shown, found = units.show(unit, snippets), unit.members[0]
+                if (found.chunk, shown.chunk) in said:
                     continue  # said in several places: the best of them stands for all
-                like = alike.first_like(shown.chunk, unit.kind, shown.text.text)
+                said.add((found.chunk, shown.chunk))
+                # Many different questions have one answer, as "Done.": then both are compared.
+                text = (
+                    shown.text.text if found.chunk == shown.chunk else f"{found.text.text}\n{shown.text.text}"
+                )
+                like = alike.first_like(len(ordered), unit.kind, text)
                 if like is None:
-                    ordered[shown.chunk] = unit
-                else:
+                    ordered.append(unit)
+                elif units.show(ordered[like], snippets).chunk != shown.chunk:
                     ordered[like].alike.append(shown.text.id)
             if len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
                 break
-        best = list(ordered.values())
         if question.vector is None:
-            return best
+            return ordered
         if asks_for_now(question.words):
-            self._put_newest_first(best, _ASKED_FOR_NOW)
+            self._put_newest_first(ordered, _ASKED_FOR_NOW, units, snippets)
         elif not question.dates and asks_what_holds(question.words):
-            self._put_newest_first(best, _ASKED_FOR_A_VALUE)
-        return best
+            self._put_newest_first(ordered, _ASKED_FOR_A_VALUE, units, snippets)
+        return ordered
 
-    def _put_newest_first(self, ordered: list[Unit], same: _SameThing) -> None:
-        """Before the best unit, put a later one about the same thing: of values that are asked for, the latest holds."""
+    def _put_newest_first(self, ordered: list[Unit], rule: _Later, units: Units, snippets: Snippets) -> None:
+        """Before the best unit, put a later one that tells a newer state: of values that are asked for, the latest holds."""
         best = ordered[0] if ordered else None
         if best is None or best.idle or self._index is None:
             return
         later = [
             unit
-            for unit in ordered[1 : same.depth]
-            if unit.newest > best.newest and not unit.idle and unit.similarity >= same.share * best.similarity
+            for unit in ordered[1 : rule.depth]
+            if unit.newest > best.newest and not unit.idle and unit.similarity >= rule.share * best.similarity
         ]
+        if rule.must_tell:
+            least = rule.covered * snippets.coverage(*best.texts)
+            later = [
+                unit
+                for unit in later
+                if tells_news(units.asked(unit)) and snippets.coverage(*unit.texts) >= least
+            ]
         if not later:
             return
         chunks = [unit.members[0].chunk for unit in (best, *later)]
         cosines = self._index.likeness(self._database, chunks[0], chunks[1:])
-        likeness = {
-            number: cosines.get(unit.members[0].chunk, 0.0)
-            + same.change * any(tells_change(one.text.text) for one in unit.members)
-            for number, unit in enumerate(later)
-        }
-        nearest = max(likeness, key=likeness.__getitem__)
-        if likeness[nearest] >= same.cosine:
-            ordered.remove(later[nearest])
-            ordered.insert(0, later[nearest])
+        likeness = [
+            cosines.get(unit.members[0].chunk, 0.0)
+            + rule.change * (any(map(tells_change, unit.texts)) + tells_news(units.asked(unit)))
+            for unit in later
+        ]
+        near = [number for number, cosine in enumerate(likeness) if cosine >= rule.cosine]
+        if near:
+            # They are in order: of those that tell it themselves the first is the best.
+            first = later[near[0] if rule.must_tell else max(near, key=likeness.__getitem__)]
+            ordered.remove(first)
+            ordered.insert(0, first)
 
     def _of_dates(self, question: _Question, scope: Scope) -> "_Halves":
         """Return what both halves find of the dates that the query speaks of."""

@@ -82,6 +82,10 @@ class Unit:
         return max(member.explanation.similarity for member in self.members)
 
     @property
+    def texts(self) -> list[str]:
+        return [member.text.text for member in self.members]
+
+    @property
     def order(self) -> tuple[bool, float, int, int]:
         return self.idle, -self.explanation.score, -self.newest, self.members[0].chunk
 
@@ -223,6 +227,11 @@ class Units:
         best = max(telling, key=lambda piece: snippets.coverage(self._texts[piece.chunk].text))
         place = replace(first.place, role=best.role, created_at=best.created_at, row=best.row)
         return Candidate(best.chunk, place, first.explanation, self._texts[best.chunk])
+
+    def asked(self, unit: Unit) -> str:
+        """Return the person's words of a turn; of anything else its text."""
+        turn = self.turn(unit)
+        return unit.members[0].text.text if turn is None else turn.question
 
     def turn(self, unit: Unit) -> Turn | None:
         """Return the turn that a unit stands for; None if it is none."""

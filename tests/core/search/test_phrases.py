@@ -2,7 +2,15 @@
 
 import pytest
 
-from crystal_core.search.phrases import announces, answers, asks, asks_for_now, asks_what_holds, tells_change
+from crystal_core.search.phrases import (
+    announces,
+    answers,
+    asks,
+    asks_for_now,
+    asks_what_holds,
+    tells_change,
+    tells_news,
+)
 
 QUERY_CHARS = 16 * 1024
 """As long as a query may be."""
@@ -80,6 +88,7 @@ def test_questions_are_told_from_statements(text: str, expected: bool) -> None:
         ("what is the retry budget", False, True),
         ("what's our current database", True, True),
         ("which port do we use today", True, True),
+        ("what is the deadline of the first sprint", False, True),
         ("what was the retry budget", False, False),
         ("when did we first decide", False, False),
         ("how do I deploy", False, False),
@@ -105,6 +114,22 @@ def test_changes_are_heard(text: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Coverage has recently improved to 78 %.", True),
+        ("The quota is 1,200 calls now.", True),
+        ("As of May the deadline is the 5th.", True),
+        ("We switched to SQLite.", True),
+        ("The quota is 1,000 calls.", False),
+        ("I would like to know about quotas.", False),
+        ("It is new to me.", False),
+    ],
+)
+def test_news_are_heard(text: str, expected: bool) -> None:
+    assert tells_news(text) is expected
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "let me " * 50_000,
@@ -121,4 +146,6 @@ def test_long_texts_take_no_longer_than_their_length(text: str) -> None:
     assert not announces(text)
     assert answers(text)
     assert asks_for_now(text[:QUERY_CHARS]) is False
-    assert isinstance(asks(text) or tells_change(text) or asks_what_holds(text[:QUERY_CHARS]), bool)
+    assert isinstance(
+        asks(text) or tells_change(text) or tells_news(text) or asks_what_holds(text[:QUERY_CHARS]), bool
+    )

@@ -74,6 +74,17 @@ def test_a_hit_shows_the_question_and_the_answer_and_not_what_was_said_before_lo
     assert (hit.turn.began_at, hit.turn.ended_at) == (BEGUN, BEGUN + 3000)
 
 
+def test_different_questions_with_one_answer_are_all_found_and_one_that_is_repeated_once() -> None:
+    asked = ["move the uploader to port 8080", "rename the uploader's queue", "rename the uploader's queue"]
+    replica = memory_of(
+        *(
+            conversation(("user", words), ("assistant", "Done."), session=f"s-{number}")
+            for number, words in enumerate(asked)
+        )
+    )
+    assert sorted(shown(search(replica, "uploader").hits)) == [(words, "Done.") for words in asked[:2]]
+
+
 def test_thinking_is_found_if_asked_for_also_by_its_role() -> None:
     replica = memory_of(
         conversation(("user", "why is it slow"), ("thinking", "an index is missing"), ("assistant", "Fixed."))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from crystal_core.llm.port import Completion, LlmIdentity, Prompt
+from crystal_core.projects import ProjectKey, scope_of
 from crystal_core.weaver import prompts
 from crystal_core.weaver.answers import ExtractedMemory
 from crystal_core.weaver.database import WeaverDatabase
@@ -30,7 +31,15 @@ STEPS = {
 }
 
 
-def said(number: int, text: str, *, day: int = 0, session: str = "one", role: str = "user") -> Said:
+def said(
+    number: int,
+    text: str,
+    *,
+    day: int = 0,
+    session: str = "one",
+    role: str = "user",
+    project: ProjectKey = ("", ""),
+) -> Said:
     """The ``number``-th message."""
     moment = int((BEGIN + timedelta(days=day, minutes=number)).timestamp() * 1000)
     key = number.to_bytes(16, "big")
@@ -42,8 +51,9 @@ def said(number: int, text: str, *, day: int = 0, session: str = "one", role: st
         len(text.encode()) + PIECE_OVERHEAD_BYTES,
         day_of(moment, UTC),
         key * 2,
+        scope_of(project),
     )
-    return Said(source, role, text)
+    return Said(source, role, text, project)
 
 
 def days_of(count: int, messages: int = 3) -> list[Said]:

@@ -164,12 +164,6 @@ class WeaverDatabase:
         )
         return [(day, outcome) for day, outcome in rows]
 
-    def last_outcome(self, run: str) -> bytes | None:
-        row = self._db.execute(
-            "SELECT outcome FROM batch WHERE run = ? AND state = 'done' ORDER BY number DESC LIMIT 1", (run,)
-        ).fetchone()
-        return None if row is None else row[0]
-
     def all_outcomes(self, agent: str, method: Method) -> list[tuple[str, str, bytes]]:
         """Return run, day and outcome of each batch since the last finished full run, by day."""
         row = self._db.execute(

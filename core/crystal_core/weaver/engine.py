@@ -17,7 +17,6 @@ from msgspec import structs
 
 from crystal_core.llm.answers import Unreadable
 from crystal_core.llm.port import Declined, Llm, Prompt, TooLong, tokens_bound
-from crystal_core.memories import Category
 from crystal_core.weaver import prompts
 from crystal_core.weaver.answers import (
     BATCH_BYTES_MIN,
@@ -164,40 +163,44 @@ class _Weaver:
         if not said:  # forgotten meanwhile
             self._finish(batch, BatchOutcome(self._model, 0, 0, 0, 0))
             return True
+        scope = scope_of_all(said)
+        if scope is None and self._shortened(batch, _of_first_project(here)):
+            return False  # begun by a version that did not end batches there
         outcome = BatchOutcome(
             self._model,
             len({one.source.session for one in said}),
             len(said),
             min(one.source.moment for one in said),
             max(one.source.moment for one in said),
+            scope=scope,
         )
         try:
-            made = await self._made(batch, said)
+            made = await self._made(batch, said, scope)
         except BudgetReached:
             size = sum(one.size for one in here)
-            if size < BATCH_BYTES_MIN or not self._shortened(batch):
+            if size < BATCH_BYTES_MIN or not self._shortened(batch, len(batch.keys) // 2):
                 raise
             return False
         except TooLong:
-            if self._shortened(batch):
+            if self._shortened(batch, len(batch.keys) // 2):
                 return False
             made = _Made(note="This part is longer than the model takes; it was not read.", unread=1)
         except Declined:
             made = _Made(note="The model declined to write about this part.", unread=1)
-        self._finish(batch, _scoped(made.onto(outcome), scope_of_all(said)))
+        self._finish(batch, _scoped(made.onto(outcome)))
         return True
 
-    def _shortened(self, batch: WeaverBatch) -> bool:
-        """Halve a batch that has no answers yet."""
-        if len(batch.keys) < 2 or self._ports.book.answers(batch.run, batch.number, "reflect"):
+    def _shortened(self, batch: WeaverBatch, kept: int) -> bool:
+        """Reduce a batch that has no answers yet to its first pieces."""
+        if not 0 < kept < len(batch.keys) or self._ports.book.answers(batch.run, batch.number, "reflect"):
             return False
-        self._ports.book.shorten_batch(batch, len(batch.keys) // 2)
+        self._ports.book.shorten_batch(batch, kept)
         return True
 
-    async def _made(self, batch: WeaverBatch, said: Sequence[Said]) -> "_Made":
+    async def _made(self, batch: WeaverBatch, said: Sequence[Said], scope: str | None) -> "_Made":
         quotable = Quotable(one.text for one in said)
         size = batch_bytes(self._asking.llm)
-        earlier = self._earlier()
+        earlier = self._earlier(scope)
         reflection = await self._asking.ask(
             batch.number,
             "reflect",
@@ -238,18 +241,26 @@ class _Weaver:
         ports.book.finish_batch(batch, encode_outcome(kept))
         write_journals(ports, plan, self._run, batch.day)
 
-    def _earlier(self) -> str:
-        """Return the end of what the run has written so far, for continuity."""
-        last = self._ports.book.last_outcome(self._run.id)
-        return decode_outcome(last).prose[-_EARLIER_BYTES // 3 :] if last is not None else ""
+    def _earlier(self, scope: str | None) -> str:
+        """Return the end of what the run has last written of this project, for continuity."""
+        for _, data in reversed(self._ports.book.outcomes(self._run.id)):
+            outcome = decode_outcome(data)
+            if scope is not None and outcome.scope == scope:
+                return outcome.prose[-_EARLIER_BYTES // 3 :]
+        return ""
 
 
-def _scoped(outcome: BatchOutcome, scope: str) -> BatchOutcome:
-    """Memories but preferences are for the project that all was said in."""
-    memories = tuple(
-        each if each.category is Category.PREFERENCE else structs.replace(each, scope=scope)
-        for each in outcome.memories
-    )
+def _of_first_project(sources: Sequence[WeaverSource]) -> int:
+    """Return how many of the first pieces are of one project."""
+    return next((number for number, one in enumerate(sources) if one.scope != sources[0].scope), len(sources))
+
+
+def _scoped(outcome: BatchOutcome) -> BatchOutcome:
+    """All memories, preferences too, are for the project that all was said in: a person may widen them. There are none if it
+    was said in several."""
+    if outcome.scope is None:
+        return structs.replace(outcome, memories=())
+    memories = tuple(structs.replace(each, scope=outcome.scope) for each in outcome.memories)
     return structs.replace(outcome, memories=memories)
 
 
@@ -282,6 +293,7 @@ class _Made:
             0,
             self.cut + noted.cut + self.facts.cut,
             self.unread,
+            outcome.scope,
         )
 
 

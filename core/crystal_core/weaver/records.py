@@ -72,7 +72,8 @@ class BatchOutcome(msgspec.Struct, frozen=True):
 
     ``prose``: the checked part of the journal. ``first``, ``last``: times of its messages, milliseconds. ``note``: why there
     is no prose, for people; ``unread``: answers that could not be used. ``quotations``: exact ones, which later pages may
-    repeat; ``cut``: number of those removed. ``remembered``: number of ``memories`` stored.
+    repeat; ``cut``: number of those removed. ``remembered``: number of ``memories`` stored. ``scope``: the project that all
+    of it was said in, "" for none; None if it is not known, or there were several.
     """
 
     model: str
@@ -92,6 +93,7 @@ class BatchOutcome(msgspec.Struct, frozen=True):
     remembered: int = 0
     cut: int = 0
     unread: int = 0
+    scope: str | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,8 +1,9 @@
 """An agent's messages in order, from the replicated rows.
 
 A piece is identified by its key, a hash of its place and its text's keyed hash: the same in a rebuilt database, and useless
-for guessing a forgotten text. Pieces are ordered by day, within a day by session, within a session by time. A piece without a
-time has its session's first one; a session without times is undated and comes first.
+for guessing a forgotten text. Pieces are ordered by day, within a day by project, then by session, within a session by time. A
+piece without a time has its session's first one; a session without times is undated and comes first. No batch has pieces of
+two projects: what a model writes of one project must not get into what is remembered of another.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ PIECE_OVERHEAD_BYTES = 96
 """Size of a piece in a prompt besides its text."""
 
 _LISTED = """
-SELECT o.rowid, o.session, o.message, o.part, o.created_at, octet_length(c.text), c.forget_hash
+SELECT o.rowid, o.session, o.message, o.part, o.created_at, octet_length(c.text), c.forget_hash, o.project, o.repository
 FROM occurrences o JOIN chunks c ON c.rowid = o.chunk WHERE o.agent = ?
 """
 _TEXT = """
@@ -30,7 +31,8 @@ WHERE o.rowid = ? AND o.agent = ?
 
 @dataclass(frozen=True, slots=True)
 class WeaverSource:
-    """The place of a piece. ``moment``: milliseconds, 0 if unknown. ``size``: approximate bytes in a prompt."""
+    """The place of a piece. ``moment``: milliseconds, 0 if unknown. ``size``: approximate bytes in a prompt. ``scope``: of what
+    is remembered of it."""
 
     key: bytes
     rowid: int
@@ -40,6 +42,7 @@ class WeaverSource:
     day: str
     mark: bytes
     """The keyed hash under which the text can be forgotten."""
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +59,17 @@ def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0
     """Return all pieces of an agent from ``since`` on, in order."""
     rows = list(database.each(_LISTED, (agent,)))
     firsts: dict[str, int] = {}
-    for _, session, _, _, moment, _, _ in rows:
+    for _, session, _, _, moment, *_ in rows:
         if moment > 0:
             firsts[session] = min(moment, firsts.get(session, moment))
     found: list[WeaverSource] = []
-    same: dict[str, str] = {}  # one text for equal sessions and days: there are many rows of each
-    for rowid, session, message, part, moment, size, forget_hash in rows:
+    same: dict[str, str] = {}  # one text for equal sessions, days and scopes: there are many rows of each
+    for rowid, session, message, part, moment, size, forget_hash, project, repository in rows:
         when = moment if moment > 0 else firsts.get(session, 0)
         if since and when < since:
             continue
         key, day = _key(agent, session, message, part, forget_hash), day_of(when, zone)
+        scope = scope_of((project, repository))
         found.append(
             WeaverSource(
                 key,
@@ -75,17 +79,20 @@ def list_sources(database: Database, agent: str, zone: tzinfo, *, since: int = 0
                 size + PIECE_OVERHEAD_BYTES,
                 same.setdefault(day, day),
                 forget_hash,
+                same.setdefault(scope, scope),
             )
         )
-    begins: dict[tuple[str, str], int] = {}
+    begins: dict[tuple[str, ...], int] = {}
     for one in found:
-        place = (one.day, one.session)
-        begins[place] = min(one.moment, begins.get(place, one.moment))
+        for place in ((one.day, one.scope), (one.day, one.scope, one.session)):
+            begins[place] = min(one.moment, begins.get(place, one.moment))
     found.sort(
         key=lambda one: (
             one.day != UNDATED,
             one.day,
-            begins[one.day, one.session],
+            begins[one.day, one.scope],
+            one.scope,
+            begins[one.day, one.scope, one.session],
             one.session,
             one.moment,
             one.rowid,
@@ -104,18 +111,21 @@ def load(database: Database, agent: str, sources: Iterable[WeaverSource]) -> lis
     return said
 
 
-def scope_of_all(said: Iterable[Said]) -> str:
-    """Return the scope of what is remembered of these pieces: their project, if all are of one; else everywhere."""
+def scope_of_all(said: Sequence[Said]) -> str | None:
+    """Return the scope of what is remembered of these pieces: their project, "" if they were said in none; None if they were
+    said in several, so that nothing of them can be remembered."""
     scopes = {scope_of(one.project) for one in said}
-    return scopes.pop() if len(scopes) == 1 else ""
+    return scopes.pop() if len(scopes) == 1 else None
 
 
 def batch_length(sources: Sequence[WeaverSource], at: int, size_max: int) -> int:
-    """Return how many pieces from ``at`` on make a batch: those of one day that fit. A larger piece is alone in its batch."""
-    size = 0
+    """Return how many pieces from ``at`` on make a batch: those of one day and project that fit. A larger piece is alone in its
+    batch."""
+    size, first = 0, sources[at]
     for number in range(at, len(sources)):
         one = sources[number]
-        if number > at and (one.day != sources[at].day or size + one.size > size_max):
+        elsewhere = (one.day, one.scope) != (first.day, first.scope)
+        if number > at and (elsewhere or size + one.size > size_max):
             return number - at
         size += one.size
     return len(sources) - at

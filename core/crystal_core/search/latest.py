@@ -18,8 +18,8 @@ NEWEST_OF_AGENT = 400
 """Newest messages of each agent that are looked at."""
 ARRIVED_LAST = 1_000
 """Messages of a pair of folder and repository that arrived last and are looked at."""
-PIECES_MAX = 80
-"""Last pieces of a conversation of which its last turns are made."""
+PIECES_MAX = (80, 1_000, 20_000)
+"""Last pieces of a conversation of which its last turns are made: more only where no turn of the project begins among fewer."""
 SESSIONS_MAX = 20
 """Conversations among which some may be forgotten, empty or elsewhere."""
 
@@ -51,6 +51,8 @@ class _Piece:
     role: str
     message: str
     created_at: int
+    here: bool
+    """Whether it was said in one of the projects."""
 
 
 def latest_turns(
@@ -65,7 +67,7 @@ def latest_turns(
         return []
     found: list[list[LatestTurn]] = []
     for session, agent in _latest_sessions(database, names, without):
-        last = _turns(session, agent, _pieces(database, session, agent, names))[-turns:]
+        last = _last_turns(database, session, agent, names)[-turns:]
         if last:
             found.append(last[::-1])
         if len(found) == sessions:
@@ -90,24 +92,34 @@ def _latest_sessions(database: Database, names: Names, without: str) -> list[tup
     return sorted(latest, key=lambda place: (-latest[place], place))[:SESSIONS_MAX]
 
 
-def _pieces(database: Database, session: str, agent: str, names: Names) -> list[_Piece]:
-    rows = database.rows(_LAST, (session, agent, PIECES_MAX, session, agent, PIECES_MAX, PIECES_MAX))
+def _last_turns(database: Database, session: str, agent: str, names: Names) -> list[LatestTurn]:
+    for most in PIECES_MAX:
+        pieces = _pieces(database, session, agent, names, most)
+        found = _turns(session, agent, pieces)
+        if found or len(pieces) < most:
+            return found
+    return []
+
+
+def _pieces(database: Database, session: str, agent: str, names: Names, most: int) -> list[_Piece]:
+    rows = database.rows(_LAST, (session, agent, most, session, agent, most, most))
     return [
-        _Piece(content.hex(), text, role, message, int(created_at))
+        _Piece(content.hex(), text, role, message, int(created_at), names.have((project, repository)))
         for content, text, role, message, created_at, project, repository in reversed(rows)
-        if names.have((project, repository))
     ]
 
 
 def _turns(session: str, agent: str, pieces: Sequence[_Piece]) -> list[LatestTurn]:
-    """Return the turns that these pieces hold from their beginning on, in order."""
+    """Return the turns that begin among these pieces and were asked and ended in the projects, in order."""
     runs: list[list[_Piece]] = []
-    for number, piece in enumerate(pieces):
-        if piece.role == PERSON and (number == 0 or pieces[number - 1].role != PERSON):
+    before = None
+    for piece in pieces:
+        if piece.role == PERSON and (before is None or (before.role, before.here) != (PERSON, piece.here)):
             runs.append([])
         if runs:
             runs[-1].append(piece)
-    return [_turn(session, agent, run) for run in runs]
+        before = piece
+    return [_turn(session, agent, run) for run in runs if run[0].here and run[-1].here]
 
 
 def _turn(session: str, agent: str, run: Sequence[_Piece]) -> LatestTurn:

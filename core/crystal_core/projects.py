@@ -22,6 +22,9 @@ OUTSIDE = "…/"
 NO_FOLDERS = frozenset(("", "."))
 """Folders that are no project."""
 
+SAID_LOOKED_AT = 500
+"""Messages of a place among which an agent's are looked for."""
+
 LINK_COLUMNS = "folder, repository, other_folder, other_repository"
 LINK_IS = "folder = ? AND repository = ? AND other_folder = ? AND other_repository = ?"
 
@@ -172,6 +175,32 @@ def project_keys(database: Database) -> Iterator[ProjectKey]:
     """Iterate over the pairs of folder and repository that something was said in, pending captures too, perhaps twice."""
     yield from _pairs(database, "occurrences")
     yield from _pairs(database, "provisional_places")
+
+
+def said_only_in(database: Database, agent: str, keys: Iterable[ProjectKey]) -> bool:
+    """Return whether all that was said in this agent's name was said in these projects; without any, in no project at all.
+
+    False too where nothing was said there, and where another place has so much of other agents that looking would take long.
+    """
+    names = names_of(keys)
+    nowhere = not (names.folders or names.repositories)
+    here = False
+    for pair in set(project_keys(database)):
+        if names.have(pair) or (nowhere and not scope_of(pair)):
+            here = True
+            continue
+        said = [name for (name,) in database.rows(_SAID, (*pair, SAID_LOOKED_AT))]
+        if agent in said or len(said) == SAID_LOOKED_AT or database.row(_PENDING, (*pair, agent)) is not None:
+            return False
+    return here
+
+
+_SAID = """
+SELECT agent FROM occurrences INDEXED BY occurrences_by_project WHERE project = ? AND repository = ? LIMIT ?
+"""
+_PENDING = """
+SELECT 1 FROM provisional_places WHERE category IS NULL AND path IS NULL AND project = ? AND repository = ? AND agent = ?
+"""
 
 
 def _pairs(database: Database, table: str) -> Iterator[ProjectKey]:

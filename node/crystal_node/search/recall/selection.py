@@ -2,7 +2,8 @@
 (``start``).
 
 Never what the session has already: its own messages, what it was given before (``database``), and near duplicates. Never a text
-of another project (``place``), unless a memory says that it holds everywhere or the person linked the two.
+of another project (``place``), unless a memory says that it holds everywhere or the person linked the two. So the agent's
+context, which is woven of all that it did, is given only where it did all of that in the session's project.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Protocol, TypeVar
 import apsw
 
 from crystal_core.database import Database
-from crystal_core.projects import ProjectKey
+from crystal_core.projects import ProjectKey, said_only_in
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import describe
 from crystal_node.base.settings import Settings
@@ -107,17 +108,18 @@ class _Recalling:
 
     def _at_start(self, hook: HookInput, key: ProjectKey) -> Recalled:
         resumed = hook.source in ("resume", "compact")
-        path = self._settings.home.agents / self._settings.agent_id / "CONTEXT.md"
-        context = "" if resumed else read_context(path)
+        agent = self._settings.agent_id
+        context = "" if resumed else read_context(self._settings.home.agents / agent / "CONTEXT.md")
 
         def read(database: Database) -> tuple[str, list[Given], str]:
             projects = searched_projects(database, key)
+            fits = bool(context) and said_only_in(database, agent, projects)
             text, records = at_start(
                 database,
                 projects,
                 hook.session_id,
                 lambda ids: self._given(hook.session_id, ids),
-                context,
+                context if fits else "",
             )
             return text, records, forget_mark(database)
 

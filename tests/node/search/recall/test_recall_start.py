@@ -1,5 +1,6 @@
 """What a session begins with: what its project left off with by time, what was left open, its memories."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -53,6 +54,12 @@ def spoken(core: Machine, folder: str, days_ago: int, *turns: tuple[str, str]) -
     ]
     transcript.write_text("".join(json.dumps(line) + "\n" for line in lines))
     core.call("capture")
+
+
+def write_context(settings: Settings, text: str) -> None:
+    context = settings.home.agents / settings.agent_id / "CONTEXT.md"
+    context.parent.mkdir(parents=True)
+    context.write_text(text)
 
 
 def begun(settings: Settings, folder: str | Path, session: str = "new", source: str = "startup") -> Recalled:
@@ -123,13 +130,29 @@ def test_a_start_keeps_to_its_budget(core: Machine, settings: Settings) -> None:
         )
     for number in range(12):
         core.call("remember", "--category", "preference", f"Preference {number}: " + f"word{number} " * 80)
-    context = settings.home.agents / settings.agent_id / "CONTEXT.md"
-    context.parent.mkdir(parents=True)
-    context.write_text("# Context\n" + "- woven line of the agent\n" * 400)
+    write_context(settings, "# Context\n" + "- woven line of the agent\n" * 400)
     text = begun(settings, "work/uploader").text
     assert estimated_tokens(text) <= START_TOKENS_MAX
     for part in ("Last worked on here:", "Left open then", "Remembered:", "as woven from its records"):
         assert part in text, part
+
+
+def test_the_agents_context_is_given_only_where_all_that_it_did_was_done(
+    core: Machine, settings: Settings
+) -> None:
+    write_context(settings, "# Context\n- Acme pays forty.\n")
+    assert begun(settings, "work/idle").text == "", "nothing says what it is of"
+    spoken(core, "clients/uploader", 3, ("user", "What does Acme pay?"), ("assistant", "Acme pays forty."))
+    assert "> - Acme pays forty." in begun(settings, "clients/uploader").text
+    for folder in ("work/uploader", "work/idle", ""):
+        assert begun(settings, folder).text == "", folder
+    core.call("sync")
+    assert begun(settings, "work/uploader").text == ""
+    with contextlib.chdir(core.root):
+        core.call("projects", "link", "clients/uploader", "work/uploader")
+    assert "Acme pays" in begun(settings, "work/uploader").text
+    spoken(core, "work/idle", 2, ("user", "Is it idle?"), ("assistant", "It is."))
+    assert "> - Acme" not in begun(settings, "clients/uploader").text
 
 
 def test_a_session_is_not_told_its_own_messages(core: Machine, settings: Settings) -> None:

@@ -38,7 +38,7 @@ class Names(NamedTuple):
     def have(self, key: ProjectKey) -> bool:
         """Whether the place is in one of them: by its repository, or by its folder where no repository says otherwise.
 
-        A folder outside of the home is known by its last two parts alone, so it counts only where neither has a repository.
+        A folder outside of the home may be another one on another device, so it counts only where neither has a repository.
         """
         folder, repository = key
         if repository in self.repositories:

@@ -5,7 +5,9 @@ The working folder relative to the person's home, and the repository's remote wi
 """
 
 import re
+from base64 import b32encode
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -15,7 +17,9 @@ CONFIG_BYTES_MAX = 256 * 1024
 FOLDER_CHARS_MAX = 4096
 NAME_CHARS_MAX = 500
 OUTSIDE_PARTS = 2
-"""So many last parts of a folder outside the home are kept, after ``…/``."""
+"""So many last parts of a folder outside the home are kept, after ``…/`` and a digest."""
+OUTSIDE_DIGEST_CHARS = 12
+"""Of five bits each."""
 
 _SCP_LIKE = re.compile(r"(?:[^@/\s]{1,200}@)?([A-Za-z0-9.-]{1,253}):(?!//)([^\s]{1,400})")
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
@@ -48,7 +52,8 @@ class ProjectFinder:
 def project_name(cwd: str, home: Path) -> str:
     """The folder relative to ``home`` with forward slashes, "." for the home itself, "" if unknown.
 
-    A path outside the home means little on another machine and may reveal too much: only its last two parts, after ``…/``.
+    A path outside the home means little on another machine and may reveal too much: only its last two parts, after ``…/`` and a
+    digest of the whole, so that no two folders have one name. A path within that is too long for a name is named so as well.
     """
     if not cwd or len(cwd) > FOLDER_CHARS_MAX or "\0" in cwd:
         return ""
@@ -56,9 +61,12 @@ def project_name(cwd: str, home: Path) -> str:
     path: PurePath = PureWindowsPath(cwd) if windows else PurePosixPath(cwd)
     for base in (home, home.resolve()):
         if ".." not in path.parts and path.is_relative_to(type(path)(str(base))):
-            return path.relative_to(type(path)(str(base))).as_posix()[:NAME_CHARS_MAX]
+            name = path.relative_to(type(path)(str(base))).as_posix()
+            if len(name) <= NAME_CHARS_MAX:
+                return name
     parts = [part for part in path.parts if part != path.anchor][-OUTSIDE_PARTS:]
-    return f"…/{'/'.join(parts)}"[:NAME_CHARS_MAX] if parts else ""
+    digest = b32encode(sha256(path.as_posix().encode("utf-8", "surrogatepass")).digest()).decode().lower()
+    return "/".join(["…", digest[:OUTSIDE_DIGEST_CHARS], *parts])[:NAME_CHARS_MAX] if parts else ""
 
 
 def repository_name(cwd: str) -> str:

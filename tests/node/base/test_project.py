@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from crystal_node.base.project import Project, ProjectFinder, normalised_remote, project_name, repository_name
+from crystal_node.base.project import (
+    NAME_CHARS_MAX,
+    Project,
+    ProjectFinder,
+    normalised_remote,
+    project_name,
+    repository_name,
+)
 
 HOME = Path("/home/mara")
 
@@ -14,19 +21,33 @@ HOME = Path("/home/mara")
     [
         ("/home/mara/src/tide", "src/tide"),
         ("/home/mara", "."),
-        ("/srv/data/tide/deep", "…/tide/deep"),
+        ("/srv/data/tide/deep", "…/3kehc7ptwqve/tide/deep"),
         ("/", ""),
         ("", ""),
         ("a\0b", ""),
-        ("/home/mara2/tide", "…/mara2/tide"),
-        ("/home/mara/../noor/tide", "…/noor/tide"),
+        ("/home/mara2/tide", "…/hsjjg4k57f5u/mara2/tide"),
+        ("/home/mara/../noor/tide", "…/r2eg5pmadqcz/noor/tide"),
         ("/" + "d/" * 3000, ""),
-        ("relative/tide", "…/relative/tide"),
-        ("C:\\Users\\mara\\tide", "…/mara/tide"),
+        ("relative/tide", "…/7azcpf25yitu/relative/tide"),
+        ("C:\\Users\\mara\\tide", "…/dw4n7of3gcz5/mara/tide"),
     ],
 )
 def test_project_names(cwd: str, name: str) -> None:
     assert project_name(cwd, HOME) == name
+
+
+def test_no_two_folders_outside_of_the_home_or_deep_within_have_one_name() -> None:
+    deep = "/".join(f"part{number}" for number in range(100))
+    folders = [
+        "/mnt/acme/app/src",
+        "/mnt/other/app/src",
+        "/app/src",
+        *(f"/home/mara/{deep}/{end}" for end in "ab"),
+    ]
+    names = {project_name(folder, HOME) for folder in folders}
+    assert len(names) == len(folders)
+    assert all(name.startswith("…/") and len(name) <= NAME_CHARS_MAX for name in names)
+    assert not any("acme" in name or "mnt" in name for name in names)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from crystal_core.weaver import documents
+from crystal_node.base.project import project_name
 from tests.node.derive.weaving.said import AGENT, TEXTS, folder, read, said
 from tests.support.llm_server import LlmServer
 from tests.support.machine import Machine, Vault, transcript, turn
@@ -52,7 +53,9 @@ def test_what_a_person_made_of_a_memory_is_left_as_it_is(core: Machine) -> None:
     core.call("dream-weave")
     listed = core.call("memories", "list", "--json").json["memories"]
     assert [each["confidence"] for each in listed] == [70, 70]
-    assert {(each["scope"], each["project"]) for each in listed} == {("project", "…/someone/work")}
+    assert {(each["scope"], each["project"]) for each in listed} == {
+        ("project", project_name("/home/someone/work", core.root))
+    }
     first, second = (each["id"] for each in listed)
     core.call("memories", "edit", first, "--confidence", "100")
     core.call("memories", "retire", second)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from crystal_node.base.project import project_name
 from tests.support.machine import Machine, Vault, transcript, turn
 
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -47,7 +48,7 @@ def test_a_search_result_has_all_that_is_known_of_a_text(vault: Vault) -> None:
         "claude-code",
     )
     assert hit["created_at"] == "2026-01-05T09:00:00.000Z"
-    assert hit["project"] == "…/someone/work"
+    assert hit["project"] == project_name("/home/someone/work", vault.core.root)
     assert hit["provisional"] is False
     assert hit["score"] > 0
     assert hit["explain"].keys() >= {"keyword_rank", "vector_rank", "similarity", "recency", "fused"}

@@ -2,7 +2,10 @@
 
 A folder is relative to the person's home and a repository is a remote without user and protocol, so both mean the same on
 every device. Two places are of one project if they have the same repository, or the same folder: a folder that was given
-another repository, or a repository cloned into another folder, stays one project.
+another repository stays one project.
+
+Whoever makes a folder's files chooses its remote. So a repository that is known counts only in the folders that are known to
+have it (`repository_folders`); another folder is a project of its own, which a person may link with it.
 
 A person may link two projects: what is known of the one is then known in the other. Links are replicated, pending ones
 count, and they do not go on: a link to a project is none to those that this one is linked to.
@@ -156,6 +159,11 @@ def projects(database: Database) -> list[Project]:
         project.conversations += conversations
         project.messages += messages
         project.last_at = max(project.last_at, last_at)
+    for folder, repository in claims(links(database)):
+        project = found.setdefault(repository, Project(repository))
+        if folder not in project.folders:
+            project.folders.append(folder)
+            by_folder.setdefault(folder, project)
     _count_memories(database, found, by_folder)
     return sorted(found.values(), key=lambda each: (-each.last_at, each.name))
 
@@ -175,6 +183,32 @@ def project_keys(database: Database) -> Iterator[ProjectKey]:
     """Iterate over the pairs of folder and repository that something was said in, pending captures too, perhaps twice."""
     yield from _pairs(database, "occurrences")
     yield from _pairs(database, "provisional_places")
+
+
+def claims(found: Iterable[Link]) -> list[ProjectKey]:
+    """Return the folders that have a repository though nothing may have been said in them: of each a link joins this folder and
+    repository with the repository alone."""
+    pairs = [names for link in found for names in ((link.one, link.other), (link.other, link.one))]
+    return [one for one, other in pairs if one[0] and other == ("", one[1])]
+
+
+def repository_folders(database: Database, repository: str) -> frozenset[str] | None:
+    """Return the folders that are known to have a repository; None if nothing at all is known by its name.
+
+    These are the folders that something was recorded in under it, and its claims. Pending ones count.
+    """
+    all_links = links(database)
+    found = {folder for folder, name in (*project_keys(database), *claims(all_links)) if name == repository}
+    if found:
+        return frozenset(found - NO_FOLDERS)
+    named_in_link = any(repository in (link.one[1], link.other[1]) for link in all_links)
+    known = named_in_link or database.row(_IS_SCOPE, (repository, repository)) is not None
+    return frozenset() if known else None
+
+
+_IS_SCOPE = """
+SELECT 1 FROM memory_states WHERE scope = ? UNION ALL SELECT 1 FROM memory_changes WHERE scope = ? LIMIT 1
+"""
 
 
 def said_only_in(database: Database, agent: str, keys: Iterable[ProjectKey]) -> bool:

@@ -27,10 +27,11 @@ _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
 
 
 class Project(NamedTuple):
-    """A project's folder and repository; "" if unknown."""
+    """A project's folder and repository; "" if unknown. ``root``: the name of the folder that the repository is in."""
 
     project: str
     repository: str
+    root: str = ""
 
 
 class ProjectFinder:
@@ -44,9 +45,19 @@ class ProjectFinder:
         """The project of a working folder as a transcript names it."""
         place = self._found.get(cwd)
         if place is None:
-            place = Project(project_name(cwd, self._home), repository_name(cwd))
-            self._found[cwd] = place
+            place = self._found[cwd] = self._place(cwd)
         return place
+
+    def _place(self, cwd: str) -> Project:
+        name = project_name(cwd, self._home)
+        found = _repository(cwd)
+        root = "" if found is None else project_name(str(found[0]), self._home)
+        # A repository that the home itself is in is not what its folders are about.
+        return (
+            Project(name, found[1], root)
+            if found is not None and root not in ("", ".")
+            else Project(name, "")
+        )
 
 
 def project_name(cwd: str, home: Path) -> str:
@@ -71,13 +82,21 @@ def project_name(cwd: str, home: Path) -> str:
 
 def repository_name(cwd: str) -> str:
     """The normalised remote of the repository around ``cwd``; "" if none is found."""
+    found = _repository(cwd)
+    return "" if found is None else found[1]
+
+
+def _repository(cwd: str) -> tuple[Path, str] | None:
+    """The folder of the repository around ``cwd``, and its normalised remote; None if there is none. A worktree's is the one
+    that it was made of, if that one knows of it."""
     if not cwd or len(cwd) > FOLDER_CHARS_MAX or "\0" in cwd or not Path(cwd).is_absolute():
-        return ""
+        return None
     try:
-        config = _config_of(Path(cwd))
-        return _remote(config) if config is not None and config.is_file() else ""
+        root, config = _config_of(Path(cwd)) or (None, None)
+        remote = _remote(config) if config is not None and config.is_file() else ""
+        return (root, remote) if root is not None and remote else None
     except OSError:
-        return ""
+        return None
 
 
 def normalised_remote(remote: str) -> str:
@@ -105,27 +124,33 @@ def normalised_remote(remote: str) -> str:
     return f"{host}/{path}"[:NAME_CHARS_MAX]
 
 
-def _config_of(folder: Path) -> Path | None:
+def _config_of(folder: Path) -> tuple[Path, Path] | None:
+    """The folder of the repository, and its configuration."""
     for place in (folder, *folder.parents):
         git = place / ".git"
         if git.is_dir():
-            return git / "config"
+            return place, git / "config"
         if git.is_file():
             return _config_elsewhere(place, git)
     return None
 
 
-def _config_elsewhere(place: Path, pointer: Path) -> Path | None:
-    """The configuration of a worktree or submodule: its ``.git`` is a file that names a folder, whose ``commondir`` names the
-    repository's."""
+def _config_elsewhere(place: Path, pointer: Path) -> tuple[Path, Path] | None:
+    """The same of a worktree or submodule: its ``.git`` is a file that names a folder, whose ``commondir`` names the
+    repository's. Anybody can write such a file: a worktree is of that repository only if that one has its folder, and this
+    names it back."""
     first = next(_lines(pointer), "")
     if not first.startswith("gitdir:"):
         return None
     folder = place / first.removeprefix("gitdir:").strip()
     common = folder / "commondir"
+    root = place
     if common.is_file():
-        folder = folder / next(_lines(common), "")
-    return folder / "config"
+        back = folder / next(_lines(folder / "gitdir"), "") if (folder / "gitdir").is_file() else None
+        own, folder = folder.resolve(), (folder / next(_lines(common), "")).resolve()
+        if back is not None and back.resolve() == pointer.resolve() and own.parent == folder / "worktrees":
+            root = folder.parent if folder.name == ".git" else folder
+    return root, folder / "config"
 
 
 def _remote(config: Path) -> str:

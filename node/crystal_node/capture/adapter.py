@@ -19,8 +19,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from crystal_core.projects import ProjectKey
 from crystal_mirror.operations import Capture
 from crystal_node.capture.line_reader import FileState
+from crystal_node.device.repositories import Roots
 
 SPOTS_MAX = 20
 """How many damaged lines are kept with their position; more are only counted."""
@@ -88,12 +90,14 @@ class CaptureCounts:
 
 @dataclass
 class TranscriptReading:
-    """The result of one bounded pass over one file. ``more``: the pass ended at its bound; read again."""
+    """The result of one bounded pass over one file. ``more``: the pass ended at its bound; read again. ``roots``: the folders
+    of the operations' repositories (``device.repositories.Roots``)."""
 
     operations: list[Capture]
     state: FileState
     counts: CaptureCounts
     more: bool
+    roots: Roots = field(default_factory=dict[ProjectKey, str])
 
 
 class Adapter(Protocol):

@@ -16,17 +16,25 @@ from pathlib import Path
 from msgspec import structs
 
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.operations import Capture
+from crystal_mirror.operations import Capture, Operation
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings, with_current_options
-from crystal_node.capture.adapter import Adapter, CaptureCounts, FoundTranscript, Hides, encode_state
+from crystal_node.capture.adapter import (
+    Adapter,
+    CaptureCounts,
+    FoundTranscript,
+    Hides,
+    TranscriptReading,
+    encode_state,
+)
 from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.tools import TOOLS, adapters_of, discovered
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, PrivateNow, read_privacy
+from crystal_node.device.repositories import claimed
 
 EMBEDDED_A_SECOND = 25.0
 """Chunks a second that one core of a small machine embeds, roughly."""
@@ -194,7 +202,7 @@ class _Backfill:
                 adapter.read, path, state, agent=agent, hides=hides, quiet_ns=quiet_ns
             )
             self.result.counts.add(reading.counts)
-            self._take(reading.operations)
+            self._take(reading)
             if self.result.more:
                 return
             state = reading.state
@@ -204,8 +212,13 @@ class _Backfill:
         if settled or not self._request.dry_run:
             self._done(path, state)
 
-    def _take(self, operations: list[Capture]) -> None:
-        fresh = [new for operation in operations if (new := self._fresh(operation)) is not None]
+    def _take(self, reading: TranscriptReading) -> None:
+        fresh: list[Operation] = []
+        known = self._device.replica.database
+        for operation in claimed(known, reading.operations, reading.roots, now_ms()):
+            new = self._fresh(operation) if isinstance(operation, Capture) else operation
+            if new is not None:
+                fresh.append(new)
         if not fresh or self._request.dry_run:
             return
 
@@ -217,7 +230,7 @@ class _Backfill:
             self._device.accept(fresh, still_public)
         except TransactionStale as error:
             raise PrivateNow("private mode was changed while transcripts were read: run it again") from error
-        self.result.taken += sum(len(operation.pieces) for operation in fresh)
+        self.result.taken += sum(len(each.pieces) for each in fresh if isinstance(each, Capture))
 
     def _fresh(self, operation: Capture) -> Capture | None:
         """The part of an operation that is not in the memory yet and may be recorded, up to the limit."""

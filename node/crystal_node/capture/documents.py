@@ -92,7 +92,7 @@ class DocumentReader:
             self._take(one, place, hidden, known, counts, gatherer)
         context = structs.replace(self._context, said=known.encoded())
         return TranscriptReading(
-            gatherer.finish(), self._after(context, complete=not held), counts, more=False
+            gatherer.finish(), self._after(context, complete=not held), counts, False, gatherer.roots
         )
 
     def skip(self, said: DocumentContent) -> FileState:

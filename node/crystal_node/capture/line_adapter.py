@@ -81,7 +81,7 @@ class LineAdapter(ABC):
                     counts.skipped["last line torn"] += 1
             one_pass.remember()
             reader.memo = context.encoded()
-            return TranscriptReading(gatherer.finish(), reader.state(), counts, reader.more)
+            return TranscriptReading(gatherer.finish(), reader.state(), counts, reader.more, gatherer.roots)
 
     def transcript(self, path: Path) -> Path:
         return path

@@ -8,6 +8,7 @@ from enum import Enum
 from uuid import UUID
 
 from crystal_core.cutting.messages import split_message
+from crystal_core.projects import ProjectKey
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
 from crystal_node.base.project import NAME_CHARS_MAX, Project, ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts
@@ -86,6 +87,8 @@ class OperationBuilder:
     def __init__(self, agent: str, source: str, places: ProjectFinder, counts: CaptureCounts) -> None:
         self._agent, self._source, self._places, self._counts = agent, source, places, counts
         self._done: list[Capture] = []
+        self.roots: dict[ProjectKey, str] = {}
+        """Of the folders and repositories of all messages, the folder that the repository is in, where it is another one."""
         self._common: tuple[str, Project] = "", Project("", "")
         self._pieces: list[Piece] = []
         self._bytes = 0
@@ -96,6 +99,8 @@ class OperationBuilder:
         place = self._places.of(spoken.cwd)
         if not place.repository and spoken.repository:
             place = Project(place.project, spoken.repository[:NAME_CHARS_MAX])
+        if place.root not in ("", place.project):
+            self.roots[place.project, place.repository] = place.root
         session, message = bounded(spoken.session), bounded(spoken.message)
         part = 0
         for role, text in spoken.texts.items():
@@ -123,7 +128,7 @@ class OperationBuilder:
     def _flush(self) -> None:
         if not self._pieces:
             return
-        session, (project, repository) = self._common
+        session, (project, repository, _) = self._common
         self._done.append(
             Capture(self._agent, session, project, repository, self._source, tuple(self._pieces))
         )

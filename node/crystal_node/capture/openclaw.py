@@ -138,7 +138,7 @@ class OpenClaw(ObjectLines):
                     pass
             context.moment = event.created_at
             LinePass(self, path, context, hides, 0, counts, gatherer).take(event.line, event.number)
-        return TranscriptReading(gatherer.finish(), batch.state, counts, batch.more)
+        return TranscriptReading(gatherer.finish(), batch.state, counts, batch.more, gatherer.roots)
 
     def skip(self, path: Path) -> FileState:
         return skip_store(path) if _is_store(path) else super().skip(path)

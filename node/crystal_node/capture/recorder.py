@@ -44,6 +44,7 @@ from crystal_node.device.activity import (
 )
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
+from crystal_node.device.repositories import claimed
 
 _TRIES_MAX = 10
 """How often one part is read again because another process committed it first. Each time somebody made progress."""
@@ -264,7 +265,10 @@ class Recorder:
             if reading.operations:
                 note(journal, Activity.CAPTURE, now_ms())
 
-        operations = without_forgotten(self._device, reading.operations)
+        known = self._device.replica.database
+        operations = without_forgotten(
+            self._device, claimed(known, reading.operations, reading.roots, now_ms())
+        )
         if operations:
             self._device.accept(operations, advance)
         elif after != before:

@@ -4,6 +4,7 @@ A project is named by its repository or its folder, whole or by the end from a s
 path too, though nothing was recorded in it yet.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,9 +27,9 @@ from crystal_mirror.operations import LinkProjects
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.project import ProjectFinder
-from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso, one_line
 from crystal_node.device.device import Device
+from crystal_node.device.repositories import claim, key_of
 
 NO_PROJECT: ProjectKey = ("", "")
 _NAMED_MAX = 5
@@ -80,10 +81,11 @@ def list_projects(device: Device) -> ProjectsDocument:
     return ProjectsDocument(projects=[_document(each, pairs) for each in found])
 
 
-def project_here(settings: Settings, folder: str) -> ProjectKey:
-    """The project of a folder of this machine; no name in it if it is none."""
-    found = ProjectFinder(settings.person_home).of(folder)
-    return found.project, found.repository
+def project_here(device: Device, folder: str) -> ProjectKey:
+    """The project of a folder of this machine, in a repository that counts there of its root; no name in it if it is none."""
+    place = ProjectFinder(device.settings.person_home).of(folder)
+    folder, repository = key_of(device.replica.database, place)
+    return (place.root, repository) if repository else (folder, "")
 
 
 def find_project(device: Device, name: str, *, here: Path | None = None) -> ProjectKey:
@@ -95,7 +97,8 @@ def find_project(device: Device, name: str, *, here: Path | None = None) -> Proj
     """
     shown = one_line(name, _NAME_CHARS)
     if here is not None and (folder := here / Path(name).expanduser()).is_dir():
-        key = project_here(device.settings, str(folder.resolve()))
+        place = ProjectFinder(device.settings.person_home).of(str(folder.resolve()))
+        key = key_of(device.replica.database, place)
         if scope_of(key):
             return _identity(key)
     known = _known(device)
@@ -111,8 +114,16 @@ def find_project(device: Device, name: str, *, here: Path | None = None) -> Proj
     return identities[0]
 
 
-def link_projects(device: Device, one: ProjectKey, other: ProjectKey) -> LinkDocument:
-    """Link two projects on all devices. Linked ones stay so.
+def claims_of(device: Device, name: str, here: Path) -> list[LinkProjects]:
+    """The claim of a folder of that name on its repository, if that was known nowhere: a link would make it known."""
+    place = ProjectFinder(device.settings.person_home).of(str((here / Path(name).expanduser()).resolve()))
+    return claim(device.replica.database, place.root, place.repository, now_ms())
+
+
+def link_projects(
+    device: Device, one: ProjectKey, other: ProjectKey, claims: Sequence[LinkProjects] = ()
+) -> LinkDocument:
+    """Link two projects on all devices, and make the claims of their folders. Linked ones stay so.
 
     Raises:
         Usage: both are the same project.
@@ -120,7 +131,7 @@ def link_projects(device: Device, one: ProjectKey, other: ProjectKey) -> LinkDoc
     if names_of([one]).have(other):
         raise UsageError(f"{scope_of(one)} is one project: there is nothing to link")
     if not _between(device, one, other):
-        device.accept([LinkProjects(one, other, True, now_ms())])
+        device.accept([*claims, LinkProjects(one, other, True, now_ms())])
     return LinkDocument(one=scope_of(one), other=scope_of(other), linked=True)
 
 
@@ -189,7 +200,7 @@ def _document(project: Project, pairs: list[Link]) -> ProjectDocument:
         messages=project.messages,
         memories=project.memories,
         last_at=iso(project.last_at) or "",
-        linked=sorted({scope_of(each) for each in others}),
+        linked=sorted({scope_of(each) for each in others if not project.has(each)}),
     )
 
 

@@ -121,9 +121,9 @@ def test_a_huge_configuration_is_read_to_a_limit(tmp_path: Path) -> None:
 def test_a_pass_looks_at_each_place_once_and_the_next_pass_anew(tmp_path: Path) -> None:
     folder = repository(tmp_path / "tide", '[remote "origin"]\nurl = git@example.org:a/b\n')
     places = ProjectFinder(tmp_path)
-    assert places.of(str(folder)) == Project("tide", "example.org/a/b")
+    assert places.of(str(folder)) == Project("tide", "example.org/a/b", "tide")
     (folder / ".git" / "config").write_text("")
-    assert places.of(str(folder)) == Project("tide", "example.org/a/b")
+    assert places.of(str(folder)) == Project("tide", "example.org/a/b", "tide")
     assert ProjectFinder(tmp_path).of(str(folder)) == Project("tide", "")
 
 

@@ -11,6 +11,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.capture.recorder import clean_text
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
+from crystal_node.device.repositories import claim
 from crystal_node.search.memories.documents import (
     AlikeDocument,
     MemoryEdit,
@@ -73,7 +74,8 @@ def remember_text(
     if scope is None and not targets and memory(device.replica.database, _id(kept)) is None:
         scope = inferred_scope(new.category, place)
     operation = Remember(kept, new.category.value, agent, now_ms(), new.confidence, targets, scope)
-    device.accept([operation], lambda: _refuse_private(device))
+    claiming = claim(device.replica.database, *place, now_ms()) if scope and scope == place[1] else []
+    device.accept([*claiming, operation], lambda: _refuse_private(device))
     where, project = scope_words(find_memory(device, _id(kept).hex()).scope)
     return RememberedDocument(
         id=_id(kept).hex(),

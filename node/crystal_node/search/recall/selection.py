@@ -12,15 +12,17 @@ from typing import Protocol, TypeVar
 import apsw
 
 from crystal_core.database import Database
-from crystal_core.projects import ProjectKey, said_only_in
+from crystal_core.projects import said_only_in
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import describe
+from crystal_node.base.project import Project
 from crystal_node.base.settings import Settings
+from crystal_node.device.repositories import key_of
 from crystal_node.search.finding.deep_outcome import forget_mark
 from crystal_node.search.finding.documents import MemorySearch
 from crystal_node.search.recall.database import RecallDatabase
 from crystal_node.search.recall.hook import NOTHING, Given, HookEvent, HookInput, Recalled
-from crystal_node.search.recall.place import key_of, searched_projects
+from crystal_node.search.recall.place import place_of, searched_projects, unlinked_line
 from crystal_node.search.recall.prompt import QUERY_CHARS_MAX, chosen, request_for
 from crystal_node.search.recall.start import at_start, read_context
 from crystal_node.search.recall.text import PROMPT_TOKENS_MAX, headline, loaded, not_searched, record_of
@@ -75,19 +77,22 @@ class _Recalling:
         self._words_only = words_only
 
     def recalled(self, hook: HookInput) -> Recalled:
-        key = key_of(hook.cwd, self._settings.person_home)
+        place = place_of(hook.cwd, self._settings.person_home)
         if hook.hook_event_name == HookEvent.PROMPT:
-            return self._for_prompt(hook, key)
+            return self._for_prompt(hook, place)
         if hook.source in ("clear", "compact"):
             self._database.clear(hook.session_id)
-        return self._at_start(hook, key)
+        return self._at_start(hook, place)
 
-    def _for_prompt(self, hook: HookInput, key: ProjectKey) -> Recalled:
+    def _for_prompt(self, hook: HookInput, place: Project) -> Recalled:
         prompt = hook.prompt[:QUERY_CHARS_MAX]
         if not asks_something(prompt):
             return NOTHING  # "yes", "go on": nothing to look for, and nothing to say about it
         projects, mark = self._memory.read(
-            lambda database: (searched_projects(database, key), forget_mark(database))
+            lambda database: (
+                searched_projects(database, key_of(database, place)),
+                forget_mark(database),
+            )
         )
         found = self._memory.search(request_for(prompt, projects, words_only=self._words_only))
         given = self._given(hook.session_id, [result.id for result in found.results])
@@ -106,13 +111,13 @@ class _Recalling:
             mark,
         )
 
-    def _at_start(self, hook: HookInput, key: ProjectKey) -> Recalled:
+    def _at_start(self, hook: HookInput, place: Project) -> Recalled:
         resumed = hook.source in ("resume", "compact")
         agent = self._settings.agent_id
         context = "" if resumed else read_context(self._settings.home.agents / agent / "CONTEXT.md")
 
-        def read(database: Database) -> tuple[str, list[Given], str]:
-            projects = searched_projects(database, key)
+        def read(database: Database) -> tuple[str, list[Given], str, str]:
+            projects = searched_projects(database, key_of(database, place))
             fits = bool(context) and said_only_in(database, agent, projects)
             text, records = at_start(
                 database,
@@ -121,12 +126,13 @@ class _Recalling:
                 lambda ids: self._given(hook.session_id, ids),
                 context if fits else "",
             )
-            return text, records, forget_mark(database)
+            return text, records, forget_mark(database), unlinked_line(database, place)
 
-        text, records, mark = self._memory.read(read)
-        if not text:
+        text, records, mark, unlinked = self._memory.read(read)
+        if not (text or unlinked):
             return NOTHING
-        line = headline(len(records)) if records else "Crystal loaded the agent's context."
+        line = headline(len(records)) if records else "Crystal loaded the agent's context." if text else ""
+        line = " ".join(part for part in (line, unlinked) if part)
         return Recalled(
             text,
             line,

@@ -11,6 +11,7 @@ from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import opened
 from crystal_node.search.projects import (
     ProjectDocument,
+    claims_of,
     find_project,
     link_projects,
     list_projects,
@@ -65,9 +66,10 @@ def link(one: One, other: Other, as_json: Json = False) -> None:
         crystal projects link example.org/me/library .
     """
     with opened(resolve()) as device:
-        done = link_projects(
-            device, find_project(device, one, here=Path.cwd()), find_project(device, other, here=Path.cwd())
-        )
+        here = Path.cwd()
+        claims = [*claims_of(device, one, here), *claims_of(device, other, here)]
+        first, second = (find_project(device, name, here=here) for name in (one, other))
+        done = link_projects(device, first, second, claims)
     if as_json:
         emit(msgspec.to_builtins(done))
         return

@@ -1,5 +1,6 @@
 """The tools that remember and forget, as ``crystal remember`` and ``crystal forget`` do."""
 
+from crystal_core.memories import Category
 from crystal_mirror.operations import Forget
 from crystal_node.base.errors import UsageError
 from crystal_node.base.lookup import StoredText, find_text
@@ -9,7 +10,7 @@ from crystal_node.search.memories.changes import remember_text
 from crystal_node.search.projects import project_here
 from crystal_node.surfaces.mcp.arguments import ForgetArguments, RememberArguments
 from crystal_node.surfaces.mcp.calls import Call, Question
-from crystal_node.surfaces.mcp.fence import Fence
+from crystal_node.surfaces.mcp.fence import Fence, name
 from crystal_node.surfaces.mcp.search_answer import ID_DIGITS
 
 _EXCERPT_CHARS = 300
@@ -18,12 +19,17 @@ _EXCERPT_CHARS = 300
 def remember(call: Call, given: RememberArguments) -> tuple[None, str]:
     """``crystal_remember``. Memories that say almost the same stay and are named: the agent asks its person."""
     with opened(call.keeper.settings()) as device:
-        place = project_here(device.settings, call.folder)
+        place = project_here(device, call.folder)
         kept = remember_text(device, given, agent=given.agent.strip(), place=place)
     how = "was remembered already; it is" if kept.merged else "is remembered as"
+    where = f"for project {name(kept.project)} alone" if kept.project else "for everywhere"
     lines = [
-        f"It {how} id {kept.id[:ID_DIGITS]} ({given.category.value}). Other devices have it after their next sync."
+        f"It {how} id {kept.id[:ID_DIGITS]} ({given.category.value}), {where}. Other devices have it after their next sync."
     ]
+    if not (kept.project or call.folder or given.scope or given.category is Category.PREFERENCE):
+        lines.append(
+            "Nothing says which project the work is in: if it is true in one alone, remember it again with project."
+        )
     if kept.redacted:
         lines.append(f"{counted(kept.redacted, 'credential')} in it blanked out.")
     if kept.alike:

@@ -33,7 +33,7 @@ def given_place(
     """
     here = Path.cwd()
     if project is None:
-        return scope, "", project_here(device.settings, str(here))
+        return scope, "", project_here(device, str(here))
     if scope is MemoryScope.EVERYWHERE:
         raise UsageError("--scope everywhere and --project exclude each other")
     return MemoryScope.PROJECT, "", find_project(device, project, here=here)

@@ -7,7 +7,8 @@
     filler      of prompts that ask nothing ("yes, go on"): whether nothing is told
     leak        of all records told: the share of other projects
 
-By words and meaning, and by words alone as while no service runs. `python -m bench.quality.recall` prints the figures.
+By words and meaning, and by words alone as while no service runs. `python -m bench.quality.recall` prints the figures;
+`--thresholds` prints those of other thresholds of relevance, to choose one by on the conversations to tune with.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
@@ -39,6 +41,8 @@ HYBRID, KEYWORD = "hybrid", "keyword"
 COVERAGE, PRECISION, TOKENS = "coverage", "precision", "tokens"
 SILENCE, FILLER, LEAK = "silence", "filler", "leak"
 NAMES = (COVERAGE, PRECISION, TOKENS, SILENCE, FILLER, LEAK)
+_AT_THRESHOLDS = (COVERAGE, PRECISION, SILENCE, TOKENS)
+THRESHOLDS = (0.08, 0.1, 0.12, 0.14, 0.16, 0.2, 0.22, 0.24, 0.28, 0.34)
 FILLERS = (
     "yes", "ok", "go on", "thanks", "yes please", "do it", "looks good to me", "continue", "no, the other one",
     "great, thanks!", "sure, go ahead", "try again", "please do that", "perfect", "hm", "stop", "and now?",
@@ -119,6 +123,25 @@ def measured(recalls: RecallSet, questions: Sequence[Question]) -> Measured:
     return Measured("recall", kinds, by_mode)
 
 
+def by_threshold(recalls: RecallSet, questions: Sequence[Question], least: Iterable[float]) -> str:
+    """Coverage, precision, silence and tokens of all questions, by words and meaning and by words alone, at each threshold."""
+    lines = [f"{'':12}{'threshold':>10}" + "".join(f"{name:>12}" for name in _AT_THRESHOLDS)]
+    for mode, at in product((HYBRID, KEYWORD), least):
+        with (
+            mock.patch("crystal_node.search.recall.prompt.RELEVANCE_MIN", at),
+            mock.patch("crystal_node.search.recall.prompt.RELEVANCE_MIN_BY_WORDS", at),
+        ):
+            rows = [
+                recalls.figures(each, recalls.recalled(each, each.text, words_only=mode == KEYWORD))
+                for each in questions
+            ]
+        values = ([row[name] for row in rows if name in row] for name in _AT_THRESHOLDS)
+        lines.append(
+            f"{mode:12}{at:10.2f}" + "".join(f"{sum(each) / max(len(each), 1):12.3f}" for each in values)
+        )
+    return "\n".join(lines)
+
+
 def table(found: Measured) -> str:
     """The figures of all questions with their 95 % intervals, and by class without."""
     lines = [f"{'':20}" + "".join(f"{name:>22}" for name in NAMES)]
@@ -153,9 +176,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--part", choices=tuple(Part), type=Part, default=Part.DEV, help="held: nobody tunes to it"
     )
+    parser.add_argument(
+        "--thresholds", action="store_true", help="the figures of other thresholds of relevance"
+    )
     options = parser.parse_args(arguments)
     kept = KeptVectors(BuiltinEmbedder())
-    print(table(run(options.part, kept)))
+    if options.thresholds:
+        corpus = make_corpus(options.part)
+        with recall_set(corpus, kept) as recalls:
+            print(by_threshold(recalls, list(make_questions(corpus)), THRESHOLDS))
+    else:
+        print(table(run(options.part, kept)))
     kept.close()
     return 0
 

@@ -16,12 +16,12 @@ LOOKED_AT = 10
 """Results of the search from which the records are chosen."""
 QUERY_CHARS_MAX = 2_000
 """Of a prompt, from its beginning, that are searched for."""
-RELEVANCE_MIN = 0.24
-RELEVANCE_MIN_BY_WORDS = 0.1
-"""Measured on the conversations to tune with (`python -m bench.quality.recall`), as the least by which half of the records told
-answer: 51 % of the prompts that have an answer get it, 50 % of the records told are one, and 98 % of the prompts without one
-get nothing. By words alone 35 %, 49 % and 93 %: a lower one is guessing. On conversations that nobody tuned to: 42 %, 46 % and
-79 %, by words 29 %, 50 % and 79 %."""
+RELEVANCE_MIN = 0.22
+RELEVANCE_MIN_BY_WORDS = 0.12
+"""Measured on the conversations to tune with (`python -m bench.quality.recall --thresholds`), as the least at which half of the
+records told answer and 95 % of the prompts without an answer get nothing: 52 % of the prompts that have an answer get it, 54 %
+of the records told are one, and 96 % of the prompts without one get nothing, at 136 tokens a prompt. By words alone 32 %, 59 %
+and 96 %, at 80 tokens. On conversations that nobody tuned to: 44 %, 47 % and 79 %, at 117 tokens; by words 25 %, 52 %, 88 %."""
 NEAR_BEST = 0.4
 """Share of the best record's worth that a further one has. The worth is the relevance, less a tenth for each rank of the
 search's own order up to the fourth, which knows more than a single result does."""

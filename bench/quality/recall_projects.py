@@ -287,14 +287,21 @@ def world(seed: int) -> Generator[tuple[World, Settings, Finder]]:
             yield made, settings, finder
 
 
-def run(prompts: int, seed: int = 1) -> Outcome:
-    """Recall at so many prompts."""
+def run(prompts: int, seed: int = 1, *, hybrid_share: float = HYBRID_SHARE, told_every: int = 0) -> Outcome:
+    """Recall at so many prompts, that share of them by words and meaning; a line of progress each ``told_every``."""
     began = time.monotonic()
     random = Random(seed)
     told = wanted = found = 0
     leaks: list[tuple[str, str]] = []
     with world(seed) as (made, settings, finder):
-        for _ in range(prompts):
+        for number in range(prompts):
+            if told_every and number and number % told_every == 0:
+                so_far = f"{len(leaks):,} leaks, {found:,} of {wanted:,} found"
+                print(
+                    f"{number:,} prompts, {time.monotonic() - began:.0f} s, {so_far}",
+                    file=sys.stderr,
+                    flush=True,
+                )
             place = random.choice(made.places)
             prompt, memory = made.prompt(random)
             start = random.random() < START_SHARE
@@ -302,7 +309,7 @@ def run(prompts: int, seed: int = 1) -> Outcome:
             hook = HookInput(
                 event, cwd=str(settings.person_home / place.folder), source="startup", prompt=prompt
             )
-            words_only = random.random() >= HYBRID_SHARE
+            words_only = random.random() >= hybrid_share
             text = recall(hook, settings, lambda: finder, NOW, words_only=words_only).text
             told += bool(text)
             if any(each.word in text for each in made.places if each.word not in place.kin):
@@ -333,8 +340,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--words-only", action="store_true", help="without vectors, in less time")
     options = parser.parse_args(arguments)
-    found = run(options.prompts, options.seed)
+    share = 0.0 if options.words_only else HYBRID_SHARE
+    found = run(options.prompts, options.seed, hybrid_share=share, told_every=1_000)
     print(
         f"{found.prompts:,} prompts in {PROJECTS} projects, {found.seconds:.0f} s: something told at {found.told:,}, "
         f"{len(found.leaks):,} leaks; {found.share:.1%} of {found.wanted:,} for what holds everywhere found"

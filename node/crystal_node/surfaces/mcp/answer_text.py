@@ -61,7 +61,8 @@ def memories_text(found: list[Memory], total: int, given: MemoriesArguments) -> 
 
 
 def _about(each: Memory) -> str:
-    parts = [moment(iso(each.created_at) or ""), name(each.category), each.status.value]
+    where = f"for project {name(each.scope)}" if each.scope else "for everywhere"
+    parts = [moment(iso(each.created_at) or ""), name(each.category), each.status.value, where]
     if each.confidence < CONFIDENCE_MAX:
         parts.append(f"confidence {each.confidence}")
     return " | ".join([*parts, f"id {each.id.hex()[:ID_DIGITS]}"])

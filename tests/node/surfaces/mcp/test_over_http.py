@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from tests.support.machine import Machine
-from tests.support.mcp_client import HELLO, HttpServer, recorded, serving
+from tests.support.mcp_client import HELLO, HttpServer, recorded, serving, text_of
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,23 @@ async def test_a_body_that_is_too_large_is_refused_and_the_server_goes_on(server
         assert nonsense.status_code == 400
     async with server.connected() as client:
         assert (await client.list_tools()).tools
+
+
+async def test_where_no_folder_says_the_project_an_agent_is_told_where_a_memory_holds(
+    server: HttpServer,
+) -> None:
+    text = "The lighthouse has a green lamp."
+    async with server.connected() as client:
+        wide = text_of(await client.call_tool("crystal_remember", {"text": text}))
+        assert ", for everywhere." in wide and "again with project" in wide
+        [listed] = recorded(await client.call_tool("crystal_memories", {"limit": 1}))
+        assert (listed.text, " | for everywhere | " in listed.head) == (text, True)
+        narrow = text_of(
+            await client.call_tool("crystal_remember", {"text": text, "project": "someone/work"})
+        )
+        assert "someone/work" in narrow and "alone" in narrow and "again with project" not in narrow
+        [listed] = recorded(await client.call_tool("crystal_memories", {"limit": 1}))
+        assert "for project" in listed.head and "someone/work" in listed.head
 
 
 def test_a_port_without_http_is_refused_and_not_passed_over(machine: Machine) -> None:

@@ -192,6 +192,17 @@ def claims(found: Iterable[Link]) -> list[ProjectKey]:
     return [one for one, other in pairs if one[0] and other == ("", one[1])]
 
 
+def was_said_in(database: Database, key: ProjectKey) -> bool:
+    """Return whether something was recorded in exactly this folder and repository. One lookup."""
+    return database.row(_SAID_IN, (*key, *key)) is not None
+
+
+_SAID_IN = """
+SELECT 1 FROM occurrences WHERE project = ? AND repository = ?
+UNION ALL SELECT 1 FROM provisional_places WHERE project = ? AND repository = ? LIMIT 1
+"""
+
+
 def repository_folders(database: Database, repository: str) -> frozenset[str] | None:
     """Return the folders that are known to have a repository; None if nothing at all is known by its name.
 

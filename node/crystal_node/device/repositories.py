@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import structs
 
 from crystal_core.database import Database
-from crystal_core.projects import NO_FOLDERS, ProjectKey, repository_folders
+from crystal_core.projects import NO_FOLDERS, ProjectKey, repository_folders, was_said_in
 from crystal_mirror.operations import Capture, LinkProjects, Operation
 from crystal_node.base.project import Project
 
@@ -25,6 +25,8 @@ def counts(database: Database, place: Project) -> bool:
     own = _folders(place.project, place.root)
     if not place.repository or not own:
         return False
+    if any(was_said_in(database, (folder, place.repository)) for folder in own):
+        return True
     known = repository_folders(database, place.repository)
     return known is None or not known.isdisjoint(own)
 

@@ -46,7 +46,10 @@ def agreed(number: int, version: int, *, aside: bool = False) -> AgreedFile:
 
 
 LOCALS = [None, content(1), content(2), content(1, executable=True)]
-REMOTES = [None, row(0, 9, gone=True), row(1, 1), row(2, 2), row(1, 3), row(3, 4)]
+REMOTES = [
+    *(None, row(0, 9, gone=True), row(1, 1), row(2, 2), row(1, 3), row(3, 4)),
+    *(row(1, 1, executable=True), row(1, 5, executable=True), row(2, 6, executable=True)),
+]
 AGREED = [None, agreed(1, 1), agreed(2, 2), agreed(1, 1, aside=True)]
 ALL = list(product(LOCALS, REMOTES, AGREED))
 
@@ -61,8 +64,24 @@ def test_nothing_is_removed_without_a_tombstone() -> None:
 def test_nothing_is_removed_or_overwritten_here_that_was_not_agreed() -> None:
     for local, remote, past in ALL:
         if local is not None and decide(local, remote, past) in (FileAction.REMOVE, FileAction.FETCH):
-            assert past is not None
-            assert past.content == local
+            if not _only_lacks_the_bit(local, remote, past):
+                assert past is not None
+                assert past.content == local
+
+
+def _only_lacks_the_bit(local: FileContent, remote: FileRow | None, past: AgreedFile | None) -> bool:
+    """Whether a version that was not agreed has the same bytes, and is executable there alone."""
+    if remote is None or remote.gone or (past is not None and past.version == remote.version):
+        return False
+    return content_of(remote) == FileContent(local.digest, executable=True) != local
+
+
+def test_an_executable_version_of_the_same_bytes_gives_its_bit_and_makes_no_second_file() -> None:
+    """A device that left the bit unset and then lost its database comes to this."""
+    found = [states for states in ALL if states[0] and _only_lacks_the_bit(*states)]  # type: ignore[arg-type]
+    assert found
+    assert {decide(*states) for states in found} == {FileAction.FETCH}
+    assert decide(content(1), row(1, 1, executable=True), agreed(1, 1)) is FileAction.PUT
 
 
 def test_a_deletion_is_passed_on_only_for_the_very_version_that_was_here() -> None:
@@ -83,6 +102,8 @@ def test_what_was_excluded_is_never_passed_on_as_deleted() -> None:
 def test_a_local_change_is_always_offered() -> None:
     for local, remote, past in ALL:
         if local is not None and (past is None or past.content != local):
+            if _only_lacks_the_bit(local, remote, past):
+                continue
             living = remote is not None and not remote.gone
             same = living and remote is not None and content_of(remote) == local
             assert decide(local, remote, past) is (FileAction.ADOPT if same else FileAction.PUT)

@@ -137,7 +137,7 @@ class Desk:
             self.root,
             self.book,
             Marker(vault.hex(), identity.id.hex()),
-            TreeRules(patterns),
+            TreeRules(patterns, allowed=()),
             cut_seed(secret),
         )
         self.now = now_ms

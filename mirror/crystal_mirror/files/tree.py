@@ -7,6 +7,8 @@ were last equal here. A file that was offered to the Core and not yet ordered wa
     ---------  ---------------  ---------------------------  -----------------------------------------------
     any        any              an offer of ours is pending  WAIT
     present    any              the same content             ADOPT (NOTHING if the version is agreed already)
+    present    none             its bytes, executable there  FETCH, of the bit alone
+    changed    another version  its bytes, executable there  FETCH, of the bit alone
     present    none             anything else                PUT, based on nothing
     changed    some version     anything else                PUT, based on the agreed version
     unchanged  some version     a tombstone                  REMOVE, into the trash
@@ -119,6 +121,8 @@ def decide(
         if living is not None and content_of(living) == local:
             same = agreed is not None and agreed.version == living.version and not agreed.aside
             return FileAction.NOTHING if same and agreed and agreed.content == local else FileAction.ADOPT
+        if living is not None and _lacks_the_bit_alone(local, living, agreed):
+            return FileAction.FETCH
         if agreed is None or agreed.content != local or remote is None:
             return FileAction.PUT
         return FileAction.REMOVE if living is None else FileAction.FETCH  # §14-6
@@ -127,6 +131,15 @@ def decide(
     if agreed is None or agreed.aside or agreed.version != living.version:
         return FileAction.FETCH
     return FileAction.DROP  # §14-3
+
+
+def _lacks_the_bit_alone(local: FileContent, living: FileRow, agreed: AgreedFile | None) -> bool:
+    """Whether a version that was never agreed upon has the very bytes and is executable. A device that leaves such a bit unset,
+    and then loses its database, would otherwise make a second file of each of these."""
+    if agreed is not None and agreed.version == living.version:
+        return False
+    there = content_of(living)
+    return there.executable and not local.executable and there.digest == local.digest
 
 
 def fuse_limit(files: int) -> int:

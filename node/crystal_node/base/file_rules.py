@@ -6,15 +6,20 @@ the marker, and temporary files. Those are never written by a sync either, in wh
 Of a person's rules the last one that matches decides: ``-PATTERN`` excludes, ``+PATTERN`` includes again. Patterns are globs:
 ``*`` and ``?`` within a name, ``**`` across folders; one without a slash matches a name at any depth, and one that matches a
 folder covers everything in it.
+
+Names that programs execute or obey (``obeyed_names``) are held back until a person of this device has allowed them. A pattern
+allows nothing.
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
 from crystal_mirror.file_paths import fault_of, folded
+from crystal_node.base.obeyed_names import IGNORED_CHARACTERS, is_allowed, obeyed_part
 
 _BETWEEN_STARS = re.compile(r"\*([^*]+)(?=\*(?!\*/))")
 TEMPORARY_PREFIX = ".crystal-tmp-"
@@ -33,23 +38,24 @@ _KEYS_MARK = ".env"
 """Beside a database: API keys, and the copies that editors make of such a file."""
 _SCRATCH_MARK = ".restoring"
 """Beside a database: the folder in which other homes' databases are copied."""
-_LEFT_OUT = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
-)
-"""Characters that some file systems (HFS+) ignore in names: a path with one of them could name a file of ours."""
 
 
 @dataclass(frozen=True)
 class TreeRules:
-    """``databases``: case-folded folders of the home that hold databases; ``secrets``: files that hold secrets."""
+    """``databases``: case-folded folders of the home that hold databases; ``secrets``: files that hold secrets.
+
+    ``allowed``: of the names that programs execute or obey those that are synced here, each with all that lies below it. None:
+    nothing is held back, for what stays on this device.
+    """
 
     patterns: tuple[str, ...] = ()
     databases: frozenset[str] = frozenset({"memory"})
     secrets: frozenset[str] = frozenset()
+    allowed: tuple[str, ...] | None = None
 
     def is_own(self, path: str) -> bool:
         """Whether the path is Crystal's own, or lies in a folder that is."""
-        form = folded(_LEFT_OUT.sub("", path))
+        form = folded(IGNORED_CHARACTERS.sub("", path))
         components = form.split("/")
         if components[0] in _OWN or components[0].startswith(_OWN_PREFIXES):
             return True
@@ -77,13 +83,30 @@ class TreeRules:
                 verdict = not includes
         return verdict
 
+    def held(self, path: str) -> str | None:
+        """The path up to the name for which it is held back; None if it is not."""
+        if self.allowed is None:
+            return None
+        part = obeyed_part(path)
+        return None if part is None or is_allowed(part, self.allowed) else part
+
     @cached_property
     def fingerprint(self) -> bytes:
-        return sha256("\0".join(self.patterns).encode()).digest()
+        return sha256("\0".join((*self.patterns, "", *(self.allowed or ()))).encode()).digest()
 
     @cached_property
     def _compiled(self) -> list[tuple[bool, re.Pattern[str]]]:
         return [(rule.startswith("+"), re.compile(_expression(rule[1:]))) for rule in self.patterns]
+
+
+def held_reason(part: str) -> str:
+    """Why a path is not synced, with the command that allows it."""
+    return f"programs execute or obey what has such a name; {allow_command(part)} lets it be synced here"
+
+
+def allow_command(part: str) -> str:
+    """The command that allows a part, for a person."""
+    return f"`crystal files allow {shlex.quote(part)}`"
 
 
 def pattern_fault(pattern: str) -> str | None:

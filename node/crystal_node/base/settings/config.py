@@ -15,6 +15,7 @@ from crystal_node.base.settings.options import BY_NAME, as_text
 
 CONFIG_BYTES_MAX = 64 * 1024
 CONFIG_VERSION = 1
+FileName = Annotated[str, msgspec.Meta(min_length=1, max_length=PATTERN_CHARS_MAX)]
 FileRule = Annotated[str, msgspec.Meta(pattern=r"^[+-]", max_length=PATTERN_CHARS_MAX + 1)]
 OptionValue = Annotated[str, msgspec.Meta(max_length=OPTION_CHARS_MAX)] | int | bool | None
 """An option as JSON has it; None where the file does not name it. Its meaning is checked when it is resolved."""
@@ -41,6 +42,7 @@ class DeviceConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     bandwidth_up: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
     bandwidth_down: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
     files_rules: Annotated[tuple[FileRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
+    files_allowed: Annotated[tuple[FileName, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
 
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
     offers    changes offered to the Core that it has not ordered yet
     withheld  deletions that wait for a person, or that a person has confirmed
     deleted   when how much was deleted, for the fuse
-    meta      the report of the last round, for people who ask later
+    meta      the report of the last round, for people who ask later; the files whose execute bit was not set here
 
 One SQLite file (apsw, WAL). ``seen`` need not survive a power failure; all else is durable when a call returns. Losing the
 database loses no file: files that equal the tree are adopted again, others are kept on both sides. A damaged one is set aside.
@@ -56,6 +56,9 @@ _FILE = SqliteFile(
     too_new=apsw.CorruptError,
     remake=True,  # another version's content can all be found out again
 )
+
+_BIT, _BIT_END = "bit:", "bit;"
+"""Before the paths of files whose execute bit was not set here, in ``meta``."""
 
 _SEEN = "SELECT path, size, modified_ns, inode, changed_ns, executable, quiet, digest FROM seen"
 _AGREED = "SELECT path, device, incarnation, sequence, digest, executable, aside FROM agreed"
@@ -162,6 +165,7 @@ class FileDatabase:
         with self._transaction():
             self._db.execute("DELETE FROM agreed WHERE path = ?", (path,))
             self._db.execute("DELETE FROM offers WHERE path = ?", (path,))
+            self._db.execute("DELETE FROM meta WHERE name = ?", (_BIT + path,))
 
     def offers(self) -> list[FileOffer]:
         found: list[FileOffer] = []
@@ -250,6 +254,19 @@ class FileDatabase:
             self._db.execute("DELETE FROM meta WHERE name = ?", (name,))
         else:
             self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    def bits_withheld(self, path: str = "") -> frozenset[str]:
+        """Files that are executable in the tree and not here, of all or of one path."""
+        rows = self._db.execute(
+            "SELECT name FROM meta WHERE name = ?1 OR (?2 AND name >= ?1 AND name < ?3)",
+            (_BIT + path, not path, _BIT_END),
+        )
+        return frozenset(name[len(_BIT) :] for (name,) in rows)
+
+    def withhold_bit(self, path: str, *, withheld: bool) -> None:
+        """Notes that a file is executable in the tree and not here, or that it is not so any more."""
+        if withheld or self.bits_withheld(path):
+            self.meta_set(_BIT + path, b"" if withheld else None)
 
     def _withheld(self, mark: int) -> list[tuple[str, DeletionDirection]]:
         rows = self._db.execute(

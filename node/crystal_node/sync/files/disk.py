@@ -1,11 +1,13 @@
 """The memory home as the port ``crystal_mirror.files.ports.Disk``.
 
-Never follows a link, leaves the home, or touches Crystal's own files. On a disk that ignores case, a path names a file only in
+Never follows a link, leaves the home, or touches Crystal's own files. What programs execute or obey by its name is as if a
+person had excluded it, until one allows it. The execute bit of another device is not set here: a file that would have it counts
+as having it, so that nothing is offered for that, and keeps it once a person has set it. On a disk that ignores case, a path names a file only in
 the spelling in which it stands there; otherwise renaming ``A`` to ``a`` would look like two files.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,14 +18,14 @@ from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
 from crystal_node.base.clock import now_ms
-from crystal_node.base.file_rules import MARKER_NAME, TreeRules
+from crystal_node.base.file_rules import MARKER_NAME, TreeRules, held_reason
 from crystal_node.sync.files.artefacts import is_as_made, is_made_here
 from crystal_node.sync.files.database import FileDatabase
 from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
 from crystal_node.sync.files.incoming_file import IncomingFile
 from crystal_node.sync.files.marker import Marker, read_marker, verdict, write_marker
 from crystal_node.sync.files.parts import Cutter, read_place
-from crystal_node.sync.files.scan import Scan, look, look_in
+from crystal_node.sync.files.scan import Scan, closed_reason, look, look_in
 from crystal_node.sync.files.trash import STEP_MILLISECONDS_MAX, Trash
 
 TEMPORARY_MILLISECONDS = 24 * 60 * 60 * 1000
@@ -65,7 +67,11 @@ class HomeDisk:
         return self.tree.fault(path)
 
     def excluded(self, path: str) -> bool:
-        return bool(self.tree.patterns) and self.tree.excluded(path)
+        if self.tree.patterns and self.tree.excluded(path):
+            return True
+        return self.tree.held(path) is not None or any(
+            path.startswith(f"{folder}/") for folder in self._last.closed
+        )
 
     def derived(self, path: str) -> bool:
         return is_made_here(path)
@@ -75,7 +81,8 @@ class HomeDisk:
 
     def scan(self) -> Iterator[LocalFile]:
         self._last = Scan(self.root, self.tree)
-        return iter(self._last)
+        without = self.database.bits_withheld()
+        return (self._with_bit(local, without) for local in self._last)
 
     def refused(self) -> dict[str, str]:
         return dict(self._last.refused)
@@ -83,7 +90,9 @@ class HomeDisk:
     def look(self, path: str) -> LocalFile | None:
         self._check(path)
         local = look(self.root, path)
-        return local if local is not None and self._is_spelled_so(path) else None
+        if local is None or not self._is_spelled_so(path):
+            return None
+        return self._with_bit(local, self.database.bits_withheld(path))
 
     def cut(self, local: LocalFile) -> Iterator[FilePart]:
         return self._cutter.cut(local)
@@ -93,26 +102,28 @@ class HomeDisk:
 
     def incoming(self, row: FileRow) -> Incoming:
         self._check(row.path)
-        return IncomingFile(self.root, row)
+        self._check_obeyed(row.path)
+        return IncomingFile(self.root, row, lambda placed: self._without_bit(placed, row.executable))
 
     def set_executable(self, local: LocalFile, executable: bool) -> LocalFile:
         with folder_of(self.root, local.path) as found, troubles():
             if found is None or (now := look_in(*found, local.path)) is None or now.stamp != local.stamp:
                 raise FileMoved("the file changed a moment ago")
-            descriptor = os.open(found[1], READ, dir_fd=found[0])
-            try:
-                mode = os.fstat(descriptor).st_mode & 0o666
-                os.fchmod(descriptor, mode | 0o100 if executable else mode)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            if not executable:
+                descriptor = os.open(found[1], READ, dir_fd=found[0])
+                try:
+                    os.fchmod(descriptor, os.fstat(descriptor).st_mode & 0o666)
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
             changed = look_in(*found, local.path)
         if changed is None:
             raise FileMoved("the file is gone")
-        return changed
+        return self._without_bit(changed, executable)
 
     def rename(self, local: LocalFile, path: str) -> LocalFile:
         self._check(path)
+        without = self.database.bits_withheld(local.path)
         with folder_of(self.root, local.path) as source, folder_of(self.root, path, create=True) as target:
             if source is None or target is None:
                 raise FileMoved("the file is gone")
@@ -138,7 +149,7 @@ class HomeDisk:
         prune(self.root, local.path)
         if moved is None:
             raise FileMoved("the file is gone")
-        return moved
+        return self._without_bit(moved, bool(without))
 
     def remove(self, local: LocalFile, version: Origin) -> None:
         self._check(local.path)
@@ -167,6 +178,34 @@ class HomeDisk:
         fault = self.tree.fault(path)
         if fault is not None:
             raise FileTrouble(fault)
+
+    def _check_obeyed(self, path: str) -> None:
+        """The last guard before anything is written: also holds where no scan of this process has seen the folders."""
+        part = self.tree.held(path)
+        if part is not None:
+            raise FileTrouble(held_reason(part))
+        if self.tree.allowed is None:
+            return
+        folder = path.rpartition("/")[0]
+        while folder:
+            with suppress(OSError):
+                reason = closed_reason(folder, os.listdir(self.root / folder), self.tree)
+                if reason is not None:
+                    raise FileTrouble(reason)
+            folder = folder.rpartition("/")[0]
+
+    def _without_bit(self, local: LocalFile, executable: bool) -> LocalFile:
+        """Notes that the tree has the bit for a file that has not, or that there is nothing to note."""
+        self.database.withhold_bit(local.path, withheld=executable and not local.executable)
+        return local._replace(executable=local.executable or executable)
+
+    def _with_bit(self, local: LocalFile, without: Collection[str]) -> LocalFile:
+        """A file as the tree has it: with the bit that was not set here. Once a person has set it, it is an ordinary one."""
+        if local.path not in without:
+            return local
+        if local.executable:
+            self.database.withhold_bit(local.path, withheld=False)
+        return local._replace(executable=True)
 
     def _trash_clock(self) -> int:
         """Follows this machine's clock forwards, by ``STEP_MILLISECONDS_MAX`` at a time."""

@@ -7,12 +7,13 @@
 
 The mark names path and content: after a crash, the next attempt finds the parts that are there, checks them and goes on behind
 them. Where no file stood, the new one is linked, which fails if something stands there by now; where one stood, it is checked
-immediately before the rename. Its mode is 0600, or 0700 if it is executable.
+immediately before the rename. Its mode is 0600; it is 0700 only if it is executable and replaces a file that is, here.
 """
 
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -40,9 +41,12 @@ def temporary_name(row: FileRow) -> str:
 class IncomingFile:
     """The file while it is assembled. Holds its folder open, so that nobody can swap the folder."""
 
-    def __init__(self, root: Path, row: FileRow) -> None:
-        """Raises FileTrouble."""
+    def __init__(
+        self, root: Path, row: FileRow, placed: Callable[[LocalFile], LocalFile] = lambda local: local
+    ) -> None:
+        """``placed`` is told of the file once it is in its place, and returns what ``finish`` does. Raises FileTrouble."""
         self._row = row
+        self._placed = placed
         self._name = temporary_name(row)
         self._stack = ExitStack()
         found = self._stack.enter_context(folder_of(root, row.path, create=True))
@@ -75,7 +79,7 @@ class IncomingFile:
     def finish(self, expected: LocalFile | None) -> LocalFile:
         try:
             with troubles():
-                self._complete()
+                self._complete(keeps_bit=expected is not None and self._is_executable_now())
                 if self._checked() != len(self._row.parts):
                     raise FileTrouble("the disk did not keep what was written")
                 self._place(expected)
@@ -86,7 +90,7 @@ class IncomingFile:
         placed = look_in(self._folder, self._target, self._row.path)
         if placed is None or placed.stamp.inode != os.fstat(self._file).st_ino:
             raise FileMoved("the file was replaced a moment after it came")
-        return placed
+        return self._placed(placed)
 
     def close(self) -> None:
         self._stack.close()
@@ -130,8 +134,13 @@ class IncomingFile:
             self._abandon()
             raise TooLargeHere("the disk has no room for it")
 
-    def _complete(self) -> None:
-        os.fchmod(self._file, 0o700 if self._row.executable else 0o600)
+    def _is_executable_now(self) -> bool:
+        """Whether the file that is replaced has the bit on this disk."""
+        now = look_in(self._folder, self._target, self._row.path)
+        return now is not None and now.executable
+
+    def _complete(self, *, keeps_bit: bool) -> None:
+        os.fchmod(self._file, 0o700 if self._row.executable and keeps_bit else 0o600)
         moment = self._row.modified_at * 1_000_000
         with suppress(OverflowError, OSError):  # a time that this file system cannot store
             os.utime(self._file, ns=(moment, moment))

@@ -45,7 +45,8 @@ def rules_of(device: Device) -> TreeRules:
     """The rules of ``config.json`` as it is now: a command may change them while a watcher runs."""
     home = device.settings.home
     databases, secrets = own_places(home)
-    return TreeRules(read_config(home.config_file).files_rules, databases, secrets)
+    config = read_config(home.config_file)
+    return TreeRules(config.files_rules, databases, secrets, config.files_allowed)
 
 
 def own_places(home: Home) -> tuple[frozenset[str], frozenset[str]]:

@@ -8,13 +8,14 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from crystal_mirror.file_paths import DEPTH_MAX, folded
 from crystal_mirror.files.ports import FileStamp, FileTrouble, LocalFile
-from crystal_node.base.file_rules import TEMPORARY_PREFIX, TreeRules
+from crystal_node.base.file_rules import MARKER_NAME, TEMPORARY_PREFIX, TreeRules, allow_command, held_reason
+from crystal_node.base.obeyed_names import is_allowed
 from crystal_node.sync.files.folders import FOLDER, folder_of, open_root, trouble, troubles
 
 QUIET_NS = 2_000_000_000
@@ -23,7 +24,10 @@ seconds."""
 
 _LINK = "it is a link, which is never followed and never synced"
 _SPECIAL = "it is no regular file"
+_HOME = "it is another home of Crystal, with its keys; it is never synced"
 _EXECUTABLE = 0o100
+_GIT_PARTS = frozenset({"head", "objects", "refs"})
+"""A folder with these is a repository of git, whatever it is called."""
 _PLAIN = re.compile(
     r"(?!con|prn|aux|nul|com|lpt|clock)[a-z0-9_-](?:[a-z0-9_. -]{0,100}[a-z0-9_-])?", re.ASCII | re.IGNORECASE
 )
@@ -33,13 +37,17 @@ _PLAIN_PATH_MAX = 1000
 
 @dataclass
 class Scan:
-    """One pass. ``refused`` and ``temporaries`` are filled while it is iterated over."""
+    """One pass. What follows ``clock_ns`` is filled while it is iterated over.
+
+    ``closed``: folders that are left out as they are: repositories of git by another name, and other homes of Crystal.
+    """
 
     root: Path
     rules: TreeRules
     clock_ns: Callable[[], int] = time.time_ns
     refused: dict[str, str] = field(default_factory=dict[str, str])
     temporaries: list[str] = field(default_factory=list[str])
+    closed: list[str] = field(default_factory=list[str])
     _judged: str = ""
     _ordinary: bool = False
 
@@ -53,8 +61,11 @@ class Scan:
         try:
             entries: list[tuple[str, os.stat_result]] = []
             with os.scandir(descriptor) as listing:
-                for entry in listing:
-                    self._take(entry, prefix, entries)
+                found = list(listing)
+            if self._closes(prefix, found):
+                return
+            for entry in found:
+                self._take(entry, prefix, entries)
             entries.sort(key=lambda one: one[0])
             now = self.clock_ns()
             for name, info in entries:
@@ -67,6 +78,16 @@ class Scan:
         finally:
             os.close(descriptor)
 
+    def _closes(self, prefix: str, found: "list[os.DirEntry[str]]") -> bool:
+        """Whether a folder below the home is left out for what it is."""
+        if not prefix or self.rules.allowed is None:
+            return False
+        reason = closed_reason(prefix[:-1], {entry.name for entry in found}, self.rules)
+        if reason is not None:
+            self.refused[shown(prefix)] = reason
+            self.closed.append(prefix[:-1])
+        return reason is not None
+
     def _is_plain(self, prefix: str, length: int) -> bool:
         """Whether no plain name in this folder can be one of Crystal's own files, in any spelling."""
         if prefix != self._judged:
@@ -74,6 +95,15 @@ class Scan:
             folder = folded(prefix[:-1])
             self._ordinary = bool(prefix) and not self.rules.has_own_in(folder)
         return self._ordinary and length <= _PLAIN_PATH_MAX
+
+    def _holds(self, path: str, folder: bool) -> bool:
+        """Whether it is held back for its name. A folder's content is not listed then."""
+        part = self.rules.held(path + "/" if folder else path)
+        if part is None:
+            return False
+        if not (self.rules.patterns and self.rules.excluded(path)):
+            self.refused[shown(path + "/" if folder else path)] = held_reason(shown(part))
+        return True
 
     def _below(self, folder: int, prefix: str, name: str, depth: int) -> Iterator[LocalFile]:
         try:
@@ -102,7 +132,10 @@ class Scan:
         except OSError as error:
             self.refused[shown(path)] = str(trouble(error))
             return
-        if self.rules.patterns and self.rules.excluded(path) and not stat.S_ISDIR(info.st_mode):
+        folder = stat.S_ISDIR(info.st_mode)
+        if self.rules.patterns and self.rules.excluded(path) and not folder:
+            return
+        if self._holds(path, folder):
             return
         fault = None if plain else self.rules.fault(path)
         if fault is None and not stat.S_ISREG(info.st_mode) and not stat.S_ISDIR(info.st_mode):
@@ -111,6 +144,16 @@ class Scan:
             self.refused[shown(path)] = fault
         else:
             entries.append((name + "/" if stat.S_ISDIR(info.st_mode) else name, info))
+
+
+def closed_reason(folder: str, names: Collection[str], rules: TreeRules) -> str | None:
+    """Why a folder with these names in it is left out with all of them; None if it is not."""
+    lowered = {name.lower() for name in names}
+    if MARKER_NAME in lowered:
+        return _HOME
+    if not lowered >= _GIT_PARTS or is_allowed(folder, rules.allowed or ()):
+        return None
+    return f"it is a repository of git; {allow_command(folder)} lets it be synced here"
 
 
 def look(root: Path, path: str, clock_ns: Callable[[], int] = time.time_ns) -> LocalFile | None:

@@ -5,6 +5,7 @@ Crystal edits no file of a person. The trash is searched as well; only regular f
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from crystal_mirror.files.ports import FileTrouble
@@ -29,7 +30,9 @@ def files_with(device: Device, texts: Sequence[str]) -> list[str]:
 
 
 def _paths(device: Device, root: Path) -> Iterator[str]:
-    yield from (local.path for local in Scan(root, rules_of(device)))
+    # What is here and held back from the sync is searched too.
+    rules = replace(rules_of(device), allowed=None)
+    yield from (local.path for local in Scan(root, rules))
     yield from (f"{TRASH_NAME}/{item.id}/{item.file.name}" for item in Trash(root).items())
 
 

@@ -22,7 +22,7 @@ def test_a_file_of_each_kind_arrives_as_it_was(core: Desk, laptop: Desk) -> None
     settle(core, laptop)
     assert core.tree() == laptop.tree()
     assert len(core.tree()) == 5
-    assert (laptop.root / "tools/run.sh").stat().st_mode & 0o777 == 0o700
+    assert (laptop.root / "tools/run.sh").stat().st_mode & 0o777 == 0o600
     assert (laptop.root / "notes/plan.md").stat().st_mode & 0o777 == 0o600
     assert (laptop.root / "notes/plan.md").stat().st_mtime_ns // 10**6 == (
         core.root / "notes/plan.md"
@@ -297,7 +297,14 @@ def test_a_mode_alone_travels_without_content(core: Desk, laptop: Desk) -> None:
     core.store.blobs_put = core.store.blobs_got = 0
     (core.root / "run.sh").chmod(0o700)
     settle(core, laptop)
-    assert (laptop.root / "run.sh").stat().st_mode & 0o777 == 0o700
+    assert (laptop.root / "run.sh").stat().st_mode & 0o777 == 0o600
+    row = laptop.replica.file("run.sh")
+    assert row is not None
+    assert row.executable
+    assert laptop.book.bits_withheld() == {"run.sh"}
+    (core.root / "run.sh").chmod(0o600)
+    settle(core, laptop)
+    assert laptop.book.bits_withheld() == frozenset()
     assert (core.store.blobs_put, core.store.blobs_got) == (0, 0)
 
 

@@ -81,7 +81,6 @@ def test_an_executable_version_of_the_same_bytes_gives_its_bit_and_makes_no_seco
     found = [states for states in ALL if states[0] and _only_lacks_the_bit(*states)]  # type: ignore[arg-type]
     assert found
     assert {decide(*states) for states in found} == {FileAction.FETCH}
-    assert decide(content(1), row(1, 1, executable=True), agreed(1, 1)) is FileAction.PUT
 
 
 def test_a_deletion_is_passed_on_only_for_the_very_version_that_was_here() -> None:

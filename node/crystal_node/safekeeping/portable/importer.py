@@ -2,7 +2,8 @@
 
 Everything is read and compared with the manifest before anything is imported. A file of the home that differs from the one here
 is put beside it under another name. An export may come from anybody: no link in it or in the home is followed, and Crystal's
-own files in a home (settings, state, keys, programs) are in no export.
+own files in a home (settings, state, keys, programs) are in no export. What programs execute or obey by its name is left out unless
+a person of this device has allowed it (``crystal files allow``), and nothing arrives executable.
 """
 
 import hashlib
@@ -48,6 +49,8 @@ from crystal_node.safekeeping.portable.export_format import (
 )
 from crystal_node.safekeeping.portable.record_import import ImportCounts, RecordImporter
 from crystal_node.sync.files.folders import READ, folder_of, troubles
+from crystal_node.sync.files.rounds import rules_of
+from crystal_node.sync.files.scan import is_held
 
 _PARTS = (CONVERSATIONS, MEMORIES, SOURCES, DOCUMENTS)
 _BLOCK = 1024 * 1024
@@ -64,7 +67,8 @@ class DamagedExport(UsageError):
 
 @dataclass
 class Imported:
-    """The outcome. ``files``: put into the home; ``beside``: put under another name, since another file was there."""
+    """The outcome. ``files``: put into the home; ``beside``: put under another name, since another file was there; ``held``: not
+    put there, since programs execute or obey what has such a name."""
 
     taken: ImportCounts
     documents: int = 0
@@ -73,6 +77,7 @@ class Imported:
     files: int = 0
     files_known: int = 0
     beside: list[str] = field(default_factory=list[str])
+    held: list[str] = field(default_factory=list[str])
     missing: int = 0
 
 
@@ -134,12 +139,16 @@ class _Import:
         self._taker.flush()
 
     def files(self, records: list[FileRecord]) -> None:
+        root, rules = self._device.settings.home.root, rules_of(self._device)
         for record in records:
             if not record.sha256:
                 self.result.missing += 1
                 continue
-            target = self._device.settings.home.root / record.path
-            there = _digest(self._device.settings.home.root, record.path)
+            if is_held(root, record.path, rules):
+                self.result.held.append(record.path)
+                continue
+            target = root / record.path
+            there = _digest(root, record.path)
             if there == record.sha256:
                 self.result.files_known += 1
                 continue
@@ -148,7 +157,7 @@ class _Import:
                 if target.exists() or target.is_symlink():
                     self.result.files_known += 1
                     continue
-                self.result.beside.append(str(target.relative_to(self._device.settings.home.root)))
+                self.result.beside.append(str(target.relative_to(root)))
             else:
                 self.result.files += 1
             if not self._dry_run:

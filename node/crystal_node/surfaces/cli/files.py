@@ -6,15 +6,17 @@ import msgspec
 import typer
 
 from crystal_mirror.files.tree import DeletionDirection
-from crystal_node.base.errors import NotSetUp, UsageError
-from crystal_node.base.file_rules import RULES_MAX, pattern_fault, with_rule
-from crystal_node.base.settings import resolve
+from crystal_node.base.errors import NoSuchEntry, NotSetUp, UsageError
+from crystal_node.base.file_rules import RULES_MAX, allow_command, pattern_fault, with_rule
+from crystal_node.base.obeyed_names import obeyed_part
+from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import clock_time, counted, one_line, size
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 from crystal_node.sync.files.rounds import open_disk, open_file_database
+from crystal_node.sync.files.scan import is_closed_folder
 from crystal_node.sync.files.status import FilesStatus, files_document, files_status
 
 group = typer.Typer(
@@ -29,6 +31,9 @@ Pattern = Annotated[
         metavar="PATTERN",
         help="A file or folder of the home, with * and ? within a name and ** across folders.",
     ),
+]
+ObeyedName = Annotated[
+    str, typer.Argument(metavar="NAME", help="A name, such as .git, or the path of one place in the home.")
 ]
 Keep = Annotated[
     bool, typer.Option("--keep", help="Take the deletions back: the files stay or come back, everywhere.")
@@ -78,6 +83,62 @@ def include(pattern: Pattern, as_json: Json = False) -> None:
         crystal files include "agents/*/cache"
     """
     _change(pattern, exclude=False, as_json=as_json)
+
+
+@group.command("allow")
+def allow(name: ObeyedName, as_json: Json = False) -> None:
+    """Let a name that programs execute or obey be synced here.
+
+    Files of such names (.git, .envrc, .vscode, CLAUDE.md) make programs run or believe what they hold, so another device's
+    are not applied here by themselves. A name counts at any depth, a path for that place alone, each with all that lies below.
+    Look first at who sends it: `crystal files status` lists what waits.
+
+    Example:
+
+        crystal files allow work/blog/.git
+    """
+    settings, name = _set_up(), _relative(name)
+    fault = pattern_fault(name) or ("a name has no stars" if set(name) & {"*", "?"} else None)
+    if fault is not None:
+        raise UsageError(f"{name[:80]!r} cannot be allowed: {fault}")
+    names = (*(each for each in settings.config.files_allowed if each != name), name)
+    if len(names) > RULES_MAX:
+        raise UsageError(f"there are {RULES_MAX} of them already", hint="`crystal files status` lists them.")
+    if obeyed_part(name) is None and not is_closed_folder(settings.home.root, name):
+        raise UsageError(
+            f"{name} is no name that programs execute or obey, and is synced as it is",
+            hint="`crystal files status` lists what is held back.",
+        )
+    settings.save(msgspec.structs.replace(settings.config, files_allowed=names))
+    settings.home.nudge()
+    if as_json:
+        emit({"allowed": list(names)})
+    else:
+        say(
+            f"{name} is synced on this device, from the next `crystal sync` on: what others put there, programs may run."
+        )
+
+
+@group.command("deny")
+def deny(name: ObeyedName, as_json: Json = False) -> None:
+    """Hold a name back again that was allowed here.
+
+    What is here stays; other devices' changes are not applied any more.
+
+    Example:
+
+        crystal files deny work/blog/.git
+    """
+    settings, name = _set_up(), _relative(name)
+    names = tuple(each for each in settings.config.files_allowed if each != name)
+    if names == settings.config.files_allowed:
+        raise NoSuchEntry(f"{name} was not allowed here", hint="`crystal files status` lists what was.")
+    settings.save(msgspec.structs.replace(settings.config, files_allowed=names))
+    settings.home.nudge()
+    if as_json:
+        emit({"allowed": list(names)})
+    else:
+        say(f"{name} is held back on this device again. What is here stays.")
 
 
 @group.command("confirm")
@@ -167,11 +228,19 @@ def adopt(as_json: Json = False) -> None:
         say(f"{root} is this device's home now. The next `crystal sync` compares every file again.")
 
 
-def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
+def _set_up() -> Settings:
     settings = resolve()
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
-    pattern = pattern.removeprefix("./").rstrip("/")
+    return settings
+
+
+def _relative(path: str) -> str:
+    return path.removeprefix("./").rstrip("/")
+
+
+def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
+    settings, pattern = _set_up(), _relative(pattern)
     fault = pattern_fault(pattern)
     if fault is not None:
         raise UsageError(f"{pattern[:80]!r} is no pattern: {fault}")
@@ -199,6 +268,8 @@ def _print(found: FilesStatus) -> None:
     say(f"looked    {clock_time(last.at) if last.at else 'not yet'}")
     for rule in found.rules:
         say(f"rule      {'leave out' if rule.startswith('-') else 'sync'} {one_line(rule[1:], 200)}")
+    for name in found.allowed:
+        say(f"allowed   {one_line(name, 200)}, which programs execute or obey")
     here = [path for path, direction in found.withheld if direction is DeletionDirection.HERE]
     everywhere = [path for path, direction in found.withheld if direction is DeletionDirection.EVERYWHERE]
     _list(
@@ -212,6 +283,14 @@ def _print(found: FilesStatus) -> None:
     _list(
         f"! {counted(last.refused_count, 'file')} not synced:",
         [f"{path}: {why}" for path, why in last.refused.items()],
+    )
+    _list(
+        f"! {counted(sum(found.held.values()), 'file')} of the vault not applied here, as programs execute or obey such names:",
+        [f"{part} ({counted(count, 'file')}): {allow_command(part)}" for part, count in found.held.items()],
+    )
+    _list(
+        f"! {counted(len(found.without_bit), 'file')} executable elsewhere and not here (`chmod u+x` on one sets it):",
+        list(found.without_bit),
     )
     _list("! Not complete on the relay:", [f"{path}: {why}" for path, why in last.lacking.items()])
 

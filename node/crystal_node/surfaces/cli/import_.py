@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from crystal_node.base.settings import resolve
-from crystal_node.base.wording import counted
+from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import opened
 from crystal_node.safekeeping.portable.importer import import_export
 from crystal_node.safekeeping.portable.record_import import say_counts
@@ -17,11 +17,15 @@ Source = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `crystal ex
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
 
 
+_SHOWN_MAX = 10
+
+
 def run(folder: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Import an export into this vault.
 
     All of it is checked first. Run again, it continues, and imports nothing twice. What was forgotten here stays forgotten.
-    If a file differs from the one that is here, the imported one is put beside it.
+    If a file differs from the one that is here, the imported one is put beside it. What programs execute or obey by its name
+    (.git, .envrc, CLAUDE.md) is left out, and listed.
 
     Example:
 
@@ -45,6 +49,7 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
                 "files": done.files,
                 "files_known": done.files_known,
                 "files_beside": done.beside,
+                "files_held": done.held,
                 "files_missing": done.missing,
             }
         )
@@ -55,6 +60,13 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
     say(
         f"  files: {done.files:,} new, {done.files_known:,} known, {len(done.beside):,} put beside another one"
     )
+    if done.held:
+        say(f"  ! {counted(len(done.held), 'file')} left out: programs execute or obey what has such a name:")
+        for path in done.held[:_SHOWN_MAX]:
+            say(f"      {one_line(path, 300)}")
+        if len(done.held) > _SHOWN_MAX:
+            say(f"      and {len(done.held) - _SHOWN_MAX:,} more (--json lists them)")
+        say("    `crystal files allow NAME`, and the import again, takes those of that name.")
     if done.sources_elsewhere:
         note(
             f"Read in by other devices of this vault, and left to them: {', '.join(done.sources_elsewhere)}."

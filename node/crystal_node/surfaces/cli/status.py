@@ -175,6 +175,7 @@ def _files_line(found: DeviceStatus) -> str:
             (last.refused_count, f"{last.refused_count:,} not synced"),
             (len(last.lacking), f"{len(last.lacking):,} not complete on the relay"),
             (files.aside, f"{files.aside:,} left out here"),
+            (files.held, f"{sum(files.held.values()):,} held back (`crystal files status`)"),
             (files.trash_files, f"{files.trash_files:,} in the trash"),
         )
         if count

@@ -25,7 +25,7 @@ from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
 from crystal_node.sync.files.incoming_file import IncomingFile
 from crystal_node.sync.files.marker import Marker, read_marker, verdict, write_marker
 from crystal_node.sync.files.parts import Cutter, read_place
-from crystal_node.sync.files.scan import Scan, closed_reason, look, look_in
+from crystal_node.sync.files.scan import Scan, closed_above, look, look_in
 from crystal_node.sync.files.trash import STEP_MILLISECONDS_MAX, Trash
 
 TEMPORARY_MILLISECONDS = 24 * 60 * 60 * 1000
@@ -182,17 +182,9 @@ class HomeDisk:
     def _check_obeyed(self, path: str) -> None:
         """The last guard before anything is written: also holds where no scan of this process has seen the folders."""
         part = self.tree.held(path)
-        if part is not None:
-            raise FileTrouble(held_reason(part))
-        if self.tree.allowed is None:
-            return
-        folder = path.rpartition("/")[0]
-        while folder:
-            with suppress(OSError):
-                reason = closed_reason(folder, os.listdir(self.root / folder), self.tree)
-                if reason is not None:
-                    raise FileTrouble(reason)
-            folder = folder.rpartition("/")[0]
+        reason = held_reason(part) if part is not None else closed_above(self.root, path, self.tree)
+        if reason is not None:
+            raise FileTrouble(reason)
 
     def _without_bit(self, local: LocalFile, executable: bool) -> LocalFile:
         """Notes that the tree has the bit for a file that has not, or that there is nothing to note."""

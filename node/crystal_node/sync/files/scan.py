@@ -9,6 +9,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -154,6 +155,31 @@ def closed_reason(folder: str, names: Collection[str], rules: TreeRules) -> str 
     if not lowered >= _GIT_PARTS or is_allowed(folder, rules.allowed or ()):
         return None
     return f"it is a repository of git; {allow_command(folder)} lets it be synced here"
+
+
+def closed_above(root: Path, path: str, rules: TreeRules) -> str | None:
+    """Why a folder above the path is left out with all that it holds, by what stands on the disk now; None if none is."""
+    folder = path.rpartition("/")[0] if rules.allowed is not None else ""
+    while folder:
+        with suppress(OSError):
+            reason = closed_reason(folder, os.listdir(root / folder), rules)
+            if reason is not None:
+                return reason
+        folder = folder.rpartition("/")[0]
+    return None
+
+
+def is_closed_folder(root: Path, path: str) -> bool:
+    """Whether a folder of this disk is left out as it is, and may be allowed."""
+    try:
+        return closed_reason(path, os.listdir(root / path), TreeRules(allowed=())) not in (None, _HOME)
+    except OSError:
+        return False
+
+
+def is_held(root: Path, path: str, rules: TreeRules) -> bool:
+    """Whether a path is held back, by its names or by a folder in which it would come to stand."""
+    return rules.held(path) is not None or closed_above(root, path, rules) is not None
 
 
 def look(root: Path, path: str, clock_ns: Callable[[], int] = time.time_ns) -> LocalFile | None:

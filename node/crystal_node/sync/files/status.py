@@ -1,12 +1,15 @@
 """The state of a home's files, from this device's own databases: for ``crystal files status`` and ``crystal status``."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from crystal_mirror.files.tree import DeletionDirection
+from crystal_node.base.file_rules import allow_command
 from crystal_node.base.wording import iso
 from crystal_node.device.device import Device
 from crystal_node.sync.files.database import FileDatabase, StoredReport, stored_report
+from crystal_node.sync.files.rounds import rules_of
 from crystal_node.sync.files.trash import Trash
 
 _CONFLICT = re.compile(r" \(conflict [0-9a-f]{8}-[0-9]+\)")
@@ -15,7 +18,8 @@ _CONFLICT = re.compile(r" \(conflict [0-9a-f]{8}-[0-9]+\)")
 @dataclass(frozen=True, slots=True)
 class FilesStatus:
     """``tree``: files of the vault; ``synced``: those that are equal here; ``offered``: changes of this device that the Core
-    has not ordered yet; ``aside``: files excluded here."""
+    has not ordered yet; ``aside``: files excluded here. ``held``: names that programs execute or obey, by the path up to them,
+    with the number of the vault's files that are not applied here for it; ``without_bit``: files that are executable elsewhere."""
 
     tree: int
     synced: int
@@ -24,9 +28,12 @@ class FilesStatus:
     conflicts: tuple[str, ...]
     withheld: tuple[tuple[str, DeletionDirection], ...]
     rules: tuple[str, ...]
+    allowed: tuple[str, ...]
     trash_files: int
     trash_bytes: int
     last: StoredReport
+    held: dict[str, int]
+    without_bit: tuple[str, ...]
 
     @property
     def needs_a_person(self) -> bool:
@@ -43,6 +50,9 @@ def files_status(device: Device) -> FilesStatus:
         )
         if _CONFLICT.search(path)
     ]
+    rules = rules_of(device)
+    paths = (path for (path,) in database.rows("SELECT path FROM files WHERE gone = 0 ORDER BY path"))
+    held = Counter(part for path in paths if (part := rules.held(path)) is not None)
     files = FileDatabase.open(device.settings.home.files_database)
     try:
         waiting = tuple(files.waiting())  # agreed once, and now missing on one side
@@ -54,10 +64,13 @@ def files_status(device: Device) -> FilesStatus:
             offered=len(files.offers()),
             conflicts=tuple(conflicts),
             withheld=waiting,
-            rules=device.settings.config.files_rules,
+            rules=rules.patterns,
+            allowed=rules.allowed or (),
             trash_files=len(trashed),
             trash_bytes=sum(trashed),
             last=stored_report(files),
+            held=dict(held),
+            without_bit=tuple(sorted(files.bits_withheld())),
         )
     finally:
         files.close()
@@ -75,6 +88,12 @@ def files_document(found: FilesStatus) -> dict[str, object]:
         "withheld": [{"path": path, "direction": direction.value} for path, direction in found.withheld],
         "refused": [{"path": path, "why": why} for path, why in last.refused.items()],
         "refused_count": last.refused_count,
+        "held": [
+            {"path": part, "files": count, "allow": allow_command(part).strip("`")}
+            for part, count in found.held.items()
+        ],
+        "allowed": list(found.allowed),
+        "without_execute_bit": list(found.without_bit),
         "lacking": [{"path": path, "why": why} for path, why in last.lacking.items()],
         "busy": list(last.busy),
         "excluded": {"rules": list(found.rules), "set_aside": found.aside},

@@ -211,3 +211,27 @@ def test_a_file_that_is_larger_than_memory_comes_in_block_by_block(core: Machine
     assert (core.home / "large.bin").stat().st_size == size
     assert peak < size / 2
     (core.home / "large.bin").unlink()
+
+
+def test_no_export_brings_what_programs_execute_or_obey_before_its_name_was_allowed(
+    core: Machine, tmp_path: Path
+) -> None:
+    held = [
+        "blog/.git/config",
+        "blog/.GIT/hooks/pre-commit",
+        "blog/.envrc",
+        "CLAUDE.md",
+        ".vscode/tasks.json",
+    ]
+    files = {path: f"attack by {path}" for path in held} | {"blog/post.md": "a post"}
+    folder = export_of(tmp_path / "export", files=files)
+    done = core.call("import", str(folder), "--json").json
+    assert done["files_held"] == held
+    assert (core.home / "blog/post.md").read_text() == "a post"
+    assert not any((core.home / path).exists() for path in held)
+    assert "5 files left out" in core.call("import", str(folder)).out
+    core.call("files", "allow", "blog/.envrc")
+    done = core.call("import", str(folder), "--json").json
+    assert done["files_held"] == [path for path in held if path != "blog/.envrc"]
+    assert (core.home / "blog/.envrc").read_text() == "attack by blog/.envrc"
+    assert (core.home / "blog/.envrc").stat().st_mode & 0o777 == 0o600

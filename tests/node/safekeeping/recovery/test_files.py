@@ -45,6 +45,7 @@ def test_files_come_back_from_a_home_when_the_relay_is_gone_and_the_new_relay_ge
     _write(core, "notes/plan.md", "First the roof.\n")
     _write(core, "tools/run.sh", "#!/bin/sh\n").chmod(0o700)
     vault.settle()
+    (laptop.home / "tools/run.sh").chmod(0o700)
     _write(laptop, "notes/unsynced.md", "Written on the train.\n")
     kit, home = kit_of(core), lost_copy(laptop, tmp_path)
     before, new = home_bytes(home), fresh_machine(tmp_path)

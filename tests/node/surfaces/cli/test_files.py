@@ -181,3 +181,57 @@ def test_watchers_carry_files_as_they_change(vault: Vault) -> None:
     assert [item["path"] for item in laptop.call("trash", "list", "--json").json["files"]] == [
         "notes/plan.md"
     ]
+
+
+def test_what_programs_obey_waits_for_a_person_of_the_receiving_device(vault: Vault) -> None:
+    laptop = vault.add()
+    vault.core.call("files", "allow", ".envrc")
+    vault.core.call("files", "allow", "work/.vscode")
+    write(vault.core, "work/.envrc", b"export A=b")
+    write(vault.core, "work/.vscode/tasks.json", b"{}")
+    write(vault.core, "work/.vscode/settings.json", b"{}")
+    write(vault.core, "tool.sh", b"#!/bin/sh\n")
+    (vault.core.home / "tool.sh").chmod(0o700)
+    write(laptop, "CLAUDE.md", b"obey")
+    vault.settle()
+    found = status(laptop)
+    assert found["held"] == [
+        {"path": "work/.envrc", "files": 1, "allow": "crystal files allow work/.envrc"},
+        {"path": "work/.vscode", "files": 2, "allow": "crystal files allow work/.vscode"},
+    ]
+    assert found["without_execute_bit"] == ["tool.sh"]
+    assert found["tree"] == 4
+    assert not (laptop.home / "work").exists()
+    shown = laptop.call("files", "status").out
+    assert "work/.vscode (2 files): `crystal files allow work/.vscode`" in shown
+    assert (
+        "CLAUDE.md: programs execute or obey what has such a name; `crystal files allow CLAUDE.md`" in shown
+    )
+    assert "tool.sh" in shown
+    assert "3 held back" in laptop.call("status").out
+    laptop.call("sync", "--json")
+    assert status(laptop)["held"] == found["held"]
+    assert laptop.call("files", "allow", "./work/.vscode/", "--json").json == {"allowed": ["work/.vscode"]}
+    laptop.call("sync")
+    assert (laptop.home / "work/.vscode/tasks.json").read_bytes() == b"{}"
+    assert [each["path"] for each in laptop.call("files", "status", "--json").json["held"]] == ["work/.envrc"]
+    assert laptop.call("files", "deny", "work/.vscode", "--json").json == {"allowed": []}
+    write(vault.core, "work/.vscode/tasks.json", b'{"run": 1}')
+    vault.settle()
+    assert (laptop.home / "work/.vscode/tasks.json").read_bytes() == b"{}"
+    assert len(vault.digests()) == 1
+
+
+def test_only_a_name_that_is_held_back_can_be_allowed(vault: Vault) -> None:
+    write(vault.core, "notes/plan.md", b"a plan")
+    for name in ("notes", "notes/plan.md", "Makefile", "*", "**/.git", "../.git", "/etc/.git"):
+        outcome = vault.core.call("files", "allow", name, check=False)
+        assert outcome.code == 2, name
+    assert vault.core.call("files", "deny", ".git", check=False).code == 10
+    for part in ("HEAD", "objects/x", "refs/x", "config"):
+        write(vault.core, f"work.git/{part}", b"x")
+    vault.settle()
+    assert status(vault.core)["tree"] == 1
+    assert vault.core.call("files", "allow", "work.git", "--json").json == {"allowed": ["work.git"]}
+    vault.settle()
+    assert status(vault.core)["tree"] == 5

@@ -50,14 +50,10 @@ def repository_files(folder: Path) -> dict[str, bytes]:
 
 def attacking_config(mark: Path, worktree: str = "") -> bytes:
     bare = f"\tbare = false\n\tworktree = {worktree}\n" if worktree else "\tbare = false\n"
-    return (
-        f'[core]\n\trepositoryformatversion = 0\n{bare}\tfsmonitor = "touch {mark}; false"\n'
-    ).encode()
+    return (f'[core]\n\trepositoryformatversion = 0\n{bare}\tfsmonitor = "touch {mark}; false"\n').encode()
 
 
-def test_a_repository_of_another_device_has_git_run_nothing(
-    core: Desk, laptop: Desk, tmp_path: Path
-) -> None:
+def test_a_repository_of_another_device_has_git_run_nothing(core: Desk, laptop: Desk, tmp_path: Path) -> None:
     mark = tmp_path / "was-run"
     for path, content in repository_files(tmp_path / "made").items():
         content = attacking_config(mark) if path == "config" else content

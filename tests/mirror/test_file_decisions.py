@@ -63,10 +63,11 @@ def test_nothing_is_removed_without_a_tombstone() -> None:
 
 def test_nothing_is_removed_or_overwritten_here_that_was_not_agreed() -> None:
     for local, remote, past in ALL:
-        if local is not None and decide(local, remote, past) in (FileAction.REMOVE, FileAction.FETCH):
-            if not _only_lacks_the_bit(local, remote, past):
-                assert past is not None
-                assert past.content == local
+        if local is None or _only_lacks_the_bit(local, remote, past):
+            continue
+        if decide(local, remote, past) in (FileAction.REMOVE, FileAction.FETCH):
+            assert past is not None
+            assert past.content == local
 
 
 def _only_lacks_the_bit(local: FileContent, remote: FileRow | None, past: AgreedFile | None) -> bool:

@@ -1,4 +1,4 @@
-"""Names that programs execute or obey only because a file is called so: never applied from another device without a person's word.
+"""Names that programs execute or obey only because a file is called so: not applied from other devices by themselves.
 
 Three kinds. Hidden names, all of them: they are by convention what programs read and people do not see (``.git``, ``.envrc``,
 ``.vscode``, ``.claude``), and each year brings new ones. Names without a dot that belong to the same kind. And the short names

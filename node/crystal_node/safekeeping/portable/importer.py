@@ -2,8 +2,8 @@
 
 Everything is read and compared with the manifest before anything is imported. A file of the home that differs from the one here
 is put beside it under another name. An export may come from anybody: no link in it or in the home is followed, and Crystal's
-own files in a home (settings, state, keys, programs) are in no export. What programs execute or obey by its name is left out unless
-a person of this device has allowed it (``crystal files allow``), and nothing arrives executable.
+own files in a home (settings, state, keys, programs) are in no export. What programs execute or obey by its name is left out
+unless a person of this device has allowed it (``crystal files allow``), and nothing arrives executable.
 """
 
 import hashlib
@@ -67,8 +67,8 @@ class DamagedExport(UsageError):
 
 @dataclass
 class Imported:
-    """The outcome. ``files``: put into the home; ``beside``: put under another name, since another file was there; ``held``: not
-    put there, since programs execute or obey what has such a name."""
+    """The outcome. ``files``: put into the home; ``beside``: put under another name, since another file was there; ``held``:
+    left out, since programs execute or obey what has such a name."""
 
     taken: ImportCounts
     documents: int = 0

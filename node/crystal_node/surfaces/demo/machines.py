@@ -83,7 +83,7 @@ class DemoDevice:
 def command_of(*arguments: str) -> list[str]:
     """The real ``crystal`` command, with ``--json`` after its verbs."""
     words = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
-    return [sys.executable, "-m", "crystal_node", *arguments[:words], "--json", *arguments[words:]]
+    return [sys.executable, "-P", "-m", "crystal_node", *arguments[:words], "--json", *arguments[words:]]
 
 
 class DemoRelay:
@@ -106,7 +106,7 @@ class DemoRelay:
         with self._folder.with_suffix(".log").open("w") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "crystal_relay", "serve", "--port", "0"),
+                    *(sys.executable, "-P", "-m", "crystal_relay", "serve", "--port", "0"),
                     *("--store", self._folder.as_uri(), "--ready-file", str(ready)),
                 ],
                 env=child_environment({"CRYSTAL_RELAY_ENROLL_TOKEN": self.token}),

@@ -50,7 +50,7 @@ class Processes:
         if action is ProcessAction.BACKFILL:
             words = ["backfill", "--agent", agent, "--yes"]
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "crystal_node", *words, "--json"),
+            *(sys.executable, "-P", "-m", "crystal_node", *words, "--json"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

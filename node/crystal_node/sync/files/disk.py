@@ -1,9 +1,9 @@
 """The memory home as the port ``crystal_mirror.files.ports.Disk``.
 
 Never follows a link, leaves the home, or touches Crystal's own files. What programs execute or obey by its name is as if a
-person had excluded it, until one allows it. The execute bit of another device is not set here: a file that would have it counts
-as having it, so that nothing is offered for that, and keeps it once a person has set it. On a disk that ignores case, a path names a file only in
-the spelling in which it stands there; otherwise renaming ``A`` to ``a`` would look like two files.
+person had excluded it, until one allows it. The execute bit of another device is not set here: a file that would have it
+counts as having it, so that nothing is offered for that, and a person who sets it keeps it. On a disk that ignores case, a path
+names a file only in the spelling in which it stands there; otherwise renaming ``A`` to ``a`` would look like two files.
 """
 
 import os

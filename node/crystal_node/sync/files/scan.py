@@ -162,17 +162,21 @@ def closed_above(root: Path, path: str, rules: TreeRules) -> str | None:
     folder = path.rpartition("/")[0] if rules.allowed is not None else ""
     while folder:
         with suppress(OSError):
-            reason = closed_reason(folder, os.listdir(root / folder), rules)
+            reason = closed_reason(folder, _names_in(root / folder), rules)
             if reason is not None:
                 return reason
         folder = folder.rpartition("/")[0]
     return None
 
 
+def _names_in(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
+
+
 def is_closed_folder(root: Path, path: str) -> bool:
     """Whether a folder of this disk is left out as it is, and may be allowed."""
     try:
-        return closed_reason(path, os.listdir(root / path), TreeRules(allowed=())) not in (None, _HOME)
+        return closed_reason(path, _names_in(root / path), TreeRules(allowed=())) not in (None, _HOME)
     except OSError:
         return False
 

@@ -19,7 +19,8 @@ _CONFLICT = re.compile(r" \(conflict [0-9a-f]{8}-[0-9]+\)")
 class FilesStatus:
     """``tree``: files of the vault; ``synced``: those that are equal here; ``offered``: changes of this device that the Core
     has not ordered yet; ``aside``: files excluded here. ``held``: names that programs execute or obey, by the path up to them,
-    with the number of the vault's files that are not applied here for it; ``without_bit``: files that are executable elsewhere."""
+    with the number of the vault's files that are not applied here for it; ``without_bit``: files executable elsewhere only.
+    """
 
     tree: int
     synced: int

@@ -56,8 +56,8 @@ def attacking_config(mark: Path, worktree: str = "") -> bytes:
 def test_a_repository_of_another_device_has_git_run_nothing(core: Desk, laptop: Desk, tmp_path: Path) -> None:
     mark = tmp_path / "was-run"
     for path, content in repository_files(tmp_path / "made").items():
-        content = attacking_config(mark) if path == "config" else content
-        put_as_member(core, f"notes/.git/{path}", content)
+        sent = attacking_config(mark) if path == "config" else content
+        put_as_member(core, f"notes/.git/{path}", sent)
     put_as_member(core, "notes/.git/refs/other/x", b"x")
     put_as_member(core, "notes/.git/objects/x", b"x")
     core.write("notes/plan.md", "a plan")
@@ -74,8 +74,8 @@ def test_the_attack_works_where_a_person_of_this_device_allowed_the_name(
     """So the test above fails for the right reason where the rule is missing."""
     mark = tmp_path / "was-run"
     for path, content in repository_files(tmp_path / "made").items():
-        content = attacking_config(mark) if path == "config" else content
-        put_as_member(core, f"notes/.git/{path}", content)
+        sent = attacking_config(mark) if path == "config" else content
+        put_as_member(core, f"notes/.git/{path}", sent)
     put_as_member(core, "notes/.git/refs/other/x", b"x")
     put_as_member(core, "notes/.git/objects/x", b"x")
     allow(laptop, ".git")
@@ -90,8 +90,8 @@ def test_a_repository_without_its_usual_name_has_git_run_nothing(
     """git takes any folder with HEAD, objects and refs for a repository: it need not be called .git."""
     mark = tmp_path / "was-run"
     for path, content in repository_files(tmp_path / "made").items():
-        content = attacking_config(mark, "..") if path == "config" else content
-        put_as_member(core, f"notes/old/{path}", content)
+        sent = attacking_config(mark, "..") if path == "config" else content
+        put_as_member(core, f"notes/old/{path}", sent)
     put_as_member(core, "notes/old/refs/other/x", b"x")
     put_as_member(core, "notes/old/objects/x", b"x")
     settle(core, laptop)

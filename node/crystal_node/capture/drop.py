@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from crystal_node.base.agent_names import agent_id
+from crystal_node.base.secret_files import is_secret_folder, is_secret_name, secret_form
 from crystal_node.capture.adapter import FoundTranscript, Hides, TranscriptReading
 from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentContent, DocumentReader
@@ -44,6 +45,7 @@ _ROLES = {
     "person": "user",
     "you": "user",
 }
+_NOT_READ = "a secret by its name: never read; rename it if it is a conversation"
 _HEADING = re.compile(r"##[ \t]+(user|assistant|thinking|human|ai|model|me|you)[ \t]*:?[ \t]*", re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 
@@ -63,11 +65,15 @@ class DropFolder(ObjectLines):
         return [self._folder]
 
     def discover(self) -> Iterator[FoundTranscript]:
-        yield from files_below(self._folder, _is_conversation, depth=_DEPTH)
+        for found in files_below(self._folder, _is_conversation, depth=_DEPTH):
+            inside = found.path.relative_to(self._folder).parts
+            yield FoundTranscript(found.path, _NOT_READ) if _is_secret(inside) else found
 
     def concerns(self, path: str) -> bool:
         inside = below(path, self._folder)
-        return inside is not None and 1 <= len(inside) <= _DEPTH + 1 and _is_conversation(inside[-1])
+        if inside is None or not 1 <= len(inside) <= _DEPTH + 1:
+            return False
+        return _is_conversation(inside[-1]) and not _is_secret(inside)
 
     def agent_of(self, path: Path) -> str:
         inside = below(str(path), self._folder)
@@ -113,6 +119,9 @@ class DropFolder(ObjectLines):
 
 
 def _document(path: Path, reader: DocumentReader) -> DocumentContent:
+    kind = secret_form(reader.data)
+    if kind is not None:
+        return DocumentContent([SkippedRecord(f"{kind}: never recorded")], whole=True, written=reader.moment)
     text = reader.data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     messages: list[TranscriptMessage | SkippedRecord] = []
     repeated: dict[tuple[str, str], int] = {}
@@ -156,6 +165,10 @@ def _role(text: str) -> str:
 
 def _is_conversation(name: str) -> bool:
     return name.endswith((".jsonl", ".md")) and not name.startswith(".")
+
+
+def _is_secret(inside: tuple[str, ...]) -> bool:
+    return is_secret_name(inside[-1]) or any(map(is_secret_folder, inside[:-1]))
 
 
 def _is_document(path: Path) -> bool:

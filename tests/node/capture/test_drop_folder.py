@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crystal_crypto.kit import encode_kit
 from crystal_node.capture import line_reader
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.line_reader import FileState, unchanged
+from tests.mirror.support import new_root
 from tests.node.capture.tools import HOME, QUIET_NS, fixture, pieces, read_all
 from tests.node.capture.transcripts import said
 
@@ -158,3 +160,25 @@ def test_any_way_of_growing_gives_the_messages_of_a_document_once(
             got += [(piece.message, piece.role, piece.text) for _, piece in pieces(operations)]
     assert len(got) == len(set(got)), "each once"
     assert set(got) == at_once
+
+
+def test_a_secret_that_lies_in_the_folder_is_named_and_not_read(tmp_path: Path) -> None:
+    for name in ("passwords.md", "cc/recovery-codes.md", ".ssh/notes.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("## user\n\nthe green door\n")
+    (tmp_path / "cc" / "talk.md").write_text("## user\n\nhello\n")
+    adapter = DropFolder(tmp_path, HOME, "cc-mini")
+    found = {each.path.relative_to(tmp_path).as_posix(): each.problem for each in adapter.discover()}
+    assert found.pop("cc/talk.md") is None
+    assert sorted(found) == [".ssh/notes.md", "cc/recovery-codes.md", "passwords.md"]
+    assert all(problem and "never read" in problem for problem in found.values())
+    assert [adapter.concerns(str(tmp_path / name)) for name in (*found, "cc/talk.md")] == [False] * 3 + [True]
+
+
+def test_a_document_that_is_a_secret_by_what_it_holds_is_counted_and_not_recorded(
+    adapter: DropFolder, note: Path
+) -> None:
+    note.write_text("\n".join(encode_kit(new_root(), new_root().vault)) + "\n")
+    operations, counts, _ = read_all(adapter, note)
+    assert operations == []
+    assert dict(counts.skipped) == {"a recovery kit of Crystal: never recorded": 1}

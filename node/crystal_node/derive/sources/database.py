@@ -63,6 +63,8 @@ class LastScan(msgspec.Struct, frozen=True, array_like=True):
     waiting_named: tuple[str, ...] = ()
     skipped: dict[str, int] = {}
     named: dict[str, str] = {}
+    rules: int = 0
+    """``FORM_RULES`` of the last complete scan: files that were read under others are read again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """File types by name: what is read, as which kind, and what is never read whatever ignore files say.
 
-Secrets, generated files and binary formats are left out by name. Unknown names are read as plain text if the content is text.
+Secrets (``base.secret_files``), generated files and binary formats are left out by name. Unknown names are read as plain text
+if the content is text.
 """
 
 import re
 from enum import StrEnum
 
 from crystal_core.cutting import PassageKind
+from crystal_node.base.secret_files import is_secret_folder, is_secret_name
 
 TEXT_BYTES_MAX = 2 * 1024 * 1024
 """One file of text."""
@@ -23,6 +25,8 @@ class Skipped(StrEnum):
     MACHINERY = "machinery"
     """Folders of tools, lock files, what is generated."""
     SECRET = "secret"  # noqa: S105
+    """By its name, or a folder that is another home of Crystal."""
+    SECRET_CONTENT = "secret by what it holds"  # noqa: S105
     BINARY = "binary"
     LINK = "link"
     SPECIAL = "special file"
@@ -48,6 +52,7 @@ def _words(text: str) -> frozenset[str]:
 
 _TOLD = frozenset(
     {
+        Skipped.SECRET_CONTENT,
         Skipped.TOO_LARGE,
         Skipped.ENCODING,
         Skipped.UNREADABLE,
@@ -68,11 +73,6 @@ _MACHINERY_FOLDERS = _words(
     .Spotlight-V100 .fseventsd $RECYCLE.BIN .crystal-trash
     """
 )
-_SECRET_FOLDERS = _words(
-    """
-    .ssh .gnupg .aws .azure .kube .docker .password-store .gcloud gcloud keyrings keychains .pki .mozilla .thunderbird .crystal
-    """
-)
 _MACHINERY_FILES = _words(
     """
     package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb poetry.lock uv.lock
@@ -81,17 +81,6 @@ _MACHINERY_FILES = _words(
     .ignore .crystalignore .crystal-root .coverage tags
     """
 )
-_SECRET_FILES = re.compile(
-    r"\.env(?:[._~ -].*)?|.+\.env|\.envrc|\.netrc|_netrc|\.npmrc|\.pypirc|\.pgpass|\.my\.cnf|\.htpasswd|\.git-credentials"
-    r"|\.s3cfg|\.boto|\.dockercfg|\.vault-token|\.vault_pass|\.authinfo|\.xauthority|rclone\.conf|kubeconfig|.+\.kubeconfig"
-    r"|credentials(?:\.ya?ml|\.toml|\.ini|\.db|\.tfrc\.json)?|(?:.+[._ -])?credentials\.json|client_secret.*\.json"
-    r"|secrets?\.(?:json|ya?ml|toml|ini|env)|\.?secrets?|(?:.+[._ -])?(?:passwords?|logins)\.(?:txt|csv|json)"
-    r"|service[-_]account.*\.json|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?(?:\.pub)?|.+_rsa|.+_ed25519|ssh_host_.+_key|authorized_keys"
-    r"|known_hosts|wallet\.dat|.+\.tfstate(?:\.backup)?|.+\.tfvars|\.(?:bash|zsh|python|psql|mysql|node_repl|sqlite)_history"
-    r"|fish_history|\.histfile|\.lesshst|\.viminfo|(?:.+[._ -])?cookies\.txt"
-    r"|.+\.(?:pem|key|p12|pfx|p8|pkcs12|jks|keystore|truststore|kdbx?|agekey|asc|gpg|pgp|ovpn|ppk|mobileprovision|cer|crt|der|csr)"
-)
-_NO_SECRETS = frozenset({".env.example", ".env.sample", ".env.template", ".env.dist"})
 _BINARY_ENDINGS = _words(
     """
     a apk app avi avif bin bmp br bz2 cab cache class db deb dll dmg doc docx dylib ear eot exe fig flac flv
@@ -139,9 +128,7 @@ _CODE_NAMES = _words(
 
 def skipped_folder(name: str) -> Skipped | None:
     """Why a folder of that name is never read."""
-    if (
-        name.casefold() in _SECRET_FOLDERS
-    ):  # on file systems that ignore case, another spelling leads there too
+    if is_secret_folder(name):
         return Skipped.SECRET
     if name in _MACHINERY_FOLDERS or name.endswith(
         (".egg-info", ".dist-info", ".xcassets", ".photoslibrary")
@@ -153,7 +140,7 @@ def skipped_folder(name: str) -> Skipped | None:
 def skipped_file(name: str) -> Skipped | None:
     """Why a file of that name is never opened."""
     lowered = name.lower()
-    if _SECRET_FILES.fullmatch(lowered) and lowered not in _NO_SECRETS:
+    if is_secret_name(name):
         return Skipped.SECRET
     if lowered in _MACHINERY_FILES or _GENERATED.fullmatch(lowered):
         return Skipped.MACHINERY

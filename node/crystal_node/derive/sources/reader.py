@@ -18,6 +18,7 @@ from pathlib import Path
 from crystal_core.cutting import Passage, PassageKind, cut
 from crystal_core.documents import Document
 from crystal_mirror.files.ports import FileTrouble
+from crystal_node.base.secret_files import secret_form
 from crystal_node.capture.redaction import redact
 from crystal_node.derive.sources.database import SENT, KnownFile
 from crystal_node.derive.sources.filetypes import Skipped, bytes_max, is_python, kind_of
@@ -185,6 +186,8 @@ class BatchReader:
             return ReadResult(path, KnownFile(stamp, b"", found.value))
         quiet = time.time_ns() - max(found.stamp.modified_ns, found.stamp.changed_ns) > QUIET_NS
         stamp = _sized(found.stamp if quiet else _CHANGED, found)
+        if secret_form(found.data) is not None:
+            return ReadResult(path, KnownFile(stamp, found.digest, Skipped.SECRET_CONTENT.value), opened=True)
         there, before = self.vault.get(path), self.known.get(path)
         if there is not None and there.version == found.digest and there.complete:
             redacted = before.redacted if before is not None else 0

@@ -7,13 +7,18 @@ import msgspec
 
 
 class SourceAdded(msgspec.Struct, frozen=True, kw_only=True):
-    """``changed``: the source existed, and its patterns were changed."""
+    """``changed``: the source existed, and its patterns were changed. ``files``: how many are to be read. ``skipped``: how many
+    are not, by reason; ``secrets``: names of some that are secrets by their names, folders with a slash at the end. What a file
+    holds is judged when it is read: see ``SourceSynced``."""
 
     name: str
     path: str
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     changed: bool
+    files: int
+    skipped: dict[str, int]
+    secrets: tuple[str, ...]
 
 
 class SourceSynced(msgspec.Struct, frozen=True, kw_only=True):

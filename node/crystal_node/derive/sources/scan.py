@@ -14,6 +14,7 @@ from pathlib import Path
 
 from crystal_crypto.errors import Malformed
 from crystal_mirror.operations import check_words
+from crystal_node.base.file_rules import MARKER_NAME
 from crystal_node.derive.sources.filetypes import Skipped, bytes_max, kind_of, skipped_file, skipped_folder
 from crystal_node.derive.sources.ignorefiles import IgnoreFile, IgnoreRules, ignore_rules_at, patterns
 from crystal_node.sync.files.scan import shown
@@ -46,9 +47,13 @@ class Skips:
 
     counts: Counter[Skipped] = field(default_factory=Counter[Skipped])
     named: dict[str, Skipped] = field(default_factory=dict[str, Skipped])
+    secrets: list[str] = field(default_factory=list[str])
+    """Those that are secrets by their names; some, too. Told to the person who adds the source, and stored nowhere."""
 
     def add(self, path: str, why: Skipped) -> None:
         self.counts[why] += 1
+        if why is Skipped.SECRET and len(self.secrets) < NAMED_MAX:
+            self.secrets.append(shown(path))
         if why.told and len(self.named) < NAMED_MAX:
             self.named[shown(path)] = why
 
@@ -104,6 +109,9 @@ class SourceScan:
                 if depth == 1:
                     raise
                 self._out_of_sight(prefix[start:])
+                return
+            if any(entry.name == MARKER_NAME for entry in entries):
+                self.skips.add(prefix[start:] or "./", Skipped.SECRET)
                 return
             ignoring = ignoring.below(prefix, descriptor, (entry.name for entry in entries))
             for entry in entries:

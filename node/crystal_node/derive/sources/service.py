@@ -18,6 +18,7 @@ from crystal_mirror.replication.rebuild import rebuild_pending
 from crystal_mirror.snapshots.restore import restore_pending
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, NoSuchEntry, UsageError
+from crystal_node.base.file_rules import MARKER_NAME
 from crystal_node.base.locking import FileLock
 from crystal_node.base.project import project_name
 from crystal_node.base.wording import iso
@@ -33,6 +34,7 @@ from crystal_node.derive.sources.results import (
     SourceStatus,
     SourceSynced,
 )
+from crystal_node.derive.sources.scan import SourceScan
 from crystal_node.derive.sources.syncer import Progress, SourceSyncResult, sync_source
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
@@ -48,7 +50,7 @@ KEPT_MILLISECONDS = 30 * 86_400_000
 def add_source(
     device: Device, path: Path, *, name: str = "", include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> SourceAdded:
-    """Makes a folder or a file a source of this device, or changes its patterns. Reads nothing yet.
+    """Makes a folder or a file a source of this device, or changes its patterns. Opens no file; tells what will be left out.
 
     A source of a revoked device is taken over; files that did not change are not sent again.
 
@@ -60,6 +62,11 @@ def add_source(
     _check_patterns((*include, *exclude))
     patterns = tuple(include), tuple(exclude)
     _check_public(device)
+    scan = SourceScan(root, *patterns, kept_out=device.settings.home.root)
+    try:
+        files = sum(1 for _ in scan.files())
+    except OSError as error:
+        raise UsageError(f"{root} cannot be read: {error.strerror}") from error
     with _book(device) as book:
         kept, there = book.source(name), _in_vault(device, name)
         mine = there is not None and there.device == device.member.device_id
@@ -83,7 +90,16 @@ def add_source(
             kept = KeptSource(name, root, *patterns, 0, 0, now_ms(), LastScan())
         # The database comes last: a source that only it has would be dropped as removed elsewhere.
         book.put(replace(kept, root=root, include=patterns[0], exclude=patterns[1]))
-    return SourceAdded(name=name, path=str(root), include=patterns[0], exclude=patterns[1], changed=mine)
+    return SourceAdded(
+        name=name,
+        path=str(root),
+        include=patterns[0],
+        exclude=patterns[1],
+        changed=mine,
+        files=files,
+        skipped={why.value: count for why, count in sorted(scan.skips.counts.items())},
+        secrets=tuple(scan.skips.secrets),
+    )
 
 
 async def sync_sources(
@@ -183,6 +199,8 @@ def root_of(device: Device, path: Path) -> Path:
         )
     if any(skipped_folder(part) is Skipped.SECRET for part in root.parts):
         raise UsageError(f"{shown(str(root))} holds keys and passwords: it is never read")
+    if any((folder / MARKER_NAME).exists() for folder in (root, *root.parents)):
+        raise UsageError(f"{shown(str(root))} is in a home of Crystal, with its keys: it is never read")
     return root
 
 

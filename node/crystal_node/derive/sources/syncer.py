@@ -32,6 +32,7 @@ from crystal_core.database import Database
 from crystal_core.documents import Document, documents
 from crystal_mirror.operations import MILLISECONDS_MAX, DropDocument, Operation, PutDocument
 from crystal_node.base.clock import now_ms
+from crystal_node.base.secret_files import FORM_RULES
 from crystal_node.derive.sources.database import SENT, KeptSource, KnownFile, LastScan, SourceDatabase
 from crystal_node.derive.sources.extraction import Extractor
 from crystal_node.derive.sources.filetypes import Skipped
@@ -159,7 +160,10 @@ async def sync_source(
     stop = threading.Event()
     scan = SourceScan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
     try:
-        look = await _in_thread(partial(_look, scan, device.settings.home.database, book, source.name), stop)
+        again = source.last.rules != FORM_RULES
+        look = await _in_thread(
+            partial(_look, scan, device.settings.home.database, book, source.name, again=again), stop
+        )
     except OSError as error:
         report.problem = (
             f"{source.root} is not there" if isinstance(error, FileNotFoundError) else _why(error)
@@ -187,8 +191,11 @@ async def sync_source(
     return report
 
 
-def _look(scan: SourceScan, database: Path, book: SourceDatabase, name: str) -> _Look:
-    """Scans the source, opening no file. Uses a database connection of its own: it runs in a thread."""
+def _look(scan: SourceScan, database: Path, book: SourceDatabase, name: str, *, again: bool) -> _Look:
+    """Scans the source, opening no file; ``again``: all files are to be read.
+
+    Uses a database connection of its own: it runs in a thread.
+    """
     with Database.open(database) as memory:
         vault = {each.path: each for each in documents(memory, name)}
     known = book.files(name)
@@ -197,7 +204,7 @@ def _look(scan: SourceScan, database: Path, book: SourceDatabase, name: str) -> 
     for path, stamp in scan.files():
         look.seen.add(path)
         before = known.get(path)
-        if before is None or before.stamp != stamp:
+        if again or before is None or before.stamp != stamp:
             look.changed.append((path, stamp))
         elif before.became == SENT:
             there = vault.get(path)
@@ -337,6 +344,7 @@ def _keep(book: SourceDatabase, source: KeptSource, report: SourceSyncResult) ->
                 tuple(report.waiting_named),
                 {why: count for why, count in report.skipped.items() if count},
                 report.named,
+                FORM_RULES if report.complete else last.rules,
             ),
         )
     )

@@ -68,8 +68,8 @@ def add(
 ) -> None:
     """Add a folder of documents and code to the memory.
 
-    They are found on every device, and kept up to date by this one. Ignore files are honoured. Secrets, binaries, lock
-    files and generated files are never read. Adding the same name again changes its patterns.
+    They are found on every device, and kept up to date by this one. Ignore files are honoured. Secrets (listed here),
+    binaries, lock files and generated files are never read. Adding the same name again changes its patterns.
 
     Example:
 
@@ -80,6 +80,13 @@ def add(
         emit(msgspec.to_builtins(added))
         return
     say(f"{added.name} is {added.path}." if not added.changed else f"{added.name} is changed.")
+    say(f"  {counted(added.files, 'file')} to read; not read: {_reasons(added.skipped) or 'nothing'}")
+    if added.secrets:
+        count = added.skipped[Skipped.SECRET.value]
+        say(
+            f"  ! {counted(count, 'file or folder', 'files and folders')} left out as secrets by their names:"
+        )
+        _print_paths(list(added.secrets), count)
     say(f"`crystal sources sync {_quoted(added.name)}` reads it now; a running agent does within 15 minutes.")
 
 
@@ -201,10 +208,14 @@ def _print_waiting(name: str, waiting: int, paths: tuple[str, ...]) -> None:
 def _print_skipped(skipped: dict[str, int] | None, paths: dict[str, str] | None) -> None:
     if not skipped:
         return
-    say("  not read: " + ", ".join(f"{count:,} {why}" for why, count in sorted(skipped.items())))
+    say(f"  not read: {_reasons(skipped)}")
     _print_paths([f"{path}: {why}" for path, why in sorted((paths or {}).items())], len(paths or {}))
     if skipped.get(Skipped.NO_EXTRACTOR.value):
         say(f"  PDF and HTML need a package more: {INSTALL}")
+
+
+def _reasons(skipped: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {why}" for why, count in sorted(skipped.items()))
 
 
 def _print_paths(lines: list[str], count: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile, PartPlace
 from crystal_mirror.operations import FilePart
+from crystal_node.base.secret_files import is_recovery_kit
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 from crystal_node.sync.files.scan import local_of
 
@@ -26,6 +27,9 @@ PART_BYTES_MAX = 4 * 1024 * 1024  # §14-1
 _SEED_LABEL = b"crystal/v2/cuts"
 _SEED_BYTES = 8
 _GONE = "the file is gone"
+
+KIT_FILE_BYTES_MAX = 16 * 1024
+"""Larger files are not looked at for being a recovery kit: its page has four thousand characters."""
 
 
 def cut_seed(secret: VaultSecret) -> int:
@@ -56,6 +60,10 @@ class Cutter:
                 raise FileMoved("the file changed before it was read")
             if local.stamp.size <= PART_BYTES_MIN:  # the cutter would return one part, more slowly
                 whole = file.read(PART_BYTES_MIN + 1)
+                if len(whole) <= KIT_FILE_BYTES_MAX and is_recovery_kit(whole):
+                    raise FileTrouble(
+                        "it is a recovery kit, which opens the vault: keep it on paper, on no device"
+                    )
                 if whole:
                     yield FilePart(sha256(whole).digest(), len(whole))
             else:

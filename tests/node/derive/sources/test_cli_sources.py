@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from tests.support.machine import Machine, Vault
+from tests.support.recovery import kit_of
 
 FOX = "# Animals\n\nThe arctic fox changes its coat in October.\n"
 CODE = "def retry_budget():\n    return 'eleven attempts'\n"
@@ -183,3 +184,38 @@ def test_the_duty_of_the_agent_reads_sources_and_is_not_due_without_any(vault: V
     assert (done["by"], done["outcome"], done["said"]) == ("here", "done", "notes: 1 document put, 0 removed")
     assert core.call("jobs", "run", "sources", "--json").json["outcome"] == "nothing"
     assert core.found("arctic fox") == [FOX.strip()]
+
+
+def test_adding_a_source_tells_which_secrets_it_leaves_out_and_reads_none_of_them(vault: Vault) -> None:
+    machine = vault.core
+    root = notes(machine, animals_md=FOX)
+    hidden = "the green door behind the mill"
+    names = (
+        "client_secret_1.apps.googleusercontent.com.json",
+        "github-recovery-codes.txt",
+        "keys.kdbx",
+        "wallet.dat",
+    )
+    for name in names:
+        (root / name).write_text(hidden)
+    for name in ("old-home", "deep/er/home"):
+        (root / name / "memory").mkdir(parents=True)
+        (root / name / ".crystal-root").write_text("{}")
+        (root / name / "memory" / "note.md").write_text(hidden)
+    kit = kit_of(machine)
+    (root / "printed.md").write_text(f"# My kit\n\n{kit}\n")
+    (root / "export.csv").write_text(f"name,url,username,password\nShop,https://shop,me,{hidden}\n")
+    added = machine.call("sources", "add", str(root), "--name", "notes", "--json").json
+    assert (added["files"], added["skipped"]) == (3, {"secret": 6})
+    assert added["secrets"] == sorted((*names, "old-home/", "deep/er/home/"))
+    told = machine.call("sources", "add", str(root), "--name", "notes", "--include", "*").out
+    assert "6 files and folders left out as secrets by their names" in told
+    assert "    keys.kdbx\n" in told
+    (synced,) = machine.call("sources", "sync", "--json").json["sources"]
+    assert (synced["new"], synced["skipped"]) == (1, {"secret": 6, "secret by what it holds": 2})
+    assert sorted(synced["skipped_paths"]) == ["export.csv", "printed.md"]
+    assert not machine.found("green door mill")
+    assert machine.found("arctic fox")
+    refused = machine.call("sources", "add", str(root / "old-home" / "memory"), check=False)
+    assert refused.code == 2
+    assert "home of Crystal" in refused.err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crystal_node.base.errors import UsageError
-from crystal_node.derive.sources import reader, scan
+from crystal_node.derive.sources import reader, scan, syncer
 from crystal_node.derive.sources.database import SourceDatabase
 from crystal_node.derive.sources.filetypes import Skipped
 from crystal_node.derive.sources.service import add_source, remove_source, sources_status
@@ -348,3 +348,25 @@ async def test_a_sync_that_is_stopped_leaves_no_process_behind_and_goes_on_later
     (folder.root / "a.html").unlink()
     assert (await folder.sync()).files == 1
     assert folder.documents().keys() == {"b.md"}
+
+
+async def test_what_was_read_before_it_counted_as_a_secret_is_looked_at_again_and_removed(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet(monkeypatch)
+    folder.write("codes.txt", "\n".join(f"a1b{n}c-d2e{n}f" for n in range(8)))
+    folder.write("a.md", "The arctic fox changes its coat in October.")
+    with monkeypatch.context() as before:
+        before.setattr(reader, "secret_form", lambda _data: None)
+        before.setattr(syncer, "FORM_RULES", 0)
+        await folder.sync()
+    assert set(folder.documents()) == {"a.md", "codes.txt"}
+    synced = await folder.sync()
+    assert (synced.removed, synced.new, synced.changed) == (1, 0, 0)
+    assert set(folder.documents()) == {"a.md"}
+    assert synced.skipped_paths == {"codes.txt": "secret by what it holds"}
+    opened: list[str] = []
+    with monkeypatch.context() as watched:
+        watched.setattr(reader, "read_file", lambda _root, path: opened.append(path))
+        await folder.sync()
+    assert opened == [], "once is enough"

@@ -1,4 +1,4 @@
-"""Names that programs execute or obey: another device's are not applied here before a person of this device has allowed them."""
+"""Names that programs execute or obey: another device's are not applied before a person of this device has allowed them."""
 
 import os
 import shutil
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from crystal_crypto.kit import encode_kit
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.snapshots.blobs import put_blob
 from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.obeyed_names import obeyed_part
+from tests.mirror.support import new_root
 from tests.support.desks import Desk, Desks, settle
 
 GIT = shutil.which("git")
@@ -237,3 +239,19 @@ def test_a_name_that_is_allowed_is_allowed_with_all_that_lies_below_and_nowhere_
         put_as_member(core, path, path.encode())
     settle(core, laptop)
     assert sorted(laptop.tree()) == ["one/.git/HEAD", "one/.git/modules/x/.git"]
+
+
+def test_a_recovery_kit_and_another_home_go_to_no_device(core: Desk, laptop: Desk) -> None:
+    root = new_root()
+    core.write("papers/kit.txt", "Print this.\n\n" + "\n".join(encode_kit(root, root.vault)))
+    core.write("old/.crystal-root", "{}")
+    core.write("old/state/secrets/identity", "a key")
+    core.write("notes/plan.md", "a plan")
+    settle(core, laptop)
+    assert laptop.tree() == {"notes/plan.md": b"a plan"}
+    refused = core.files().refused
+    assert "recovery kit" in refused["papers/kit.txt"]
+    assert "another home" in refused["old/"]
+    core.write("papers/kit.txt", "Burnt.")
+    settle(core, laptop)
+    assert laptop.tree()["papers/kit.txt"] == b"Burnt."

@@ -19,7 +19,8 @@ from crystal_node.derive.sources.extraction import Extractor
 from crystal_node.derive.sources.filetypes import Skipped
 from crystal_node.derive.weaving.request import WeaveMode
 from crystal_node.surfaces.demo.machines import command_of
-from crystal_node.surfaces.gateway.processes import ProcessAction, Processes
+from crystal_node.surfaces.gateway.documents import ProcessAction
+from crystal_node.surfaces.gateway.processes import Processes
 
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = ("crypto", "mirror", "core", "relay", "node")

@@ -122,7 +122,7 @@ def decide(
             same = agreed is not None and agreed.version == living.version and not agreed.aside
             return FileAction.NOTHING if same and agreed and agreed.content == local else FileAction.ADOPT
         if living is not None and _lacks_the_bit_alone(local, living, agreed):
-            return FileAction.FETCH
+            return FileAction.FETCH  # §14-8
         if agreed is None or agreed.content != local or remote is None:
             return FileAction.PUT
         return FileAction.REMOVE if living is None else FileAction.FETCH  # §14-6

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from crystal_crypto.errors import BadCode
-from crystal_crypto.kit import LINE_CHARS, decode_kit, decode_line
+from crystal_crypto.kit import decode_kit, decode_line
 from crystal_crypto.limits import KIT_LINES, KIT_TEXT_CHARS_MAX
 from crystal_node.base.obeyed_names import name_form
 
@@ -215,18 +215,28 @@ _CODES_WORDS = re.compile(
     r"c[óo]digos? de (?:recuperaci|respaldo|seguridad)",
     re.IGNORECASE,
 )
-_CODES_MIN, _CODES_SHARE, _CODES_CHARS_MAX = 6, 0.8, 4000
+_CODES_PERHAPS = re.compile("[Cc][Oo]|[óÓ][Dd]|[Ss][Cc][Hh][Ll]")
+_CODES_BETWEEN = re.compile(r"\t| {2,}|[,;|]")
+_CODES_MIN, _CODES_SHARE, _CODES_CHARS_MAX, _CODES_LINE_CHARS_MAX = 6, 0.8, 4000, 200
 
 
 def _is_codes(text: str) -> bool:
     """A short file of almost nothing but codes. Where no heading says so, each has to be in groups, with digits."""
     if len(text) > _CODES_CHARS_MAX:
         return False
-    named = _CODES_WORDS.search(text) is not None
-    lines = [line for line in text.splitlines() if line.strip() and not _CODES_WORDS.search(line)]
-    cells = [cell for line in lines for cell in re.split(r"\t| {2,}|[,;|]", line) if cell.strip()]
-    codes = [cell for cell in cells if _is_code(cell.strip(), named=named)]
-    return len(codes) >= _CODES_MIN and (named or len(codes) >= _CODES_SHARE * len(cells))
+    named = _CODES_PERHAPS.search(text) is not None and _CODES_WORDS.search(text) is not None
+    cells = codes = 0
+    for line in text.splitlines():
+        if len(line) > _CODES_LINE_CHARS_MAX:
+            return False
+        if named and _CODES_WORDS.search(line):
+            continue
+        for cell in filter(None, map(str.strip, _CODES_BETWEEN.split(line))):
+            cells += 1
+            codes += _is_code(cell, named=named)
+            if not named and cells > _CODES_MIN and codes < _CODES_SHARE * cells / 2:
+                return False
+    return codes >= _CODES_MIN and (named or codes >= _CODES_SHARE * cells)
 
 
 def _is_code(cell: str, *, named: bool) -> bool:
@@ -236,7 +246,14 @@ def _is_code(cell: str, *, named: bool) -> bool:
     return named or not found["plain"]
 
 
-_KIT_GROUPS, _KIT_GROUP = 4, re.compile(r"[0-9A-Za-z]+")
+_KIT_LINE = re.compile(
+    r"(?<![0-9A-Za-z])(?=((?:[0-9A-Za-z]{4}[^0-9A-Za-z\n]{1,4}){3}[0-9A-Za-z]{4}|[0-9A-Za-z]{16})(?![0-9A-Za-z]))"
+)
+"""At each place where one could begin, so that a word before it hides none."""
+_KIT_PERHAPS = re.compile(
+    r"[0-9][0-9A-Za-z]{0,3}[^0-9A-Za-z\n]{1,4}[0-9A-Za-z]{4}[^0-9A-Za-z\n]{1,4}[0-9A-Za-z]{4}(?![0-9A-Za-z])|[0-9][0-9A-Za-z]{9,15}"
+)
+"""Nineteen lines of a kit in twenty have this, and almost no page has it three times. It is looked for from digit to digit."""
 _KIT_LINES_MIN = 3
 _KIT_TRIES_MAX = 2000
 _DIGIT = re.compile("[0-9]")
@@ -252,16 +269,12 @@ def _is_kit(text: str) -> bool:
         except BadCode:
             continue
         return True
-    found: dict[str, None] = {}
-    for line in text[:KIT_TEXT_CHARS_MAX].splitlines():
-        groups = _KIT_GROUP.findall(line)
-        for at, group in enumerate(groups):
-            some = "".join(groups[at : at + _KIT_GROUPS])
-            if all(len(each) * _KIT_GROUPS == LINE_CHARS for each in groups[at : at + _KIT_GROUPS]):
-                found[some] = None
-            elif len(group) == LINE_CHARS:
-                found[group] = None
-    likely = [each for each in found if len(each) == LINE_CHARS and _DIGIT.search(each)]
+    if len(_KIT_PERHAPS.findall(text, 0, KIT_TEXT_CHARS_MAX)) < _KIT_LINES_MIN:
+        return False
+    found = (
+        re.sub("[^0-9A-Za-z]", "", match[1]) for match in _KIT_LINE.finditer(text, 0, KIT_TEXT_CHARS_MAX)
+    )
+    likely = list(dict.fromkeys(each for each in found if _DIGIT.search(each)))
     numbers = {number for each in likely[:_KIT_TRIES_MAX] for number in _kit_numbers(each)}
     return len(numbers) >= _KIT_LINES_MIN
 

@@ -69,7 +69,7 @@ class HomeDisk:
     def excluded(self, path: str) -> bool:
         if self.tree.patterns and self.tree.excluded(path):
             return True
-        return self.tree.held(path) is not None or any(
+        return self.tree.held(path) is not None or any(  # §14-9
             path.startswith(f"{folder}/") for folder in self._last.closed
         )
 
@@ -189,7 +189,7 @@ class HomeDisk:
     def _without_bit(self, local: LocalFile, executable: bool) -> LocalFile:
         """Notes that the tree has the bit for a file that has not, or that there is nothing to note."""
         self.database.withhold_bit(local.path, withheld=executable and not local.executable)
-        return local._replace(executable=local.executable or executable)
+        return local._replace(executable=local.executable or executable)  # §14-8
 
     def _with_bit(self, local: LocalFile, without: Collection[str]) -> LocalFile:
         """A file as the tree has it: with the bit that was not set here. Once a person has set it, it is an ordinary one."""

@@ -1,4 +1,7 @@
-"""`python -P -m crystal_relay`: the same as `crystal-relay`. Without `-P`, the working directory leaves the search path first."""
+"""`python -P -m crystal_relay`: the same as `crystal-relay`.
+
+Without `-P`, the working directory leaves the search path first.
+"""
 
 import os
 import sys

@@ -35,7 +35,8 @@ from crystal_node.base.errors import describe, passes
 from crystal_node.base.events import Report, WatchEvent
 from crystal_node.capture.recorder import Recorder
 from crystal_node.device.device import Device
-from crystal_node.sync.files.rounds import rules_of, words
+from crystal_node.sync.files.rounds import words
+from crystal_node.sync.files.rules import rules_of
 from crystal_node.sync.members.news import line_of
 from crystal_node.sync.syncer import Syncer
 

@@ -18,7 +18,7 @@ from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import Home
 from crystal_node.safekeeping.backup.manifest import LeftOut, is_safe
 from crystal_node.safekeeping.file_copy import CopiedFile, Meter, copy_file
-from crystal_node.sync.files.rounds import own_places
+from crystal_node.sync.files.rules import own_places
 from crystal_node.sync.files.scan import Scan
 
 CONFIG = "config.json"

@@ -49,7 +49,7 @@ from crystal_node.safekeeping.portable.export_format import (
 )
 from crystal_node.safekeeping.portable.record_import import ImportCounts, RecordImporter
 from crystal_node.sync.files.folders import READ, folder_of, troubles
-from crystal_node.sync.files.rounds import rules_of
+from crystal_node.sync.files.rules import rules_of
 from crystal_node.sync.files.scan import is_held
 
 _PARTS = (CONVERSATIONS, MEMORIES, SOURCES, DOCUMENTS)

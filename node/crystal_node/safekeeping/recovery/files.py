@@ -24,7 +24,8 @@ from crystal_node.device.device import Device
 from crystal_node.safekeeping.file_copy import Meter, copy_file
 from crystal_node.safekeeping.recovery.source_home import copy_file_database
 from crystal_node.sync.files.folders import folder_of, troubles
-from crystal_node.sync.files.rounds import adopt_files, own_places
+from crystal_node.sync.files.rounds import adopt_files
+from crystal_node.sync.files.rules import own_places
 from crystal_node.sync.files.scan import Scan, look
 
 _SCRATCH = "restored-file"

@@ -9,6 +9,7 @@ trash          removed files, for 30 days
 marker         how a home is recognised
 database       what is known of each file, in `state/files.db`
 disk           all of these as the port
+rules          what is Crystal's own, excluded or allowed here
 rounds         a round on a real device
 text_search    files that hold a text, for a forget
 status         for `crystal files status`

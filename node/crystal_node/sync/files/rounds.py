@@ -4,18 +4,13 @@ One process of a home at a time syncs files, under a lock of its own: a large fi
 """
 
 from collections.abc import Container
-from pathlib import Path
 
 import msgspec
 
-from crystal_mirror.file_paths import folded
 from crystal_mirror.files.round import files_round
 from crystal_mirror.files.transfers import FilesReport, reput_parts
 from crystal_node.base.clock import now_ms
-from crystal_node.base.file_rules import TreeRules
-from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
-from crystal_node.base.settings import read_config
 from crystal_node.base.wording import counted, size
 from crystal_node.device.device import Device
 from crystal_node.device.runner import Runner
@@ -23,6 +18,7 @@ from crystal_node.sync.files.database import META_REPORT, FileDatabase, StoredRe
 from crystal_node.sync.files.disk import HomeDisk
 from crystal_node.sync.files.marker import Marker, write_marker
 from crystal_node.sync.files.parts import cut_seed
+from crystal_node.sync.files.rules import rules_of
 
 LOCK_WAIT_SECONDS = 60.0
 LISTED_MAX = 1000
@@ -39,21 +35,6 @@ def open_disk(device: Device, database: FileDatabase) -> HomeDisk:
     home, member = device.settings.home, device.member
     marker = Marker(member.vault.hex(), member.device_id.hex())
     return HomeDisk(home.root, database, marker, rules_of(device), cut_seed(member.secret))
-
-
-def rules_of(device: Device) -> TreeRules:
-    """The rules of ``config.json`` as it is now: a command may change them while a watcher runs."""
-    home = device.settings.home
-    databases, secrets = own_places(home)
-    config = read_config(home.config_file)
-    return TreeRules(config.files_rules, databases, secrets, config.files_allowed)
-
-
-def own_places(home: Home) -> tuple[frozenset[str], frozenset[str]]:
-    """The folders of the home that hold databases, and its files that hold secrets, by every path that leads to them."""
-    databases = {"memory"} | _inside(home.root, home.database.parent)
-    secrets = _inside(home.root, home.passphrase_file) if home.passphrase_file is not None else set[str]()
-    return frozenset(databases), frozenset(secrets)
 
 
 class FileRounds:
@@ -142,15 +123,6 @@ def _keep(database: FileDatabase, report: FilesReport, *, scanned: bool) -> None
         len(refused),
     )
     database.meta_set(META_REPORT, msgspec.msgpack.encode(kept))
-
-
-def _inside(root: Path, path: Path) -> set[str]:
-    """The path within the home as it is written, and as it is with links resolved; "" is the home itself."""
-    found: set[str] = set()
-    for base, each in ((root, path), (root.resolve(), path.resolve())):
-        if each.is_relative_to(base):
-            found.add("/".join(folded(part) for part in each.relative_to(base).parts))
-    return found
 
 
 def adopt_files(device: Device, there: Container[str], *, relay_lost: bool = False) -> None:

@@ -9,7 +9,7 @@ from crystal_node.base.file_rules import allow_command
 from crystal_node.base.wording import iso
 from crystal_node.device.device import Device
 from crystal_node.sync.files.database import FileDatabase, StoredReport, stored_report
-from crystal_node.sync.files.rounds import rules_of
+from crystal_node.sync.files.rules import rules_of
 from crystal_node.sync.files.trash import Trash
 
 _CONFLICT = re.compile(r" \(conflict [0-9a-f]{8}-[0-9]+\)")

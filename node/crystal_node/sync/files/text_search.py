@@ -12,7 +12,7 @@ from crystal_mirror.files.ports import FileTrouble
 from crystal_node.base.file_rules import TRASH_NAME
 from crystal_node.device.device import Device
 from crystal_node.sync.files.folders import READ, folder_of
-from crystal_node.sync.files.rounds import rules_of
+from crystal_node.sync.files.rules import rules_of
 from crystal_node.sync.files.scan import Scan
 from crystal_node.sync.files.trash import Trash
 

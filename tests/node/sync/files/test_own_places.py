@@ -11,7 +11,7 @@ from crystal_node.base.file_rules import TreeRules
 from crystal_node.base.home import Home
 from crystal_node.sync.files import incoming_file as incoming_module
 from crystal_node.sync.files.database import FileDatabase
-from crystal_node.sync.files.rounds import own_places
+from crystal_node.sync.files.rules import own_places
 from crystal_node.sync.files.trash import Trash, Trashed, TrashRecord
 from tests.node.sync.files.test_hostile import offer
 from tests.support.desks import Desk, settle

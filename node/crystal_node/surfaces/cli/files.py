@@ -121,7 +121,7 @@ def allow(name: ObeyedName, as_json: Json = False) -> None:
 
 @group.command("deny")
 def deny(name: ObeyedName, as_json: Json = False) -> None:
-    """Hold a name back again that was allowed here.
+    """Leave a name out again that was allowed here.
 
     What is here stays; other devices' changes are not applied any more.
 

@@ -1,0 +1,1 @@
+"""The corpus of credentials: each as it stands in a text, with its kind and where that form comes from."""

@@ -78,6 +78,15 @@ def decode_line(number: int, text: str) -> bytes:
     return _packed(chars)[:KIT_LINE_BYTES]
 
 
+def line_place(text: str) -> int | None:
+    """The number of the line that these 16 characters are by their check, without separators; None: of no kit.
+
+    Six in 65,536 random texts of this length pass.
+    """
+    chars = _normal(text)
+    return _place(chars) if len(chars) == LINE_CHARS and all(char in _VALUES for char in chars) else None
+
+
 def decode_kit(text: str) -> Kit:
     """From the lines, the whole printed page, or an mc1: code. Raises BadCode, which names the line."""
     if len(text) > KIT_TEXT_CHARS_MAX:  # §20.2-5

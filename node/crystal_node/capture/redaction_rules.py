@@ -1,329 +1,348 @@
-"""Rules for credentials: known by their form, by what stands before them, or by being assigned.
+"""Rules for credentials that are known by where they stand: in a header, an address, a command, a file of keys.
 
-*Tokens* are known by a maker's prefix (``ghp_``, ``sk-ant-``) or by their structure. *Contexts* are places where a credential
-stands: a header, a URL, a key file. *Assigned secrets* follow a telling name: ``password = "…"``, ``"api_key": "…"``,
-``DB_PASSWORD=…``, ``--token …``. Behind such names stand variables, calls, paths, placeholders and prose far more often than
-passwords; how the value is written decides what it must look like to count.
-
-Every pattern takes linear time on every text: unlimited repetition is possessive, everything else has a bound. Alphabets are
-ASCII. There is no rule by entropy alone: a memory of work is full of commit ids, hashes and UUIDs.
+Texts are searched in lower case. Each rule begins, or ends, at one of its words, so a text without that word costs next to
+nothing. Every pattern takes linear time: from one word it reads a bounded part of the text, or repeats possessively.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
-_EXPRESSION = re.compile(
-    r"\{.*\}|<.*>|\[.*\]|\w\(|^\$|\$[{(]|%(?![0-9A-F]{2})|\.\.\.|^(?:process|os|env|self|this|config|settings)\."
+from crystal_node.capture.secret_values import (
+    credential,
+    has_digits,
+    in_base64,
+    key_block,
+    machine_made,
+    mixed,
+    phrase,
+    quoted,
+    value,
 )
-_PATH = re.compile(r"[~.]{0,2}/|[A-Za-z]:\\|[a-z]{2,10}://")
-_NAME = re.compile(r"(?:[A-Z]{2,}+|[A-Z]?[a-z]{2,}+|[0-9]{1,4}+|[._/-])*+")
-"""Words and short numbers, however joined: names of things. Random text switches between them within a few letters."""
-_WORDS = re.compile(r"[A-Za-z]++(?:[._/:|-]++[A-Za-z]++)*+[.:?!]*+")
-_PLACEHOLDER = re.compile(
-    r"your|example|sample|dummy|placeholder|change[_-]?me|insert|replace|redacted|undefined"
-    r"|(?:pass(?:w(?:or)?d)?|pwd|secret|token|api[_-]?key|key|null|none|true|false|required|optional|string|hidden)\W*$",
-    re.IGNORECASE,
-)
-_MASKED = re.compile(r"\*\*\*|…")
-_COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}")
-_KEY_CHARS_MIN = 16
-_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{8}")
 
+RULES_VERSION = 2
+"""Of all rules together. Raised when a change of them finds something that the version before let pass."""
 
-def has_digits(secret: str) -> bool:
-    """Random text of a token's length has digits; words with hyphens have none."""
-    return sum(char.isdigit() for char in secret) >= 2
+BEFORE_CHARS = 300
+KEY_LINES_MAX = 200
+KEY_CHARS_MAX = 20_000
 
-
-def key_block(block: str) -> bool:
-    """Between ``BEGIN`` and ``END``: something of a key, not just talk about its first line."""
-    _, _, body, *_ = block.split("-----", 3)
-    return _KEY_BODY.search(body) is not None
-
-
-def in_base64(secret: str) -> bool:
-    """Upper and lower case and digits: no hash in hexadecimal."""
-    return (
-        re.search("[A-Z]", secret) is not None
-        and re.search("[a-z]", secret) is not None
-        and has_digits(secret)
-    )
-
-
-def credential(secret: str) -> bool:
-    """Behind ``Authorization: Bearer``: anything that is no English word."""
-    return re.search(r"[0-9=]|[a-z][A-Z]", secret) is not None
-
-
-def value(secret: str) -> bool:
-    """Where only a value can stand (``DB_PASSWORD=…``, ``https://user:…@``): no placeholder, path or expression."""
-    refused = (
-        _EXPRESSION.search(secret)
-        or _PATH.match(secret)
-        or _PLACEHOLDER.match(secret)
-        or _MASKED.search(secret)
-    )
-    return not refused and len(set(secret)) > 2
-
-
-def quoted(secret: str) -> bool:
-    """In quotes behind ``password =``: a value that does not consist of words."""
-    return value(secret) and not _WORDS.fullmatch(secret) and not _COLOUR.fullmatch(secret)
-
-
-def mixed(secret: str) -> bool:
-    """Behind ``password:`` without quotes: a value with letters and digits."""
-    with_both = any(char.isdigit() for char in secret) and any(char.isalpha() for char in secret)
-    return with_both and secret[0] not in ".*&!@#=" and value(secret)
-
-
-def machine_made(secret: str) -> bool:
-    """Behind ``token:`` without quotes: long, with letters and digits, and no name of anything."""
-    return len(secret) >= _KEY_CHARS_MIN and mixed(secret) and not _NAME.fullmatch(secret)
-
-
-RUN = re.compile(r"[A-Za-z0-9_+/=.:~\\-]{15,}+")
-"""Every token is, or ends, an unbroken run of at least so many of these characters. Most texts have few such runs, and rules
-for tokens are tried on those only."""
+Accepts = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One way to recognise a credential.
+class ContextRule:
+    """One place where a credential stands.
 
-    ``triggers``: at least one of these plain substrings is part of every match (not used for contexts, whose patterns begin
-    with something literal). The pattern's group ``secret`` is what is taken out, or else all of the match; ``accepts`` has
-    the last word on it. Patterns of contexts are for text in lower case.
+    ``words``: the pattern is tried at each of these, in lower-case text. ``before``: the pattern is for what ends where the
+    word begins, at most ``BEFORE_CHARS`` of it. The groups `secret`, `quoted` and `bare` are what is taken out, or else all of
+    the match; ``accepts`` has the last word on it.
     """
 
     kind: str
-    triggers: tuple[str, ...]
+    words: tuple[str, ...]
     pattern: re.Pattern[str]
-    accepts: Callable[[str], bool]
+    accepts: Accepts
+    before: bool
 
     def span(self, match: re.Match[str]) -> tuple[int, int]:
         """The span of the secret in the match."""
-        return match.span("secret") if "secret" in self.pattern.groupindex else match.span()
+        for name in ("secret", "quoted", "bare"):
+            if name in self.pattern.groupindex and match[name] is not None:
+                return match.span(name)
+        return match.span()
 
 
 def _any(_secret: str) -> bool:
     return True
 
 
-def _rule(kind: str, triggers: str, pattern: str, accepts: Callable[[str], bool] = _any) -> Rule:
-    return Rule(kind, tuple(triggers.split()), re.compile(pattern, re.ASCII), accepts)
+def password(secret: str) -> bool:
+    """Behind an option for passwords: anything but a variable, a path, a placeholder or an option."""
+    return value(secret) and secret[0] not in "-$<{" and not secret.isalpha()
 
 
-def _token(kind: str, prefixes: str, body: str, accepts: Callable[[str], bool] = _any) -> Rule:
-    """A token that begins with one of these prefixes, after no letter or digit."""
-    choice = "|".join(re.escape(prefix) for prefix in prefixes.split())
-    return _rule(kind, prefixes, rf"(?<![A-Za-z0-9])(?:{choice}){body}", accepts)
+def _rule(
+    kind: str, words: str, pattern: str, accepts: Accepts = _any, *, before: bool = False
+) -> ContextRule:
+    return ContextRule(kind, tuple(words.split()), re.compile(pattern, re.ASCII), accepts, before)
 
 
-def _context(kind: str, pattern: str, accepts: Callable[[str], bool] = _any) -> Rule:
-    return _rule(kind, "", pattern, accepts)
+_GIVEN = r"(?:(?P<quote>[\"'])(?P<quoted>[^\"'\n]{4,200}+)(?P=quote)|(?P<bare>[^\s\"'`|;<>]{5,200}+))"
+"""A value on a command line."""
+_REST = r"[^\n|;]{0,200}?"
+_B64 = "[a-z0-9+/]"
 
 
-_WORD = "[A-Za-z0-9_-]"
+def _command(words: str, option: str, accepts: Accepts = password) -> ContextRule:
+    """A password behind an option of a command."""
+    return _rule("command-password", words, rf"[a-z0-9_.-]{{2,24}}+{_REST}\s{option}{_GIVEN}", accepts)
 
-TOKENS: tuple[Rule, ...] = (
-    _token("jwt", "eyJ", rf"{_WORD}{{8,}}+\.{_WORD}{{4,}}+(?:\.{_WORD}*+){{0,3}}+"),
-    _token("age-key", "AGE-SECRET-KEY-1", "[0-9A-Z]{50,}+"),
-    _token("airtable-token", "pat", r"[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-    _token("anthropic-key", "sk-ant-", f"{_WORD}{{16,}}+"),
-    _token("artifactory-key", "AKCp", "[A-Za-z0-9]{60,}+"),
-    _token("atlassian-token", "ATATT3 ATCTT3", "[A-Za-z0-9_=-]{40,}+"),
-    _token("aws-key", "AKIA ASIA ABIA ACCA A3T", "[0-9A-Z]{16,}+"),
-    _token("azure-key", "AccountKey= SharedAccessKey=", "(?P<secret>[A-Za-z0-9+/=]{40,}+)"),
-    _token("crates-token", "cio", "[A-Za-z0-9]{32}(?![A-Za-z0-9])", has_digits),
-    _token("databricks-token", "dapi", "[0-9a-f]{32,}+"),
-    _token("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", "[0-9a-f]{40,}+"),
-    _token("discord-webhook", "discord.com/api/webhooks/", f"(?P<secret>[0-9]{{5,}}+/{_WORD}{{30,}}+)"),
+
+CONTEXTS: tuple[ContextRule, ...] = (
+    _rule("crystal-recovery", "crystal-recovery", r"crystal-recovery[ :=]{1,3}(?P<secret>[0-9a-f]{64})"),
     _rule(
-        "discord-token",
-        ".",
-        rf"(?<!{_WORD})[MNO]{_WORD}{{23,25}}\.{_WORD}{{6}}\.{_WORD}{{27,}}+",
-        has_digits,
+        "crystal-invite", "crystal-invite", r"crystal-invite[ :=]{1,3}[0-9a-f]{32}\.(?P<secret>[0-9a-f]{64})"
     ),
-    _token("docker-token", "dckr_pat_ dckr_oat_", f"{_WORD}{{20,}}+"),
-    _token("doppler-token", "dp.", r"(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,}+"),
-    _token("figma-token", "figd_ figu_", f"{_WORD}{{30,}}+"),
-    _token("fly-token", "fm1_ fm2_ fo1_", "[A-Za-z0-9_+/=-]{30,}+"),
-    _token("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", "[A-Za-z0-9_]{36,}+"),
-    _token("github-token", "github_pat_", "[A-Za-z0-9_]{22,}+"),
-    _token(
-        "gitlab-token",
-        "glpat- gldt- glft- glsoat- glrt- glcbt- glptt- glagent- glimt- gloas- glffct- GR1348941",
-        rf"{_WORD}{{20,}}+(?:\.{_WORD}{{2,}}+){{0,3}}+",
-    ),
-    _token("google-key", "AIza", f"{_WORD}{{35,}}+"),
-    _token("google-token", "ya29. GOCSPX-", f"{_WORD}{{20,}}+"),
-    _token("grafana-token", "glsa_ glc_", "[A-Za-z0-9_+/=]{32,}+"),
-    _token("groq-key", "gsk_", "[A-Za-z0-9]{40,}+"),
-    _token("heroku-key", "HRKU-", f"{_WORD}{{36,}}+"),
-    _token("hugging-face-token", "hf_ api_org_", "[A-Za-z0-9]{30,}+"),
-    _token("langsmith-key", "lsv2_pt_ lsv2_sk_", "[0-9a-f_]{32,}+"),
-    _token("linear-key", "lin_api_ lin_oauth_", "[A-Za-z0-9]{32,}+"),
-    _rule("mailchimp-key", "-us", r"(?<![A-Za-z0-9])[0-9a-z]{32}-us[0-9]{1,2}", has_digits),
-    _token("mailgun-key", "key-", "[0-9a-f]{32}(?![A-Za-z0-9])"),
-    _token("netlify-token", "nfp_ nfc_ nfo_ nfu_ nfb_", "[A-Za-z0-9]{36,}+"),
-    _token("newrelic-key", "NRAK- NRJS- NRII-", f"{_WORD}{{19,}}+"),
-    _token("notion-token", "ntn_ secret_", "[A-Za-z0-9]{43,}+", has_digits),
-    _token("npm-token", "npm_", "[A-Za-z0-9]{36,}+"),
-    _token("onepassword-token", "ops_eyJ", f"{_WORD}{{100,}}+"),
-    _token("openai-key", "sk-proj- sk-svcacct- sk-admin-", f"{_WORD}{{20,}}+"),
-    _token("perplexity-key", "pplx-", "[A-Za-z0-9]{40,}+"),
-    _token("planetscale-token", "pscale_tkn_ pscale_pw_ pscale_oauth_", f"{_WORD}{{32,}}+"),
-    _token("postman-key", "PMAK-", "[0-9a-f-]{50,}+"),
-    _token("pulumi-token", "pul-", "[0-9a-f]{40,}+"),
-    _token("pypi-token", "pypi-", f"{_WORD}{{50,}}+"),
-    _token("replicate-token", "r8_", "[A-Za-z0-9]{37,}+"),
-    _token("rubygems-key", "rubygems_", "[0-9a-f]{48,}+"),
-    _token("sendgrid-key", "SG.", rf"{_WORD}{{16,}}+\.{_WORD}{{16,}}+"),
-    _token("sentry-token", "sntrys_ sntryu_", "[A-Za-z0-9_+/=-]{40,}+"),
-    _token("shopify-token", "shpat_ shpca_ shppa_ shpss_", "[0-9A-Fa-f]{32,}+"),
-    _token(
-        "slack-token",
-        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-",
-        f"{_WORD}{{10,}}+",
-        has_digits,
-    ),
-    _token(
-        "slack-webhook",
-        "hooks.slack.com/",
-        "(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9_/-]{16,}+)",
-    ),
-    _token("square-secret", "sq0csp- sq0atp-", r"[A-Za-z0-9_\\-]{22,}+"),
-    _token("stripe-key", "sk_live_ rk_live_ sk_test_ rk_test_ whsec_", "[A-Za-z0-9+/=]{16,}+"),
-    _token("supabase-key", "sbp_ sb_secret_", "[A-Za-z0-9_]{20,}+"),
-    _token("tailscale-key", "tskey-", "[A-Za-z0-9-]{16,}+", has_digits),
-    _rule("telegram-token", ":", rf"(?<![0-9A-Za-z])[0-9]{{8,10}}:{_WORD}{{35,}}+"),
-    _rule("terraform-token", ".atlasv1.", rf"(?<!{_WORD})[A-Za-z0-9]{{14}}\.atlasv1\.{_WORD}{{60,}}+"),
-    _token("twilio-key", "SK", "[0-9a-z]{32}(?![A-Za-z0-9])", has_digits),
-    _token("vault-token", "hvs. hvb. hvr.", f"{_WORD}{{24,}}+"),
-    _token("xai-key", "xai-", "[A-Za-z0-9]{60,}+"),
-    # OpenAI's old form, and that of many who speak its protocol (DeepSeek, OpenRouter, Langfuse, …).
-    _token("secret-key", "sk-", f"{_WORD}{{32,}}+", has_digits),
-    _rule("crystal-code", "mc1: MC1:", r"(?<![A-Za-z0-9])(?:mc1|MC1):[A-Za-z0-9+/_-]{42,}+={0,2}"),
-    _rule("crystal-invite", "MC2: mc2:", r"(?<![A-Za-z0-9])(?:MC2|mc2):[A-Za-z2-7=-]{32,}+"),
+    _rule("crystal-token", "#link=", r"#link=(?P<secret>[a-z0-9_-]{32,}+)"),
     _rule(
-        "crystal-token",
-        ".",
-        rf"\.(?<=[0-9a-f]{{32}}\.)(?P<secret>{_WORD}{{43}})(?!{_WORD})",
-    ),
-)
-"""Recognised by themselves. If two match, the first names the kind."""
-
-CONTEXTS: tuple[Rule, ...] = (
-    _context(
         "private-key",
+        "-----begin",
         r"-----begin [a-z0-9 ]{0,40}private key(?: block)?-----"
-        r"(?:(?:[^-]++|-(?!----))*+-----end [a-z0-9 ]{0,40}private key(?: block)?-----"
-        # Cut off before its end: its headers, and as many lines of Base64 as follow.
-        r"|(?:\s*+(?:proc-type|dek-info|version|comment)[^\n]{0,200}+)*+(?:[\s\\nr\"'>|,]{0,16}+[a-z0-9+/=]{16,}+)*+)",
+        r"(?:(?:[^-]++|-(?!----))*+-{5,6}end [a-z0-9 ]{0,40}private key(?: block)?-----"
+        # Cut off before its end: its headers, and as many lines of Base64 as follow, with what a tool put before each.
+        r"|(?:\s*+(?:proc-type|dek-info|version|comment)[^\n]{0,200}+)*+"
+        r"(?:[\s\\nr\"'>|,+:→\d-]{0,24}+[a-z0-9+/=]{16,}+)*+(?:[\s\\nr\"'>|,+:→\d-]{1,24}+[a-z0-9+/]{4,}=++)?+)",
         key_block,
     ),
-    _context(
+    _rule(
         "private-key",
+        "private-lines:",
         r"private-lines:\s{0,3}[0-9]{1,3}(?P<secret>(?:\s{1,3}+[a-z0-9+/=]{16,}+)++)",
     ),
-    _context(
+    _rule("private-key", "nkey", r"nkey seed-----\s{1,4}(?P<secret>s[a-z2-7]{50,60})"),
+    _rule("private-key", '"d"', r"\"d\"\s{0,3}:\s{0,3}\"(?P<secret>[a-z0-9_-]{42,700}+)\"", has_digits),
+    _rule(
+        "private-key", "client-key-data:", rf"client-key-data:\s{{0,3}}[\"']?(?P<secret>{_B64}{{40,}}+=*+)"
+    ),
+    _rule(
         "aws-key",
+        "aws",
         r"aws[^\n]{0,30}?(?:key|secret|token|password)[^\n]{0,20}?[\"'](?P<secret>[0-9a-z/+]{40})[\"']",
         in_base64,
     ),
-    _context(
+    _rule(
         "authorization",
-        r"authorization[\\\"']{0,2}\s{0,3}[:=,]\s{0,3}[\\\"'`]{0,2}(?:bearer|basic|token|apikey|digest)[ :]{1,3}"
-        r"(?P<secret>[a-z0-9._~+/=-]{8,}+)",
+        "authorization",
+        r"authorization[\\\"']{0,2}\s{0,3}[:=,]\s{0,3}[\\\"'`]{0,2}"
+        r"(?:(?:digest|aws4-hmac-sha256|token) [^\n]{0,300}?(?:token|response|signature)=\\?\"?"
+        r"|[a-z][a-z0-9-]{2,20}[ :]{1,3})(?P<secret>[a-z0-9._~+/=-]{8,}+)",
         credential,
     ),
-    _context("bearer", r"bearer\s{1,3}(?P<secret>[a-z0-9._~+/=-]{16,}+)", has_digits),
-    _context("basic-auth", r"://[^\s:/?#\[\]@\"'<>]{0,200}+:(?P<secret>[^\s/?#\[\]@\"'<>]{3,200}+)@", value),
-    _context(
+    _rule("bearer", "bearer", r"bearer\s{1,3}(?P<secret>[a-z0-9._~+/=:-]{16,}+)", has_digits),
+    _rule(
+        "cookie",
+        "cookie:",
+        r"cookie:[^\n]{0,200}?(?:sess(?:ion)?|auth|token|sid|jwt)[a-z0-9_.-]{0,20}=(?P<secret>[a-z0-9._~+/=%-]{16,}+)",
+        machine_made,
+    ),
+    _rule("basic-auth", "://", r"://(?P<secret>[0-9a-z_]{20,200}+)@", machine_made),
+    _rule(
         "basic-auth",
-        r"curl\b[^\n]{0,300}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}+:(?P<secret>[^\s\"']{3,200}+)",
+        "@tcp(",
+        r"(?<![a-z0-9:/])[a-z0-9_.-]{1,40}:(?P<secret>[^\s\"'`:/@]{3,100})\Z",
+        password,
+        before=True,
+    ),
+    _rule(
+        "basic-auth",
+        "sqlplus thin:",
+        r"(?:sqlplus\s{1,4}(?:-\w\s{1,3})?|thin:)[\"']?[a-z0-9_]{1,40}/(?P<secret>[^\s/@\"']{4,100}+)@",
         value,
     ),
-    _context("basic-auth", r"login\s{1,4}\S{1,100}+\s{1,4}password\s{1,4}(?P<secret>\S{4,200}+)", value),
-    _context("npm-token", r"_authtoken\s{0,3}=\s{0,3}(?P<secret>[a-z0-9_=/+.-]{16,}+)"),
-    _context(
-        "url-parameter",
-        r"[?&](?:[a-z_-]{0,30}(?:token|secret|password|key|signature)|sig|code)=(?P<secret>[^\s&#\"'<>`)\]]{12,}+)",
-        mixed,
+    _rule(
+        "basic-auth",
+        "curl",
+        r"curl\b[^\n]{0,300}?\s(?:-[a-z]{0,4}u|--user|--proxy-user)[ =]?"
+        r"(?:(?P<quote>[\"'])[^\s:\"']{1,100}+:(?P<quoted>[^\n\"']{3,200}+)(?P=quote)|[^\s:\"']{1,100}+:(?P<bare>[^\s\"']{3,200}+))",
+        value,
     ),
-    _context(
+    _rule(
+        "basic-auth", "login", r"login[ \t]{1,4}\S{1,100}+\s{1,8}password\s{1,4}(?P<secret>\S{4,200}+)", value
+    ),
+    _rule("basic-auth", "login", r"login\s{1,3}(?P<secret>[a-z0-9_-]{32,100}+)(?=[\s\"'`]|\Z)", machine_made),
+    _rule(
+        "basic-auth",
+        "ftp",
+        rf"ftp\s{_REST}-u\s{{0,2}}[\"']?[^\s,\"']{{1,60}}+,(?P<secret>[^\s\"']{{4,100}}+)",
+        password,
+    ),
+    _rule(
+        "basic-auth", '"auth', r"\"auth\\?\"\s{0,3}:\s{0,3}\\?\"(?P<secret>[a-z0-9+/=_-]{12,}+)", in_base64
+    ),
+    _rule(
+        "npm-token",
+        "_auth _password",
+        r"(?<![a-z0-9_])_(?:authtoken|auth|password)\s{0,3}=\s{0,3}[\"']?(?P<secret>[a-z0-9_=/+.-]{12,}+)",
+        credential,
+    ),
+    _rule(
         "assigned-secret",
-        r"pass(?:word|phrase|wd)\s{1,3}(?:is|was)\s{1,3}[\"'`]?(?P<secret>[^\s\"'`,;]{6,200}+)",
+        "cred daten accesos",
+        r"(?:credentials|creds|daten|accesos)\s{0,2}[:=]\s{0,2}[a-z0-9_.@-]{2,40}\s{0,2}[:/]\s{0,2}(?P<secret>[^\s\"'`,;]{6,100}+)",
         mixed,
     ),
-    _context("crystal-recovery", r"crystal-recovery[ :=]{1,3}(?P<secret>[0-9a-f]{64})"),
+    _rule(
+        "assigned-secret",
+        "value",
+        r"value\\?[\"']\s{0,3}:\s{0,3}\\?[\"'](?P<secret>[^\"'\n\\]{6,400}+)\\?[\"'],\s{0,20}\\?[\"'](?:name|key)\\?[\"']\s{0,3}:\s{0,3}"
+        r"\\?[\"'][a-z0-9_.-]{0,60}?(?:passw|secret|token|api_?-?key|private_?-?key|access_?-?key|credential)",
+        quoted,
+    ),
+    _rule(
+        "assigned-secret",
+        "convertto-securestring",
+        rf"convertto-securestring\s{{1,3}}(?:-string\s{{1,3}})?{_GIVEN}",
+        password,
+    ),
+    _rule(
+        "assigned-secret",
+        "identified",
+        r"identified\s{1,3}(?:with\s{1,3}\w{1,40}\s{1,3})?by\s{1,3}(?P<quote>[\"'])(?P<quoted>[^\"'\n]{4,200}+)(?P=quote)",
+        value,
+    ),
+    _rule(
+        "command-password", "nickserv", rf"nickserv\s{{1,3}}(?:identify|register)\s{{1,3}}{_GIVEN}", password
+    ),
+    _command("sshpass", r"-p\s{0,2}"),
+    _command("mysql mariadb", "-p(?=[^\\s-])"),
+    _rule("command-password", "mysqladmin", rf"mysqladmin\b{_REST}\spassword\s{{1,3}}{_GIVEN}", password),
+    _rule(
+        "command-password",
+        "secret",
+        rf"secret\s{{1,3}}set\s[^\n]{{0,100}}?(?:--body|-b|--value)[ =]{_GIVEN}",
+        password,
+    ),
+    _command("redis-cli", r"-a\s{1,2}"),
+    _command("login", r"-p\s{1,2}", lambda secret: password(secret) and mixed(secret)),
+    _command("mongo", r"-p\s{1,2}"),
+    _command("7z unrar", r"-p(?=[^\s-])", lambda secret: mixed(secret) or phrase(secret)),
+    _rule("command-password", "zip", rf"(?<![a-z0-9])zip\s{_REST}-p\s{{1,2}}{_GIVEN}", mixed),
+    _rule(
+        "command-password",
+        "smb",
+        rf"smb[a-z]{{3,8}}\b{_REST}(?:-u|--user)[ =]?[\"']?[^\s%\"']{{1,60}}+%(?P<secret>[^\s\"']{{4,100}}+)",
+        password,
+    ),
+    _rule("command-password", "pass:", rf"(?<=\s)pass:{_GIVEN}", password),
+    _command("ldap", r"-w\s{1,2}"),
+    _rule("command-password", "rdp", rf"rdp{_REST}\s(?:/p:|-p\s){_GIVEN}", password),
+    _command("snmp", r"-a\s{1,2}", lambda secret: len(secret) >= 8 and password(secret)),
+    _command("snmp", r"-x\s{1,2}", lambda secret: len(secret) >= 8 and password(secret)),
+    _rule(
+        "command-password",
+        "htpasswd",
+        rf"htpasswd\s{{1,3}}-[a-z]{{0,4}}b[a-z]{{0,4}}\s{{1,3}}\S{{1,100}}+\s{{1,3}}\S{{1,60}}+\s{{1,3}}{_GIVEN}",
+        password,
+    ),
+    _rule(
+        "command-password",
+        "net",
+        rf"(?<![a-z])net\s{{1,2}}use\s[^\n]{{0,60}}?\\\\\S{{1,100}}+\s{{1,3}}{_GIVEN}\s{{1,3}}/user",
+        password,
+    ),
+    _rule(
+        "command-password",
+        "echo",
+        r"echo\s{1,3}(?:-n\s{1,3})?(?:(?P<quote>[\"'])(?:[a-z0-9_-]{1,32}:)?(?P<quoted>[^\"'\n]{4,200})(?P=quote)"
+        r"|(?:[a-z0-9_-]{1,32}:)?(?P<bare>[^\s\"'`|;<>$]{5,200}))\s{0,3}\|\s{0,3}"
+        r"(?:sudo\s{1,3}(?:-\S{1,10}\s{1,3}){0,3}(?:-s|chpasswd)\b|chpasswd|[a-z]{2,10}\s(?:auth\s|registry\s)?login\b)",
+        password,
+    ),
+    _rule(
+        "password-file",
+        ":5432: :3306: :*:",
+        r":(?:5432|3306|\*):[a-z0-9_*.-]{1,60}:[a-z0-9_*.-]{1,60}:(?P<secret>[^\s:]{4,200}+)(?=\s|\Z)",
+        mixed,
+    ),
+    _rule(
+        "password-hash",
+        "$ {s",
+        r"(?:\$(?:1|5|6|apr1)\$(?:rounds=\d{1,9}\$)?[a-z0-9./+]{1,16}\$[a-z0-9./+]{22,}+|\$y\$[a-z0-9./]{1,10}\$[a-z0-9./]{1,90}\$[a-z0-9./]{43}"
+        r"|\$2[aby]\$\d\d\$[a-z0-9./+]{53}|\$argon2(?:id|i|d)\$v=\d{1,3}\$[a-z0-9=,]{5,60}\$[a-z0-9+/]{8,}+\$[a-z0-9+/]{20,}+|\{s?sha\}[a-z0-9+/=]{28,}+)",
+    ),
 )
-"""Recognised by their context, in lower-case text."""
+"""Recognised by where they stand, in lower-case text."""
 
+CONTEXTS_BY_WORD: dict[str, tuple[ContextRule, ...]] = {
+    word: tuple(rule for rule in CONTEXTS if word in rule.words) for rule in CONTEXTS for word in rule.words
+}
+CONTEXT_WORDS = tuple(CONTEXTS_BY_WORD)
 
-ASSIGNED_KIND = "assigned-secret"
-
-Accepts = Callable[[str], bool]
-
-_ASSIGNS = (
-    r"[\\\"'\]]{0,3}"  # the end of a quoted name, or of an index
-    r"(?::\s{0,2}(?:str|string|secretstr)(?=\s{0,2}=))?"  # a type
-    r"(?P<sign>\s{0,4}(?:=>|:=|={1,3}|:)\s{0,4})"
+_DATABASES = r"(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse|cockroachdb|db2|nats)"
+DATABASE_ADDRESS = re.compile(rf"{_DATABASES}(?:\+[a-z0-9_]{{1,20}})?\Z")
+_HOST = r"(?=[a-z0-9_\[][a-z0-9_.:,\]-]{0,200}+(?:[/?\s\"'`<>),;#]|\Z))"
+PASSWORD_IN_ADDRESS = re.compile(
+    rf"://[^\s:/?#\[\]@\"'<>]{{0,200}}+:(?P<secret>[^\s/?#\[\]\"'<>]{{3,200}})@{_HOST}", re.ASCII
 )
-_VALUE = (
-    r"(?:\\?(?P<quote>[\"'`])(?P<quoted>[^\"'`\s\\]{6,400}+)\\?(?P=quote)"
-    r"|(?P<bare>[^\s\"'`,;&|(){}\[\]<>]{6,400}+)(?![(\[{<]))"
+PASSWORD_IN_DATABASE_ADDRESS = re.compile(
+    rf"://[^\s:/?#\[\]@\"'<>]{{0,200}}+:(?P<secret>[^\s\"'<>]{{3,200}})@{_HOST}", re.ASCII
 )
-_QUALIFIERS = (
-    *("api", "access", "secret", "private", "auth", "account"),
-    *("encryption", "signing", "master", "service", "license"),
+_PORT = re.compile(r"\d{1,5}(?:[/?#,]|\Z)")
+
+URL_PARAMETERS = ("signature=", "sig=", "code=", "pwd=", "key=", "token=", "secret=", "password=")
+_URL_PARAMETER = re.compile(
+    r"(?:token|secret|password|key|signature|sig|code|pwd)=(?P<secret>[^\s&#\"'<>`)\]]{12,}+)", re.ASCII
 )
-_QUALIFIED = "|".join(f"(?<={word}{joint}key)" for word in _QUALIFIERS for joint in ("", "_", "-"))
+_PARAMETER_START = re.compile(r"[?&#;][a-z0-9_-]{0,30}\Z")
 
-
-def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(name + f"(?:{_ASSIGNS}{_VALUE})", re.ASCII)
-
-
-_PASSWORDS = (
-    _pattern(r"pass(?:w(?:or)?d|phrase|(?<![a-z]pass))"),
-    _pattern(r"pwd(?<![a-z]pwd)"),
+_KEY_END = re.compile(r"-{5,6}end [a-z0-9 ]{0,40}private key(?: block)?-----")
+_KEY_LINE = re.compile(
+    r"[\s\\nr\"'>|,+:→\d-]{0,24}?(?P<data>[A-Za-z0-9+/]{4,90}={0,3})[\s\\nr\"',|;]{0,12}", re.ASCII
 )
-_KEYS = (
-    _pattern("secret"),
-    _pattern("token"),
-    _pattern("credentials?"),
-    _pattern(f"key(?:{_QUALIFIED})"),
-)
-_OPTIONS = re.compile(
-    r"--[a-z-]{0,20}(?:password|passwd|passphrase|secret|token|api-?key)[ =][\"']?(?P<bare>[^\s\"'`,;&|(){}\[\]<>]{6,400}+)",
-    re.ASCII,
-)
+_KEY_LINE_MIN = 40
 
 
-def assigned_secrets(text: str, lowered: str) -> Iterator[tuple[int, int]]:
-    """Spans of the values. ``lowered`` is the text in lower case, character for character."""
-    for patterns, unquoted, shouted in ((_PASSWORDS, mixed, value), (_KEYS, machine_made, mixed)):
-        for pattern in patterns:
-            for match in pattern.finditer(lowered):
-                yield from _accepted(text, match, unquoted, shouted)
-    for match in _OPTIONS.finditer(lowered):
-        start, end = match.span("bare")
-        if mixed(text[start:end]):
-            yield start, end
+def addressed_secrets(text: str, lowered: str) -> list[tuple[int, int, str]]:
+    """Passwords in addresses: ``https://user:…@host``, and of databases also with signs that should have been escaped."""
+    found: list[tuple[int, int, str]] = []
+    at = lowered.find("://")
+    while at >= 0:
+        of_database = DATABASE_ADDRESS.search(lowered, max(0, at - 40), at)
+        pattern = PASSWORD_IN_DATABASE_ADDRESS if of_database else PASSWORD_IN_ADDRESS
+        match = pattern.match(lowered, at)
+        if (
+            match
+            and not _PORT.match(match["secret"])
+            and value(text[slice(*match.span("secret"))].replace("#", ""))
+        ):
+            found.append((*match.span("secret"), "basic-auth"))
+        at = lowered.find("://", match.end() if match else at + 3)
+    return found
 
 
-def _accepted(
-    text: str, match: re.Match[str], unquoted: Accepts, shouted: Accepts
-) -> Iterator[tuple[int, int]]:
-    """The value's span, if it passes the check for how it is written: in quotes, after ``NAME=``, or neither."""
-    if match["quoted"] is not None:
-        start, end = match.span("quoted")
-        accepts: Accepts = quoted
-    else:
-        start, end = match.span("bare")
-        accepts = shouted if match["sign"] == "=" and text[match.start()].isupper() else unquoted
-    if accepts(text[start:end]):
-        yield start, end
+def url_parameters(text: str, lowered: str, words: str) -> list[tuple[int, int, str]]:
+    """Tokens in the parameters of an address: ``?access_token=…``, ``&sig=…``."""
+    found: list[tuple[int, int, str]] = []
+    for word in URL_PARAMETERS:
+        at = lowered.find(word) if word in words else -1
+        while at >= 0:
+            match = _URL_PARAMETER.match(lowered, at)
+            if match and _PARAMETER_START.search(lowered, max(0, at - 32), at):
+                start, end = match.span("secret")
+                if mixed(text[start:end]):
+                    found.append((start, end, "url-parameter"))
+            at = lowered.find(word, match.end() if match else at + len(word))
+    return found
+
+
+def keys_without_start(text: str, lowered: str) -> list[tuple[int, int, str]]:
+    """The last lines of private keys whose first line is not there (``tail``, a part of a file that was read)."""
+    found: list[tuple[int, int, str]] = []
+    at = lowered.find("private key")
+    last = 0
+    while at >= 0:
+        dashes = lowered.rfind("end", max(0, at - 48), at)
+        match = _KEY_END.match(lowered, max(0, dashes - 5)) if dashes >= 0 else None
+        if match:
+            start = _lines_before(text, match.start(), max(last, match.start() - KEY_CHARS_MAX))
+            if start is not None:
+                found.append((start, match.end(), "private-key"))
+            last = match.end()
+        at = lowered.find("private key", at + 11)
+    return found
+
+
+def _lines_before(text: str, end: int, floor: int) -> int | None:
+    """Where the lines of a key begin that stand before its last line. None: there are none."""
+    lines = text[floor:end].split("\n")
+    begins: int | None = None
+    at = end - len(lines[-1])
+    for line in reversed(lines[:-1][-KEY_LINES_MAX:]):
+        match = _KEY_LINE.fullmatch(line)
+        if match is None or (begins is None and len(match["data"]) < 4):
+            break
+        at -= len(line) + 1
+        if len(match["data"]) >= _KEY_LINE_MIN:
+            begins = at + match.start("data")
+    return begins

@@ -29,6 +29,7 @@ _ALPHABETS = {
 }
 _RANDOM = re.compile(r"⟨(\w+)\*(\d+)⟩")
 _SECRET = re.compile(r"⟦(.*?)⟧", re.DOTALL)
+_MARK = re.compile(r"\[redacted:[a-z0-9-]+\]")
 PIECE_CHARS = 5
 """So many characters of a secret in a row, and it counts as readable."""
 
@@ -53,6 +54,7 @@ class Case:
         """Whether a piece of a secret is readable in the redacted text, or what stood around it is gone."""
         if not redacted.startswith("What came before it.") or not redacted.endswith("What came after it."):
             return True
+        redacted = _MARK.sub(" ", redacted)
         for secret in self.secrets:
             size = min(PIECE_CHARS, len(secret))
             pieces = {secret[at : at + size] for at in range(len(secret) - size + 1)}

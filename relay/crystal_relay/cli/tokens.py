@@ -29,12 +29,10 @@ def create(
 
     The relay keeps its hash.
     """
-    import secrets
-
-    from crystal_relay.server.enrollment import enrollment_hash
+    from crystal_relay.server.enrollment import enrollment_hash, new_enrollment_token
 
     with told(as_json=as_json):
-        token = secrets.token_urlsafe(32)
+        token = new_enrollment_token()
         made = operate(
             StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: operations.enroll(enrollment_hash(token), label),

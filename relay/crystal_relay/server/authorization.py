@@ -13,7 +13,6 @@ towards the rate limits of its address and its device, before anything else is d
 import hashlib
 import hmac
 import re
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,6 +21,7 @@ from starlette.types import Scope as Connection
 
 from crystal_relay.errors import InviteOver, Unauthorized, VaultDropped
 from crystal_relay.invites import CREDENTIAL, access_hash
+from crystal_relay.server.enrollment import new_enrollment_token
 from crystal_relay.server.invites import Invite, Invites
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
@@ -191,7 +191,7 @@ async def ensure_enrollment(registry: Registry, announce: Callable[[str], None])
     """
     if await registry.has_enrollment():
         return
-    token = secrets.token_urlsafe(32)
+    token = new_enrollment_token()
     announce(token)
     await registry.add_enrollment(token)
 

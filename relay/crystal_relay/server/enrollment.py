@@ -8,6 +8,7 @@ process, since none is cached. Vaults created with it are not affected.
 
 import hashlib
 import re
+import secrets
 from dataclasses import dataclass
 
 import msgspec
@@ -16,6 +17,9 @@ from crystal_relay.errors import AlreadyExists, BadRequest, NotFound
 from crystal_relay.store import Store
 
 PREFIX = "r/enrollment/"
+BEGINS = "crystal_enrol_"
+"""A token says what it is, so that devices know it wherever somebody pastes it, and keep it out of the memory."""
+TOKEN_BYTES = 32
 ID_CHARS = 12
 LABEL_CHARS_MAX = 64
 _ID = re.compile(rf"[0-9a-f]{{{ID_CHARS},64}}\Z")
@@ -33,6 +37,11 @@ class Enrollment(msgspec.Struct, frozen=True):
 class _Record(msgspec.Struct, frozen=True):
     label: str = ""
     created: int = 0
+
+
+def new_enrollment_token() -> str:
+    """A fresh token. Tokens of older relays have no prefix, and stay good."""
+    return BEGINS + secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def enrollment_hash(token: str) -> str:

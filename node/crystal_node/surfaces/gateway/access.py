@@ -25,6 +25,8 @@ from crystal_node.base.errors import BadConfig, LocalStorage
 from crystal_node.base.home import DIRECTORY_MODE, Home, exposure, locked_directory, write_private
 
 TOKEN_BYTES = 32
+TOKENS_BEGIN = "crystal_page_"
+"""Tokens and links say what they are, so that redaction knows them wherever somebody pastes them."""
 TOKEN_CHARS_MIN = 16
 TOKEN_CHARS_MAX = 512
 LINK_SECONDS = 10 * 60
@@ -69,7 +71,7 @@ class GatewayAccess:
 
     def new_session(self) -> str:
         """A session's token, for a page whose person gave the gateway's own."""
-        token = secrets.token_urlsafe(TOKEN_BYTES)
+        token = _new_token()
         while len(self._sessions) >= SESSIONS_MAX:
             self._sessions.pop(min(self._sessions, key=lambda each: self._sessions[each]))
         self._sessions[_digest(token)] = self._clock() + SESSION_SECONDS * 1000
@@ -103,7 +105,7 @@ def kept_token(home: Home, given: str) -> str:
         try:
             token = path.read_bytes()[: TOKEN_CHARS_MAX + 2].decode("ascii", "replace").strip()
         except FileNotFoundError:
-            token = secrets.token_urlsafe(TOKEN_BYTES)
+            token = _new_token()
             write_private(path, token.encode() + b"\n")
     if not TOKEN_CHARS_MIN <= len(token) <= TOKEN_CHARS_MAX or not token.isprintable() or "\ufffd" in token:
         raise LocalStorage(
@@ -112,13 +114,17 @@ def kept_token(home: Home, given: str) -> str:
     return token
 
 
+def _new_token() -> str:
+    return TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
+
+
 def token_file(home: Home) -> Path:
     return home.gateway_folder / "token"
 
 
 def new_link(home: Home, now_ms: int) -> str:
     """A code that opens the page once. Any process of this home may make one."""
-    code = secrets.token_urlsafe(TOKEN_BYTES)
+    code = _new_token()
     folder = _folder(home)
     with locked_directory(folder):
         links = [each for each in _links(folder) if each.until > now_ms][-(LINKS_MAX - 1) :]

@@ -22,6 +22,7 @@ from crystal_node.capture.redaction_rules import (
     BEFORE_CHARS,
     CONTEXT_WORDS,
     CONTEXTS_BY_WORD,
+    WORDS_WITHOUT_COMMANDS,
     ContextRule,
     addressed_secrets,
     keys_without_start,
@@ -37,6 +38,7 @@ LONG_MATCH_CHARS = 60
 _MARK = "[redacted:"
 _tokenlike = re.compile(r"[0-9]|[A-Z]{16}|[_/-][A-Za-z_/-]{15}").search
 _WHOLE_MARK = re.compile(r"\[redacted:[a-z0-9-]{1,40}\]")
+_OPTION = re.compile(r" -{1,2}[a-z]")
 _ASCII_LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
@@ -136,7 +138,8 @@ def _token_spans(text: str, long_words: str) -> Iterator[tuple[int, int, str]]:
 def _context_spans(text: str, words: str) -> Iterator[tuple[int, int, str]]:
     lowered = _in_lower_case(text)
     lowered_words = _in_lower_case(words)
-    for word in CONTEXT_WORDS:
+    commands = " -" in lowered and _OPTION.search(lowered) is not None
+    for word in CONTEXT_WORDS if commands else WORDS_WITHOUT_COMMANDS:
         if word in lowered_words:
             for rule in CONTEXTS_BY_WORD[word]:
                 yield from (

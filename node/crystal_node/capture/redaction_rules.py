@@ -258,6 +258,27 @@ CONTEXTS_BY_WORD: dict[str, tuple[ContextRule, ...]] = {
     word: tuple(rule for rule in CONTEXTS if word in rule.words) for rule in CONTEXTS for word in rule.words
 }
 CONTEXT_WORDS = tuple(CONTEXTS_BY_WORD)
+_COMMANDS = frozenset(
+    {
+        *(
+            "sshpass",
+            "mysql",
+            "mariadb",
+            "redis-cli",
+            "mongo",
+            "7z",
+            "unrar",
+            "zip",
+            "smb",
+            "ldap",
+            "snmp",
+            "htpasswd",
+        ),
+        *("curl", "ftp"),
+    }
+)
+WORDS_WITHOUT_COMMANDS = tuple(word for word in CONTEXT_WORDS if word not in _COMMANDS)
+"""Those that can find something in a text in which no option of a command stands."""
 
 _DATABASES = r"(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse|cockroachdb|db2|nats)"
 DATABASE_ADDRESS = re.compile(rf"{_DATABASES}(?:\+[a-z0-9_]{{1,20}})?\Z")

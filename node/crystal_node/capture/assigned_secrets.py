@@ -179,7 +179,7 @@ def _value(text: str, lowered: str, name: _Name, named: re.Match[str]) -> tuple[
     if not following:
         return None
     shouted = text[named.start()].isupper()
-    qualified = name.word != "key" or _QUALIFIED_KEY.search(
+    qualified = name.word not in ("key", "_pat") or _QUALIFIED_KEY.search(
         lowered, max(0, named.start() - 16), named.start() + 3
     )
     if (match := _ASSIGNED.match(lowered, at)) is not None:

@@ -194,6 +194,8 @@ CONTEXTS: tuple[ContextRule, ...] = (
     _rule(
         "command-password", "nickserv", rf"nickserv\s{{1,3}}(?:identify|register)\s{{1,3}}{_GIVEN}", password
     ),
+    # What an expect script types.
+    _rule("command-password", "send", r"send\s{1,3}(?:--\s)?\"(?P<secret>[^\"\s\\]{6,100}+)\\{1,2}r", mixed),
     _command("sshpass", r"-p\s{0,2}"),
     _command("mysql mariadb", "-p(?=[^\\s-])"),
     _rule("command-password", "mysqladmin", rf"mysqladmin\b{_REST}\spassword\s{{1,3}}{_GIVEN}", password),

@@ -123,5 +123,6 @@ def salt(secret: str) -> bool:
         and all(any(sort(char) for char in secret) for sort in sorts)
         and len(set(secret)) >= 14
         and secret.count(" ") <= 3
-        and re.search(r"[A-Za-z]{12}|://|\\[A-Za-z]|%[sdr(]", secret) is None
+        and re.search(r"[A-Za-z]{16}|abcd|ABCD|0123|\{[a-z_]{2}|\[[A-Za-z0]-|://|\\[A-Za-z]|%[sdr(]", secret)
+        is None
     )

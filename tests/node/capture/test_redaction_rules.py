@@ -33,9 +33,9 @@ def test_every_rule_begins_with_its_words() -> None:
     for rule in PREFIXED + SHAPES:
         assert rule.words
         assert all(word.strip() for word in rule.words)
-    for rule in CONTEXTS:
-        assert all(rule in CONTEXTS_BY_WORD[word] for word in rule.words)
-        assert not re.search(r"[A-Z]", re.sub(r"\\[A-Z]|\(\?P[<=]", "", rule.pattern.pattern)), (
+    for context in CONTEXTS:
+        assert all(context in CONTEXTS_BY_WORD[word] for word in context.words)
+        assert not re.search(r"[A-Z]", re.sub(r"\\[A-Z]|\(\?P[<=]", "", context.pattern.pattern)), (
             "they see lower case"
         )
     for word in (*CONTEXTS_BY_WORD, *WORDS):

@@ -51,9 +51,9 @@ def own_secrets(text: str, words: str, long_words: str) -> Iterator[tuple[int, i
 
 
 def _kit_lines(text: str, words: str, long_words: str) -> Iterator[tuple[int, int, str]]:
-    for word in {*_WORD.findall(long_words)}:
-        if not word.islower() and _is_line(word):
-            yield from ((*found.span(), KIT_KIND) for found in re.finditer(word, text))
+    lines = {word for word in {*_WORD.findall(long_words)} if not word.islower() and _is_line(word)}
+    if lines:
+        yield from ((*found.span(), KIT_KIND) for found in _WORD.finditer(text) if found[0] in lines)
     hints = [hint.start() for hint in _DASHED.finditer(text) if _could_be(hint[1])]
     if len(_CAPITALS.findall(words)) >= 3:
         hints += [hint.start() for hint in _SPACED.finditer(text)]

@@ -20,9 +20,6 @@ from crystal_node.capture.secret_values import (
     value,
 )
 
-RULES_VERSION = 2
-"""Of all rules together. Raised when a change of them finds something that the version before let pass."""
-
 BEFORE_CHARS = 300
 KEY_LINES_MAX = 200
 KEY_CHARS_MAX = 20_000

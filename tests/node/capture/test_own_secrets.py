@@ -1,6 +1,7 @@
 """Crystal's own secrets do not come into its memory, in whatever way somebody pasted them."""
 
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -84,6 +85,16 @@ def test_any_line_of_any_kit_is_blanked_and_a_mistyped_one_is_none(raw: bytes, n
     assert line_place(line[3:].replace("-", "")) == number + 1
     other = line[:3] + ("0" if line[3] != "0" else "1") + line[4:]
     assert line_place(other[3:].replace("-", "")) != number + 1
+
+
+def test_many_kits_take_no_more_than_linear_time() -> None:
+    def seconds(kits: int) -> float:
+        text = " ".join(line[3:].replace("-", "") for seed in range(kits) for line in _lines(seed))
+        start = time.process_time()
+        assert redact(text).counts["crystal-kit"] == kits * 6
+        return time.process_time() - start
+
+    assert min(seconds(800), seconds(800)) < 8 * max(seconds(200), seconds(200))
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def _blob(key: GenerationKey, repeat: int) -> list[Row]:
     def sealed() -> Iterator[bytes]:
         length, salt = len(content), os.urandom(24)
         return seal_blob(
-            pieces, length=length, content_hash=digest, vault=vault, key=key, secret=secret, salt=salt
+            pieces, length=length, content_hash=digest, vault=vault, key=key, name=name, salt=salt
         )
 
     stored = list(sealed())

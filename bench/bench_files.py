@@ -86,7 +86,7 @@ def _agree_on_all(desk: Desk) -> None:
     """As if all files had been synced long ago."""
     read: list[tuple[SeenFile, PutFile]] = []
     for local in desk.disk.scan():
-        parts = tuple(desk.disk.cut(local))
+        parts = tuple(desk.disk.cut(local, desk.member.cut_seed()[0]))
         put = PutFile(local.path, None, local.executable, local.modified_at, parts)
         read.append((SeenFile(local, content_digest(parts)), put))
     agreed: list[AgreedFile] = []

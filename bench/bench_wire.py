@@ -212,7 +212,7 @@ class Maker:
             content_hash=digest,
             vault=self.vault,
             key=self.key,
-            secret=SECRET,
+            name=SECRET.blob_name(digest),
             salt=self.random.randbytes(24),
             compress=compress,
         )

@@ -8,7 +8,7 @@ Rules:
 - A chunk's nonce is its number and a mark on the last one, so that cutting, extending or reordering is detected.
 - The header's MAC commits the blob to its key: a wrong key is detected before anything is decrypted.
 - The name is a keyed hash of the content (and of its turn), never of a frame, so that any release of zstd gives the same
-  content the same name. It is checked once all of the content was read.
+  content the same name. Who asks for a blob knows the SHA-256 of its content, which is checked once all of it was read.
 - Each chunk that `open_blob` yields is authentic, but the blob is whole only once the iteration has ended without an error:
   write it to a temporary place, and use it afterwards.
 - Nothing holds more than two chunks in memory, and the padding hides the exact length. A compressed blob is held whole, and
@@ -18,7 +18,7 @@ Rules:
 import hashlib
 import hmac
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,7 @@ from crystal_crypto.limits import (
     BLOB_CHUNK_BYTES,
     BLOB_HEADER_BYTES,
     BLOB_LENGTH_BYTES,
+    HASH_BYTES,
     MAC_BYTES,
     PADDED_BYTES_MIN,
     SALT_BYTES,
@@ -86,13 +87,11 @@ def seal_blob(
     content_hash: bytes,
     vault: bytes,
     key: GenerationKey,
-    secret: VaultSecret,
+    name: bytes,
     salt: bytes,
-    turn: int = 0,
     compress: bool = False,
 ) -> Iterator[bytes]:
-    """Yields the blob piece by piece: `blob_bytes(length)` bytes or less, to be stored under
-    `secret.blob_name(content_hash, turn)`.
+    """Yields the blob piece by piece: `blob_bytes(length)` bytes or less, to be stored under `name` (32 bytes).
 
     `content_hash` is SHA-256 of the content, `salt` 24 fresh random bytes. Raises TooLarge at once; and ValueError, before
     the last piece, if the content has another length or hash (a file that changed while it was read).
@@ -114,7 +113,7 @@ def seal_blob(
     header = BlobHeader(
         generation=key.number,
         vault=exactly(vault, VAULT_BYTES, "a vault id"),
-        name=secret.blob_name(content_hash, turn),
+        name=exactly(name, HASH_BYTES, "a blob's name"),
         salt=exactly(salt, SALT_BYTES, "a salt"),  # §4.2-2
         payload_bytes=payload_bytes,
         compressed=compressed,
@@ -153,11 +152,32 @@ def open_blob(
     secret: VaultSecret,
     turn: int = 0,
 ) -> Iterator[bytes]:
+    """The content of a blob that is known by its name alone, in generation 1; otherwise as `open_blob_of`."""
+
+    def named_so(content_hash: bytes) -> bool:
+        return hmac.compare_digest(secret.blob_name(content_hash, turn), name)  # §6.2-9
+
+    return _open(stored, name, vault, key, named_so)
+
+
+def open_blob_of(
+    stored: Iterable[bytes], *, content_hash: bytes, name: bytes, vault: bytes, key: GenerationKey
+) -> Iterator[bytes]:
     """The content, in pieces of up to 64 KiB; `stored` may come in pieces of any size. See the module's rules on its use.
 
-    While iterating, raises WrongKey (another key, generation, vault or name), Malformed (cut, extended, reordered, changed),
-    UnknownVersion or TooLarge.
+    While iterating, raises WrongKey (another key, generation, vault or name, or content of another SHA-256), Malformed (cut,
+    extended, reordered, changed), UnknownVersion or TooLarge.
     """
+
+    def asked_for(found: bytes) -> bool:
+        return hmac.compare_digest(found, content_hash)  # §6.2-9
+
+    return _open(stored, name, vault, key, asked_for)
+
+
+def _open(
+    stored: Iterable[bytes], name: bytes, vault: bytes, key: GenerationKey, right: Callable[[bytes], bool]
+) -> Iterator[bytes]:
     source = _Source(stored)
     raw = source.take(BLOB_HEADER_BYTES)
     header = parse_blob_header(raw)
@@ -173,8 +193,8 @@ def open_blob(
     for piece in _decompressed(pieces) if header.compressed else pieces:
         digest.update(piece)
         yield piece
-    if not hmac.compare_digest(secret.blob_name(digest.digest(), turn), name):  # §6.2-9
-        raise WrongKey("the blob's content does not have the name under which it is stored")
+    if not right(digest.digest()):
+        raise WrongKey("the blob's content is not what belongs under its name")
 
 
 def _seal(

@@ -6,8 +6,9 @@
     G_n  generation key (32 random bytes)          N  vault secret (32 random bytes)
     ├── stream key: vault, channel, sender,        ├── state key   (digest of the replicated state)
     │   incarnation                                ├── forget key  (keyed hash of a forgotten text)
-    │   └── per entry: K_enc, K_mac, nonce         └── blob name key
-    └── blob key ── per blob: K_enc, K_mac
+    │   └── per entry: K_enc, K_mac, nonce         └── blob name key (of generation 1)
+    ├── blob key ── per blob: K_enc, K_mac
+    └── naming key ── blob names, cut seed (of the later generations)
 
 Rules: every derivation is HKDF-SHA256 (RFC 5869) under a label of its own (`labels`). R derives nothing that encrypts
 content; a holder of a generation key alone can open and seal, but not administer the vault.
@@ -41,6 +42,7 @@ from crystal_crypto.secret import Secret, exactly
 
 _ENTRY_KEY_BYTES: Final = 32 + 32 + 12
 _BLOB_KEY_BYTES: Final = 32 + 32
+_SEED_BYTES: Final = 8
 
 
 def vault_id(admin: VerifyKey) -> bytes:
@@ -150,6 +152,21 @@ class GenerationKey(Secret):
         )
         return material[:32], material[32:]
 
+    def blob_name(self, vault: bytes, content_hash: bytes, turn: int = 0) -> bytes:
+        """A blob's name (32 bytes) in this generation; `content_hash` is SHA-256 of its content, `turn` 0 to 255.
+
+        Who has no key of this generation cannot tell from it what a blob holds, even by guessing.
+        """
+        return _keyed_name(self._naming_key(vault), content_hash, turn)  # §4.2-5
+
+    def cut_seed(self, vault: bytes) -> int:
+        """The seed (63 bits) of the places at which this generation's files are cut."""
+        return _cut_seed(self._naming_key(vault))  # §4.2-6
+
+    def _naming_key(self, vault: bytes) -> bytes:
+        info = labels.BLOB_NAME + self.number.to_bytes(4, "big")  # §4.1-2
+        return hkdf(self._secret, salt=exactly(vault, VAULT_BYTES, "a vault id"), info=info, length=KEY_BYTES)
+
     def _stream_key(self, vault: bytes, channel: int, sender: bytes, incarnation: bytes) -> bytes:
         exactly(vault, VAULT_BYTES, "a vault id")
         exactly(sender, DEVICE_BYTES, "a sender id")
@@ -172,7 +189,7 @@ class GenerationKey(Secret):
 
 
 class VaultSecret(Secret):
-    """N: keys for what must be recognised across generations: state digests, forgotten texts, blob names."""
+    """N: keys for what must be recognised across generations: state digests, forgotten texts, blobs of generation 1."""
 
     def __init__(self, raw: bytes) -> None:
         """Raises Malformed unless `raw` is 32 bytes."""
@@ -222,18 +239,32 @@ class VaultSecret(Secret):
         return found
 
     def blob_name(self, content_hash: bytes, turn: int = 0) -> bytes:
-        """A blob's name (32 bytes); `content_hash` is SHA-256 of its content. The relay learns nothing from it.
+        """A blob's name (32 bytes) in generation 1; `content_hash` is SHA-256 of its content. The relay learns nothing from it.
 
         `turn` (0 to 255): the name of a deleted blob is not used again; the same content is stored under the next turn's
         name.
         """
-        if not 0 <= turn <= BLOB_TURN_MAX:
-            raise ValueError(f"a blob's turn is 0 to {BLOB_TURN_MAX}")
-        named = exactly(content_hash, HASH_BYTES, "a content hash") + (bytes([turn]) if turn else b"")
-        return hmac.digest(self.blob_name_key, named, "sha256")  # §4.2-3
+        return _keyed_name(self.blob_name_key, content_hash, turn)  # §4.2-3
+
+    @property
+    def cut_seed(self) -> int:
+        """The seed (63 bits) of the places at which files are cut in generation 1."""
+        return _cut_seed(self.blob_name_key)  # §4.2-6
 
     def _derive(self, label: bytes) -> bytes:
         return hkdf(self._raw, salt=b"", info=label, length=KEY_BYTES)
 
     def _material(self) -> bytes:
         return self._raw
+
+
+def _keyed_name(key: bytes, content_hash: bytes, turn: int) -> bytes:
+    if not 0 <= turn <= BLOB_TURN_MAX:
+        raise ValueError(f"a blob's turn is 0 to {BLOB_TURN_MAX}")
+    named = exactly(content_hash, HASH_BYTES, "a content hash") + (bytes([turn]) if turn else b"")
+    return hmac.digest(key, named, "sha256")
+
+
+def _cut_seed(key: bytes) -> int:
+    """63 bits, as the cutting library takes."""
+    return int.from_bytes(hmac.digest(key, labels.CUTS, "sha256")[:_SEED_BYTES], "big") >> 1

@@ -15,10 +15,18 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from crystal_crypto import labels
 from crystal_crypto.errors import BadSignature, Malformed, UnknownVersion
-from crystal_crypto.limits import DEVICE_BYTES, IDENTITY_BYTES, KEY_BYTES, SIGNATURE_BYTES
+from crystal_crypto.limits import (
+    DEVICE_BYTES,
+    IDENTITY_BYTES,
+    INCARNATION_BYTES,
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+)
 from crystal_crypto.secret import Secret, exactly
 
 Random = Callable[[int], bytes]
@@ -176,6 +184,13 @@ class DeviceIdentity(Secret):
     @classmethod
     def generate(cls, random: Random = os.urandom) -> "DeviceIdentity":
         return cls(random(DEVICE_BYTES), SigningKey.generate(random), ExchangeKey.generate(random))  # §4.1-4
+
+    def other_incarnation(self, operation: bytes) -> bytes:
+        """8 bytes that name `operation` (what identifies it) anew: the same on all copies of the device, and told by nobody
+        else, who might try what it holds."""
+        derive = HKDF(SHA256(), KEY_BYTES, None, labels.RENAMED)  # §4.1-4
+        key = derive.derive(self.signing.to_bytes())
+        return hmac.digest(key, operation, "sha256")[:INCARNATION_BYTES]  # §10.4-4
 
     def to_bytes(self) -> bytes:
         """magic | version | id | Ed25519 seed | X25519 key | first 8 bytes of their labelled SHA-256."""

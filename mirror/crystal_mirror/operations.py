@@ -17,11 +17,14 @@ from uuid import UUID
 import msgspec
 
 from crystal_crypto.errors import Malformed, TooLarge
+from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.file_paths import PATH_BYTES_MAX, check_path
 from crystal_mirror.types import HASH_BYTES
 
 OPERATION_BYTES_MAX = 256 * 1024
-"""One encoded operation. With its vectors it fits one entry of 1 MiB with room to spare."""
+"""One encoded operation, but a put of a file. With its vectors it fits one entry of 1 MiB with room to spare."""
+PUT_BYTES_MAX = 512 * 1024
+"""One encoded put of a file: it brings no vectors, and the names of its parts take room."""
 PIECE_BYTES_MAX = 64 * 1024
 """UTF-8 bytes of one piece of text."""
 PIECES_MAX = 256
@@ -120,14 +123,25 @@ class Forget(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     targets: Annotated[tuple[KeyedHash, ...], msgspec.Meta(min_length=1, max_length=TARGETS_MAX)]  # §10.2-7
 
 
+Named = (
+    Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)]
+    | Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+)
+"""Which blob of some content is meant: a turn, from which the vault's secret makes the name (generation 1), or the name itself
+(32 bytes, made in a later generation). A condemned name is never used again: the same content then has the next turn's."""
+
+
+def blob_name(secret: VaultSecret, content: bytes, named: int | bytes) -> bytes:
+    """The name of a blob; ``content`` is the SHA-256 of what it holds."""
+    return named if isinstance(named, bytes) else secret.blob_name(content, named)
+
+
 class FilePart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A part of a file: SHA-256 of its content and its length in bytes. ``turn`` tells blobs of equal content apart: a
-    condemned name is never used again, so the same content is stored under the next turn's name
-    (``VaultSecret.blob_name``)."""
+    """A part of a file: SHA-256 of its content, its length in bytes, and the blob that holds it."""
 
     content: Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
     length: Annotated[int, msgspec.Meta(ge=1, le=FILE_PART_BYTES_MAX)]  # §10.2-3
-    turn: Annotated[int, msgspec.Meta(ge=0, le=TURN_MAX)] = 0
+    named: Named = 0
 
 
 Version = tuple[
@@ -269,7 +283,7 @@ def encode_operation(operation: Operation) -> bytes:
     """Encodes an operation. The bytes identify it from here on.
 
     Raises:
-        TooLarge: over ``OPERATION_BYTES_MAX``, or a piece over ``PIECE_BYTES_MAX``.
+        TooLarge: over ``OPERATION_BYTES_MAX``, a put over ``PUT_BYTES_MAX``, or a piece over ``PIECE_BYTES_MAX``.
         Malformed: a field is out of its bounds.
     """
     try:
@@ -288,12 +302,14 @@ def decode_operation(data: bytes) -> Operation:
         TooLarge: the bytes or a text are over the limit.
         Malformed: not an operation of this version.
     """
-    if len(data) > OPERATION_BYTES_MAX:  # §10.2-7
-        raise TooLarge(f"an operation of {len(data)} bytes is over the limit of {OPERATION_BYTES_MAX}")
+    if len(data) > PUT_BYTES_MAX:  # §10.2-7
+        raise TooLarge(f"an operation of {len(data)} bytes is over the limit of {PUT_BYTES_MAX}")
     try:
         decoded = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Malformed(f"not an operation of this version: {error}") from error
+    if len(data) > OPERATION_BYTES_MAX and not isinstance(decoded, PutFile):  # §10.2-7
+        raise TooLarge(f"an operation of {len(data)} bytes is over the limit of {OPERATION_BYTES_MAX}")
     match decoded:
         case _CaptureColumns():
             _check_texts(decoded.texts)

@@ -24,8 +24,17 @@ CONTENT_MAX = 8_257_528
 
 
 def read_blob(
-    data: bytes, *, vault: bytes, name: bytes, g: int, generation_key: bytes, secret: bytes, turn: int = 0
+    data: bytes,
+    *,
+    vault: bytes,
+    name: bytes,
+    g: int,
+    generation_key: bytes,
+    secret: bytes | None = None,
+    turn: int = 0,
+    content_hash: bytes = b"",
 ) -> bytes:
+    """`secret` is given where the name was made with it; else `content_hash`, the SHA-256 of what is asked for."""
     must(len(data) >= 6 and data[:4] == b"CRYB")
     must(data[4] == 2 and data[5] == 1, "unknown version")
     must(len(data) >= 96)
@@ -56,9 +65,20 @@ def read_blob(
     stored = payload[8 : 8 + length]
     must(not any(payload[8 + length :]))
     content = decompressed(stored) if header[6] else stored
-    named = sha256(content) + (bytes([turn]) if turn else b"")
-    must(secret_keys(secret, named)["blob-name"] == name, "wrong key")
+    if secret is None:
+        must(sha256(content) == content_hash, "wrong key")
+    else:
+        named = sha256(content) + (bytes([turn]) if turn else b"")
+        must(secret_keys(secret, named)["blob-name"] == name, "wrong key")
     return content
+
+
+def naming_key(vault: bytes, g: int, generation_key: bytes) -> bytes:
+    return hkdf(generation_key, vault, label("crystal/v2/blob-name") + struct.pack(">I", g), 32)
+
+
+def generation_name(vault: bytes, g: int, generation_key: bytes, content_hash: bytes, turn: int) -> bytes:
+    return mac(naming_key(vault, g, generation_key), content_hash + (bytes([turn]) if turn else b""))
 
 
 def decompressed(stored: bytes) -> bytes:

@@ -19,7 +19,13 @@ CHUNK = 64 * KIB
 
 def _seal(pieces: Iterable[bytes], length: int, content_hash: bytes, salt: bytes = SALT) -> Iterator[bytes]:
     return seal_blob(
-        pieces, length=length, content_hash=content_hash, vault=VAULT, key=KEY, secret=SECRET, salt=salt
+        pieces,
+        length=length,
+        content_hash=content_hash,
+        vault=VAULT,
+        key=KEY,
+        name=SECRET.blob_name(content_hash),
+        salt=salt,
     )
 
 

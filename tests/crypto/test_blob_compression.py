@@ -28,7 +28,7 @@ def _sealed(content: bytes, *, compressing: bool = True) -> bytes:
         content_hash=hashlib.sha256(content).digest(),
         vault=VAULT,
         key=KEY,
-        secret=SECRET,
+        name=blob_name(content),
         salt=SALT,
         compress=compressing,
     )
@@ -48,7 +48,7 @@ def test_sealing_gives_the_bytes_that_the_document_describes() -> None:
         content_hash=hashlib.sha256(TEXT).digest(),
         vault=VAULT,
         key=KEY,
-        secret=SECRET,
+        name=blob_name(TEXT),
         salt=fixed("salt of document", 24),
         compress=True,
     )
@@ -110,7 +110,7 @@ def test_a_file_that_changes_while_it_is_sealed_gives_no_compressed_blob(given_c
             content_hash=hashlib.sha256(TEXT).digest(),
             vault=VAULT,
             key=KEY,
-            secret=SECRET,
+            name=blob_name(TEXT),
             salt=SALT,
             compress=True,
         )

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tests.crypto.independent_blob import read_blob
+from tests.crypto.independent_blob import generation_name, read_blob
 from tests.crypto.independent_reader import mac, sha256, unzstd
 from tests.mirror.independent_memories import Kept, add_rows
 
 Row = tuple[Any, ...]
+TURNS = 4
 
 
 @dataclass
@@ -24,11 +25,13 @@ class Blobs:
     secret: bytes
     name_key: bytes
 
-    def name(self, content: bytes, turn: int) -> bytes:
-        return mac(self.name_key, content + (bytes([turn]) if turn else b""))
+    def name(self, content: bytes, named: int | bytes) -> bytes:
+        if isinstance(named, bytes):
+            return named
+        return mac(self.name_key, content + (bytes([named]) if named else b""))
 
-    def read(self, content: bytes, length: int, turn: int) -> bytes:
-        name = self.name(content, turn)
+    def read(self, content: bytes, length: int, named: int | bytes) -> bytes:
+        name = self.name(content, named)
         data = self.objects[f"v/{self.vault.hex()}/blob/{name.hex()}"]
         g = int.from_bytes(data[8:12], "big")
         found = read_blob(
@@ -37,9 +40,15 @@ class Blobs:
             name=name,
             g=g,
             generation_key=self.generations[g],
-            secret=self.secret,
-            turn=turn,
+            secret=self.secret if isinstance(named, int) else None,
+            turn=named if isinstance(named, int) else 0,
+            content_hash=content,
         )
+        if isinstance(named, bytes):
+            made = (
+                generation_name(self.vault, g, self.generations[g], content, turn) for turn in range(TURNS)
+            )
+            assert named in made, "nothing was put back in these vaults under a later key"
         assert len(found) == length
         assert sha256(found) == content
         return found
@@ -60,8 +69,8 @@ class Rows:
 
 def read_snapshot(announced: list[Any], blobs: Blobs) -> Rows:
     """The rows of the snapshot that a batch announces."""
-    epoch, sequence, previous, digest, content, length, turn = announced
-    manifest = msgspec.msgpack.decode(blobs.read(content, length, turn))
+    epoch, sequence, previous, digest, content, length, named = announced
+    manifest = msgspec.msgpack.decode(blobs.read(content, length, named))
     version, *stated, _model, parts, _ends = manifest
     assert (version, stated) == (1, [epoch, sequence, previous, digest])
     rows = Rows()
@@ -154,9 +163,9 @@ def put(
     """A put, by the document's rules for the tree."""
     _, path, base, executable, modified_at, parts = operation
     named = [(part[0], part[1], part[2] if len(part) > 2 else 0) for part in parts]
-    if any(blobs.name(content, turn) in condemned for content, _, turn in named):
+    if any(blobs.name(content, which) in condemned for content, _, which in named):
         return
-    packed = b"".join(content + length.to_bytes(4, "big") + bytes([turn]) for content, length, turn in named)
+    packed = b"".join(_packed(*part) for part in named)
     row = files.get(path)
     if row is not None and not row[3] and base is not None and tuple(base) == row[0]:
         target = path
@@ -178,7 +187,17 @@ def drop(files: dict[str, Row], origin: Row, operation: list[Any]) -> None:
 
 
 def _contents(packed: bytes) -> list[bytes]:
-    return [packed[i : i + 32] for i in range(0, len(packed), 37)]
+    found: list[bytes] = []
+    while packed:
+        found.append(packed[:32])
+        packed = packed[68:] if packed[32] & 0x80 else packed[37:]
+    return found
+
+
+def _packed(content: bytes, length: int, which: int | bytes) -> bytes:
+    if isinstance(which, bytes):
+        return content + (length + 2**31).to_bytes(4, "big") + which
+    return content + length.to_bytes(4, "big") + bytes([which])
 
 
 def _folded(path: str) -> str:

@@ -33,7 +33,7 @@ def test_a_file_that_is_ordered_between_two_decrees_keeps_its_parts(
             steps += 1
             if steps == after:
                 for number, ref in enumerate(refs):
-                    part = FilePart(ref.content, ref.length, ref.turn)
+                    part = FilePart(ref.content, ref.length, ref.named)
                     laptop.accept(PutFile(f"file {number}", None, False, 1, (part,)))
                 home.sync(laptop, home.core)
     except (StopIteration, TransactionStale):
@@ -44,4 +44,4 @@ def test_a_file_that_is_ordered_between_two_decrees_keeps_its_parts(
     assert same(home.core, laptop)
     for row in home.core.replica.files():
         for part in row.parts:
-            assert home.store.run(get_blob(laptop, BlobRef(part.content, part.length, part.turn)))
+            assert home.store.run(get_blob(laptop, BlobRef.of(part)))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from crystal_crypto.errors import Malformed, TooLarge
 from crystal_mirror.entries.batches import Batch, decode_batch, encode_batch
 from crystal_mirror.operations import (
-    OPERATION_BYTES_MAX,
     PIECE_BYTES_MAX,
     PIECES_MAX,
+    PUT_BYTES_MAX,
     Amend,
     Capture,
     DropDocument,
@@ -208,7 +208,7 @@ def test_limits_are_checked_when_encoding_and_when_decoding() -> None:
     with pytest.raises(Malformed):
         encode_operation(Capture("a", "s", "", "", "", (piece,) * (PIECES_MAX + 1)))
     with pytest.raises(TooLarge):
-        decode_operation(bytes(OPERATION_BYTES_MAX + 1))
+        decode_operation(bytes(PUT_BYTES_MAX + 1))
 
 
 @given(

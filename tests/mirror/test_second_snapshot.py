@@ -46,7 +46,7 @@ def _put(home: Household, member: Member, path: str, content: bytes, *, first_tu
     row = member.replica.file(path)
     base = row.version if row is not None and not row.gone else None
     member.accept(
-        PutFile(path, base, path.endswith(".sh"), 5, (FilePart(ref.content, ref.length, ref.turn),))
+        PutFile(path, base, path.endswith(".sh"), 5, (FilePart(ref.content, ref.length, ref.named),))
     )
 
 

@@ -13,7 +13,7 @@ from crystal_mirror.history.control_entries import write_control_entry
 from crystal_mirror.membership.cursors import About
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import Forget, Remember
+from crystal_mirror.operations import Forget, Remember, blob_name
 from crystal_mirror.replication.publish import publish
 from crystal_mirror.requests import GetBlob, PutBlob
 from crystal_mirror.retention.forgets import DAY_MS
@@ -147,7 +147,7 @@ def test_a_killed_restore_goes_on_where_it_was_and_reads_one_part_again_at_most(
     assert not restore_pending(laptop)
     newest = newest_snapshot(home.core.replica)
     assert newest is not None
-    manifest = home.core.keys.blob(home.core.secret.blob_name(newest.manifest, newest.turn))
+    manifest = home.core.keys.blob(blob_name(home.core.secret, newest.manifest, newest.named))
     times = Counter(key for key in fetched if key != manifest)
     assert len(times) == parts - 1 >= 2
     assert max(times.values()) <= 2
@@ -208,7 +208,7 @@ def test_a_damaged_part_replaces_nothing(home: Household) -> None:
     snapshot(home)
     manifest = newest_snapshot(home.core.replica)
     assert manifest is not None
-    name = home.core.secret.blob_name(manifest.manifest, manifest.turn)
+    name = blob_name(home.core.secret, manifest.manifest, manifest.named)
     for key in [key for key in home.store if "/blob/" in key and not key.endswith(name.hex())]:
         data = bytearray(home.store[key])
         data[-20] ^= 1
@@ -319,7 +319,7 @@ def test_a_part_that_was_condemned_while_a_snapshot_was_made_is_not_announced(ho
     home.sync(home.core)
     second = home.store.run(make_snapshot(home.core))
     assert second is not None
-    name = home.core.secret.blob_name(second.manifest, second.turn)
+    name = blob_name(home.core.secret, second.manifest, second.named)
     write_control_entry(home.core, condemned=[name])
     home.store.run(publish(home.core))
     home.sync(home.core)

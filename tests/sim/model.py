@@ -29,6 +29,7 @@ from crystal_mirror.operations import (
     PutFile,
     PutSource,
     Remember,
+    blob_name,
     decode_operation,
     encode_operation,
 )
@@ -79,7 +80,7 @@ class State:
         new: list[str] = []
 
         def is_condemned(part: FilePart) -> bool:
-            return secret.blob_name(part.content, part.turn) in self.condemned
+            return blob_name(secret, part.content, part.named) in self.condemned
 
         match operation:
             case Capture():

@@ -11,6 +11,7 @@ from crystal_crypto.entry import parse
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.entries.batches import Announced
 from crystal_mirror.membership.member import Member
+from crystal_mirror.operations import blob_name
 from crystal_mirror.snapshots.blobs import BlobRef, opened
 from crystal_mirror.snapshots.manifest import decode_manifest
 from crystal_mirror.store_keys import StoreKeys
@@ -77,7 +78,7 @@ class Needs:
         if member is None:
             return
         try:
-            data = self._content(member, BlobRef(announced.manifest, announced.length, announced.turn))
+            data = self._content(member, BlobRef(announced.manifest, announced.length, announced.named))
             manifest = decode_manifest(data, announced)
             sums = member.replica.part_sums()
             for part in manifest.parts:
@@ -88,14 +89,17 @@ class Needs:
             raise Violation(f"P6: a snapshot was announced that does not come back: {error!r}") from error
         if sums.digest().to_bytes() != announced.digest:
             raise Violation("P3: a snapshot was announced that holds another state than its digest says")
-        refs = [*((part.content, part.turn) for part in manifest.parts), (announced.manifest, announced.turn)]
+        refs = [
+            *((part.content, part.named) for part in manifest.parts),
+            (announced.manifest, announced.named),
+        ]
         condemned = {name for held in self._standing() for name in held.state.condemned}
-        if any(member.secret.blob_name(*ref) in condemned for ref in refs):
+        if any(blob_name(member.secret, *ref) in condemned for ref in refs):
             raise Violation("P6: a snapshot is announced that is made of condemned names")
         self._names[announced.manifest] = self._blobs(refs)
 
     def _content(self, member: Member, ref: BlobRef) -> bytes:
-        key = self._keys.blob(member.secret.blob_name(ref.content, ref.turn))
+        key = self._keys.blob(blob_name(member.secret, ref.content, ref.named))
         return opened(member, ref, self._objects[key])
 
     def _check_slots(self, slots: Sequence[tuple[int, int]], believed: History) -> None:
@@ -136,11 +140,11 @@ class Needs:
 
     def _living(self, history: History) -> tuple[str, ...]:
         rows = filemodel.living(history.state.files).values()
-        return self._blobs((part.content, part.turn) for row in rows for part in row[3])
+        return self._blobs((part.content, part.named) for row in rows for part in row[3])
 
-    def _blobs(self, refs: Iterable[tuple[bytes, int]]) -> tuple[str, ...]:
+    def _blobs(self, refs: Iterable[tuple[bytes, int | bytes]]) -> tuple[str, ...]:
         secret = self._histories.secret
-        return tuple(self._keys.blob(secret.blob_name(content, turn)) for content, turn in refs)
+        return tuple(self._keys.blob(blob_name(secret, content, named)) for content, named in refs)
 
 
 def _previous(member: Member) -> bytes:

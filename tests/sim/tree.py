@@ -112,7 +112,7 @@ class SimDisk:
             raise FileTrouble("a folder stands in its place")
         return self._local(path) if path in self.files else None
 
-    def cut(self, local: LocalFile) -> Iterator[FilePart]:
+    def cut(self, local: LocalFile, seed: int) -> Iterator[FilePart]:
         self._still(local)
         yield from cut(self.files[local.path].data)
 

@@ -35,7 +35,6 @@ from crystal_node.device.journal import SqliteJournal
 from crystal_node.sync.files.database import FileDatabase
 from crystal_node.sync.files.disk import HomeDisk
 from crystal_node.sync.files.marker import Marker
-from crystal_node.sync.files.parts import cut_seed
 from tests.mirror.support import DETAILS, driven, new_device, new_root, vector
 
 T = TypeVar("T")
@@ -138,7 +137,6 @@ class Desk:
             self.book,
             Marker(vault.hex(), identity.id.hex()),
             TreeRules(patterns, allowed=()),
-            cut_seed(secret),
         )
         self.now = now_ms
 

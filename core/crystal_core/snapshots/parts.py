@@ -10,6 +10,7 @@ chunks in parts before this one. Message ids that are UUIDs are 16 bytes; what a
 Reading is strict: counts, lengths and sums are checked before anything is decompressed or allocated, or Malformed is raised.
 """
 
+import struct
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Annotated, Literal
@@ -43,13 +44,14 @@ from crystal_core.snapshots.rows import (
     Stream,
     WrittenChangeRow,
 )
-from crystal_core.state.files import PACKED_PART_BYTES, unpack_parts
+from crystal_core.state.files import unpack_parts
 from crystal_crypto.compression import compress, decompress
 from crystal_crypto.errors import Malformed
 from crystal_mirror.file_paths import check_path
 from crystal_mirror.operations import (
     CONFIDENCE_MAX,
     FILE_PART_BYTES_MAX,
+    FILE_PARTS_MAX,
     MILLISECONDS_MAX,
     PIECE_BYTES_MAX,
     Confidence,
@@ -378,9 +380,13 @@ def _checked_document(row: DocumentRow) -> DocumentRow:
 
 def _checked_file(row: FileVersionRow) -> FileVersionRow:
     check_path(row.path)
-    if len(row.parts) % PACKED_PART_BYTES or (row.gone and row.parts):  # §13.2-3
-        raise Malformed("a file of a snapshot has parts that are none")
-    if any(not 1 <= part.length <= FILE_PART_BYTES_MAX for part in unpack_parts(row.parts)):
+    try:
+        parts = unpack_parts(row.parts)
+    except struct.error:
+        raise Malformed("a file of a snapshot has parts that are none") from None
+    if (row.gone and parts) or len(parts) > FILE_PARTS_MAX:  # §13.2-3
+        raise Malformed("a file of a snapshot has parts that are none, or too many")
+    if any(not 1 <= part.length <= FILE_PART_BYTES_MAX for part in parts):
         raise Malformed("a part of a file is empty or over the limit")
     return row
 

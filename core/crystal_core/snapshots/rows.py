@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from crystal_core.schema import DIMENSIONS_MAX
-from crystal_core.state.files import PACKED_PART_BYTES
+from crystal_core.state.files import PACKED_PART_BYTES_MAX
 from crystal_mirror.file_paths import PATH_BYTES_MAX
 from crystal_mirror.operations import (
     DOCUMENT_PIECES_MAX,
@@ -156,7 +156,7 @@ class FileVersionRow(NamedTuple):
     executable: bool
     modified_at: Number
     gone: bool
-    parts: Annotated[bytes, Meta(max_length=FILE_PARTS_MAX * PACKED_PART_BYTES)]
+    parts: Annotated[bytes, Meta(max_length=FILE_PARTS_MAX * PACKED_PART_BYTES_MAX)]
 
 
 @dataclass(slots=True)

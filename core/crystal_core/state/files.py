@@ -10,7 +10,8 @@
 A path is free if there is no living row at it, at the same path in another case, at a folder above it or at a file below it.
 Living rows therefore never collide, and a version is replaced only by one that was made from it.
 
-The name of a condemned blob is never used again. Parts of a file are packed: content hash (32), length (u32), turn (u8).
+The name of a condemned blob is never used again. Parts of a file are packed: content hash (32), length (u32), turn (u8); or,
+where a part says its blob's name, content hash, length plus 2^31, name (32).
 """
 
 import struct
@@ -20,22 +21,40 @@ from crystal_core.database import Database, Row
 from crystal_core.state.digests import CONDEMNED, FILES, Digests, condemned_row, file_row
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.file_paths import conflict_paths, folded
-from crystal_mirror.operations import DropFile, FilePart, PutFile
+from crystal_mirror.operations import DropFile, FilePart, PutFile, blob_name
 from crystal_mirror.ports import FileRow
-from crystal_mirror.types import Origin
+from crystal_mirror.types import HASH_BYTES, Origin
 
 _PART = struct.Struct(">32sIB")
-PACKED_PART_BYTES = _PART.size
+_NAMED_PART = struct.Struct(">32sI32s")
+_NAMED = 2**31
+"""Set in the length of a part that says its blob's name."""
+_LENGTH_AT, _LENGTH_END = HASH_BYTES, HASH_BYTES + 4
+PACKED_PART_BYTES_MAX = _NAMED_PART.size
 
 _COLUMNS = "path, device, incarnation, sequence, executable, modified_at, gone, parts"
 
 
 def pack_parts(parts: Sequence[FilePart]) -> bytes:
-    return b"".join(_PART.pack(part.content, part.length, part.turn) for part in parts)
+    return b"".join(
+        _PART.pack(part.content, part.length, part.named)
+        if isinstance(part.named, int)
+        else _NAMED_PART.pack(part.content, part.length | _NAMED, part.named)
+        for part in parts
+    )
 
 
 def unpack_parts(packed: bytes) -> tuple[FilePart, ...]:
-    return tuple(FilePart(*fields) for fields in _PART.iter_unpack(packed))
+    """Raises struct.error where the last part is cut short."""
+    found: list[FilePart] = []
+    at = 0
+    while at < len(packed):
+        length = int.from_bytes(packed[at + _LENGTH_AT : at + _LENGTH_END], "big")
+        layout = _NAMED_PART if length & _NAMED else _PART
+        content, length, named = layout.unpack_from(packed, at)
+        found.append(FilePart(content, length & ~_NAMED, named))
+        at += layout.size
+    return tuple(found)
 
 
 def files(database: Database) -> Iterator[FileRow]:
@@ -64,7 +83,7 @@ def put(
     database: Database, secret: VaultSecret, digests: Digests, origin: Origin, operation: PutFile
 ) -> None:
     # §11.4-11
-    if any(is_condemned(database, secret.blob_name(part.content, part.turn)) for part in operation.parts):
+    if any(is_condemned(database, blob_name(secret, part.content, part.named)) for part in operation.parts):
         return
     current = file(database, operation.path)
     if current is None or current.gone:

@@ -22,7 +22,7 @@ from crystal_crypto.errors import Malformed
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import SigningKey
 from crystal_mirror.entries.offers import PackedOrigin
-from crystal_mirror.operations import Operation, decode_operation
+from crystal_mirror.operations import Named, Operation, decode_operation
 from crystal_mirror.types import Origin, Position
 
 OPERATIONS_MAX = 1024
@@ -42,7 +42,7 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):  # §12.1-1
     """A snapshot: the state before slot ``sequence`` of ``epoch``, whose last entry has the hash ``previous``; its digest;
-    and the manifest that lists its parts, by the SHA-256 of its content, its length in bytes and its turn."""
+    and the manifest that lists its parts, by the SHA-256 of its content, its length in bytes and its turn or name."""
 
     epoch: Number
     sequence: Number
@@ -50,7 +50,7 @@ class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     digest: Bytes32
     manifest: Bytes32
     length: Number
-    turn: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    named: Named
 
     @property
     def position(self) -> Position:
@@ -60,14 +60,14 @@ class Announced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 class Pack(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A run of ``count`` slots of ``epoch`` from ``first`` on, all in one blob: by the SHA-256 of its content, its length in
-    bytes and its turn (``snapshots/packs.py``)."""
+    bytes and its turn or name (``snapshots/packs.py``)."""
 
     epoch: Number
     first: Number
     count: Number
     content: Bytes32
     length: Number
-    turn: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    named: Named
 
 
 class _BatchHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -154,8 +154,9 @@ class Disk(Protocol):
         """One of them. Raises FileTrouble if something other than a regular file is in its place."""
         ...
 
-    def cut(self, local: LocalFile) -> Iterator[FilePart]:
-        """Reads it part by part. Raises FileTrouble when it changes meanwhile or cannot be read."""
+    def cut(self, local: LocalFile, seed: int) -> Iterator[FilePart]:
+        """Reads it part by part, cut at places that depend on its content and on ``seed`` (63 bits). Raises FileTrouble when it
+        changes meanwhile or cannot be read."""
         ...
 
     def read(self, place: PartPlace) -> bytes:

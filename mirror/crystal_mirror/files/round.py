@@ -2,7 +2,8 @@
 
 ::
 
-    offers of ours that are ordered -> settle      scan -> read what changed -> plan -> fuse
+    offers of ours that are ordered -> settle      scan -> read what changed, and in a new generation what is not in the tree
+    -> plan -> fuse
     -> deletions -> offers (parts first) -> fetches (from this disk what it has) -> removals -> fetches that were blocked
 
 Every step decides by the current state and leaves a state from which the next round can go on, so the round may be stopped
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from crystal_mirror.entries.control_state import read_base
 from crystal_mirror.file_paths import folded
 from crystal_mirror.files.ports import Disk, FileDatabase, FileOffer, FileTrouble, LocalFile, SeenFile
-from crystal_mirror.files.transfers import FilesReport, FilesRound, move_all, rows_stand, went_to
+from crystal_mirror.files.transfers import FilesReport, FilesRound, matches, move_all, rows_stand, went_to
 from crystal_mirror.files.tree import (
     FUSED,
     AgreedFile,
@@ -39,6 +40,8 @@ FILES_TABLE = "files"
 READING = "reading files"
 
 _META_SETTLED = "settled"
+_META_CUT = "cut"
+"""The generation in whose places the files were cut that are not in the tree yet."""
 _PROGRESS_BYTES = 16 * 1024 * 1024
 _TOGETHER_FILES = 200
 _TOGETHER_PARTS = 1000
@@ -59,9 +62,15 @@ def files_round(
     if report.halted or not rows_stand(member):
         return report
     disk.tidy()
-    this = FilesRound(member, disk, database, now_ms, report, member.replica.position())
+    this = FilesRound(member, disk, database, now_ms, report, member.replica.position(), *member.cut_seed())
     settle_offers(this)
-    changed = (yield from _read_changed(this)) if scan else False
+    cut_now = this.generation.to_bytes(4, "big")
+    renewed = database.meta_get(_META_CUT) != cut_now
+    if renewed:
+        _forget_cuts(this)
+    changed = (yield from _read_changed(this)) if scan or renewed else False
+    if renewed:
+        database.meta_set(_META_CUT, cut_now)
     if not this.rows_stand():
         return report
     mark = _mark(member, disk)
@@ -150,6 +159,21 @@ def _step_aside(this: FilesRound, offer: FileOffer, content: FileContent, kept_a
     this.report.conflicts.append(kept_at)
 
 
+def _forget_cuts(this: FilesRound) -> None:
+    """Has files read again that were cut in an older generation and are yet to be put: where they were cut, a device could
+    tell that is out by now. A file that stands in the tree as it is here, was agreed or offered so, stays as it is."""
+    offered = {offer.path: offer.content for offer in this.database.offers()}
+    stale: list[str] = []
+    for seen in this.database.seen():
+        row = this.member.replica.file(seen.local.path)
+        agreed = this.database.agreed_at(seen.local.path)
+        known = [content_of(row)] if row is not None and not row.gone else []
+        known += [content for content in (agreed and agreed.content, offered.get(seen.local.path)) if content]
+        if seen.digest not in {content.digest for content in known}:
+            stale.append(seen.local.path)
+    this.database.forget_seen(stale)
+
+
 def _read_changed(this: FilesRound) -> Flow[bool]:
     """Updates the database from the disk. Returns whether anything changed."""
     changed, vanished = _compared(this)
@@ -185,7 +209,8 @@ def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
             form = folded(local.path)
             if form in read or this.database.spelled_otherwise(local.path) is not None:
                 raise FileTrouble("its name differs from another file's only in case or accents")
-            for part in this.disk.cut(local):
+            known = yield from _known_parts(this, local)
+            for part in this.disk.cut(local, this.seed) if known is None else known:
                 parts.append(part)
                 done += part.length
                 if len(parts) > FILE_PARTS_MAX:
@@ -201,6 +226,27 @@ def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
             this.database.note_seen(*read.values())
             read.clear()
     this.database.note_seen(*read.values())
+
+
+def _known_parts(this: FilesRound, local: LocalFile) -> Flow[Sequence[FilePart] | None]:
+    """The parts that the tree, or the last look, has of this file, if it holds them: it stays cut as it is, also if it would be
+    cut at other places now. None if it holds something else."""
+    row = this.member.replica.file(local.path)
+    candidates = [row.parts] if row is not None and not row.gone else []
+    if this.database.seen_at(local.path) is not None:
+        candidates.append(tuple(this.database.parts_of(local.path)))
+    for parts in candidates:
+        told = done = 0
+        for number, same in enumerate(matches(this.disk, local, parts)):
+            if not same:
+                break
+            done += parts[number].length if number < len(parts) else 0
+            if done - told >= _PROGRESS_BYTES:
+                told = done
+                yield Progress(READING, done, local.stamp.size)
+        else:
+            return parts
+    return None
 
 
 def _compared(this: FilesRound) -> tuple[list[LocalFile], list[str]]:

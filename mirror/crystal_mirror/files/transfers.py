@@ -3,7 +3,8 @@
 A put::
 
     look -> Has: which parts lack? -> read each from the disk, PutBlob -> accept PutFile -> note the offer
-              (a part that does not read as it was seen: the file changed, the next round looks again)
+              (a part that does not read as it was seen: the file changed, the next round looks again; the same if the
+              vault's keys were renewed meanwhile: the file is then cut at other places, and its parts have other names)
 
 A fetch::
 
@@ -13,7 +14,7 @@ A fetch::
 After a kill a put is made again (the log takes equal content as done), and a fetch continues after the parts that it has.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -39,16 +40,15 @@ from crystal_mirror.files.tree import (
     FileAction,
     FileContent,
     PlannedAction,
-    content_digest,
     content_of,
     decide,
 )
 from crystal_mirror.membership.member import Member
-from crystal_mirror.operations import DropFile, FilePart, PutFile
+from crystal_mirror.operations import DropFile, FilePart, PutFile, blob_name
 from crystal_mirror.ports import FileRow, ReplicaView
 from crystal_mirror.replication.rebuild import rebuild_pending
 from crystal_mirror.requests import Flow, Progress
-from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_blob, usable_turn
+from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_under, usable_turn
 from crystal_mirror.snapshots.restore import restore_pending
 from crystal_mirror.types import Position
 
@@ -109,6 +109,10 @@ class FilesRound:
     report: FilesReport
     position: Position
     """Where the mirror was applied to when the round began."""
+    seed: int
+    """Of the places at which files are cut in this round."""
+    generation: int
+    """The generation that ``seed`` is of."""
     skipped: set[str] = field(default_factory=set[str])
     """Paths whose state is not known."""
 
@@ -143,7 +147,26 @@ class FilesRound:
         more."""
         if seen is None or (seen.local.stamp, seen.local.executable) != (local.stamp, local.executable):
             return False
-        return not certain or seen.local.quiet or content_digest(self.disk.cut(local)) == seen.digest
+        if not certain or seen.local.quiet:
+            return True
+        return all(matches(self.disk, local, self.database.parts_of(local.path)))
+
+
+def matches(disk: Disk, local: LocalFile, parts: Sequence[FilePart]) -> Iterator[bool]:
+    """Whether a file holds these parts, wherever it would be cut now: True for each part that does, False and no more at the
+    first thing that differs."""
+    if sum(part.length for part in parts) != local.stamp.size:
+        yield False
+        return
+    offset = 0
+    for part in parts:
+        same = sha256(disk.read(PartPlace(local.path, offset, part.length))).digest() == part.content
+        yield same
+        if not same:
+            return
+        offset += part.length
+    now = disk.look(local.path)
+    yield now is not None and now.stamp == local.stamp
 
 
 def rows_stand(member: Member) -> bool:
@@ -189,11 +212,10 @@ def reput_parts(member: Member, disk: Disk, database: FileDatabase) -> Flow[int]
         seen = None if row.gone else database.seen_at(row.path)
         if seen is None or seen.content != content_of(row):
             continue
-        refs = [BlobRef(part.content, part.length, part.turn) for part in row.parts]
-        for ref in (yield from lacking(member, refs)):
+        for ref in (yield from lacking(member, [BlobRef.of(part) for part in row.parts])):
             data = part_on_disk(disk, database, ref.content)
             if data is not None:
-                yield from put_blob(member, data, ref.turn, compress=True)
+                yield from put_under(member, ref, data, compress=True)
                 put += 1
     return put
 
@@ -265,19 +287,17 @@ def _put_group(
     this: FilesRound, group: Sequence[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]]
 ) -> Flow[None]:
     member = this.member
-    turns = {part.content: usable_turn(member, part.content) for _, _, _, parts in group for part in parts}
-    lengths = {part.content: part.length for _, _, _, parts in group for part in parts}
-    refs = [BlobRef(content, lengths[content], turn) for content, turn in turns.items()]
-    missing = {ref.content for ref in (yield from lacking(member, refs))}
+    refs = {part.content: _ref(member, part) for _, _, _, parts in group for part in parts}
+    missing = {ref.content for ref in (yield from lacking(member, list(refs.values())))}
     ready: list[tuple[PutFile, FileContent]] = []
     for path, seen, agreed, parts in group:
         try:
-            yield from _put_parts(this, path, parts, missing, turns)  # §14-2
+            yield from _put_parts(this, path, parts, missing, refs)  # §14-2
         except FileTrouble as trouble:
             this.skipped.add(path)
             this.report.troubled(path, trouble)
             continue
-        named = tuple(FilePart(part.content, part.length, turns[part.content]) for part in parts)
+        named = tuple(FilePart(part.content, part.length, refs[part.content].named) for part in parts)
         base = None if agreed is None else agreed.version  # §14-3
         operation = PutFile(path, base, seen.local.executable, seen.local.modified_at, named)
         ready.append((operation, seen.content))
@@ -293,16 +313,24 @@ def _put_group(
     this.report.put += len(ready)
 
 
+def _ref(member: Member, part: FilePart) -> BlobRef:
+    """The blob that holds a part in the generation in force."""
+    turn = usable_turn(member, part.content)
+    return BlobRef(part.content, part.length, member.named(part.content, turn))
+
+
 def _put_parts(
-    this: FilesRound, path: str, parts: Sequence[FilePart], missing: set[bytes], turns: dict[bytes, int]
+    this: FilesRound, path: str, parts: Sequence[FilePart], missing: set[bytes], refs: dict[bytes, BlobRef]
 ) -> Flow[None]:
     offset = 0
     for part in parts:
+        if this.member.log.generation != this.generation:  # §14-8
+            raise FileMoved("the vault's keys were renewed while the file was sent")
         if part.content in missing:
             data = this.disk.read(PartPlace(path, offset, part.length))
             if sha256(data).digest() != part.content:
                 raise FileMoved("the file changed while it was sent")
-            yield from put_blob(this.member, data, turns[part.content], compress=True)  # §6.1-4
+            yield from put_under(this.member, refs[part.content], data, compress=True)  # §6.1-4
             missing.discard(part.content)
             this.report.parts_put += 1
             this.report.bytes_put += part.length
@@ -310,7 +338,7 @@ def _put_parts(
 
 
 def _names(member: Member, parts: Iterable[FilePart]) -> tuple[bytes, ...]:
-    return tuple(member.secret.blob_name(part.content, part.turn) for part in parts)
+    return tuple(blob_name(member.secret, part.content, part.named) for part in parts)
 
 
 def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
@@ -369,7 +397,7 @@ def _fetch_parts(
     for part in row.parts[have:]:
         data = part_on_disk(this.disk, this.database, part.content)
         if data is None:
-            data = yield from get_blob(this.member, BlobRef(part.content, part.length, part.turn))
+            data = yield from get_blob(this.member, BlobRef.of(part))
             this.report.parts_fetched += 1
             this.report.bytes_fetched += part.length
         incoming.add(data)

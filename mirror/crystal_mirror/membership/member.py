@@ -126,6 +126,17 @@ class Member:
         """The key of a generation, or None if this device does not have it (yet)."""
         return self.ring.key(generation)
 
+    def named(self, content: bytes, turn: int) -> int | bytes:
+        """What refers to a new blob says which one it is: its turn in generation 1, before which nobody was put out, and in
+        later ones its name in the generation in force. ``content`` is the SHA-256 of what it holds. Raises KeysWithheld."""
+        key = self.generation_key
+        return turn if key.number == 1 else key.blob_name(self.vault, content, turn)  # §4.2-5
+
+    def cut_seed(self) -> tuple[int, int]:
+        """The seed of the places at which files are cut now, and the generation that it is of."""
+        key = self.ring.newest_held()
+        return self.secret.cut_seed if key.number == 1 else key.cut_seed(self.vault), key.number  # §4.2-6
+
     def check_active(self) -> None:
         """Raises Revoked if this device is revoked in the log as read here."""
         if not self.log.is_active(self.device_id):  # §9.8-5

@@ -136,7 +136,7 @@ def _read_files(member: Member, found: Inspection, *, fetch: bool) -> Flow[None]
     total = 0
     for row in member.replica.files():
         for part in () if row.gone else row.parts:
-            ref = BlobRef(part.content, part.length, part.turn)
+            ref = BlobRef.of(part)
             if ref not in seen:
                 seen[ref] = row.path
                 total += ref.length

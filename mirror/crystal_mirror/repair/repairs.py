@@ -62,32 +62,35 @@ def repair_files(member: Member, paths: Collection[str], part_of: PartOf) -> Flo
         StoreFailure, RelayMisbehaves: repeat it.
     """
     report = FilesRepaired()
-    turns: dict[FilePart, int | None] = {}
+    named: dict[FilePart, int | bytes | None] = {}
     for row in list(member.replica.files()):
         if row.gone or row.path not in paths:
             continue
         for part in row.parts:
-            if part not in turns:
-                turns[part] = yield from _repaired(member, part, part_of, report)
-        if any(turns[part] is None for part in row.parts):
+            if part not in named:
+                named[part] = yield from _repaired(member, part, part_of, report)
+        if any(named[part] is None for part in row.parts):
             report.left += 1
             continue
-        parts = tuple(FilePart(part.content, part.length, turns[part] or 0) for part in row.parts)
+        parts = tuple(FilePart(part.content, part.length, named[part] or 0) for part in row.parts)
         if parts != row.parts:
             member.accept(PutFile(row.path, row.version, row.executable, row.modified_at, parts))
             report.files += 1
     return report
 
 
-def _repaired(member: Member, part: FilePart, part_of: PartOf, report: FilesRepaired) -> Flow[int | None]:
-    """The turn under which the part is whole on the relay; None if it is not, and not here either."""
+def _repaired(
+    member: Member, part: FilePart, part_of: PartOf, report: FilesRepaired
+) -> Flow[int | bytes | None]:
+    """The turn or name under which the part is whole on the relay; None if it is not, and not here either."""
     try:
-        yield from get_blob(member, BlobRef(part.content, part.length, part.turn))
-        return part.turn
+        yield from get_blob(member, BlobRef.of(part))
+        return part.named
     except (BlobDamaged, CryptoError):
         data = part_of(part.content)
     if data is None:
         return None
-    ref, _ = yield from put_verified(member, data, first=part.turn, compress=True)
+    first = part.named if isinstance(part.named, int) else 0
+    ref, _ = yield from put_verified(member, data, first=first, compress=True)
     report.parts += 1
-    return ref.turn
+    return ref.named

@@ -35,6 +35,7 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.history.control_entries import write_control_entry
 from crystal_mirror.membership.cursors import seen_cursors
 from crystal_mirror.membership.member import Member
+from crystal_mirror.operations import blob_name
 from crystal_mirror.ports import ReplicaView
 from crystal_mirror.requests import Condemn, Flow, List, Listing, StoreFailure
 from crystal_mirror.retention.forgets import (
@@ -46,7 +47,7 @@ from crystal_mirror.retention.forgets import (
     note_forgets,
     pending_forgets,
 )
-from crystal_mirror.snapshots.blobs import BlobDamaged
+from crystal_mirror.snapshots.blobs import BlobDamaged, name_of
 from crystal_mirror.snapshots.creation import is_ready, is_whole, read_manifest
 from crystal_mirror.snapshots.packs import dead_packs, make_packs, pack_name
 from crystal_mirror.types import EntryState
@@ -242,8 +243,8 @@ def _note_snapshot(member: Member, state: RetentionState, now_ms: int) -> Flow[N
     except BlobDamaged:
         state.lost = True
         return
-    names = [member.secret.blob_name(part.content, part.turn) for part in manifest.parts]
-    names.append(member.secret.blob_name(newest.manifest, newest.turn))
+    names = [name_of(member, part) for part in manifest.parts]
+    names.append(blob_name(member.secret, newest.manifest, newest.named))
     state.size = manifest.length
     state.snapshots.append(KeptSnapshot(newest, slot, names, now_ms))
 
@@ -440,7 +441,7 @@ def referenced(view: ReplicaView, secret: VaultSecret) -> Iterator[bytes]:
     for row in view.files():
         if not row.gone:  # §14-7
             for part in row.parts:
-                yield secret.blob_name(part.content, part.turn)
+                yield blob_name(secret, part.content, part.named)
 
 
 def listed_blobs(member: Member) -> Flow[Iterable[bytes]]:

@@ -3,7 +3,7 @@
 ::
 
     prune      collect garbage, publish, ask; repeat until nothing is left to publish
-    rewrite    blobs of files --those of an older generation: same content, next turn, read back--> the tree names the new ones
+    rewrite    blobs of files --those of an older generation: same content, another name, read back--> named by the tree
                --> ordered like any change --> a snapshot of none but the generation in force --> prune
 
 Both can be stopped anywhere and run again: what is sealed in the generation in force already is left as it is.
@@ -17,12 +17,12 @@ from crystal_mirror.entries.control_state import Place, newest_snapshot, publish
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.history.control_entries import write_control_entry
 from crystal_mirror.membership.member import Member
-from crystal_mirror.operations import FilePart, PutFile
+from crystal_mirror.operations import FilePart, PutFile, blob_name
 from crystal_mirror.ports import FileRow
 from crystal_mirror.replication.publish import Published, publish
 from crystal_mirror.requests import Flow, Progress
 from crystal_mirror.retention.gc import blobs_in_use, listed_blobs, retain
-from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_with_generation, put_verified
+from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_with_generation, name_of, put_verified
 from crystal_mirror.snapshots.creation import read_manifest
 
 LOOKS_MAX = 1000
@@ -63,7 +63,7 @@ def prune_now(member: Member, now_ms: int) -> Flow[Place]:
 
 
 def seal_files_anew(member: Member) -> Flow[Rewritten]:
-    """Puts every part of a living file that is sealed in an older generation once more, and offers the files that name
+    """Puts every part of a living file that is sealed or named in an older generation once more, and offers the files that name
     them.
 
     The next rounds order these. Raises StoreFailure, RelayMisbehaves; repeat it.
@@ -71,22 +71,20 @@ def seal_files_anew(member: Member) -> Flow[Rewritten]:
     report = Rewritten()
     rows = [row for row in member.replica.files() if not row.gone]
     total = sum(row.size for row in rows)
-    turns: dict[tuple[bytes, int], int] = {}
+    named: dict[FilePart, int | bytes] = {}
     done = 0
     for row in rows:
         try:
             for part in row.parts:
-                if (part.content, part.turn) not in turns:
-                    turns[part.content, part.turn] = yield from _in_force(member, part)
-                    report.parts += turns[part.content, part.turn] != part.turn
+                if part not in named:
+                    named[part] = yield from _in_force(member, part)
+                    report.parts += named[part] != part.named
                 done += part.length
                 yield Progress(SEALING, done, total)
         except (BlobDamaged, WrongKey) as error:
             report.lacking[row.path] = str(error)
             continue
-        parts = tuple(
-            FilePart(part.content, part.length, turns[part.content, part.turn]) for part in row.parts
-        )
+        parts = tuple(FilePart(part.content, part.length, named[part]) for part in row.parts)
         if parts != row.parts:
             member.accept(_same(row, parts))
             report.files += 1
@@ -108,8 +106,8 @@ def condemn_others(member: Member, names: set[bytes]) -> Flow[int]:
         if newest is None:
             return condemned
         manifest = yield from read_manifest(member, newest)
-        needed = {member.secret.blob_name(part.content, part.turn) for part in manifest.parts}
-        needed.add(member.secret.blob_name(newest.manifest, newest.turn))
+        needed = {name_of(member, part) for part in manifest.parts}
+        needed.add(blob_name(member.secret, newest.manifest, newest.named))
         needed |= blobs_in_use(member)
         left = sorted(name for name in names - needed if not member.replica.is_condemned(name))[
             :CONDEMNED_MAX
@@ -127,16 +125,15 @@ def all_blobs(member: Member) -> Flow[set[bytes]]:
     return set((yield from listed_blobs(member)))
 
 
-def _in_force(member: Member, part: FilePart) -> Flow[int]:
-    """The turn of a blob of that content which is sealed in the generation in force; made if there is none."""
-    here = BlobRef(part.content, part.length, part.turn)
-    content, sealed_in = yield from get_with_generation(member, here)
-    if sealed_in >= member.log.generation:
-        return part.turn
-    ref, _ = yield from put_verified(
-        member, content, generation=member.log.generation, first=part.turn + 1, compress=True
-    )
-    return ref.turn
+def _in_force(member: Member, part: FilePart) -> Flow[int | bytes]:
+    """What refers to a blob of that content which is sealed, and has its name, in the generation in force; made if there is
+    none. From generation 2 on, a blob that has a turn was named by the vault's secret."""
+    generation = member.log.generation
+    content, sealed_in = yield from get_with_generation(member, BlobRef.of(part))
+    if sealed_in >= generation and (generation == 1 or isinstance(part.named, bytes)):
+        return part.named
+    ref, _ = yield from put_verified(member, content, compress=True)
+    return ref.named
 
 
 def _same(row: FileRow, parts: tuple[FilePart, ...]) -> PutFile:

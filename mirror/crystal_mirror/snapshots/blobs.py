@@ -1,7 +1,9 @@
 """Blobs on the relay: parts of snapshots and files, sealed in the generation in force and named by their content.
 
-A blob is put create-only, and read back before anything relies on it. Its name is a keyed hash, so equal content is stored
-once. A name that was condemned, or under which the relay holds something else, is given up for the next turn's.
+A blob is put create-only, and read back before anything relies on it. Its name is a keyed hash in the generation in force, so
+equal content is stored once in each generation, and a device that is out by then cannot tell by guessing what a blob holds.
+What refers to a blob says its name, or in generation 1 its turn. A name that was condemned, or under which the relay holds
+something else, is given up for the next turn's.
 
 Parts of files are compressed here. Parts of snapshots hold many conversations, each text compressed by itself: compressed
 together, their size would reveal whether one conversation repeats another. Packs are ciphertext.
@@ -11,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from crystal_crypto.blob import open_blob, parse_blob_header, seal_blob
+from crystal_crypto.blob import open_blob_of, parse_blob_header, seal_blob
 from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, BLOB_TURN_MAX
 from crystal_mirror.errors import ProtocolError
 from crystal_mirror.membership.member import Member
+from crystal_mirror.operations import FilePart, blob_name
 from crystal_mirror.requests import Flow, GetBlob, Has, PutBlob, RetryBudget
 
 HAS_AT_ONCE = 64
@@ -35,45 +38,60 @@ class BlobRef:
     content: bytes
     """SHA-256 of the content."""
     length: int
-    turn: int = 0
+    named: int | bytes = 0
+    """Its turn, or its name (``operations.Named``)."""
+
+    @classmethod
+    def of(cls, part: FilePart) -> "BlobRef":
+        return cls(part.content, part.length, part.named)
+
+
+def name_of(member: Member, ref: BlobRef) -> bytes:
+    return blob_name(member.secret, ref.content, ref.named)
 
 
 def blob_key(member: Member, ref: BlobRef) -> str:
-    return member.keys.blob(member.secret.blob_name(ref.content, ref.turn))
+    return member.keys.blob(name_of(member, ref))
 
 
 def put_blob(member: Member, content: bytes, first_turn: int = 0, *, compress: bool = False) -> Flow[BlobRef]:
-    """Stores the content unless it is there; does not read it back. Raises KeysWithheld."""
+    """Stores the content, in the generation in force, unless it is there; does not read it back. Raises KeysWithheld."""
     digest = sha256(content).digest()
-    ref = BlobRef(digest, len(content), usable_turn(member, digest, first_turn))
+    turn = usable_turn(member, digest, first_turn)
+    ref = BlobRef(digest, len(content), member.named(digest, turn))
+    yield from put_under(member, ref, content, compress=compress)
+    return ref
+
+
+def put_under(member: Member, ref: BlobRef, content: bytes, *, compress: bool = False) -> Flow[None]:
+    """Stores the content under the name that it has, or had, unless it is there. Raises KeysWithheld."""
     key = blob_key(member, ref)
     there = yield Has((key,))
     if not there[0]:
         yield PutBlob(key, _sealed(member, ref, content, compress=compress))
-    return ref
 
 
 def put_verified(
-    member: Member, content: bytes, *, generation: int = 0, first: int = 0, compress: bool = False
+    member: Member, content: bytes, *, first: int = 0, compress: bool = False
 ) -> Flow[tuple[BlobRef, bytes]]:
-    """Stores the content and reads it back. Goes on to another turn if the relay holds something else, or the same content
-    sealed in an older ``generation``. ``first``: the turn to begin with. Returns the reference and what was read back.
+    """Stores the content in the generation in force and reads it back. Goes on to another turn if the relay holds something
+    else. ``first``: the turn to begin with. Returns the reference and what was read back.
 
     Raises:
         RelayMisbehaves: nothing comes back as it was put.
     """
+    digest = sha256(content).digest()
     turn = first
     retries = RetryBudget("a blob")
     while True:
+        turn = usable_turn(member, digest, turn)
         ref = yield from put_blob(member, content, turn, compress=compress)
         try:
-            back, sealed_in = yield from get_with_generation(member, ref)
-            if sealed_in >= generation:
-                return ref, back
+            return ref, (yield from get_blob(member, ref))
         except BlobDamaged:
             # The relay holds something else under this name; the next turn's name may be free.
             retries.spend()
-        turn = ref.turn + 1
+        turn += 1
 
 
 def get_blob(member: Member, ref: BlobRef) -> Flow[bytes]:
@@ -105,10 +123,11 @@ def opened(member: Member, ref: BlobRef, data: bytes) -> bytes:
     key = member.key_for(generation)
     if key is None:
         raise WrongKey(f"a blob needs the key of generation {generation}, which has not arrived")
-    name = member.secret.blob_name(ref.content, ref.turn)
     try:
         content = b"".join(
-            open_blob([data], name=name, vault=member.vault, key=key, secret=member.secret, turn=ref.turn)
+            open_blob_of(
+                [data], content_hash=ref.content, name=name_of(member, ref), vault=member.vault, key=key
+            )
         )
     except CryptoError as error:
         raise BlobDamaged(f"the relay's blob {_short(member, ref)} is damaged: {error}") from error
@@ -128,9 +147,10 @@ def lacking(member: Member, refs: Sequence[BlobRef]) -> Flow[list[BlobRef]]:
 
 
 def usable_turn(member: Member, content: bytes, first: int = 0) -> int:
-    """The first turn from ``first`` on whose name is not condemned."""
+    """The first turn from ``first`` on whose name, in the generation in force, is not condemned. Raises KeysWithheld."""
     for turn in range(first, BLOB_TURN_MAX + 1):
-        if not member.replica.is_condemned(member.secret.blob_name(content, turn)):  # §11.14-3, §14-1
+        name = blob_name(member.secret, content, member.named(content, turn))
+        if not member.replica.is_condemned(name):  # §11.14-3, §14-1
             return turn
     raise BlobDamaged("all names of a blob were condemned")
 
@@ -142,13 +162,12 @@ def _sealed(member: Member, ref: BlobRef, content: bytes, *, compress: bool) -> 
         content_hash=ref.content,
         vault=member.vault,
         key=member.generation_key,
-        secret=member.secret,
+        name=name_of(member, ref),
         salt=member.salt(),
-        turn=ref.turn,
         compress=compress,
     )
     return b"".join(pieces)
 
 
 def _short(member: Member, ref: BlobRef) -> str:
-    return member.secret.blob_name(ref.content, ref.turn).hex()[:12]
+    return name_of(member, ref).hex()[:12]

@@ -11,8 +11,11 @@ unaffected by what the Core does meanwhile. READY is a value in the journal, whi
 Only what an entry announces counts, and a Core announces only what it has fetched, opened and found equal by the digest.
 """
 
+from hashlib import sha256
+
 import msgspec
 
+from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_mirror.entries.batches import Announced
 from crystal_mirror.entries.control_state import epoch_ends, newest_snapshot, published_floor
 from crystal_mirror.history.control_entries import write_control_entry
@@ -20,7 +23,7 @@ from crystal_mirror.history.void_slots import previous_of
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.requests import Flow, Progress
-from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_verified
+from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, name_of, put_verified
 from crystal_mirror.snapshots.manifest import Manifest, decode_manifest, encode_manifest
 from crystal_mirror.types import EntryState
 
@@ -42,7 +45,9 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
     """Makes a snapshot of the committed state, leaves it READY, and returns it.
 
     ``anew`` uses no part that is sealed in an older generation: it is stored again under another name, after which the
-    former one can be condemned. Returns None if this device is not the Core, or part of its log is not on the relay yet.
+    former one can be condemned. Otherwise parts of the newest snapshot are used again, under the names that they have.
+
+    Returns None if this device is not the Core, or part of its log is not on the relay yet.
 
     Raises:
         BlobDamaged: what was stored does not come back, or not as the same state. Nothing depends on it.
@@ -50,14 +55,14 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
     """
     if not member.is_core or member.replica.kept(EntryState.UNSENT):
         return None
-    generation = member.log.generation if anew else 0
+    before: dict[bytes, BlobRef] = {} if anew else (yield from _parts_before(member))
     sums = member.replica.part_sums()
     with member.replica.export() as export:
         position, digest, model = export.position(), export.digest(), export.model()
         refs: list[BlobRef] = []
         done = 0
         for part in export.parts():
-            ref, back = yield from put_verified(member, part, generation=generation)  # §6.1-4
+            ref, back = yield from _kept(member, part, before)
             sums.add(back)
             refs.append(ref)
             done += ref.length
@@ -75,11 +80,11 @@ def make_snapshot(member: Member, *, anew: bool = False) -> Flow[Announced | Non
         digest=stated,
         manifest=Manifest(model, tuple(refs), ends),
     )
-    ref, _ = yield from put_verified(member, data, generation=generation)
+    ref, _ = yield from put_verified(member, data)
     announced = Announced(
-        position.epoch, position.sequence, position.previous, stated, ref.content, ref.length, ref.turn
+        position.epoch, position.sequence, position.previous, stated, ref.content, ref.length, ref.named
     )
-    names = tuple(member.secret.blob_name(each.content, each.turn) for each in (*refs, ref))
+    names = tuple(name_of(member, each) for each in (*refs, ref))
     with member.journal.transaction() as transaction:
         transaction.meta_set(META_READY, _encoder.encode(_Ready(announced, names)))
     return announced
@@ -122,7 +127,7 @@ def is_ready(member: Member) -> bool:
 
 def read_manifest(member: Member, announced: Announced) -> Flow[Manifest]:
     """Fetches and checks a snapshot's manifest. Raises BlobDamaged, WrongKey, Malformed."""
-    ref = BlobRef(announced.manifest, announced.length, announced.turn)
+    ref = BlobRef(announced.manifest, announced.length, announced.named)
     return decode_manifest((yield from get_blob(member, ref)), announced)
 
 
@@ -139,6 +144,29 @@ def is_whole(member: Member, announced: Announced) -> Flow[bool]:
             Notice.SNAPSHOT_LOST, f"the relay lacks {len(missing)} parts of the newest snapshot"
         )
     return not missing
+
+
+def _parts_before(member: Member) -> Flow[dict[bytes, BlobRef]]:
+    """The parts of the newest snapshot by their content, where they may have names of an older generation."""
+    newest = newest_snapshot(member.replica)
+    if newest is None or member.log.generation == 1:
+        return {}
+    try:
+        manifest = yield from read_manifest(member, newest)
+    except (BlobDamaged, CryptoError):
+        return {}
+    return {part.content: part for part in manifest.parts}
+
+
+def _kept(member: Member, part: bytes, before: dict[bytes, BlobRef]) -> Flow[tuple[BlobRef, bytes]]:
+    """The blob of a part, read back: the one that the snapshot before has, else one of the generation in force."""
+    ref = before.get(sha256(part).digest())
+    if ref is not None and not member.replica.is_condemned(name_of(member, ref)):
+        try:
+            return ref, (yield from get_blob(member, ref))  # §12.1-7
+        except (BlobDamaged, WrongKey):
+            pass
+    return (yield from put_verified(member, part))  # §6.1-4
 
 
 def _stands(member: Member, epoch: int, sequence: int, previous: bytes) -> bool:

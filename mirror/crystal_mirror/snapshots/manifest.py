@@ -1,7 +1,7 @@
 """The manifest of a snapshot: the list of its parts, as the content of one blob.
 
 MessagePack array: version, the position of the snapshot (epoch, slot, hash before it), the digest of the whole state, the
-model that made the vectors (empty if there are none), for each part its SHA-256, length and turn, and each epoch that a
+model that made the vectors (empty if there are none), for each part its SHA-256, length and turn or name, and each epoch that a
 seal ended with the seal's slot, from which a device with another history sees where the two part. An ``Announced`` in the
 mirror names it, and it is checked against that field by field.
 """
@@ -12,6 +12,7 @@ import msgspec
 
 from crystal_crypto.errors import Malformed
 from crystal_mirror.entries.batches import Announced, Bytes32, Number
+from crystal_mirror.operations import Named
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
 from crystal_mirror.snapshots.blobs import BlobRef
 
@@ -23,7 +24,7 @@ PARTS_MAX = 100_000
 _Part = tuple[
     Bytes32,
     Annotated[int, msgspec.Meta(ge=1, le=SNAPSHOT_PART_BYTES_MAX)],
-    Annotated[int, msgspec.Meta(ge=0, le=255)],
+    Named,
 ]
 
 
@@ -72,7 +73,7 @@ def encode_manifest(
             previous,
             digest,
             manifest.model.decode() if manifest.model else "",
-            tuple((part.content, part.length, part.turn) for part in manifest.parts),
+            tuple((part.content, part.length, part.named) for part in manifest.parts),
             manifest.ends,
         )
     )

@@ -20,6 +20,7 @@ from crystal_mirror.entries.control_state import Place, packs_of, published_floo
 from crystal_mirror.history.slots import SlotKind, judge_slot
 from crystal_mirror.membership.cursors import read_cursors
 from crystal_mirror.membership.member import Member
+from crystal_mirror.operations import blob_name
 from crystal_mirror.requests import Flow, Get
 from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, put_verified
 from crystal_mirror.types import EntryState, KeptEntry, Position
@@ -52,7 +53,7 @@ def make_packs(member: Member) -> Flow[tuple[Pack, ...] | None]:
             break
         if len(run) >= PACK_SLOTS_MIN:
             ref, _ = yield from put_verified(member, packed([kept.data for kept in run]))
-            packs.append(Pack(run[0].epoch, run[0].sequence, len(run), ref.content, ref.length, ref.turn))
+            packs.append(Pack(run[0].epoch, run[0].sequence, len(run), ref.content, ref.length, ref.named))
             made += 1
         epoch, sequence = run[-1].epoch, run[-1].sequence + 1
         if not made:
@@ -79,7 +80,7 @@ def dead_packs(member: Member) -> list[Pack]:
 
 
 def pack_name(member: Member, pack: Pack) -> bytes:
-    return member.secret.blob_name(pack.content, pack.turn)
+    return blob_name(member.secret, pack.content, pack.named)
 
 
 @dataclass
@@ -117,7 +118,7 @@ class PackReader:
         for pack in self._packs:
             if pack.epoch == place[0] and pack.first <= place[1] < pack.first + pack.count:
                 try:
-                    content = yield from get_blob(member, BlobRef(pack.content, pack.length, pack.turn))
+                    content = yield from get_blob(member, BlobRef(pack.content, pack.length, pack.named))
                     slots = unpacked(content)
                 except (BlobDamaged, CryptoError, msgspec.MsgspecError):
                     return  # the slots themselves are still there

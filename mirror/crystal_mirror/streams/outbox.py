@@ -260,19 +260,19 @@ def restart_stream(
         transaction.remove_row(row.incarnation, row.sequence)
         origin = row.origin
         if origin in rename:
-            origin = renamed[row.origin] = other_name(row.origin, name.digest)
+            origin = renamed[row.origin] = other_name(member, row.origin, name.digest)
         member.seal_row(transaction, row.operation, origin)
     return renamed
 
 
-def other_name(origin: Origin, digest: bytes) -> Origin:
+def other_name(member: Member, origin: Origin, digest: bytes) -> Origin:
     """The new name of an operation (by the hash of its bytes) whose own name was used up.
 
-    Derived, not drawn: copies of a device that find out independently give it the same one.
+    Derived, not drawn: copies of a device that find out independently give it the same one. By a key of the device's own: the
+    relay is asked for what stands under that name.
     """
     named = origin.device + origin.incarnation + origin.sequence.to_bytes(8, "big") + digest
-    incarnation = sha256(b"crystal/v2/renamed" + named).digest()[:INCARNATION_BYTES]  # §10.4-4
-    return Origin(origin.device, incarnation, 0)
+    return Origin(origin.device, member.identity.other_incarnation(named), 0)  # §10.4-4
 
 
 def note_own(member: Member, transaction: ReplicaTransaction, batch: Batch) -> None:

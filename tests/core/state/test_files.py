@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from crystal_core.replica import Replica
 from crystal_mirror.file_paths import PATH_BYTES_MAX, conflict_path, conflict_paths, fault_of, folded
 from crystal_mirror.operations import DropFile, FilePart, Operation, PutFile
+from crystal_mirror.operations import blob_name as named_blob
 from crystal_mirror.types import Origin
 from tests.core.builders import (
     DEVICE,
@@ -30,7 +31,7 @@ def put(path: str, text: str, base: Origin | None = None, turn: int = 0, modifie
 
 
 def blob_name(of: FilePart) -> bytes:
-    return SECRET.blob_name(of.content, of.turn)
+    return named_blob(SECRET, of.content, of.named)
 
 
 def done(replica: Replica, *history: tuple[Origin, Operation]) -> Replica:

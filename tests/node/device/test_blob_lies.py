@@ -65,7 +65,7 @@ async def deceived() -> AsyncGenerator[Deceived]:
                     content_hash=digest,
                     vault=vault,
                     key=KEY,
-                    secret=SECRET,
+                    name=SECRET.blob_name(digest),
                     salt=secrets.token_bytes(24),
                 )
                 names.append(SECRET.blob_name(digest))

@@ -42,10 +42,10 @@ class HomeDisk:
     database: FileDatabase
     marker: Marker
     tree: TreeRules
-    seed: int
     now: Callable[[], int] = now_ms
     trash: Trash = field(init=False)
     _last: Scan = field(init=False)
+    _cutter: Cutter | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.trash = Trash(self.root)
@@ -94,7 +94,9 @@ class HomeDisk:
             return None
         return self._with_bit(local, self.database.bits_withheld(path))
 
-    def cut(self, local: LocalFile) -> Iterator[FilePart]:
+    def cut(self, local: LocalFile, seed: int) -> Iterator[FilePart]:
+        if self._cutter is None or self._cutter.seed != seed:
+            self._cutter = Cutter(self.root, seed)
         return self._cutter.cut(local)
 
     def read(self, place: PartPlace) -> bytes:
@@ -210,10 +212,6 @@ class HomeDisk:
             clock += min(max(now - last, 0), STEP_MILLISECONDS_MAX)
         self.database.meta_set(_META_CLOCK, b"%d %d" % (now, clock))
         return clock
-
-    @cached_property
-    def _cutter(self) -> Cutter:
-        return Cutter(self.root, self.seed)
 
     @cached_property
     def _ignores_case(self) -> bool:

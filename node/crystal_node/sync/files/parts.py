@@ -1,11 +1,10 @@
 """Files as parts, cut by content, so that a change moves only the parts around it.
 
-FastCDC (pyfastcdc): 256 KiB to 4 MiB, 1 MiB on average. The cut points depend on the vault's secret, so that a relay cannot
-recognise a known file by the sizes of its parts. Devices need not cut the same way: a file consists of the parts that its
-author cut.
+FastCDC (pyfastcdc): 256 KiB to 4 MiB, 1 MiB on average. The cut points depend on a seed from the keys in force, so that neither
+a relay nor a device that was put out can recognise a known file by the sizes of its parts. Devices need not cut the same way:
+a file consists of the parts that its author cut.
 """
 
-import hmac
 import os
 import stat
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile, PartPlace
 from crystal_mirror.operations import FilePart
 from crystal_node.base.secret_files import is_recovery_kit
@@ -24,26 +22,19 @@ PART_BYTES_MIN = 256 * 1024  # §14-1
 PART_BYTES_MEAN = 1024 * 1024
 PART_BYTES_MAX = 4 * 1024 * 1024  # §14-1
 
-_SEED_LABEL = b"crystal/v2/cuts"
-_SEED_BYTES = 8
 _GONE = "the file is gone"
 
 KIT_FILE_BYTES_MAX = 16 * 1024
 """Larger files are not looked at for being a recovery kit: its page has four thousand characters."""
 
 
-def cut_seed(secret: VaultSecret) -> int:
-    """The seed of the cut points, the same on all devices of a vault; 63 bits, as the library takes."""
-    return int.from_bytes(hmac.digest(secret.blob_name_key, _SEED_LABEL, "sha256")[:_SEED_BYTES], "big") >> 1
-
-
 class Cutter:
-    """Cuts files of one home."""
+    """Cuts files of one home, by one seed of 63 bits."""
 
     def __init__(self, root: Path, seed: int) -> None:
         from pyfastcdc import FastCDC  # lazy: most commands cut no file
 
-        self._root = root
+        self._root, self.seed = root, seed
         self._chunker = FastCDC(
             PART_BYTES_MEAN - PART_BYTES_MIN, min_size=PART_BYTES_MIN, max_size=PART_BYTES_MAX, seed=seed
         )

@@ -17,7 +17,6 @@ from crystal_node.device.runner import Runner
 from crystal_node.sync.files.database import META_REPORT, FileDatabase, StoredReport, stored_report
 from crystal_node.sync.files.disk import HomeDisk
 from crystal_node.sync.files.marker import Marker, write_marker
-from crystal_node.sync.files.parts import cut_seed
 from crystal_node.sync.files.rules import rules_of
 
 LOCK_WAIT_SECONDS = 60.0
@@ -34,7 +33,7 @@ def open_file_database(device: Device) -> FileDatabase:
 def open_disk(device: Device, database: FileDatabase) -> HomeDisk:
     home, member = device.settings.home, device.member
     marker = Marker(member.vault.hex(), member.device_id.hex())
-    return HomeDisk(home.root, database, marker, rules_of(device), cut_seed(member.secret))
+    return HomeDisk(home.root, database, marker, rules_of(device))
 
 
 class FileRounds:

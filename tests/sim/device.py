@@ -129,6 +129,8 @@ class Lane:
 
     flow: Flow[Any]
     request: Request | None = None
+    generation: int = 0
+    """The one in force, as far as the device knew when it asked."""
 
 
 @dataclass
@@ -166,6 +168,8 @@ class Home:
     beside: Lane | None = None
     _round: Lane | None = None
     result: Any = None
+    asked_in: int = 0
+    """The generation that it knew when it asked what is being answered."""
 
     @property
     def busy(self) -> bool:
@@ -325,6 +329,7 @@ class Home:
         if lane is None or request is None:
             return None
         self.crasher.point()
+        self.asked_in = lane.generation
         try:
             reply, failure = perform(request), None
         except StoreFailure as error:
@@ -336,6 +341,7 @@ class Home:
     def _resume(self, lane: Lane, reply: Any, failure: StoreFailure | None) -> None:
         try:
             lane.request = lane.flow.throw(failure) if failure else lane.flow.send(reply)
+            lane.generation = self.member.log.generation if self.member else 0
         except StopIteration as stop:
             self._end(lane)
             self.result = stop.value

@@ -5,7 +5,7 @@ the real code; ``FOUND_BY`` names the plot that shows it, and shows nothing with
 # pyright: reportPrivateUsage=false
 # Mistakes are made in the middle of things.
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from typing import Any
@@ -19,11 +19,11 @@ from crystal_mirror.entries.control_state import newest_snapshot
 from crystal_mirror.files import transfers as filemoves
 from crystal_mirror.handover.terms import holding_of
 from crystal_mirror.membership.member import Member
-from crystal_mirror.requests import Condemn, Flow
+from crystal_mirror.requests import Condemn, Flow, Has
 from crystal_mirror.retention import gc as retention
 from crystal_mirror.retention.gc import RetentionState
+from crystal_mirror.snapshots import blobs, restore
 from crystal_mirror.snapshots import creation as snapshots
-from crystal_mirror.snapshots import restore
 from crystal_mirror.snapshots.blobs import BlobRef, put_blob
 from tests.sim import file_mistakes
 from tests.sim import mixed_plots as plots
@@ -282,6 +282,51 @@ def blobs_are_named_by_what_they_hold() -> AbstractContextManager[Any]:
     return patch.object(VaultSecret, "blob_name", name)
 
 
+def blobs_keep_their_names_through_a_revocation() -> AbstractContextManager[Any]:
+    """The vault's secret, which a revoked device keeps, names what is stored after it was out."""
+
+    def named(_self: Member, _content: bytes, turn: int) -> int:
+        return turn
+
+    return patch.object(Member, "named", named)
+
+
+def blobs_have_the_names_of_the_first_generation() -> AbstractContextManager[Any]:
+    """Names depend on a generation's key, and on the same one for ever."""
+
+    def named(self: Member, content: bytes, turn: int) -> bytes:
+        key = self.key_for(1)
+        assert key is not None, "every key is here"
+        return key.blob_name(self.vault, content, turn)
+
+    return patch.object(Member, "named", named)
+
+
+def the_relay_is_asked_for_the_old_name_first() -> AbstractContextManager[Any]:
+    """Where a content stood before, nothing is to be stored: so it is asked for under that name, too."""
+    honest = filemoves.lacking
+
+    def asks(member: Member, refs: Sequence[BlobRef]) -> Flow[list[BlobRef]]:
+        yield from honest(member, [BlobRef(ref.content, ref.length) for ref in refs])
+        return (yield from honest(member, refs))
+
+    return patch.object(filemoves, "lacking", asks)
+
+
+def what_was_begun_before_a_revocation_is_finished_as_it_was_begun() -> AbstractContextManager[Any]:
+    """Keys are renewed while a part is on its way: it keeps its name."""
+
+    def put(member: Member, content: bytes, *_turn: int, **named: Any) -> Flow[BlobRef]:
+        digest = sha256(content).digest()
+        ref = BlobRef(digest, len(content), member.named(digest, 0))
+        there = yield Has((blobs.blob_key(member, ref),))
+        if not there[0]:
+            yield from blobs.put_under(member, ref, content, **named)
+        return ref
+
+    return patch.object(blobs, "put_blob", put)
+
+
 FOUND: tuple[tuple[Mistake, Callable[[], None]], ...] = (
     (the_cursor_runs_ahead_of_a_restore, plots.scripts("begun late")),
     (a_floor_rises_over_readers, plots.a_reader_is_behind),
@@ -311,6 +356,10 @@ FOUND: tuple[tuple[Mistake, Callable[[], None]], ...] = (
     (older_snapshots_are_kept, plots.a_text_is_forgotten),
     (bodies_are_not_encrypted, plots.scripts("made")),
     (blobs_are_named_by_what_they_hold, plots.scripts("filed")),
+    (blobs_keep_their_names_through_a_revocation, plots.files_go_on_after_a_revocation),
+    (blobs_have_the_names_of_the_first_generation, plots.files_go_on_after_a_revocation),
+    (the_relay_is_asked_for_the_old_name_first, plots.files_go_on_after_a_revocation),
+    (what_was_begun_before_a_revocation_is_finished_as_it_was_begun, plots.keys_are_renewed_under_way),
 )
 MISTAKES: dict[str, Mistake] = {mistake.__name__.replace("_", " "): mistake for mistake, _ in FOUND}
 FOUND_BY: dict[str, Callable[[], None]] = {

@@ -7,12 +7,15 @@ from unittest.mock import patch
 
 from crystal_core.snapshots.export import StateExport
 from crystal_mirror.handover.successor import ask
+from crystal_mirror.membership.administration import revoke
 from crystal_mirror.membership.cursors import About
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Capture, Forget, Operation, Piece, Remember
+from crystal_mirror.requests import Has
 from crystal_mirror.retention.gc import retain, snapshot_due
+from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_mirror.types import EntryState
-from tests.sim.administering import add, renew
+from tests.sim.administering import NOW_MS, add, renew
 from tests.sim.bloblies import SwallowsBlobs
 from tests.sim.lies import roll_back
 from tests.sim.mixed import DAY_MS, SECOND_MS, Mixed
@@ -271,3 +274,45 @@ def run(plot: Callable[[], None]) -> None:
     """In small limits. Whatever a plot finds wrong is an error of ours or of the product's tree."""
     with small():
         plot()
+
+
+def files_go_on_after_a_revocation() -> None:
+    """A phone is out. Files are written, changed and copied, old contents among them, and snapshots are made."""
+    with small():
+        stage = MixedStage("files after a revocation")
+        core, laptop, world = stage.core, stage.laptop, stage.world
+        phone = world.add_home("phone", has_kit=False)
+        stage.act(core, lambda member: add(member, phone))
+        stage.file(laptop, "old.txt", b"it was there before the phone was out")
+        stage.meet(laptop, core, phone)
+        stage.snapshot(core)
+        stage.act(core, lambda member: revoke(member, phone.identity.id, now_ms=NOW_MS))
+        stage.meet(laptop, core)
+        stage.file(laptop, "new.txt", b"something that one can guess")
+        stage.file(core, "copy.txt", b"it was there before the phone was out")
+        stage.meet(laptop, core)
+        stage.file(laptop, "old.txt", b"it was there, and then it was changed")
+        stage.busy_days(1)
+        stage.snapshot(core)
+        stage.sweep(core)
+        stage.meet(laptop, core)
+        world.agree()
+        assert world.guesser.tried
+
+
+def keys_are_renewed_under_way() -> None:
+    """The Core is about to store a part of a snapshot, and has asked whether the relay has it, when the keys are renewed."""
+    with small():
+        stage = MixedStage("renewed under way")
+        core, world, kit = stage.core, stage.world, stage.world.root
+        stage.busy_days()
+        world.step_beside(core, make_snapshot)
+        assert core.beside is not None
+        assert isinstance(core.beside.request, Has)
+        world.run(core, lambda member: renew(member, kit))
+        assert member_of(core).log.generation == 2
+        while core.beside is not None:
+            world.step_beside(core)
+        stage.meet(stage.laptop, core)
+        world.agree()
+        assert world.guesser.tried

@@ -39,6 +39,9 @@ class Generations:
             raise Violation(f"P5: there are two keys of generation {number}")
         return new
 
+    def number(self, generation: int) -> GenerationKey | None:
+        return self._keys.get(generation)
+
     def of(self, entry: Entry) -> GenerationKey:
         """Raises Violation for an entry of a generation that no device has."""
         key = self._keys.get(entry.header.generation)

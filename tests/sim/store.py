@@ -97,6 +97,8 @@ class SimStore:
         healed: whoever joins at a wrong head has joined nothing. It is named, and the person pairs again."""
         self.watch: Callable[[str, bytes], None] = lambda _device, _body: None
         """Is told of every write, with who asks for it, before anything becomes of it."""
+        self.asked: Callable[[str, Request], None] = lambda _device, _request: None
+        """Is told of every request that reaches the relay, with who makes it."""
         self.secrecy: Secrecy | None = None
         """Looks at every request that reaches the relay."""
         self.models: dict[str, str] = {}
@@ -130,6 +132,7 @@ class SimStore:
             raise StoreFailure("the simulated relay answered 401")
         if self.secrecy is not None:
             self.secrecy.check(request)
+        self.asked(device, request)
         if isinstance(request, PutNew | Put | PutBlob):
             self.watch(device, request.body)
         reply = self._answer(device, request)

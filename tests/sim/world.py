@@ -19,12 +19,13 @@ from crystal_mirror.entries.offers import open_offer
 from crystal_mirror.membership.authority import in_force
 from crystal_mirror.membership.member import Member, load_log
 from crystal_mirror.operations import Forget, Operation, decode_operation, encode_operation
-from crystal_mirror.requests import Flow
+from crystal_mirror.requests import Flow, Request
 from tests.mirror.support import seeded
 from tests.sim import ending
 from tests.sim.checks import Checks
 from tests.sim.device import Clock, Crasher, Home, SimCrash, spoken
 from tests.sim.filing import Filing
+from tests.sim.guesser import Guesser
 from tests.sim.measure import note_world
 from tests.sim.model import Histories, Violation
 from tests.sim.needs import Needs
@@ -98,6 +99,9 @@ class World:
         self.secrecy.plant_secret(self.secret)
         self.secrecy.plant_generation(member.generation_key)
         self.store.watch = self._watch
+        self.guesser = Guesser(self.vault, self.secret, self.generations)
+        self.guesser.take_as_known(self.store.objects)
+        self.store.asked = self._asked
         self.writer = Writer(self.secret)
         self.filing = Filing(self.checks.histories, self.say, self.secrecy.plant)
         self.needs = Needs(self.vault, self.checks.histories, lambda: self.homes, self.store.objects)
@@ -242,6 +246,11 @@ class World:
             self.outsiders.take_as_put([body])
         else:
             self.outsiders.check_put(sender.member, name, body)
+
+    def _asked(self, name: str, request: Request) -> None:
+        sender = next((home for home in self.homes if home.name == name), None)
+        if sender is not None and sender.asked_in:
+            self.guesser.check(name, request, sender.asked_in)
 
     def _died(self, home: Home) -> None:
         home.die()

@@ -57,18 +57,21 @@ def blob_key(member: Member, ref: BlobRef) -> str:
 def put_blob(member: Member, content: bytes, first_turn: int = 0, *, compress: bool = False) -> Flow[BlobRef]:
     """Stores the content, in the generation in force, unless it is there; does not read it back. Raises KeysWithheld."""
     digest = sha256(content).digest()
-    turn = usable_turn(member, digest, first_turn)
-    ref = BlobRef(digest, len(content), member.named(digest, turn))
-    yield from put_under(member, ref, content, compress=compress)
-    return ref
+    while True:
+        generation = member.log.generation
+        turn = usable_turn(member, digest, first_turn)
+        ref = BlobRef(digest, len(content), member.named(digest, turn))
+        there = yield Has((blob_key(member, ref),))
+        if there[0]:
+            return ref
+        if member.log.generation == generation:  # §14-8
+            yield from put_under(member, ref, content, compress=compress)
+            return ref
 
 
 def put_under(member: Member, ref: BlobRef, content: bytes, *, compress: bool = False) -> Flow[None]:
-    """Stores the content under the name that it has, or had, unless it is there. Raises KeysWithheld."""
-    key = blob_key(member, ref)
-    there = yield Has((key,))
-    if not there[0]:
-        yield PutBlob(key, _sealed(member, ref, content, compress=compress))
+    """Stores under its name what the relay lacks. Raises KeysWithheld."""
+    yield PutBlob(blob_key(member, ref), _sealed(member, ref, content, compress=compress))
 
 
 def put_verified(

@@ -103,14 +103,26 @@ def test_a_file_of_before_stays_where_it_is_and_is_not_sent_again() -> None:
         scene.world.agree()
 
 
-def test_the_same_text_as_before_has_another_name_and_one_blob_in_a_generation() -> None:
+def test_a_part_that_was_there_before_has_another_name_and_one_blob_in_a_generation() -> None:
     with small():
         scene = Scene("again")
-        for home, path in ((scene.laptop, "copy.txt"), (scene.core, "other copy.txt")):
-            scene.file(home, path, OLD)
+        text = OLD[:24] + b"and then something else"
+        for home, path in ((scene.laptop, "one.txt"), (scene.core, "other.txt")):
+            scene.file(home, path, text)
             scene.meet(scene.laptop, scene.core)
-        one, other = (parts_of(scene.core, path) for path in ("copy.txt", "other copy.txt"))
+        one, other = (parts_of(scene.core, path) for path in ("one.txt", "other.txt"))
         assert one == other
         assert all(isinstance(named, bytes) for named in one)
         assert not scene.guesses(OLD[:24]) & scene.new_names()
+        assert len(scene.new_names()) == len(one)
+        scene.world.agree()
+
+
+def test_a_copy_of_a_whole_file_of_before_is_not_sent_and_shows_nothing() -> None:
+    with small():
+        scene = Scene("copied")
+        scene.file(scene.laptop, "copy.txt", OLD)
+        scene.meet(scene.laptop, scene.core)
+        assert parts_of(scene.core, "copy.txt") == [0, 0]
+        assert not scene.new_names()
         scene.world.agree()

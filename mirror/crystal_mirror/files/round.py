@@ -193,6 +193,11 @@ def _read_changed(this: FilesRound) -> Flow[bool]:
             gone.append(path)
         else:
             changed.append(local)
+    places = {(local.stamp.size, local.stamp.inode) for local in changed}
+    for path in gone:
+        seen = this.database.seen_at(path)
+        if seen is not None and (place := (seen.local.stamp.size, seen.local.stamp.inode)) in places:
+            this.moved[place] = this.database.parts_of(path)
     this.database.forget_seen(gone)
     yield from _read(this, changed)
     return bool(changed or vanished)
@@ -229,12 +234,14 @@ def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
 
 
 def _known_parts(this: FilesRound, local: LocalFile) -> Flow[Sequence[FilePart] | None]:
-    """The parts that the tree, or the last look, has of this file, if it holds them: it stays cut as it is, also if it would be
-    cut at other places now. None if it holds something else."""
+    """The parts that the tree, or the last look (also under another name), has of this file, if it holds them: it stays cut as
+    it is, also if it would be cut at other places now. None if it holds something else."""
     row = this.member.replica.file(local.path)
     candidates = [row.parts] if row is not None and not row.gone else []
     if this.database.seen_at(local.path) is not None:
         candidates.append(tuple(this.database.parts_of(local.path)))
+    if (moved := this.moved.get((local.stamp.size, local.stamp.inode))) is not None:
+        candidates.append(tuple(moved))
     for parts in candidates:
         told = done = 0
         for number, same in enumerate(matches(this.disk, local, parts)):

@@ -115,6 +115,12 @@ class FilesRound:
     """The generation that ``seed`` is of."""
     skipped: set[str] = field(default_factory=set[str])
     """Paths whose state is not known."""
+    moved: dict[tuple[int, int], list[FilePart]] = field(
+        default_factory=dict[tuple[int, int], list[FilePart]]
+    )
+    """The parts of files that are gone from their paths, by size and inode: they may stand at others now."""
+    standing: dict[bytes, list[BlobRef]] | None = None
+    """The blobs of the living files by what these hold, once they are needed (``_standing``)."""
 
     def states(
         self, path: str, *, certain: bool = True
@@ -287,8 +293,17 @@ def _put_group(
     this: FilesRound, group: Sequence[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]]
 ) -> Flow[None]:
     member = this.member
-    refs = {part.content: _ref(member, part) for _, _, _, parts in group for part in parts}
-    missing = {ref.content for ref in (yield from lacking(member, list(refs.values())))}
+    refs: dict[bytes, BlobRef] = {}
+    asked: list[BlobRef] = []
+    standing = _standing(this)
+    for _, seen, _, parts in group:
+        there = {ref.content: ref for ref in standing.get(seen.digest, ())}
+        for part in parts:
+            ref = _ref(member, part)
+            refs[part.content] = there.get(part.content, ref)
+            if refs[part.content] == ref:
+                asked.append(ref)
+    missing = {ref.content for ref in (yield from lacking(member, list(dict.fromkeys(asked))))}
     ready: list[tuple[PutFile, FileContent]] = []
     for path, seen, agreed, parts in group:
         try:
@@ -311,6 +326,18 @@ def _put_group(
         ]
     )
     this.report.put += len(ready)
+
+
+def _standing(this: FilesRound) -> dict[bytes, list[BlobRef]]:
+    """The blobs of the living files by what these hold, where they may be of an older generation: a file that is moved, copied
+    or made executable is not sent again, and nothing is asked about it."""
+    if this.generation == 1:
+        return {}
+    if this.standing is None:
+        replica = this.member.replica
+        rows = [(row, [BlobRef.of(part) for part in row.parts]) for row in replica.files() if not row.gone]
+        this.standing = {content_of(row).digest: refs for row, refs in rows}
+    return this.standing
 
 
 def _ref(member: Member, part: FilePart) -> BlobRef:

@@ -133,7 +133,7 @@ Named = (
 
 def blob_name(secret: VaultSecret, content: bytes, named: int | bytes) -> bytes:
     """The name of a blob; ``content`` is the SHA-256 of what it holds."""
-    return named if isinstance(named, bytes) else secret.blob_name(content, named)
+    return named if isinstance(named, bytes) else secret.blob_name(content, named)  # §4.2-7
 
 
 class FilePart(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -90,3 +90,7 @@ def decompressed(stored: bytes) -> bytes:
     must(stated <= CONTENT_MAX, "too large")
     must(len(stored) < stated)
     return unzstd(stored, stated)
+
+
+def cut_seed(key: bytes) -> int:
+    return int.from_bytes(mac(key, label("crystal/v2/cuts"))[:8], "big") >> 1

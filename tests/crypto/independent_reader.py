@@ -108,14 +108,15 @@ def root_keys(root: bytes) -> dict[str, bytes]:
     }
 
 
-def secret_keys(secret: bytes, content_hash: bytes) -> dict[str, bytes]:
-    def key(name: str) -> bytes:
-        return hkdf(secret, b"", label(f"crystal/v2/secret/{name}"), 32)
+def secret_key(secret: bytes, name: str) -> bytes:
+    return hkdf(secret, b"", label(f"crystal/v2/secret/{name}"), 32)
 
+
+def secret_keys(secret: bytes, content_hash: bytes) -> dict[str, bytes]:
     return {
-        "state-key": key("state"),
-        "forget-hash": mac(key("forget"), content_hash),
-        "blob-name": mac(key("blob-name"), content_hash),
+        "state-key": secret_key(secret, "state"),
+        "forget-hash": mac(secret_key(secret, "forget"), content_hash),
+        "blob-name": mac(secret_key(secret, "blob-name"), content_hash),
     }
 
 

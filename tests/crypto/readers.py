@@ -6,7 +6,7 @@ An outcome is `success` with the fields that the vector must state, or the name 
 import hashlib
 from collections.abc import Callable
 
-from crystal_crypto.blob import open_blob
+from crystal_crypto.blob import open_blob, open_blob_of
 from crystal_crypto.bundle import open_bundle
 from crystal_crypto.digest import TableDigest
 from crystal_crypto.entry import parse
@@ -87,6 +87,8 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "root": ("admin", "vault", "recovery", "relay-secret", "check-value"),
         "entry-keys": ("encryption-key", "mac-key", "nonce"),
         "vault-secret": ("state-key", "forget-hash", "blob-name"),
+        "cut-seed": ("seed",),
+        "generation-names": ("blob-name", "seed"),
         "state-digest": ("count", "sum"),
         "padding": ("padded",),
         "verify-key": (),
@@ -124,9 +126,12 @@ def _our_blob(vector: Vector) -> dict[str, str]:
     stored = subject(vector)
     pieces = [stored[at : at + 10_000] for at in range(0, len(stored), 10_000)]
     key = GenerationKey(vector.number("generation"), vector.hex("generation-key"))
-    secret = VaultSecret(vector.hex("secret"))
-    opened = open_blob(pieces, name=vector.hex("name"), vault=vector.hex("vault"), key=key, secret=secret)
-    return _content(b"".join(opened))
+    name, vault = vector.hex("name"), vector.hex("vault")
+    if "secret" in vector.fields:
+        secret = VaultSecret(vector.hex("secret"))
+        return _content(b"".join(open_blob(pieces, name=name, vault=vault, key=key, secret=secret)))
+    asked = vector.hex("content-hash")
+    return _content(b"".join(open_blob_of(pieces, content_hash=asked, name=name, vault=vault, key=key)))
 
 
 def _their_blob(vector: Vector) -> dict[str, str]:
@@ -136,7 +141,8 @@ def _their_blob(vector: Vector) -> dict[str, str]:
         name=vector.hex("name"),
         g=vector.number("generation"),
         generation_key=vector.hex("generation-key"),
-        secret=vector.hex("secret"),
+        secret=vector.hex("secret") if "secret" in vector.fields else None,
+        content_hash=vector.hex("content-hash") if "content-hash" in vector.fields else b"",
     )
     return _content(content)
 
@@ -239,6 +245,13 @@ def _our_key(vector: Vector) -> dict[str, str]:
                 "forget-hash": secret.forget_hash(digest),
                 "blob-name": secret.blob_name(digest),
             }
+        case "cut-seed":
+            return {"seed": str(VaultSecret(vector.hex("secret")).cut_seed)}
+        case "generation-names":
+            vault, digest = vector.hex("vault"), vector.hex("content-hash")
+            key = GenerationKey(vector.number("generation"), vector.hex("generation-key"))
+            name = key.blob_name(vault, digest, vector.number("turn"))
+            return {"blob-name": name.hex(), "seed": str(key.cut_seed(vault))}
         case "state-digest":
             table = TableDigest(vector.hex("state-key"), vector.fields["table"])
             for row in _rows(vector):
@@ -273,6 +286,15 @@ def _their_key(vector: Vector) -> dict[str, str]:
             found = {"encryption-key": encryption, "mac-key": mac, "nonce": nonce}
         case "vault-secret":
             found = other.secret_keys(vector.hex("secret"), vector.hex("content-hash"))
+        case "cut-seed":
+            return {
+                "seed": str(independent_blob.cut_seed(other.secret_key(vector.hex("secret"), "blob-name")))
+            }
+        case "generation-names":
+            given = (vector.hex("vault"), vector.number("generation"), vector.hex("generation-key"))
+            name = independent_blob.generation_name(*given, vector.hex("content-hash"), vector.number("turn"))
+            seed = independent_blob.cut_seed(independent_blob.naming_key(*given))
+            return {"blob-name": name.hex(), "seed": str(seed)}
         case "state-digest":
             total, count = other.state_digest(vector.hex("state-key"), vector.fields["table"], _rows(vector))
             return {"count": str(count), "sum": f"{total:064x}"}

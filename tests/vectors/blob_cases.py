@@ -13,6 +13,7 @@ from tests.vectors.craft import (
     blob_name,
     fixed,
     flip,
+    generation_name,
     zstd_rle,
 )
 from tests.vectors.vectorfile import Vector
@@ -33,6 +34,7 @@ def cases() -> Iterator[Vector]:
     yield from _good_compressed()
     yield from _compressed()
     yield from _wrong_keys()
+    yield from _named()
 
 
 def _fields(draft: BlobDraft, what: str, expect: str) -> dict[str, str]:
@@ -253,3 +255,25 @@ def _wrong_keys() -> Iterator[Vector]:
     yield case("another_vault", "asked for in another vault", vault=OTHER.hex())
     yield case("another_name", "asked for under another name", name=blob_name(b"other content").hex())
     yield case("another_vault_secret", "another vault secret", secret=flip(0)(VAULT_SECRET).hex())
+
+
+def _named() -> Iterator[Vector]:
+    """Blobs whose reference has a name and the content's SHA-256 instead of a turn."""
+
+    def case(title: str, what: str, expect: str, content: bytes, name: bytes, asked: bytes) -> Vector:
+        draft = BlobDraft(name=title, content=content, generation=2, blob_name=name)
+        fields = _fields(draft, what, expect)
+        del fields["secret"]
+        fields |= {"name": name.hex(), "generation": "2", "content-hash": hashlib.sha256(asked).hexdigest()}
+        return Vector("blob", title, fields, draft.build())
+
+    text, other = b"the content of a blob", b"other content"
+    name = generation_name(text, 2)
+    yield case("named", "named in generation 2", "success", text, name, text)
+    turned = generation_name(text, 2, 7)
+    yield case("named_turn", "named in generation 2, by its eighth turn", "success", text, turned, text)
+    kept = generation_name(text, 1)
+    yield case("named_before", "put back under the name of an older generation", "success", text, kept, text)
+    yield case(
+        "named_other", "other content than was asked for, under its name", "wrong key", other, name, text
+    )

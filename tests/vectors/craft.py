@@ -194,6 +194,19 @@ def blob_name(content_bytes: bytes, secret: bytes = VAULT_SECRET) -> bytes:
     return hmac.digest(key, hashlib.sha256(content_bytes).digest(), "sha256")
 
 
+def naming_key(generation: int) -> bytes:
+    return hkdf(GENERATION_KEY, VAULT, b"crystal/v2/blob-name\x00" + struct.pack(">I", generation), 32)
+
+
+def generation_name(content_bytes: bytes, generation: int, turn: int = 0) -> bytes:
+    named = hashlib.sha256(content_bytes).digest() + (bytes([turn]) if turn else b"")
+    return hmac.digest(naming_key(generation), named, "sha256")
+
+
+def cut_seed(key: bytes) -> int:
+    return int.from_bytes(hmac.digest(key, b"crystal/v2/cuts\x00", "sha256")[:8], "big") // 2
+
+
 @dataclass(kw_only=True)
 class BlobDraft:
     """A blob about to be built."""

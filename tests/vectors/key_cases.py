@@ -13,8 +13,11 @@ from tests.vectors.craft import (
     VAULT,
     VAULT_SECRET,
     blob_name,
+    cut_seed,
     fixed,
+    generation_name,
     hkdf,
+    naming_key,
     padded,
     verify_key,
 )
@@ -28,6 +31,7 @@ def cases() -> Iterator[Vector]:
     yield from _roots()
     yield from _streams()
     yield from _secrets()
+    yield from _names()
     yield from _digests()
     yield _padding()
     yield from _verify_keys()
@@ -86,6 +90,31 @@ def _secrets() -> Iterator[Vector]:
         "blob-name": blob_name(b"a text").hex(),
     }
     yield _case("vault_secret", "vault-secret", "what is derived from a vault secret", fields)
+    seeded = {
+        "secret": VAULT_SECRET.hex(),
+        "seed": str(cut_seed(hkdf(VAULT_SECRET, b"", b"crystal/v2/secret/blob-name\x00", 32))),
+    }
+    yield _case("cut_seed_first", "cut-seed", "where files are cut in generation 1", seeded)
+
+
+def _names() -> Iterator[Vector]:
+    digest = hashlib.sha256(b"a text").digest()
+    for generation, turn in ((2, 0), (2, 255), (2**32 - 1, 1)):
+        fields = {
+            "vault": VAULT.hex(),
+            "generation": str(generation),
+            "generation-key": GENERATION_KEY.hex(),
+            "content-hash": digest.hex(),
+            "turn": str(turn),
+            "blob-name": generation_name(b"a text", generation, turn).hex(),
+            "seed": str(cut_seed(naming_key(generation))),
+        }
+        yield _case(
+            f"names_{generation}_{turn}",
+            "generation-names",
+            "a blob's name and the cut seed later on",
+            fields,
+        )
 
 
 def _digests() -> Iterator[Vector]:

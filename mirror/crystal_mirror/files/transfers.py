@@ -336,7 +336,7 @@ def _standing(this: FilesRound) -> dict[bytes, list[BlobRef]]:
     if this.standing is None:
         replica = this.member.replica
         rows = [(row, [BlobRef.of(part) for part in row.parts]) for row in replica.files() if not row.gone]
-        this.standing = {content_of(row).digest: refs for row, refs in rows}
+        this.standing = {content_of(row).digest: refs for row, refs in rows}  # §14-9
     return this.standing
 
 

@@ -304,7 +304,7 @@ def blobs_have_the_names_of_the_first_generation() -> AbstractContextManager[Any
 
 def the_relay_is_asked_for_the_old_name_first() -> AbstractContextManager[Any]:
     """Where a content stood before, nothing is to be stored: so it is asked for under that name, too."""
-    honest = filemoves.lacking
+    honest = blobs.lacking
 
     def asks(member: Member, refs: Sequence[BlobRef]) -> Flow[list[BlobRef]]:
         yield from honest(member, [BlobRef(ref.content, ref.length) for ref in refs])

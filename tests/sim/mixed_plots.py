@@ -307,11 +307,12 @@ def keys_are_renewed_under_way() -> None:
         core, world, kit = stage.core, stage.world, stage.world.root
         stage.busy_days()
         world.step_beside(core, make_snapshot)
-        assert core.beside is not None
-        assert isinstance(core.beside.request, Has)
+        begun = core.beside
+        assert begun is not None
+        assert isinstance(begun.request, Has)
         world.run(core, lambda member: renew(member, kit))
         assert member_of(core).log.generation == 2
-        while core.beside is not None:
+        while core.beside is begun:
             world.step_beside(core)
         stage.meet(stage.laptop, core)
         world.agree()

@@ -48,7 +48,15 @@ from crystal_mirror.operations import DropFile, FilePart, PutFile, blob_name
 from crystal_mirror.ports import FileRow, ReplicaView
 from crystal_mirror.replication.rebuild import rebuild_pending
 from crystal_mirror.requests import Flow, Progress
-from crystal_mirror.snapshots.blobs import BlobDamaged, BlobRef, get_blob, lacking, put_under, usable_turn
+from crystal_mirror.snapshots.blobs import (
+    BlobDamaged,
+    BlobRef,
+    get_blob,
+    lacking,
+    name_of,
+    put_under,
+    usable_turn,
+)
 from crystal_mirror.snapshots.restore import restore_pending
 from crystal_mirror.types import Position
 
@@ -297,7 +305,11 @@ def _put_group(
     asked: list[BlobRef] = []
     standing = _standing(this)
     for _, seen, _, parts in group:
-        there = {ref.content: ref for ref in standing.get(seen.digest, ())}
+        there = {
+            ref.content: ref
+            for ref in standing.get(seen.digest, ())
+            if not member.replica.is_condemned(name_of(member, ref))
+        }
         for part in parts:
             ref = _ref(member, part)
             refs[part.content] = there.get(part.content, ref)

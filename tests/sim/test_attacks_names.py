@@ -8,6 +8,7 @@ from hashlib import sha256
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_mirror.devicelog.keyring import KeyRing
 from crystal_mirror.membership.administration import revoke
+from crystal_mirror.requests import PutBlob, Request
 from tests.sim.administering import NOW_MS, add
 from tests.sim.device import Home
 from tests.sim.mixed_script import MixedStage
@@ -126,3 +127,25 @@ def test_a_copy_of_a_whole_file_of_before_is_not_sent_and_shows_nothing() -> Non
         assert parts_of(scene.core, "copy.txt") == [0, 0]
         assert not scene.new_names()
         scene.world.agree()
+
+
+def test_a_new_file_and_a_copy_that_share_a_part_and_go_together_are_named_each_in_its_own_way() -> None:
+    with small():
+        scene = Scene("together")
+        old = {key for key in scene.before if "/blob/" in key}
+        put: list[str] = []
+        scene.world.store.asked = lambda _name, request: put.extend(_keys_put(request))
+        scene.file(scene.laptop, "a new one.txt", OLD[:24] + b"and then something else")
+        scene.file(scene.laptop, "copy.txt", OLD)
+        scene.file(scene.laptop, "the new one again.txt", OLD[:24] + b"and then something else")
+        scene.meet(scene.laptop, scene.core)
+        assert parts_of(scene.core, "copy.txt") == [0, 0]
+        for path in ("a new one.txt", "the new one again.txt"):
+            assert all(isinstance(named, bytes) for named in parts_of(scene.core, path))
+        assert put
+        assert not old & set(put)
+        scene.world.agree()
+
+
+def _keys_put(request: Request) -> list[str]:
+    return [request.key] if isinstance(request, PutBlob) else []

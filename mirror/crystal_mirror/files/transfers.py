@@ -301,30 +301,18 @@ def _put_group(
     this: FilesRound, group: Sequence[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]]
 ) -> Flow[None]:
     member = this.member
-    refs: dict[bytes, BlobRef] = {}
-    asked: list[BlobRef] = []
-    standing = _standing(this)
-    for _, seen, _, parts in group:
-        there = {
-            ref.content: ref
-            for ref in standing.get(seen.digest, ())
-            if not member.replica.is_condemned(name_of(member, ref))
-        }
-        for part in parts:
-            ref = _ref(member, part)
-            refs[part.content] = there.get(part.content, ref)
-            if refs[part.content] == ref:
-                asked.append(ref)
-    missing = {ref.content for ref in (yield from lacking(member, list(dict.fromkeys(asked))))}
+    refs = [_refs(this, seen, parts) for _, seen, _, parts in group]
+    asked = dict.fromkeys(ref for each in refs for ref, is_new in each if is_new)
+    missing = set((yield from lacking(member, list(asked))))
     ready: list[tuple[PutFile, FileContent]] = []
-    for path, seen, agreed, parts in group:
+    for (path, seen, agreed, _), each in zip(group, refs, strict=True):
         try:
-            yield from _put_parts(this, path, parts, missing, refs)  # §14-2
+            yield from _put_parts(this, path, [ref for ref, _ in each], missing)  # §14-2
         except FileTrouble as trouble:
             this.skipped.add(path)
             this.report.troubled(path, trouble)
             continue
-        named = tuple(FilePart(part.content, part.length, refs[part.content].named) for part in parts)
+        named = tuple(FilePart(ref.content, ref.length, ref.named) for ref, _ in each)
         base = None if agreed is None else agreed.version  # §14-3
         operation = PutFile(path, base, seen.local.executable, seen.local.modified_at, named)
         ready.append((operation, seen.content))
@@ -352,25 +340,33 @@ def _standing(this: FilesRound) -> dict[bytes, list[BlobRef]]:
     return this.standing
 
 
-def _ref(member: Member, part: FilePart) -> BlobRef:
-    """The blob that holds a part in the generation in force."""
-    turn = usable_turn(member, part.content)
-    return BlobRef(part.content, part.length, member.named(part.content, turn))
-
-
-def _put_parts(
-    this: FilesRound, path: str, parts: Sequence[FilePart], missing: set[bytes], refs: dict[bytes, BlobRef]
-) -> Flow[None]:
-    offset = 0
+def _refs(this: FilesRound, seen: SeenFile, parts: Sequence[FilePart]) -> list[tuple[BlobRef, bool]]:
+    """The blob of each part, and whether it is one of the generation in force, which the relay may lack."""
+    member = this.member
+    standing = {ref.content: ref for ref in _standing(this).get(seen.digest, ())}
+    found: list[tuple[BlobRef, bool]] = []
     for part in parts:
+        turn = usable_turn(member, part.content)
+        new = BlobRef(part.content, part.length, member.named(part.content, turn))
+        ref = standing.get(part.content, new)
+        if ref == new or member.replica.is_condemned(name_of(member, ref)):
+            found.append((new, True))
+        else:
+            found.append((ref, False))
+    return found
+
+
+def _put_parts(this: FilesRound, path: str, refs: Sequence[BlobRef], missing: set[BlobRef]) -> Flow[None]:
+    offset = 0
+    for part in refs:
         if this.member.log.generation != this.generation:  # §14-8
             raise FileMoved("the vault's keys were renewed while the file was sent")
-        if part.content in missing:
+        if part in missing:
             data = this.disk.read(PartPlace(path, offset, part.length))
             if sha256(data).digest() != part.content:
                 raise FileMoved("the file changed while it was sent")
-            yield from put_under(this.member, refs[part.content], data, compress=True)  # §6.1-4
-            missing.discard(part.content)
+            yield from put_under(this.member, part, data, compress=True)  # §6.1-4
+            missing.discard(part)
             this.report.parts_put += 1
             this.report.bytes_put += part.length
         offset += part.length

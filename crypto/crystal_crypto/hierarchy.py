@@ -106,9 +106,9 @@ class Root(Secret):
 
 
 class GenerationKey(Secret):
-    """G_n: one version of the vault's encryption key. Caches the stream keys that it derived last."""
+    """G_n: one version of the vault's encryption key. Caches the keys that it derived last."""
 
-    __slots__ = ("_secret", "_streams", "number")
+    __slots__ = ("_naming", "_secret", "_streams", "number")
 
     def __init__(self, number: int, secret: bytes) -> None:
         """Raises Malformed unless `secret` is 32 bytes, ValueError unless `number` fits in 32 bits."""
@@ -117,6 +117,7 @@ class GenerationKey(Secret):
         self.number = number
         self._secret = exactly(secret, KEY_BYTES, "a generation key")
         self._streams: dict[bytes, bytes] = {}
+        self._naming: tuple[bytes, bytes] = (b"", b"")
 
     @classmethod
     def generate(cls, number: int, random: Random = os.urandom) -> "GenerationKey":
@@ -164,8 +165,11 @@ class GenerationKey(Secret):
         return _cut_seed(self._naming_key(vault))  # §4.2-6
 
     def _naming_key(self, vault: bytes) -> bytes:
-        info = labels.BLOB_NAME + self.number.to_bytes(4, "big")  # §4.1-2
-        return hkdf(self._secret, salt=exactly(vault, VAULT_BYTES, "a vault id"), info=info, length=KEY_BYTES)
+        if self._naming[0] != vault:
+            salt = exactly(vault, VAULT_BYTES, "a vault id")
+            info = labels.BLOB_NAME + self.number.to_bytes(4, "big")  # §4.1-2
+            self._naming = (vault, hkdf(self._secret, salt=salt, info=info, length=KEY_BYTES))
+        return self._naming[1]
 
     def _stream_key(self, vault: bytes, channel: int, sender: bytes, incarnation: bytes) -> bytes:
         exactly(vault, VAULT_BYTES, "a vault id")

@@ -73,6 +73,25 @@ def test_a_file_that_was_read_and_not_sent_before_the_keys_changed_is_cut_anew(
     assert core.tree() == laptop.tree()
 
 
+def test_the_first_change_in_a_generation_sends_a_large_file_whole_and_the_next_one_a_few_parts(
+    core: Desk, laptop: Desk
+) -> None:
+    data = bytearray(big(24 * MIB))
+    core.write("big.bin", bytes(data))
+    settle(core, laptop)
+    renewed(core, laptop)
+    sent: list[int] = []
+    for place in (3 * MIB, 20 * MIB):
+        data[place] ^= 1
+        core.write("big.bin", bytes(data))
+        core.store.blobs_put = 0
+        settle(core, laptop)
+        sent.append(core.store.blobs_put)
+        assert (laptop.root / "big.bin").read_bytes() == bytes(data)
+    assert sent[0] == len(parts(core, "big.bin")) > 10
+    assert 1 <= sent[1] <= 3
+
+
 def test_nothing_that_stands_is_sent_again_because_the_keys_changed(core: Desk, laptop: Desk) -> None:
     core.write("big.bin", big(8 * MIB))
     core.write("small.txt", OLD)

@@ -123,7 +123,7 @@ def _blob(key: GenerationKey, repeat: int) -> list[Row]:
     works = {
         "hmac": lambda: hmac.digest(digest, content, "sha256"),
         "seal": lambda: _drain(sealed()),
-        "open": lambda: _drain(open_blob(stored, name=name, vault=vault, key=key, secret=secret)),
+        "open": lambda: _drain(open_blob(stored, content_hash=digest, name=name, vault=vault, key=key)),
     }
     rates = _rates(works, len(content), repeat)
     return [

@@ -18,7 +18,7 @@ Rules:
 import hashlib
 import hmac
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from crystal_crypto import compression, labels
 from crystal_crypto.errors import Malformed, TooLarge, UnknownVersion, WrongKey
-from crystal_crypto.hierarchy import GenerationKey, VaultSecret
+from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.limits import (
     BLOB_BYTES_MAX,
     BLOB_CHUNK_BYTES,
@@ -144,23 +144,6 @@ def parse_blob_header(data: bytes) -> BlobHeader:
 
 
 def open_blob(
-    stored: Iterable[bytes],
-    *,
-    name: bytes,
-    vault: bytes,
-    key: GenerationKey,
-    secret: VaultSecret,
-    turn: int = 0,
-) -> Iterator[bytes]:
-    """The content of a blob that is known by its name alone, in generation 1; otherwise as `open_blob_of`."""
-
-    def named_so(content_hash: bytes) -> bool:
-        return hmac.compare_digest(secret.blob_name(content_hash, turn), name)  # §6.2-9
-
-    return _open(stored, name, vault, key, named_so)
-
-
-def open_blob_of(
     stored: Iterable[bytes], *, content_hash: bytes, name: bytes, vault: bytes, key: GenerationKey
 ) -> Iterator[bytes]:
     """The content, in pieces of up to 64 KiB; `stored` may come in pieces of any size. See the module's rules on its use.
@@ -168,16 +151,6 @@ def open_blob_of(
     While iterating, raises WrongKey (another key, generation, vault or name, or content of another SHA-256), Malformed (cut,
     extended, reordered, changed), UnknownVersion or TooLarge.
     """
-
-    def asked_for(found: bytes) -> bool:
-        return hmac.compare_digest(found, content_hash)  # §6.2-9
-
-    return _open(stored, name, vault, key, asked_for)
-
-
-def _open(
-    stored: Iterable[bytes], name: bytes, vault: bytes, key: GenerationKey, right: Callable[[bytes], bool]
-) -> Iterator[bytes]:
     source = _Source(stored)
     raw = source.take(BLOB_HEADER_BYTES)
     header = parse_blob_header(raw)
@@ -193,8 +166,8 @@ def _open(
     for piece in _decompressed(pieces) if header.compressed else pieces:
         digest.update(piece)
         yield piece
-    if not right(digest.digest()):
-        raise WrongKey("the blob's content is not what belongs under its name")
+    if not hmac.compare_digest(digest.digest(), content_hash):  # §6.2-9
+        raise WrongKey("the blob's content is not the one that was asked for")
 
 
 def _seal(

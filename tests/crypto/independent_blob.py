@@ -15,7 +15,6 @@ from tests.crypto.independent_reader import (
     must,
     padded,
     refuse,
-    secret_keys,
     sha256,
     unzstd,
 )
@@ -30,11 +29,8 @@ def read_blob(
     name: bytes,
     g: int,
     generation_key: bytes,
-    secret: bytes | None = None,
-    turn: int = 0,
-    content_hash: bytes = b"",
+    content_hash: bytes,
 ) -> bytes:
-    """`secret` is given where the name was made with it; else `content_hash`, the SHA-256 of what is asked for."""
     must(len(data) >= 6 and data[:4] == b"CRYB")
     must(data[4] == 2 and data[5] == 1, "unknown version")
     must(len(data) >= 96)
@@ -65,11 +61,7 @@ def read_blob(
     stored = payload[8 : 8 + length]
     must(not any(payload[8 + length :]))
     content = decompressed(stored) if header[6] else stored
-    if secret is None:
-        must(sha256(content) == content_hash, "wrong key")
-    else:
-        named = sha256(content) + (bytes([turn]) if turn else b"")
-        must(secret_keys(secret, named)["blob-name"] == name, "wrong key")
+    must(sha256(content) == content_hash, "wrong key")
     return content
 
 

@@ -6,7 +6,7 @@ An outcome is `success` with the fields that the vector must state, or the name 
 import hashlib
 from collections.abc import Callable
 
-from crystal_crypto.blob import open_blob, open_blob_of
+from crystal_crypto.blob import open_blob
 from crystal_crypto.bundle import open_bundle
 from crystal_crypto.digest import TableDigest
 from crystal_crypto.entry import parse
@@ -127,11 +127,8 @@ def _our_blob(vector: Vector) -> dict[str, str]:
     pieces = [stored[at : at + 10_000] for at in range(0, len(stored), 10_000)]
     key = GenerationKey(vector.number("generation"), vector.hex("generation-key"))
     name, vault = vector.hex("name"), vector.hex("vault")
-    if "secret" in vector.fields:
-        secret = VaultSecret(vector.hex("secret"))
-        return _content(b"".join(open_blob(pieces, name=name, vault=vault, key=key, secret=secret)))
     asked = vector.hex("content-hash")
-    return _content(b"".join(open_blob_of(pieces, content_hash=asked, name=name, vault=vault, key=key)))
+    return _content(b"".join(open_blob(pieces, content_hash=asked, name=name, vault=vault, key=key)))
 
 
 def _their_blob(vector: Vector) -> dict[str, str]:
@@ -141,8 +138,7 @@ def _their_blob(vector: Vector) -> dict[str, str]:
         name=vector.hex("name"),
         g=vector.number("generation"),
         generation_key=vector.hex("generation-key"),
-        secret=vector.hex("secret") if "secret" in vector.fields else None,
-        content_hash=vector.hex("content-hash") if "content-hash" in vector.fields else b"",
+        content_hash=vector.hex("content-hash"),
     )
     return _content(content)
 

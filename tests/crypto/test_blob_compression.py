@@ -13,7 +13,7 @@ from crystal_crypto.blob import BLOB_CONTENT_BYTES_MAX, blob_bytes, open_blob, p
 from crystal_crypto.compression import compress, stated_length
 from crystal_crypto.errors import CryptoError, Malformed, TooLarge, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, KIB, MIB
-from tests.crypto.support import KEY, SALT, SECRET
+from tests.crypto.support import KEY, SALT
 from tests.vectors.craft import VAULT, BlobDraft, blob_name, fixed, zstd_rle
 
 TEXT = b"the same words again and again, and again the same words " * 5000
@@ -36,7 +36,8 @@ def _sealed(content: bytes, *, compressing: bool = True) -> bytes:
 
 
 def _open(data: bytes, content: bytes) -> Iterator[bytes]:
-    return open_blob([data], name=blob_name(content), vault=VAULT, key=KEY, secret=SECRET)
+    digest = hashlib.sha256(content).digest()
+    return open_blob([data], content_hash=digest, name=blob_name(content), vault=VAULT, key=KEY)
 
 
 def test_sealing_gives_the_bytes_that_the_document_describes() -> None:

@@ -1,5 +1,6 @@
 """Whatever bytes come, a parser gives a value or an error of the documented tree, and never allocates what they claim."""
 
+import hashlib
 import json
 import tracemalloc
 
@@ -16,7 +17,7 @@ from crystal_crypto.frames import frames_of
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, VerifyKey
 from crystal_crypto.pairing import decode
 from crystal_prototype.sealing import open_v1, seal_v1
-from tests.crypto.support import KEY, SALT, SECRET, SIGNER, header
+from tests.crypto.support import KEY, SALT, SIGNER, header
 from tests.vectors.craft import VAULT, BlobDraft, EntryDraft, content, fixed, packed, raw, zstd_rle
 
 TEXT = b"the same words again and again, and again the same words " * 20
@@ -130,17 +131,17 @@ def test_any_bytes_as_a_blob(data: bytes) -> None:
         parse_blob_header(data[:96])
     for prefix in (b"", head[:8], head[:88], head):
         with pytest.raises(CryptoError):
-            list(open_blob([prefix, data], name=bytes(32), vault=VAULT, key=KEY, secret=SECRET))
+            list(open_blob([prefix, data], content_hash=bytes(32), name=bytes(32), vault=VAULT, key=KEY))
 
 
 @given(changes)
 def test_any_change_to_a_blob(where: list[tuple[int, int]]) -> None:
     draft = BlobDraft(name="changed", content=fixed("content", 1000))
     data = draft.build()
-    changed = _changed(data, where)
+    changed, digest = _changed(data, where), hashlib.sha256(draft.content).digest()
     if changed != data:
         with pytest.raises(CryptoError):
-            list(open_blob([changed], name=data[32:64], vault=VAULT, key=KEY, secret=SECRET))
+            list(open_blob([changed], content_hash=digest, name=data[32:64], vault=VAULT, key=KEY))
 
 
 @given(st.binary(max_size=120))

@@ -22,7 +22,6 @@ class Blobs:
     vault: bytes
     objects: dict[str, bytes]
     generations: dict[int, bytes]
-    secret: bytes
     name_key: bytes
 
     def name(self, content: bytes, named: int | bytes) -> bytes:
@@ -40,8 +39,6 @@ class Blobs:
             name=name,
             g=g,
             generation_key=self.generations[g],
-            secret=self.secret if isinstance(named, int) else None,
-            turn=named if isinstance(named, int) else 0,
             content_hash=content,
         )
         if isinstance(named, bytes):

@@ -187,7 +187,7 @@ def read_vault(
         name: hkdf(secret, b"", label(f"crystal/v2/secret/{name}"), 32)
         for name in ("state", "forget", "blob-name")
     }
-    blobs = Blobs(vault, objects, keys, secret, derived["blob-name"])
+    blobs = Blobs(vault, objects, keys, derived["blob-name"])
     state = State(derived, blobs)
     stated: list[bytes] = []
     slots = _slots(vault, objects, log, keys)

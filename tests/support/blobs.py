@@ -1,6 +1,6 @@
 """Blobs opened by whoever has the key of their generation and knows nothing else of them."""
 
-from crystal_crypto.blob import open_blob_of
+from crystal_crypto.blob import open_blob
 from crystal_crypto.errors import WrongKey
 from crystal_crypto.hierarchy import GenerationKey
 
@@ -9,7 +9,7 @@ def whatever_it_holds(data: bytes, *, name: bytes, vault: bytes, key: Generation
     """The content, not compared with any hash. Raises CryptoError where the key opens nothing."""
     pieces: list[bytes] = []
     try:
-        pieces.extend(open_blob_of([data], content_hash=bytes(32), name=name, vault=vault, key=key))
+        pieces.extend(open_blob([data], content_hash=bytes(32), name=name, vault=vault, key=key))
     except WrongKey:
         if not pieces:
             raise

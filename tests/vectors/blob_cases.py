@@ -8,7 +8,6 @@ from tests.vectors.craft import (
     GENERATION_KEY,
     OTHER,
     VAULT,
-    VAULT_SECRET,
     BlobDraft,
     blob_name,
     fixed,
@@ -45,7 +44,7 @@ def _fields(draft: BlobDraft, what: str, expect: str) -> dict[str, str]:
         "name": blob_name(draft.content).hex(),
         "generation": "1",
         "generation-key": GENERATION_KEY.hex(),
-        "secret": VAULT_SECRET.hex(),
+        "content-hash": hashlib.sha256(draft.content).hexdigest(),
     }
     if expect == "success":
         fields["length"] = str(len(draft.content))
@@ -176,7 +175,10 @@ def _payload() -> Iterator[Vector]:
     yield _blob(padding, "the last byte of padding is not zero", "malformed")
     name = blob_name(b"other content")
     renamed = BlobDraft(name="content_of_another_name", blob_name=name)
-    yield _blob(renamed, "sealed under the name of other content", "wrong key", name=name.hex())
+    other = hashlib.sha256(b"other content").hexdigest()
+    yield _blob(
+        renamed, "sealed under the name of other content", "wrong key", name=name.hex(), content_hash=other
+    )
 
 
 def _good_compressed() -> Iterator[Vector]:
@@ -254,7 +256,8 @@ def _wrong_keys() -> Iterator[Vector]:
     yield case("another_generation", "a key of another number", generation="2")
     yield case("another_vault", "asked for in another vault", vault=OTHER.hex())
     yield case("another_name", "asked for under another name", name=blob_name(b"other content").hex())
-    yield case("another_vault_secret", "another vault secret", secret=flip(0)(VAULT_SECRET).hex())
+    other = hashlib.sha256(b"other content").hexdigest()
+    yield case("another_content", "other content asked for under this name", content_hash=other)
 
 
 def _named() -> Iterator[Vector]:
@@ -263,7 +266,6 @@ def _named() -> Iterator[Vector]:
     def case(title: str, what: str, expect: str, content: bytes, name: bytes, asked: bytes) -> Vector:
         draft = BlobDraft(name=title, content=content, generation=2, blob_name=name)
         fields = _fields(draft, what, expect)
-        del fields["secret"]
         fields |= {"name": name.hex(), "generation": "2", "content-hash": hashlib.sha256(asked).hexdigest()}
         return Vector("blob", title, fields, draft.build())
 

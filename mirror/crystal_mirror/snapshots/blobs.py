@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from crystal_crypto.blob import open_blob_of, parse_blob_header, seal_blob
+from crystal_crypto.blob import open_blob, parse_blob_header, seal_blob
 from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, BLOB_TURN_MAX
 from crystal_mirror.errors import ProtocolError
@@ -128,7 +128,7 @@ def opened(member: Member, ref: BlobRef, data: bytes) -> bytes:
         raise WrongKey(f"a blob needs the key of generation {generation}, which has not arrived")
     try:
         content = b"".join(
-            open_blob_of(
+            open_blob(
                 [data], content_hash=ref.content, name=name_of(member, ref), vault=member.vault, key=key
             )
         )

@@ -24,6 +24,7 @@ from tests.support.hostile_relay import HostileRelay, Seen, hostile_relay
 from tests.support.relay_server import enrolled, served
 
 SECRET, KEY = VaultSecret(secrets.token_bytes(32)), GenerationKey.generate(1)
+CONTENTS = (b"first" * 1000, b"second" * 1000)
 
 
 def _asking(request: Request) -> Flow[Any]:
@@ -44,8 +45,9 @@ class Deceived:
         return await self.runner.run(_asking(request))
 
     def opened(self, stored: bytes, name: bytes) -> bytes:
-        pieces = open_blob([stored], name=name, vault=self.vault, key=KEY, secret=SECRET)
-        return b"".join(pieces)
+        content = CONTENTS[self.names.index(name)]
+        digest = sha256(content).digest()
+        return b"".join(open_blob([stored], content_hash=digest, name=name, vault=self.vault, key=KEY))
 
 
 @asynccontextmanager
@@ -57,7 +59,7 @@ async def deceived() -> AsyncGenerator[Deceived]:
             client = member.store(hostile.url)
             names: list[bytes] = []
             runner, keys = Runner(client, None), StoreKeys(vault)
-            for content in (b"first" * 1000, b"second" * 1000):
+            for content in CONTENTS:
                 digest = sha256(content).digest()
                 sealed = seal_blob(
                     [content],

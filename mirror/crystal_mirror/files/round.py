@@ -169,7 +169,7 @@ def _forget_cuts(this: FilesRound) -> None:
         agreed = this.database.agreed_at(seen.local.path)
         known = [content_of(row)] if row is not None and not row.gone else []
         known += [content for content in (agreed and agreed.content, offered.get(seen.local.path)) if content]
-        if seen.digest not in {content.digest for content in known}:  # §14-8
+        if seen.digest not in {content.digest for content in known}:  # §14-10
             stale.append(seen.local.path)
     this.database.forget_seen(stale)
 

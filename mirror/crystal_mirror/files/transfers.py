@@ -336,7 +336,7 @@ def _standing(this: FilesRound) -> dict[bytes, list[BlobRef]]:
     if this.standing is None:
         replica = this.member.replica
         rows = [(row, [BlobRef.of(part) for part in row.parts]) for row in replica.files() if not row.gone]
-        this.standing = {content_of(row).digest: refs for row, refs in rows}  # §14-9
+        this.standing = {content_of(row).digest: refs for row, refs in rows}  # §14-11
     return this.standing
 
 
@@ -359,7 +359,7 @@ def _refs(this: FilesRound, seen: SeenFile, parts: Sequence[FilePart]) -> list[t
 def _put_parts(this: FilesRound, path: str, refs: Sequence[BlobRef], missing: set[BlobRef]) -> Flow[None]:
     offset = 0
     for part in refs:
-        if this.member.log.generation != this.generation:  # §14-8
+        if this.member.log.generation != this.generation:  # §14-10
             raise FileMoved("the vault's keys were renewed while the file was sent")
         if part in missing:
             data = this.disk.read(PartPlace(path, offset, part.length))

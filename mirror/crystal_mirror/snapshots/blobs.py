@@ -64,7 +64,7 @@ def put_blob(member: Member, content: bytes, first_turn: int = 0, *, compress: b
         there = yield Has((blob_key(member, ref),))
         if there[0]:
             return ref
-        if member.log.generation == generation:  # §14-8
+        if member.log.generation == generation:  # §14-10
             yield from put_under(member, ref, content, compress=compress)
             return ref
 

@@ -16,7 +16,6 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, connection, create_app
 from crystal_relay.server.concurrency import VaultConcurrency
 from crystal_relay.server.condemned import PENDING_MAX
-from crystal_relay.server.connection import Addresses, TooManyConnections
 from crystal_relay.server.load import ANSWERED_BYTES_OF_VAULT_MAX, GATHERED_BYTES_OF_VAULT_MAX, STREAM_BYTES
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.server.token_records import TOKENS_MAX
@@ -207,20 +206,6 @@ async def test_a_long_poll_with_a_request_behind_it_ends_when_its_client_goes(
     async with asyncio.timeout(5):
         while waits.sleeping:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-def test_an_address_opens_no_more_than_its_share_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECTIONS_OF_ADDRESS_MAX", 3)
-    addresses = Addresses(("198.51.100.0/24",))
-    held = [addresses.enter(("203.0.113.7", port)) for port in range(3)]
-    with pytest.raises(TooManyConnections):
-        addresses.enter(("203.0.113.7", 9))
-    assert addresses.enter(("203.0.113.8", 9)) == "203.0.113.8"
-    for unlimited in ("127.0.0.1", "198.51.100.9"):
-        assert {addresses.enter((unlimited, port)) for port in range(10)} == {None}
-    assert held[0] is not None
-    addresses.leave(held[0])
-    assert addresses.enter(("203.0.113.7", 9)) == "203.0.113.7"
 
 
 async def test_bodies_sent_at_once_find_no_more_room_than_one_after_the_other() -> None:

@@ -21,6 +21,7 @@ from crystal_prototype.relay.names import BLOB_BYTES_MAX, DropId, V1Channel, par
 from crystal_prototype.relay.spool import MEMORY_BYTES_MAX, V1Spool
 from crystal_prototype.relay.tokens import Tokens, V1Holder, WrongToken
 from crystal_relay.errors import BadRequest, RelayError, TooSlow, Unauthorized
+from crystal_relay.server.admission import authenticated
 from crystal_relay.server.concurrency import VaultConcurrency
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
@@ -143,17 +144,17 @@ class V1Routes:
         return _Held(reply, self._load, _share(reader), len(reply.body))
 
     async def _asked(self, request: Request) -> tuple[V1Holder, V1Channel]:
-        self._rates.admit(request.scope)
         header = text_of(head_of(request.scope).get(b"authorization"))
         if header is None or not header.startswith(_BEARER):
             self._rates.failed(request.scope)
             raise Unauthorized("a bearer token is needed here")
-        self._rates.before_lookup(request.scope)
         try:
-            holder = await self._tokens.identify(header.removeprefix(_BEARER))
+            with self._rates.lookup(request.scope):
+                holder = await self._tokens.identify(header.removeprefix(_BEARER))
         except WrongToken:
             self._rates.failed(request.scope)
             raise
+        authenticated(request.scope)
         self._rates.check(Identity(space_prefix(holder.space), holder.id, frozenset()))
         no_query(request.scope)
         return holder, parse_channel(request.path_params["channel"])

@@ -22,6 +22,7 @@ from crystal_relay.limits import (
     WAIT_SECONDS_MAX,
     WAIT_TOKEN_CHARS_MAX,
 )
+from crystal_relay.server.admission import Admission
 from crystal_relay.server.authorization import (
     device_of,
     party_of_header,
@@ -77,6 +78,7 @@ class Relay:
         self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds, wall_clock=clock)
         self.invites = Invites(store, clock=clock)
         self.rates = Rates(settings)
+        self.admission = Admission(settings.trusted_proxies)
         self.usage = Usage(store, settings)
         self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
         self.sweeper = Sweeper(store, clock=clock, deleted=self.usage.deleted)
@@ -93,6 +95,7 @@ class Relay:
             store=store,
             waits=self.waits,
             rates=self.rates,
+            admission=self.admission,
             usage=self.usage,
             sweeper=self.sweeper,
             peers=peers,
@@ -181,7 +184,6 @@ class Relay:
 
     async def openapi(self, request: Request) -> Response:
         """The description of these routes."""
-        self.rates.admit(request.scope)
         query(request, ())
         return Response(self._openapi, media_type="application/json")
 
@@ -226,7 +228,7 @@ class RelayApplication(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """The guard, what Starlette needs to answer for a missing route, the routes."""
         routes = ExceptionMiddleware(self.router, handlers={HTTPException: _no_route})
-        return Guard(routes, self.state.relay.objects, self.state.relay.metrics)
+        return Guard(routes, self.state.relay.objects, self.state.relay.metrics, self.state.relay.rates)
 
 
 def create_app(

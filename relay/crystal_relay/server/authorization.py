@@ -6,8 +6,8 @@
     Authorization: Bearer <enrolment token>                        to create a vault
     Authorization: Bearer <metrics token>                          to read the metrics
 
-Exactly one header, one space, and these spellings. Credentials never appear in responses or logs. Every request counts here
-towards the rate limits of its address and its device, before anything else is done for it.
+Exactly one header, one space, and these spellings. Credentials never appear in responses or logs. A request with valid
+credentials counts here towards the rate limit of its device, before anything else is done for it.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from starlette.types import Scope as Connection
 
 from crystal_relay.errors import InviteOver, Unauthorized, VaultDropped
 from crystal_relay.invites import CREDENTIAL, access_hash
+from crystal_relay.server.admission import authenticated
 from crystal_relay.server.enrollment import new_enrollment_token
 from crystal_relay.server.invites import Invite, Invites
 from crystal_relay.server.rates import Rates
@@ -48,7 +49,6 @@ async def device_of_header(
     value: bytes | None, registry: Registry, vault: str, rates: Rates, scope: Connection
 ) -> Identity:
     """The device of the bearer token in an Authorization header's value. Raises as `device_of`."""
-    rates.admit(scope)
     header = text_of(value) or ""
     match = TOKEN.match(header, len(_BEARER)) if header.startswith(_BEARER) else None  # §R2-1
     if match is None:
@@ -56,12 +56,13 @@ async def device_of_header(
         raise Unauthorized("a device's token is needed here", hint="Send `Authorization: Bearer <token>`.")
     identity = registry.known(vault, match[1], match[0])  # §R9.2-3
     if identity is None:
-        rates.before_lookup(scope)
         try:
-            identity = await registry.identify(vault, match[1], match[0])
+            with rates.lookup(scope):
+                identity = await registry.identify(vault, match[1], match[0])
         except (Unauthorized, VaultDropped):
             rates.failed(scope)
             raise
+    authenticated(scope)
     rates.check(identity)
     return identity
 
@@ -129,10 +130,12 @@ async def require_token_authority(
         header = text_of(head_of(request.scope).get(b"authorization")) or ""
         return TokenAuthority(vault, header.removeprefix(_BEARER))
     try:
-        await registry.check_recovery(vault, presented)
+        with rates.lookup(request.scope):
+            await registry.check_recovery(vault, presented)
     except (Unauthorized, VaultDropped):
         rates.failed(request.scope)
         raise
+    authenticated(request.scope)
     return TokenAuthority(vault, None, presented)
 
 
@@ -141,7 +144,6 @@ def recovery_of(request: Request, rates: Rates) -> str | None:
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     if not header.startswith(_RECOVERY):
         return None
-    rates.admit(request.scope)
     rates.before_lookup(request.scope)
     secret = header.removeprefix(_RECOVERY)
     if _RECOVERY_SECRET.match(secret) is None:  # §R2-1
@@ -152,16 +154,18 @@ def recovery_of(request: Request, rates: Rates) -> str | None:
 
 async def require_enrollment(request: Request, registry: Registry, only: str | None, rates: Rates) -> None:
     """Require an enrolment token: `only`, or if None, one whose hash is in the store. Raises Unauthorized."""
-    rates.admit(request.scope)
-    rates.before_lookup(request.scope)
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     token = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
-    if ENROLL_TOKEN.match(token) is not None:  # §R2-1
-        if only is None:
-            if await registry.is_enrollment(token):
-                return
-        elif hmac.compare_digest(_digest(token), _digest(only)):
-            return
+    with rates.lookup(request.scope):
+        if ENROLL_TOKEN.match(token) is None:  # §R2-1
+            known = False
+        elif only is None:
+            known = await registry.is_enrollment(token)
+        else:
+            known = hmac.compare_digest(_digest(token), _digest(only))
+    if known:
+        authenticated(request.scope)
+        return
     rates.failed(request.scope)
     raise Unauthorized(
         "creating a vault needs this relay's enrolment token",
@@ -171,16 +175,17 @@ async def require_enrollment(request: Request, registry: Registry, only: str | N
 
 def require_metrics_token(request: Request, token: str, rates: Rates) -> None:
     """Require the metrics token. Raises Unauthorized, TooManyRequests."""
-    rates.admit(request.scope)
-    rates.before_lookup(request.scope)
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     shown = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
-    if not hmac.compare_digest(_digest(shown), _digest(token)):  # §R7-1
+    with rates.lookup(request.scope):
+        known = hmac.compare_digest(_digest(shown), _digest(token))
+    if not known:  # §R7-1
         rates.failed(request.scope)
         raise Unauthorized(
             "reading the metrics needs this relay's metrics token",
             hint="It was set by CRYSTAL_RELAY_METRICS_TOKEN.",
         )
+    authenticated(request.scope)
 
 
 async def ensure_enrollment(registry: Registry, announce: Callable[[str], None]) -> None:
@@ -199,16 +204,17 @@ async def ensure_enrollment(registry: Registry, announce: Callable[[str], None])
 async def _newcomer(
     value: bytes, invites: Invites, vault: str, rates: Rates, scope: Connection
 ) -> tuple[str, Invite]:
-    rates.admit(scope)
     rates.before_lookup(scope)
     match = _NEWCOMER.match(text_of(value) or "", len(_INVITE))  # §R2-1
     try:
         if match is None:
             raise Unauthorized("not an invite's credential")
-        invite = await invites.identify(vault, match[1], access_hash(bytes.fromhex(match[2])))
+        with rates.lookup(scope):
+            invite = await invites.identify(vault, match[1], access_hash(bytes.fromhex(match[2])))
     except (Unauthorized, VaultDropped):
         rates.failed(scope)
         raise
+    authenticated(scope)
     rates.check(Identity(vault, f"invite/{match[1]}", frozenset()))
     return match[1], invite
 

@@ -1,30 +1,34 @@
 """An HTTP connection of the relay's server, within limits.
 
 - A head has at most `HEAD_BYTES_MAX` bytes and takes at most `HEAD_SECONDS_MAX`.
-- The request being served learns that its client has gone, also when the client has pipelined further requests.
+- One request is parsed at a time. What its client has pipelined behind it waits unparsed; beyond `HEAD_BYTES_MAX` of it,
+  reading pauses. The request being served learns that its client has gone, unless reading is paused.
 - A response that its client leaves unread keeps the connection for at most `SEND_STALL_SECONDS_MAX`, also if it is too short to
   pause the server's writing, and after the server has closed its side.
 - The body of a refused request is not kept in memory.
-- An address has at most `CONNECTIONS_OF_ADDRESS_MAX` connections; this machine and declared proxies have no limit.
+- Connections, and the bytes that wait on them, are limited in total and by address (`admission`).
+- A chunked body is not read: no route takes one, so the connection ends with the response.
 """
 
 import asyncio
-from collections import Counter
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 
 import msgspec
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from crystal_relay.errors import BadRequest
+from crystal_relay.server.admission import SCOPE_KEY, Admission, Closing, Place, Refused, Trust
 from crystal_relay.server.logs import new_request_id
-from crystal_relay.server.rates import address_of
 from crystal_relay.server.settings import (
-    CONNECTIONS_OF_ADDRESS_MAX,
+    ANONYMOUS_KEEP_ALIVE_SECONDS,
+    ANONYMOUS_REFUSED_MAX,
+    ANONYMOUS_UNSENT_BYTES,
     HEAD_BYTES_MAX,
     HEAD_SECONDS_MAX,
+    HEADERS_MAX,
     SEND_STALL_SECONDS_MAX,
 )
 from crystal_relay.wire import ErrorReply
@@ -36,9 +40,9 @@ _HEAD_START = b"HTTP/"
 """Prefix of every response head. A piece of a body that begins with it is delayed by one turn of the loop, no more."""
 
 
-def connection_class(proxies: tuple[str, ...]) -> type["Connection"]:
-    """The protocol class of one server, with its own count of connections for each address."""
-    return type("Connection", (Connection,), {"addresses": Addresses(proxies)})
+def connection_class(admission: Admission) -> type["Connection"]:
+    """The protocol class of one server."""
+    return type("Connection", (Connection,), {"admission": admission})
 
 
 class Connection(HttpToolsProtocol):
@@ -48,7 +52,7 @@ class Connection(HttpToolsProtocol):
     reading a head --too large, too slow--> closed;  serving --response left unread--> closed
     """
 
-    addresses: "Addresses"
+    admission: Admission
     """Of the server that the connection belongs to. Set by `connection_class`."""
 
     def __init__(
@@ -59,29 +63,72 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._address: str | None = None
+        self._place: Place | None = None
         self._serving: RequestResponseCycle | None = None
         self._answers = 0
+        self._refused = 0
+        self._input = b""
+        """Received, and parsed up to `_parsed`."""
+        self._parsed = 0
         self._reading_head = True
         self._head_bytes = 0
+        self._body_left = 0
+        self._skip_rest = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
 
+    # --- for the limits ---
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being served."""
+        return self._serving is None or self._serving.response_complete
+
+    def end(self, closing: Closing) -> None:
+        """Close the connection at once. Idempotent."""
+        if not self.transport.is_closing():
+            self.admission.closed[closing] += 1
+        self.transport.abort()
+
+    def authenticated(self) -> None:
+        """A request showed valid credentials."""
+        if self._place is not None and self._place.trust is Trust.ANONYMOUS:
+            self.admission.authenticate(self, self._place)
+            self.timeout_keep_alive = self.config.timeout_keep_alive
+            self.transport.set_write_buffer_limits()
+
+    def refused(self) -> bool:
+        """Count a request that is answered with an error. Returns whether the connection should end with it."""
+        if self._place is None or self._place.trust is not Trust.ANONYMOUS:
+            return False
+        self._refused += 1
+        if self._refused == ANONYMOUS_REFUSED_MAX:  # §R9-15
+            self.admission.closed[Closing.REFUSED] += 1
+        return self._refused >= ANONYMOUS_REFUSED_MAX
+
+    # --- for the transport ---
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._start_head_timer()
+        self.flow = _InputFlow(transport)
         self._answer = ResponseWriter(transport, self.loop)
         try:
-            self._address = self.addresses.enter(self.client)
-        except TooManyConnections:
-            transport.abort()
+            self._place = self.admission.enter(self, self.client)
+        except Refused as refused:
+            self.end(refused.closing)
+            return
+        self._start_head_timer()
+        if self._place.trust is Trust.ANONYMOUS:
+            self.timeout_keep_alive = ANONYMOUS_KEEP_ALIVE_SECONDS
+            transport.set_write_buffer_limits(high=ANONYMOUS_UNSENT_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._address is not None:
-            self.addresses.leave(self._address)
-            self._address = None
-        # uvicorn tells only the last request, which is not the one being served if others were pipelined.
+        self._input = b""
+        if self._place is not None:
+            self.admission.leave(self, self._place)
+            self._place = None
+        # uvicorn tells only the last request, which is not the one being served if another was begun.
         if self._serving is not None and not self._serving.response_complete:
             self._serving.disconnected = True
             self._serving.message_event.set()
@@ -91,20 +138,80 @@ class Connection(HttpToolsProtocol):
         self._stop_stall_timer()
         self._stop_unread_timer()
         super().connection_lost(exc)
+        self.scope = self.headers = None  # type: ignore[assignment]  # a circle otherwise, and memory until the next collection
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._skip_rest:
             return
+        self._input = self._input[self._parsed :] + data if self._parsed < len(self._input) else data
+        self._parsed = 0
+        self._parse()
+
+    def _parse(self) -> None:
+        """Parse what was received, up to the end of the request that is to be served next."""
+        while self._parsed < len(self._input) and not self._must_wait() and not self.transport.is_closing():
+            if self._skip_rest:
+                self._input = b""
+                break
+            piece = self._next_piece()
+            if self._reading_head:
+                self._head_bytes += len(piece)
+            super().data_received(piece)
+            if self._reading_head and self._head_bytes and not self.transport.is_closing():
+                self._start_head_timer()
+                # The application measures complete heads, since it can answer them with an error of the usual form.
+                if self._head_bytes > HEAD_BYTES_MAX or len(self.headers or ()) > HEADERS_MAX:  # §R9-1
+                    self._refuse_head()
+        if self._parsed >= len(self._input):
+            self._input, self._parsed = b"", 0
+        self._count_waiting()
+
+    def _next_piece(self) -> bytes:
+        """A piece of the input with at most one end of a head or one end of a body in it."""
+        begin = self._parsed
         if self._reading_head:
-            self._head_bytes += len(data)
-        super().data_received(data)
-        if self._reading_head and self._head_bytes and not self.transport.is_closing():
-            self._start_head_timer()
-            # The application measures complete heads, since it can answer them with an error of the usual form.
-            if self._head_bytes > HEAD_BYTES_MAX:  # §R9-1
-                self._answer.flush()
-                self.transport.write(_HEAD_TOO_LARGE)
-                self.transport.close()
+            # A head ends with an empty line, also one that began with the input before.
+            end = self._input.find(b"\r\n\r\n", begin) + 4
+            rest = HEAD_BYTES_MAX + 1 - self._head_bytes
+            self._parsed = min(end if end > 3 else len(self._input), begin + rest)
+        else:
+            size = self._body_left or 1  # the parser says when a body ends
+            self._parsed = min(begin + size, len(self._input))
+            self._body_left -= min(self._parsed - begin, self._body_left)
+        if begin == 0 and self._parsed == len(self._input):
+            return self._input
+        return self._input[begin : self._parsed]
+
+    def _must_wait(self) -> bool:
+        """Whether the next request cannot be parsed before one is answered."""
+        return self._reading_head and not self.idle
+
+    def _count_waiting(self) -> None:
+        """Account for what is in memory and not processed. Ends the connection if it is too much."""
+        if self._place is None or self.transport.is_closing():
+            return
+        waiting = len(self._input) - self._parsed
+        if waiting > HEAD_BYTES_MAX:
+            self.flow.hold()
+        else:
+            self.flow.release()
+        if (
+            self._place.trust is Trust.ANONYMOUS
+            and self.cycle is not None
+            and not self.cycle.response_complete
+        ):
+            waiting += len(self.cycle.body)
+        if waiting != self._place.waiting:
+            try:
+                self.admission.wait(self._place, waiting)
+            except Refused as refused:
+                self.end(refused.closing)
+
+    def _refuse_head(self) -> None:
+        self._answer.flush()
+        self.transport.write(_HEAD_TOO_LARGE)
+        self.transport.close()
+        self.admission.closed[Closing.HEAD] += 1
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP with an error of the usual form, and close the connection."""
@@ -121,6 +228,11 @@ class Connection(HttpToolsProtocol):
         self._reading_head = False
         self._stop_head_timer()
         super().on_headers_complete()
+        self._body_left, chunked = _body_of(self.headers)
+        if chunked:
+            self._skip_rest = True
+            self.cycle.keep_alive = False
+        self.scope[SCOPE_KEY] = self  # type: ignore[literal-required]
         # For readers of the body, which look here whether reading can wait.
         self.scope["crystal.cycle"] = self.cycle  # type: ignore[typeddict-unknown-key]
         self.cycle.transport = self._answer  # type: ignore[assignment]
@@ -130,7 +242,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._stop_head_timer()
         super().on_message_complete()
-        if self.cycle.response_complete and self.timeout_keep_alive_task is None and not self.pipeline:
+        if self.cycle.response_complete and self.timeout_keep_alive_task is None:
             # The skipped rest of a body has stopped uvicorn's own timer.
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -147,11 +259,17 @@ class Connection(HttpToolsProtocol):
             self._start_head_timer()
         if self._unread_timer is None and self.transport.get_write_buffer_size():
             self._watch_unread()
+        if self.transport.is_closing():
+            self._input = b""
+        elif self._input:
+            self._parse()
+        else:
+            self._count_waiting()
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stop_stall_timer()
-        self._stall_timer = self.loop.call_later(SEND_STALL_SECONDS_MAX, self.transport.abort)  # §R9-5
+        self._stall_timer = self.loop.call_later(SEND_STALL_SECONDS_MAX, self.end, Closing.UNREAD)  # §R9-5
 
     def resume_writing(self) -> None:
         self._stop_stall_timer()
@@ -159,7 +277,14 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._serving = cycle
-        super()._start_asgi_task(cycle, app)
+        if self._place is not None and self._place.trust is Trust.ANONYMOUS:
+            self.admission.begin(lambda: self._begin(cycle, app), self.loop)
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _begin(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if not cycle.disconnected:
+            super()._start_asgi_task(cycle, app)
 
     def _watch_unread(self) -> None:
         self._unread_timer = self.loop.call_later(
@@ -172,13 +297,13 @@ class Connection(HttpToolsProtocol):
         if not left:
             return
         if answers == self._answers and left >= unread:
-            self.transport.abort()
+            self.end(Closing.UNREAD)
         else:
             self._watch_unread()
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.transport.abort)  # §R9-1
+            self._head_timer = self.loop.call_later(HEAD_SECONDS_MAX, self.end, Closing.HEAD)  # §R9-1
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
@@ -196,40 +321,27 @@ class Connection(HttpToolsProtocol):
             self._unread_timer = None
 
 
-class TooManyConnections(Exception):
-    """The address has reached its limit."""
+class _InputFlow(FlowControl):
+    """Reading stays paused while it is held, also when uvicorn would resume it for the request being served."""
 
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._held = False
 
-class Addresses:
-    """Number of connections of each address. One for each server."""
+    def hold(self) -> None:
+        """Pause reading until `release`."""
+        self._held = True
+        self.pause_reading()
 
-    def __init__(self, proxies: tuple[str, ...] = ()) -> None:
-        """`proxies`: addresses and networks without a limit, since many clients connect through them."""
-        self._proxies: list[IPv4Network | IPv6Network] = [ip_network(each) for each in proxies]
-        self._connections: Counter[str] = Counter()
+    def release(self) -> None:
+        """Let reading be resumed, and resume it if it was held."""
+        if self._held:
+            self._held = False
+            self.resume_reading()
 
-    def enter(self, client: tuple[str, int] | None) -> str | None:
-        """Count a connection. Returns the address to `leave`, None if it is not counted. Raises TooManyConnections."""
-        address = address_of({"client": client})
-        if client is None or address is None or self._is_proxy(client[0]):
-            return None
-        if self._connections[address] >= CONNECTIONS_OF_ADDRESS_MAX:  # §R9-7
-            raise TooManyConnections
-        self._connections[address] += 1
-        return address
-
-    def leave(self, address: str) -> None:
-        """Count the end of a connection."""
-        self._connections[address] -= 1
-        if not self._connections[address]:
-            del self._connections[address]
-
-    def _is_proxy(self, host: str) -> bool:
-        try:
-            address = ip_address(host)
-        except ValueError:
-            return False
-        return any(address in network for network in self._proxies)
+    def resume_reading(self) -> None:
+        if not self._held:
+            super().resume_reading()
 
 
 class ResponseWriter:
@@ -287,3 +399,14 @@ class ResponseWriter:
             self._flush_handle = None
         assert head is not None, "callers check"
         return head
+
+
+def _body_of(headers: list[tuple[bytes, bytes]]) -> tuple[int, bool]:
+    """The declared size of a body, and whether it is chunked. The parser has refused sizes that are no number."""
+    size = 0
+    for name, value in headers:
+        if name == b"transfer-encoding":
+            return 0, True
+        if name == b"content-length":
+            size = int(value) if value.isdigit() and len(value) < 16 else 0
+    return size, False

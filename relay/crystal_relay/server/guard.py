@@ -1,7 +1,8 @@
-"""The outermost middleware: checks every request and turns every error into a response.
+"""The outermost middleware: counts and checks every request, and turns every error into a response.
 
-Requests need a path without escapes and a head within its limits. Responses get a request id, and errors are JSON. Log and
-metrics get the method, the kind of route, the status, bytes and time: never a path, a query, a header or a body.
+Every request counts towards the limit of its address, also one that is refused. Requests need a path without escapes and a head
+within its limits. Responses get a request id, and errors are JSON. Log and metrics get the method, the kind of route, the
+status, bytes and time: never a path, a query, a header or a body.
 """
 
 import logging
@@ -12,9 +13,11 @@ from itertools import chain
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crystal_relay.errors import BadRequest, RelayError, TooSlow
+from crystal_relay.server.admission import SCOPE_KEY, Limited
 from crystal_relay.server.logs import new_request_id, request_log
 from crystal_relay.server.metrics import Metrics
 from crystal_relay.server.objects import Objects
+from crystal_relay.server.rates import Rates
 from crystal_relay.server.replies import error_reply
 from crystal_relay.server.requests import ClientGone
 from crystal_relay.server.settings import HEAD_BYTES_MAX, HEADERS_MAX, UNREAD_BYTES_MAX
@@ -35,18 +38,20 @@ class HeadTooLarge(BadRequest):
 class Guard:
     """ASGI middleware: the outermost, also around Starlette's own."""
 
-    def __init__(self, app: ASGIApp, objects: Objects, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, objects: Objects, metrics: Metrics, rates: Rates) -> None:
         self._app = app
         self._objects = objects
         self._metrics = metrics
+        self._rates = rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(receive, send, new_request_id())
+        exchange = _Exchange(receive, send, new_request_id(), scope.get(SCOPE_KEY))
         began = time.monotonic()
         try:
+            self._rates.admit(scope)
             path: bytes = scope["raw_path"]
             _check_size(scope, path)
             match path.split(b"/", 5):
@@ -91,11 +96,12 @@ class Guard:
 class _Exchange:
     """Tracks one request: whether its body was read, whether its response has begun, bytes in both directions."""
 
-    __slots__ = ("_receive", "_send", "read_all", "received", "request_id", "sent", "status")
+    __slots__ = ("_connection", "_receive", "_send", "read_all", "received", "request_id", "sent", "status")
 
-    def __init__(self, receive: Receive, send: Send, request_id: str) -> None:
+    def __init__(self, receive: Receive, send: Send, request_id: str, connection: Limited | None) -> None:
         self._receive = receive
         self._send = send
+        self._connection = connection
         self.request_id = request_id
         self.read_all = False
         self.received = 0
@@ -114,7 +120,10 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             named = (b"x-request-id", self.request_id.encode())  # §R1-4
-            message = {**message, "headers": [*message["headers"], named]}
+            headers = [*message["headers"], named]
+            if self.status >= 400 and self._connection is not None and self._connection.refused():
+                headers.append((b"connection", b"close"))  # §R9-15
+            message = {**message, "headers": headers}
         else:
             self.sent += len(message.get("body", b""))
         await self._send(message)

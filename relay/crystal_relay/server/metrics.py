@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from crystal_relay.server.admission import Admission, Closing, Trust
 from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.sweeper import Sweeper
@@ -165,7 +166,14 @@ class CountsOperations(Protocol):
 
 
 def sources_of(
-    *, store: Store, waits: Waits, rates: Rates, usage: Usage, sweeper: Sweeper, peers: Peers | None
+    *,
+    store: Store,
+    waits: Waits,
+    rates: Rates,
+    admission: Admission,
+    usage: Usage,
+    sweeper: Sweeper,
+    peers: Peers | None,
 ) -> Iterator[MetricSource]:
     """The sources of one relay process."""
     installed = version("memory-crystal")
@@ -200,6 +208,7 @@ def sources_of(
             ("device",): rates.refused_devices,
             ("address",): rates.refused_addresses,
             ("unknown-credentials",): rates.refused_failures,
+            ("lookups",): rates.refused_lookups,
             ("quota",): usage.refused,
             ("waits",): waits.refused,
         },
@@ -211,9 +220,34 @@ def sources_of(
         (),
         lambda: {(): usage.listings},
     )
+    yield from _of_connections(admission)
     yield from _of_sweeper(sweeper)
     if peers is not None:
         yield from _of_peers(peers)
+
+
+def _of_connections(admission: Admission) -> Iterator[MetricSource]:
+    yield MetricSource(
+        "crystal_relay_connections",
+        "Open connections, by what is known of the other end.",
+        MetricKind.GAUGE,
+        ("trust",),
+        lambda: {(trust.value,): admission.count(trust) for trust in Trust},
+    )
+    yield MetricSource(
+        "crystal_relay_connections_closed",
+        "Connections that the relay ended, by reason.",
+        MetricKind.COUNTER,
+        ("reason",),
+        lambda: {(reason.value,): admission.closed[reason] for reason in Closing},
+    )
+    yield MetricSource(
+        "crystal_relay_waiting_bytes",
+        "Bytes received and not processed.",
+        MetricKind.GAUGE,
+        (),
+        lambda: {(): admission.waiting_bytes},
+    )
 
 
 def _of_sweeper(sweeper: Sweeper) -> Iterator[MetricSource]:

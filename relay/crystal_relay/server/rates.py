@@ -1,7 +1,7 @@
 """Rate limits of devices and addresses: generic cell rate algorithm, in this process's memory.
 
     device      requests with a valid token                     RelaySettings.rate_per_token
-    address     all requests for a route that exists            RelaySettings.rate_per_address
+    address     all requests, also those that are refused       RelaySettings.rate_per_address
     failures    requests with unknown credentials               RelaySettings.rate_unauthorized
 
 A burst may use ten seconds' worth of each at once. One number is kept for each key, the time at which its credit is full
@@ -9,20 +9,24 @@ again; the least recently used keys are forgotten, which gives their owners full
 since every customer has at least that. Requests from loopback have no address: behind an undeclared proxy, all clients would
 share one.
 
+Credentials that this process does not remember are looked up in the store. So many lookups run at once, in total and for an
+address, that a store which is slow does not gather requests of strangers.
+
 Counting is per process: n processes behind a balancer let through up to n times as much.
 """
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Generator, Hashable
+from contextlib import contextmanager
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 from starlette.types import Scope
 
-from crystal_relay.errors import TooManyRequests
+from crystal_relay.errors import Busy, TooManyRequests
 from crystal_relay.server.scopes import Identity
-from crystal_relay.server.settings import RelaySettings
+from crystal_relay.server.settings import LOOKUPS_MAX, LOOKUPS_OF_ADDRESS_MAX, RelaySettings
 
 BURST_SECONDS = 10.0
 """Size of a burst, in seconds of the rate."""
@@ -43,6 +47,9 @@ class Rates:
         self.refused_devices = 0
         self.refused_addresses = 0
         self.refused_failures = 0
+        self.refused_lookups = 0
+        self._lookups: Counter[str | None] = Counter()
+        """Running ones by address; None for those without an address."""
 
     @property
     def remembered(self) -> int:
@@ -77,6 +84,25 @@ class Rates:
             raise TooManyRequests(
                 "too many requests with unknown credentials from this address", retry_after=wait
             )
+
+    @contextmanager
+    def lookup(self, scope: Scope) -> Generator[None]:
+        """Look up credentials in the store within it. Raises what `before_lookup` does; Busy."""
+        self.before_lookup(scope)
+        address = address_of(scope)
+        if address is not None and self._lookups[address] >= LOOKUPS_OF_ADDRESS_MAX:  # §R9.2-5
+            self.refused_lookups += 1
+            raise TooManyRequests("too many unknown credentials at once from this address", retry_after=1.0)
+        if self._lookups.total() >= LOOKUPS_MAX:  # §R9.2-5
+            self.refused_lookups += 1
+            raise Busy("the relay is looking up as many credentials as it can")
+        self._lookups[address] += 1
+        try:
+            yield
+        finally:
+            self._lookups[address] -= 1
+            if not self._lookups[address]:
+                del self._lookups[address]
 
     def failed(self, scope: Scope) -> None:
         """Count a request with unknown credentials."""

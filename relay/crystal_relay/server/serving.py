@@ -17,6 +17,9 @@ from crystal_relay.server.connection import connection_class
 from crystal_relay.server.settings import CONNECTIONS_MAX, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
 
 BACKLOG = 1024
+ACCEPTED_AT_ONCE = 16
+"""Connections accepted in one turn of the loop. uvloop accepts one for each socket that it listens on; while strangers keep the
+loop busy, a queue of a hundred would take seconds. So it listens on as many copies of the socket."""
 OPEN_FILES = 2 * CONNECTIONS_MAX
 """One for each connection, and one for the object sent over it."""
 
@@ -44,7 +47,7 @@ class Server:
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
-                http=connection_class(app.state.relay.trusted_proxies),
+                http=connection_class(app.state.relay.admission),
                 ws="none",
                 lifespan="off",
                 log_config=None,
@@ -53,7 +56,6 @@ class Server:
                 # Only a declared proxy is trusted to name the client.
                 proxy_headers=bool(app.state.relay.trusted_proxies),
                 forwarded_allow_ips=list(app.state.relay.trusted_proxies),  # §R9.2-4
-                limit_concurrency=CONNECTIONS_MAX,  # §R9-7
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,  # §R9-6
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,  # §R9-12
             ),
@@ -69,7 +71,8 @@ class Server:
         """Serve, and return when all accepted requests are answered. `ready` is called once connections are accepted."""
         self._uvicorn.ready = ready
         self._uvicorn.catch_signals = signals
-        await self._uvicorn.serve(sockets=[self._listener])
+        copies = [self._listener.dup() for _ in range(ACCEPTED_AT_ONCE - 1)]  # uvicorn closes them
+        await self._uvicorn.serve(sockets=[self._listener, *copies])
 
     def stop(self) -> None:
         """Stop accepting, end the long polls, finish the rest within ten seconds, then let `serve` return."""

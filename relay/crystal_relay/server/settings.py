@@ -20,6 +20,20 @@ beyond, it is closed."""
 CONNECTIONS_MAX = 8192
 CONNECTIONS_OF_ADDRESS_MAX = 1024
 """An eighth of all connections, so that no address can use them up."""
+ANONYMOUS_CONNECTIONS_MAX = 2048
+"""Connections that have shown no valid credentials. Beyond, the oldest idle one makes room for a new one."""
+ANONYMOUS_CONNECTIONS_OF_ADDRESS_MAX = 128
+ANONYMOUS_KEEP_ALIVE_SECONDS = 15
+ANONYMOUS_REFUSED_MAX = 64
+"""Refused requests on an anonymous connection; with the last of them it is closed."""
+ANONYMOUS_UNSENT_BYTES = 16 * 1024
+"""Beyond this the responses of an anonymous connection wait until its client reads."""
+WAITING_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes received and not processed: pipelined requests, and bodies of requests that have shown no valid credentials yet."""
+WAITING_BYTES_OF_ADDRESS_MAX = 4 * 1024 * 1024
+LOOKUPS_MAX = 2048
+"""Credentials being looked up in the store at once."""
+LOOKUPS_OF_ADDRESS_MAX = 128
 SHUTDOWN_SECONDS_MAX = 10
 """How long requests in flight may continue after a stop."""
 SWEEP_SECONDS = 60.0

@@ -138,9 +138,10 @@ class TokenRoutes:
             raise BadRequest(f"replacements are numbered from 1 to {RECOVERIES_MAX}")
         replacement = await json_of(request, RecoveryReplacement, self._settings)
         try:
-            await self._registry.replace_recovery(
-                vault, wanted, replacement.recovery_hash, presented=presented
-            )
+            with self._rates.lookup(request.scope):
+                await self._registry.replace_recovery(
+                    vault, wanted, replacement.recovery_hash, presented=presented
+                )
         except Unauthorized:
             self._rates.failed(request.scope)
             raise

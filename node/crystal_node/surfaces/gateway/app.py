@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
@@ -18,6 +19,7 @@ from crystal_node.surfaces.gateway.compatibility import CompatibilityRoutes
 from crystal_node.surfaces.gateway.documents import DoneDocument, SessionDocument, SessionRequest
 from crystal_node.surfaces.gateway.errors import NoToken, UnknownMethod, UnknownRoute
 from crystal_node.surfaces.gateway.guard import GatewayGuard
+from crystal_node.surfaces.gateway.limits import SESSION_BYTES_MAX
 from crystal_node.surfaces.gateway.openapi import ApiRoute, openapi_document
 from crystal_node.surfaces.gateway.page import WebPage
 from crystal_node.surfaces.gateway.processes import Processes
@@ -42,6 +44,7 @@ class Gateway(Starlette):
         self._port = port
         self._backend = Backend(resolve)
         self._page = WebPage()
+        self._description = b""
         self._compatibility = CompatibilityRoutes(self._backend, Processes(environment))
         self.api = [
             ApiRoute(
@@ -82,7 +85,7 @@ class Gateway(Starlette):
     async def open_session(self, request: Request) -> Response:
         """Exchange a link's code, or the gateway's token, for a token of the page's own."""
         no_query(request)
-        asked = await json_of(request, SessionRequest)
+        asked = await json_of(request, SessionRequest, bytes_max=SESSION_BYTES_MAX)
         header = request.headers.get("authorization")
         if not asked.code and header is not None and self._access.admits(header.encode("latin-1")):
             return DocumentReply(SessionDocument(token=self._access.new_session()))
@@ -94,7 +97,9 @@ class Gateway(Starlette):
     async def describe(self, request: Request) -> Response:
         """Describe these routes."""
         no_query(request)
-        return DocumentReply(openapi_document(self.api))
+        if not self._description:
+            self._description = msgspec.json.encode(openapi_document(self.api))
+        return Response(self._description, media_type=DocumentReply.media_type)
 
     async def close_session(self, request: Request) -> Response:
         """End the page's session."""

@@ -85,7 +85,8 @@ class GatewayGuard:
                 reply.headers["www-authenticate"] = "Bearer"
             if status == 503:
                 reply.headers["retry-after"] = "1"
-            if status in (408, 413):
+            if status in (408, 413) or isinstance(error, NoToken | WrongHost | ForeignOrigin):
+                # Who may not ask has one answer for each connection.
                 reply.headers["connection"] = "close"
             await reply(scope, receive, guarded)
 

@@ -1,9 +1,12 @@
 """Limits of the gateway, against accidents and hostile pages: it serves one person on one machine."""
 
 CONNECTIONS_MAX = 128
+"""Beyond, the connection that has been idle longest makes room for a new one."""
 HEAD_BYTES_MAX = 16 * 1024
 HEAD_SECONDS_MAX = 10.0
 BODY_BYTES_MAX = 256 * 1024
+SESSION_BYTES_MAX = 4 * 1024
+"""The only body that is read without a token."""
 CHAT_BYTES_MAX = 2 * 1024 * 1024
 CHATS_MAX = 4
 """Conversations passed on at the same time."""

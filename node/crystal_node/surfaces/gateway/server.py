@@ -17,6 +17,7 @@ from typing import Any, Protocol, cast
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -128,6 +129,9 @@ class PatientHttp(H11Protocol):
 
     waiting for a head --complete--> serving --answered--> waiting for a head (uvicorn's own timer)
     waiting for a head --too slow--> closed;  serving --answer left unread--> closed
+
+    What is pipelined behind a request waits unparsed, and nothing more is read meanwhile. When there are too many connections,
+    the one that has been idle longest makes room; a new one is refused if none is idle.
     """
 
     head_seconds = HEAD_SECONDS_MAX
@@ -140,14 +144,32 @@ class PatientHttp(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        # uvicorn would refuse every request, also on connections that were there before, instead of a connection.
+        self._connections_max, self.limit_concurrency = self.limit_concurrency, None
+        self._waiting = b""
+        self._idle_since = self.loop.time()
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
 
+    @property
+    def idle_since(self) -> float:
+        """When the last answer was complete, by the loop's clock; 0 while a request is served."""
+        return 0.0 if self._serves() else self._idle_since
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _InputFlow(transport)
         self._head_timer = self.loop.call_later(self.head_seconds, transport.abort)
+        if self._connections_max is not None and len(self.connections) > self._connections_max:
+            self._make_room()
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._waiting or (self._serves() and not self.cycle.more_body):
+            self._waiting += data
+            self.flow.hold()
+            return
         waits = not self._serves()
         super().data_received(data)
         if self._serves():
@@ -155,7 +177,16 @@ class PatientHttp(H11Protocol):
         elif waits and self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self.head_seconds, self.transport.abort)
 
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+        if self._waiting and not self._serves() and not self.transport.is_closing():
+            data, self._waiting = self._waiting, b""
+            self.flow.release()
+            self.data_received(data)
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._waiting = b""
         self._stop_head_timer()
         self.resume_writing()
         super().connection_lost(exc)
@@ -175,7 +206,38 @@ class PatientHttp(H11Protocol):
         cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn has none before the first request
         return cycle is not None and not cycle.response_complete
 
+    def _make_room(self) -> None:
+        """End the connection that has been idle longest, or this new one."""
+        others = (each for each in self.connections if isinstance(each, PatientHttp) and each is not self)
+        oldest = min(
+            (each for each in others if each.idle_since), key=lambda each: each.idle_since, default=self
+        )
+        self.connections.discard(oldest)  # counted no more, though its end comes in the next turn of the loop
+        oldest.transport.abort()
+
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+class _InputFlow(FlowControl):
+    """Reading stays paused while it is held, also when uvicorn would resume it after an answer."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._held = False
+
+    def hold(self) -> None:
+        """Pause reading until `release`."""
+        self._held = True
+        self.pause_reading()
+
+    def release(self) -> None:
+        """Resume reading."""
+        self._held = False
+        self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if not self._held:
+            super().resume_reading()

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from crystal_relay.errors import Unauthorized
 from crystal_relay.limits import MIB
 from crystal_relay.notify import Notifier
+from crystal_relay.server.admission import authenticated
 from crystal_relay.server.load import Load
 from crystal_relay.server.peers.messages import AUTHORIZATION, BODY_BYTES_MAX, Heard, News, answer, read
 from crystal_relay.server.peers.transport import AnotherProcess
@@ -66,6 +67,7 @@ class PeerReceiver:
         except Unauthorized:
             rates.failed(request.scope)
             raise
+        authenticated(request.scope)
         self.take(news)
         return JsonReply(Heard(answer(secret, code)))
 

@@ -316,6 +316,16 @@ def test_a_system_that_grants_few_open_files_leaves_the_store_some_beside_the_co
         relay.stop()
 
 
+def test_where_few_files_may_be_open_strangers_leave_the_store_and_devices_some(tmp_path: Path) -> None:
+    relay = RelayProcess(tmp_path / "relay", prefix=("prlimit", "--nofile=256:256"))
+    relay.start()
+    try:
+        asyncio.run(_write_beside(relay, 400))
+    finally:
+        relay.stop()
+    assert "Too many open files" not in relay.errors
+
+
 async def _write_beside(relay: RelayProcess, count: int) -> None:
     lead = await enrolled(relay.url, enroll_token=relay.enroll_token)
     async with many(relay.url, count):

@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import itertools
 import socket
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from crystal_relay.server import RelaySettings, admission, connection
 from crystal_relay.server.admission import Trust
 from crystal_relay.server.settings import ANONYMOUS_REFUSED_MAX, HEAD_BYTES_MAX
 from tests.support.hand_written import connected, get_head, put_head
-from tests.support.hostile_clients import KINDS, Target, besieged, rss_of, watched
+from tests.support.hostile_clients import KINDS, besieged, honest, hostile_to, rss_of, watched
 from tests.support.raw_http import RawConnection, raw_request
 from tests.support.relay_process import RelayProcess, running_relay
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, served
@@ -30,21 +28,6 @@ PIPELINED = b"GET /%s HTTP/1.1\r\n\r\n"
 def process(tmp_path: Path) -> Generator[RelayProcess]:
     with running_relay(tmp_path / "relay") as running:
         yield running
-
-
-def honest(url: str, member: Member) -> Callable[[], Coroutine[Any, Any, None]]:
-    """A device that stores an object and reads it back, on a new connection each time."""
-    numbers = itertools.count()
-
-    async def ask() -> None:
-        name, body = f"blob/{next(numbers)}", b"x" * 4 * KIB
-        async with connected(url) as each:
-            await each.send(put_head(member, name, len(body)) + body)
-            assert (await each.reply()).status == 201
-            await each.send(get_head(member, f"/v2/vaults/{member.vault}/objects/{name}"))
-            assert (await each.reply()).body == body
-
-    return ask
 
 
 @pytest.mark.parametrize("path", [b"health", b"v2/nothing"])
@@ -69,11 +52,7 @@ async def test_clients_of_eight_hostile_kinds_take_neither_memory_nor_time_from_
 ) -> None:
     lead = await enrolled(process.url, enroll_token=process.enroll_token)
     thief = await enrolled(process.url, enroll_token=process.enroll_token)
-    target = Target(
-        process.url,
-        put_head(thief, "blob/NUMBER", 8 * MIB),
-        get_head(thief, f"/v2/vaults/{thief.vault}/wait?timeout=60"),
-    )
+    target = hostile_to(process.url, thief)
     with besieged(target, of_each=12):
         usage = await watched(process.pid, honest(process.url, lead), 8)
     assert target.opened > 12 * len(KINDS)
@@ -141,7 +120,7 @@ async def test_what_is_pipelined_behind_a_wait_is_not_read_on_and_is_answered_la
         waiting = relay.app.state.relay.admission.waiting_bytes
         assert HEAD_BYTES_MAX < waiting < 600 * KIB
         await store.put_new(f"{lead.prefix}blob/0", b"x")
-        statuses = {(await each.reply()).status for _ in range(2_000)}
+        statuses = {(await each.reply()).status for _ in range(200)}
         assert statuses == {200}
         sending.cancel()
     await store.aclose()
@@ -204,7 +183,8 @@ async def test_strangers_bodies_share_a_limit_and_are_let_go_of(
     monkeypatch.setattr(admission, "WAITING_BYTES_MAX", 256 * KIB)
     closed = relay.app.state.relay.admission.closed
     body = put_head(lead, "blob/0", 8 * MIB).replace(b"Bearer ", b"Bearer 0") + bytes(64 * KIB)
-    clients = [socket.create_connection(relay.url.removeprefix("http://").split(":")) for _ in range(40)]
+    host, _, port = relay.url.removeprefix("http://").partition(":")
+    clients = [socket.create_connection((host, int(port))) for _ in range(40)]
     for each in clients:  # the relay runs in this loop: it finds all of them at once
         each.setblocking(False)
         with contextlib.suppress(BlockingIOError):

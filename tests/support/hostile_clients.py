@@ -16,6 +16,7 @@ server's time and not theirs.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -28,7 +29,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from tests.support.hand_written import connected, get_head, put_head
+from tests.support.relay_server import Member
+
 KIB = 1024
+BODY_BYTES = 8 * KIB * KIB
 PAUSE_SECONDS = 0.05
 """Between two attempts of one client: it wants to outlast the server, not this machine."""
 
@@ -205,6 +210,27 @@ class Usage:
         """Seconds that 99 of 100 answers took at most."""
         assert len(self.seconds) >= 20, "too few answers to judge by"
         return sorted(self.seconds)[int(len(self.seconds) * 0.99)]
+
+
+def hostile_to(url: str, thief: Member) -> Target:
+    """A relay, with the valid credentials of a device whose token was stolen."""
+    poll = get_head(thief, f"/v2/vaults/{thief.vault}/wait?timeout=60")
+    return Target(url, put_head(thief, "blob/NUMBER", BODY_BYTES), poll)
+
+
+def honest(url: str, member: Member) -> Callable[[], Coroutine[Any, Any, None]]:
+    """A device that stores an object and reads it back, on a new connection each time."""
+    numbers = itertools.count()
+
+    async def ask() -> None:
+        name, body = f"blob/{next(numbers)}", b"x" * 4 * KIB
+        async with connected(url) as each:
+            await each.send(put_head(member, name, len(body)) + body)
+            assert (await each.reply()).status == 201
+            await each.send(get_head(member, f"/v2/vaults/{member.vault}/objects/{name}"))
+            assert (await each.reply()).body == body
+
+    return ask
 
 
 async def watched(pid: int, ask: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> Usage:

@@ -202,7 +202,7 @@ async def _run(
     from crystal_relay.server.peers import Peers
     from crystal_relay.server.serving import Server, allow_open_files, listen
 
-    allow_open_files()
+    connections_max = allow_open_files()
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(listen(host, port))
         notifier = Notifier()
@@ -212,6 +212,7 @@ async def _run(
         peers = Peers(store, notifier, url=peer_url_of(peer_url, listener)) if place.is_bucket else None
         application = create_app(store, settings, peers=peers, extensions=served(v1=v1))
         relay = application.state.relay
+        relay.admission.connections_max = connections_max
         if settings.enroll_token is None:
             await ensure_enrollment(relay.registry, _announce_enrollment)
         if place.directory is not None:

@@ -54,6 +54,7 @@ class Connection(HttpToolsProtocol):
 
     admission: Admission
     """Of the server that the connection belongs to. Set by `connection_class`."""
+    flow: "_InputFlow"
 
     def __init__(
         self,
@@ -195,12 +196,8 @@ class Connection(HttpToolsProtocol):
             self.flow.hold()
         else:
             self.flow.release()
-        if (
-            self._place.trust is Trust.ANONYMOUS
-            and self.cycle is not None
-            and not self.cycle.response_complete
-        ):
-            waiting += len(self.cycle.body)
+        if self._place.trust is Trust.ANONYMOUS and self._serving is not None:
+            waiting += len(self._serving.body)
         if waiting != self._place.waiting:
             try:
                 self.admission.wait(self._place, waiting)

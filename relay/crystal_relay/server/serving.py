@@ -101,20 +101,22 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def allow_open_files() -> None:
+def allow_open_files() -> int:
     """Raise this process's limit of open files to what its connections and its store need, as far as the system allows.
 
-    Many systems begin with 1,024: strangers' connections alone would leave the store none.
+    Many systems begin with 1,024: strangers' connections alone would leave the store none. Returns how many connections fit.
     """
     try:
         import resource
     except ImportError:  # not on every system
-        return
+        return CONNECTIONS_MAX
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    granted, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS_MAX if granted == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, granted // 2)
 
 
 def url_of(listener: socket.socket) -> str:

@@ -135,6 +135,7 @@ class PatientHttp(H11Protocol):
     """
 
     head_seconds = HEAD_SECONDS_MAX
+    flow: "_InputFlow"
 
     def __init__(
         self,

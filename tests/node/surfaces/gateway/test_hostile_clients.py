@@ -46,8 +46,11 @@ def test_one_program_that_pipelines_40_mb_costs_neither_memory_nor_time(
     gateway.get("/status")
     before = rss_of(gateway.pid)
     secret = f"Authorization: Bearer {gateway.token}\r\n" if token else ""
-    path = "/api/openapi.json" if token else "/"
-    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{gateway.port}\r\n{secret}\r\n".encode()
+    path, body = ("/api/search", "{}") if token else ("/api/session", '{"code": "x"}')
+    request = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{gateway.port}\r\n{secret}Content-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n{body}"
+    ).encode()
     client, threads = _pipelined(gateway, request)
     highest, slowest, end = 0, 0.0, time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -55,7 +58,8 @@ def test_one_program_that_pipelines_40_mb_costs_neither_memory_nor_time(
         assert gateway.ask("GET", "/").is_success
         slowest = max(slowest, time.monotonic() - began)
         highest = max(highest, rss_of(gateway.pid))
-    client.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # the gateway was first
+        client.shutdown(socket.SHUT_RDWR)
     client.close()
     for each in threads:
         each.join(20)
@@ -122,11 +126,18 @@ def test_without_a_token_no_large_body_is_read(gateway: Gateway) -> None:
 
 def test_the_description_is_made_once(gateway: Gateway) -> None:
     def seconds(path: str) -> float:
-        began = time.monotonic()
-        for _ in range(20):
-            assert gateway.ask("GET", path).is_success
-        return time.monotonic() - began
+        """The quickest of several answers."""
+        host = f"Host: 127.0.0.1:{gateway.port}\r\nAuthorization: Bearer {gateway.token}\r\nConnection: close\r\n\r\n"
+        times = []
+        for _ in range(10):
+            began = time.perf_counter()
+            with contextlib.closing(_connected(gateway)) as client:
+                client.sendall(f"GET {path} HTTP/1.1\r\n{host}".encode())
+                assert client.recv(65536).startswith(b"HTTP/1.1 200")
+                while client.recv(65536):
+                    pass
+            times.append(time.perf_counter() - began)
+        return min(times)
 
     seconds("/api/openapi.json")
-    rounds = [(seconds("/api/openapi.json"), seconds("/")) for _ in range(3)]
-    assert min(each[0] for each in rounds) <= 2 * min(each[1] for each in rounds)
+    assert seconds("/api/openapi.json") <= 2 * seconds("/api/sources")

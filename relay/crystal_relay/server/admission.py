@@ -189,7 +189,7 @@ class Admission:
             raise Refused(Closing.BYTES)
 
     def _begin_some(self, loop: asyncio.AbstractEventLoop) -> None:
-        for _ in range(min(BEGUN_AT_ONCE, len(self._queue))):
+        for _ in range(min(BEGUN_AT_ONCE, len(self._queue))):  # §R9-17
             self._queue.popleft()()
         self._beginning = bool(self._queue)
         if self._beginning:

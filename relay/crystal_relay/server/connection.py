@@ -185,7 +185,7 @@ class Connection(HttpToolsProtocol):
 
     def _must_wait(self) -> bool:
         """Whether the next request cannot be parsed before one is answered."""
-        return self._reading_head and not self.idle
+        return self._reading_head and not self.idle  # §R9-16
 
     def _count_waiting(self) -> None:
         """Account for what is in memory and not processed. Ends the connection if it is too much."""

@@ -15,6 +15,7 @@ from crystal_crypto.keystore import FileKeyStore, KeyringKeyStore, KeyStore, Pre
 from crystal_crypto.limits import KEY_BYTES
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.home import Home
+from crystal_node.base.process_memory import keep_others_out
 from crystal_node.base.settings import KeyStoreKind
 from crystal_node.device.keys.passphrase import ask_passphrase
 
@@ -148,12 +149,13 @@ def _is_of(token: str, device: bytes) -> bool:
 def open_keys(home: Home, chosen: str, backend: str = "") -> DeviceKeys:
     """The keys of a set-up home. ``chosen`` and ``backend`` are the key store and keyring that ``config.json`` names.
 
-    A passphrase is asked for when the first secret is loaded.
+    A passphrase is asked for when the first secret is loaded. No other program can look into this process from now on.
 
     Raises:
         BadConfig: it names no key store.
         KeyStoreError: the keyring cannot be reached at all.
     """
+    keep_others_out()
     match chosen:
         case KeyStoreKind.FILE:
             return DeviceKeys(file_store(home), KeyStoreKind.FILE, "")
@@ -172,6 +174,7 @@ def choose_keys(home: Home, wanted: KeyStoreKind) -> DeviceKeys:
     Raises:
         KeyStoreError: the keyring is wanted and does not work.
     """
+    keep_others_out()
     choice = choose_keystore(
         home.secrets,
         service=service_name(home),

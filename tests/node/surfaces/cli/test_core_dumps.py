@@ -1,6 +1,8 @@
-"""A process that crashes with keys in memory leaves no core file."""
+"""A process with keys in memory leaves no core file when it crashes, and no other program of its user reads its memory."""
 
+import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +21,10 @@ import os, sys
 from crystal_node.surfaces.cli import main
 from crystal_node.device.device import opened
 from crystal_node.base.settings import resolve
-if sys.argv[1] == "crystal":
+if sys.argv[1] == "without keys":
+    resolve()
+    os.abort()
+if sys.argv[1] == "command":
     assert main(["status"]) == 0
 with opened(resolve()) as device:
     print("identity", len(device.identity.to_bytes()), flush=True)
@@ -46,7 +51,7 @@ def _crash(machine: Machine, folder: Path, kind: str) -> list[Path]:
         preexec_fn=_allow_cores,
     )
     assert done.returncode == -signal.SIGABRT, done.stderr
-    assert "identity 93" in done.stdout, "it had its keys in memory"
+    assert ("identity 93" in done.stdout) is (kind != "without keys"), "whether it had its keys in memory"
     return list(folder.glob("core*"))
 
 
@@ -60,11 +65,12 @@ def cores_are_files() -> None:
 
 @pytest.mark.usefixtures("cores_are_files")
 def test_a_crash_with_keys_in_memory_leaves_no_core(vault: Vault, tmp_path: Path) -> None:
-    without = _crash(vault.core, tmp_path / "without", "bare")
+    without = _crash(vault.core, tmp_path / "without", "without keys")
     assert without, "the same crash leaves a core where nothing forbids it"
     for core in without:
         core.unlink()
-    assert _crash(vault.core, tmp_path / "with", "crystal") == []
+    assert _crash(vault.core, tmp_path / "command", "command") == []
+    assert _crash(vault.core, tmp_path / "library", "library") == []
 
 
 def test_a_running_watcher_can_leave_no_core_and_cannot_allow_itself_one(
@@ -90,3 +96,68 @@ def test_a_running_watcher_can_leave_no_core_and_cannot_allow_itself_one(
         process.kill()
         process.wait()
     assert list(folder.glob("core*")) == []
+
+
+_UNPRIVILEGED = (
+    ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace") if not os.geteuid() else ()
+)
+"""Root traces every process by a right of its own. Without that right it is to its processes what any user is to theirs."""
+
+_HOLD = """
+import sys
+from crystal_node.device.device import opened
+from crystal_node.base.settings import resolve
+if sys.argv[1] == "with keys":
+    with opened(resolve()) as device:
+        assert device.identity.to_bytes()
+        print("ready", flush=True)
+        sys.stdin.read()
+else:
+    resolve()
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+_LOOK = """
+import ctypes, sys
+pid = int(sys.argv[1])
+try:
+    with open(f"/proc/{pid}/mem", "rb"):
+        print("mem")
+except PermissionError:
+    pass
+PTRACE_SEIZE = 0x4206
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+if libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0:
+    print("ptrace")
+"""
+
+
+def _seen(machine: Machine, kind: str) -> list[str]:
+    """What another program of the same user gets to see of a process."""
+    process = subprocess.Popen(
+        [*_UNPRIVILEGED, sys.executable, "-c", _HOLD, kind],
+        env=machine.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        looking = [*_UNPRIVILEGED, sys.executable, "-c", _LOOK, str(process.pid)]
+        return subprocess.run(looking, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    finally:
+        process.communicate("")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system offers it")
+@pytest.mark.skipif(
+    shutil.which("setpriv") is None, reason="root cannot give up its right to trace without it"
+)
+def test_no_other_program_of_the_user_reads_the_memory_of_a_process_with_keys(vault: Vault) -> None:
+    assert "mem" in _seen(vault.core, "without keys"), (
+        "any program of the user reads it where nothing forbids it"
+    )
+    assert _seen(vault.core, "with keys") == []

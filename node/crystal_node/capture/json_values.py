@@ -6,8 +6,13 @@ from typing import Any, TypeGuard
 import msgspec
 
 _BOM = b"\xef\xbb\xbf"
-_TRIED_BYTES_MAX = 64 * 1024 * 1024
-"""How much of a damaged line is parsed, over all places at which a record might begin."""
+_TRIED_TIMES_MAX = 16
+_TRIED_CHARS_MIN, _TRIED_CHARS_MAX = 1024 * 1024, 64 * 1024 * 1024
+"""How much of a damaged line is parsed, over all places at which a record might begin: so many times its length, at least and
+at most so many characters. A record that broke off is parsed again from each object that it is within, thus about as often as
+its objects are nested."""
+_TOO_DEEP_CHARS = 4 * 1024
+"""What an attempt costs that ends at the greatest depth, in characters."""
 _decoder = msgspec.json.Decoder()
 _searcher = json.JSONDecoder()
 
@@ -33,19 +38,31 @@ def records_within(line: bytes) -> list[tuple[int, bytes]]:
     """
     text = line.decode("utf-8", "surrogateescape").rstrip()
     found: list[tuple[int, bytes]] = []
-    at, tried = text.find('{"'), 0
-    while at >= 0 and tried <= _TRIED_BYTES_MAX:
-        tried += len(text) - at
-        try:
-            _, end = _searcher.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = -1
+    left = min(max(_TRIED_TIMES_MAX * len(text), _TRIED_CHARS_MIN), _TRIED_CHARS_MAX)
+    at = text.find('{"')
+    while at >= 0 and left > 0:
+        end, cost = _tried(text, at)
+        left -= cost
         if end == len(text) or (end > 0 and text[end] == "{"):
             found.append((len(_bytes(text[:at])), _bytes(text[at:end])))
             at = end if end < len(text) else -1
         else:
             at = text.find('{"', at + 1)
     return found
+
+
+def _tried(text: str, at: int) -> tuple[int, int]:
+    """The end of the object at that place, -1 if none is whole there; and how many characters were looked at."""
+    try:
+        _, end = _searcher.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        # The error counts the lines before its place. A string without an end is named by its beginning.
+        return -1, len(text) if error.msg.startswith("Unterminated string") else error.pos + 1
+    except ValueError:  # a number of too many digits
+        return -1, len(text)
+    except RecursionError:
+        return -1, _TOO_DEEP_CHARS
+    return end, end - at
 
 
 def _bytes(text: str) -> bytes:

@@ -28,9 +28,9 @@ ANONYMOUS_REFUSED_MAX = 64
 """Refused requests on an anonymous connection; with the last of them it is closed."""
 ANONYMOUS_UNSENT_BYTES = 16 * 1024
 """Beyond this the responses of an anonymous connection wait until its client reads."""
-WAITING_BYTES_MAX = 32 * 1024 * 1024
+WAITING_BYTES_MAX = 64 * 1024 * 1024
 """Bytes received and not processed: pipelined requests, and bodies of requests that have shown no valid credentials yet."""
-WAITING_BYTES_OF_ADDRESS_MAX = 4 * 1024 * 1024
+WAITING_BYTES_OF_ADDRESS_MAX = 16 * 1024 * 1024
 LOOKUPS_MAX = 2048
 """Credentials being looked up in the store at once."""
 LOOKUPS_OF_ADDRESS_MAX = 128

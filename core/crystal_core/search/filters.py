@@ -234,7 +234,7 @@ class Filters:
             noted AS MATERIALIZED ({_NOTED_OF_WANTED}),
             places (chunk, kind, {", ".join(_SHOWN)}, row) AS ({" UNION ALL ".join(selects)}),
             latest AS (SELECT *, row_number() OVER
-                (PARTITION BY chunk, kind, role = 'thinking' ORDER BY created_at DESC, row DESC) AS place FROM places)
+                (PARTITION BY chunk, kind, role LIKE '%thinking' ORDER BY created_at DESC, row DESC) AS place FROM places)
             SELECT chunk, kind, {", ".join(_SHOWN)}, row FROM latest WHERE place <= {PLACES_MAX}
             ORDER BY chunk, created_at DESC, row DESC
         """  # noqa: S608 - the conditions are constants of ours, their values are bound

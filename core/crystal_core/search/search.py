@@ -48,7 +48,7 @@ from crystal_core.search.ranking import (
     relevance,
 )
 from crystal_core.search.snippets import SNIPPET_CHARS, Snippets
-from crystal_core.search.turns import PERSON, THINKING, By, Turn
+from crystal_core.search.turns import PERSON, THOUGHTS, By, Turn
 from crystal_core.search.units import TOLD_DAYS, Candidate, Text, Unit, Units, read_texts
 from crystal_core.state import mirror_log
 
@@ -241,7 +241,7 @@ class Searcher:
         near = (
             nearness(self._embedder.identity) if self._embedder is not None and vector is not None else None
         )
-        thoughts = thinking or scope.role == THINKING
+        thoughts = thinking or scope.role in THOUGHTS
         by = By.MESSAGE if scope.role is not None else By(by)  # what one role said is no whole turn
         dates = () if asks_for_now(query) else date_ranges(query, now_ms, zone)
         ranking = self._ranking if vector is not None else self._ranking.alone()
@@ -286,6 +286,7 @@ class Searcher:
         ordered: list[Unit] = []
         said: set[tuple[int, int]] = set()
         dated = self._of_dates(question, scope)
+        telling = 0
         for count in LAYERS:
             matches = best_matches(self._database, question.words, count, restriction)
             neighbours = self._nearest(question.vector, count, filters)
@@ -293,9 +294,9 @@ class Searcher:
                 question, (matches, neighbours), dated, filters, snippets, units, seen
             )
             fresh = units.units(candidates)
-            units.prepare(fresh[: wanted - len(ordered)])
+            units.prepare(fresh[: wanted - telling])
             for unit in fresh:
-                if len(ordered) >= wanted:
+                if telling >= wanted:
                     break
                 shown, found = units.show(unit, snippets), unit.members[0]
                 if (found.chunk, shown.chunk) in said:
@@ -308,10 +309,12 @@ class Searcher:
                 like = alike.first_like(len(ordered), unit.kind, text)
                 if like is None:
                     ordered.append(unit)
+                    telling += not unit.idle
                 elif units.show(ordered[like], snippets).chunk != shown.chunk:
                     ordered[like].alike.append(shown.text.id)
-            if len(ordered) >= wanted or max(len(matches), len(neighbours)) < count:
+            if telling >= wanted or max(len(matches), len(neighbours)) < count:
                 break
+        ordered.sort(key=lambda unit: unit.idle)  # of all layers, a question without its answer stands last
         if question.vector is None:
             return ordered
         if asks_for_now(question.words):

@@ -24,6 +24,10 @@ PERSON = "user"
 ASSISTANT = "assistant"
 THINKING = "thinking"
 """Roles of occurrences."""
+THOUGHTS = (THINKING, "subagent-thinking")
+ASKERS = (PERSON, "subagent-user")
+"""A subagent is asked by an assistant: its role says "user" as well, and it begins no turn."""
+ANSWERING_NOBODY = (*ASKERS, *THOUGHTS)
 
 MILLISECONDS_MAX = 2**62
 """Later than any moment."""
@@ -95,46 +99,60 @@ _IS_SAID = "s.category IS NULL AND s.path IS NULL"
 def _first(columns: str, condition: str, order: str, *, persons: bool = False) -> str:
     """Return a query for the first piece in the conversation of `w` that meets the condition, as a JSON array of columns.
 
-    The condition and the columns are about `s` and its `{row}`; `order` is ASC or DESC. The first of each
-    table is found by itself, since a view of both would be read whole.
+    Columns name the piece's `{row}`. The condition compares `s.created_at` and `s.rowid` as a pair with columns of `w`; those
+    that end in `{of}` have the row as it is in each table. SQLite looks up a pair in an index only if it is compared
+    with plain columns, and many pieces may have one moment. `order` is ASC or DESC. The first of each table is found by
+    itself, since a view of both would be read whole.
     """
     index, role = (
         ("occurrences_by_person", "s.role = 'user' AND") if persons else ("occurrences_by_session", "")
     )
     tables = (
-        (_ROW, f"occurrences s INDEXED BY {index}", "true"),
-        (_PENDING_ROW, _PENDING_PIECES, _IS_SAID),
+        (_ROW, "_row", f"occurrences s INDEXED BY {index}", "true"),
+        (_PENDING_ROW, "_pending_row", _PENDING_PIECES, _IS_SAID),
     )
     found = " UNION ALL ".join(
         f"SELECT * FROM (SELECT s.created_at AS at, {row} AS row, json_array({columns.format(row=row)}) AS piece"  # noqa: S608
-        f" FROM {table} WHERE s.session = w.session AND s.agent = w.agent AND {role} {condition.format(row=row)} AND {own}"
+        f" FROM {table} WHERE s.session = w.session AND s.agent = w.agent AND {role} {condition.format(of=of)} AND {own}"
         f" ORDER BY s.created_at {order}, s.rowid {order} LIMIT 1)"
-        for row, table, own in tables
+        for row, of, table, own in tables
     )
     return f"(SELECT piece FROM ({found}) ORDER BY at {order}, row {order} LIMIT 1)"  # noqa: S608
 
 
+def _bound(name: str, at: str, row: str) -> str:
+    """Return the columns of a place in a conversation, by which pieces of both tables are compared."""
+    return f"{at} AS {name}_at, {row} AS {name}_row, {row} - {PENDING} AS {name}_pending_row"
+
+
 _QUESTION = _first(
-    "s.created_at, {row}, s.message", "(s.created_at, {row}) <= (w.at, w.row)", "DESC", persons=True
+    "s.created_at, {row}, s.message",
+    "(s.created_at, s.rowid) <= (w.found_at, w.found{of})",
+    "DESC",
+    persons=True,
 )
 _BEYOND = _first(
     "s.created_at, {row}",
-    "(s.created_at, {row}) > (w.question ->> 0, w.question ->> 1)"
-    " AND (s.message <> w.question ->> 2 OR s.message = '' OR s.created_at <> w.question ->> 0)",
+    "(s.created_at, s.rowid) > (w.asked_at, w.asked{of})"
+    " AND (s.message <> w.question ->> 2 OR s.message = '' OR s.created_at <> w.asked_at)",
     "ASC",
     persons=True,
 )
 _LAST = _first(
     "s.chunk",
-    "s.role NOT IN ('user', 'thinking') AND (s.created_at, {row}) > (w.question ->> 0, w.question ->> 1)"
-    f" AND (s.created_at, {{row}}) < (coalesce(w.beyond ->> 0, {MILLISECONDS_MAX}), coalesce(w.beyond ->> 1, 0))",
+    "(s.created_at, s.rowid) < (w.ended_at, w.ended{of}) AND (s.created_at, s.rowid) > (w.asked_at, w.asked{of})"
+    f" AND s.role NOT IN {ANSWERING_NOBODY}",
     "DESC",
 )
-_SPANS = f"""
+SPANS = f"""
 WITH wanted AS MATERIALIZED (
-    SELECT key, value ->> 0 AS session, value ->> 1 AS agent, value ->> 2 AS at, value ->> 3 AS row FROM json_each(?)),
+    SELECT key, value ->> 0 AS session, value ->> 1 AS agent, {_bound("found", "value ->> 2", "(value ->> 3)")}
+    FROM json_each(?)),
 asked AS MATERIALIZED (SELECT w.*, {_QUESTION} AS question FROM wanted w),
-ended AS MATERIALIZED (SELECT w.*, {_BEYOND} AS beyond FROM asked w)
+begun AS MATERIALIZED (SELECT *, {_bound("asked", "question ->> 0", "(question ->> 1)")} FROM asked),
+followed AS MATERIALIZED (SELECT w.*, {_BEYOND} AS beyond FROM begun w),
+ended AS MATERIALIZED (
+    SELECT *, {_bound("ended", f"coalesce(beyond ->> 0, {MILLISECONDS_MAX})", "coalesce(beyond ->> 1, 0)")} FROM followed)
 SELECT key, question, beyond, beyond ->> 1, {_LAST} ->> 0 FROM ended w
 """  # noqa: S608 - constants of ours
 """Steps pass on moment and row, by which pieces are ordered, as an array."""
@@ -171,7 +189,7 @@ class Turns:
         """Return the turn of each of these places of conversations."""
         asked = [[place.session, place.agent, place.created_at, place.row] for place in places]
         found: dict[int, Span] = {}
-        for key, question, end, beyond, last in self._database.rows(_SPANS, (json.dumps(asked),)):
+        for key, question, end, beyond, last in self._database.rows(SPANS, (json.dumps(asked),)):
             place = places[int(key)]
             alone = place.row if question is None else 0
             found[int(key)] = Span(

@@ -20,9 +20,11 @@ from crystal_core.search.phrases import announces, answers, asks
 from crystal_core.search.ranking import DAY_MILLISECONDS, Explanation, Ranking
 from crystal_core.search.snippets import Snippets
 from crystal_core.search.turns import (
+    ANSWERING_NOBODY,
+    ASKERS,
     PERSON,
     QUESTION_CHARS_MAX,
-    THINKING,
+    THOUGHTS,
     By,
     Span,
     Turn,
@@ -124,7 +126,7 @@ class Units:
         return [
             Candidate(chunk, place, found[chunk], texts[chunk])
             for chunk, all_places in places.items()
-            for place in [one for one in all_places if self._thinking or one.role != THINKING][:most]
+            for place in [one for one in all_places if self._thinking or one.role not in THOUGHTS][:most]
         ]
 
     def units(self, candidates: Sequence[Candidate]) -> list[Unit]:
@@ -157,7 +159,7 @@ class Units:
             replied = [
                 one.explanation.fused
                 for one in members
-                if one.place.role != PERSON and not _is_filler(one, span)
+                if one.place.role not in ASKERS and not _is_filler(one, span)
             ]
             question, answer = max(asked, default=0.0), max(replied, default=0.0)
             if asked or replied:
@@ -190,7 +192,7 @@ class Units:
         for unit, all_pieces in zip(waiting, self._turns.pieces(spans), strict=True):
             unit.pieces = all_pieces
             pieces = _within(unit, all_pieces)
-            replied = [piece for piece in pieces if piece.role not in (PERSON, THINKING)]
+            replied = [piece for piece in pieces if piece.role not in ANSWERING_NOBODY]
             if unit.answered:
                 wanted = replied[-1:] if _replies(unit) else [*replied[:1], *replied[-ANSWER_PIECES_MAX:]]
                 chunks += [piece.chunk for piece in wanted]
@@ -217,7 +219,7 @@ class Units:
         telling = [
             piece
             for piece in _within(unit, unit.pieces or ())
-            if piece.role not in (PERSON, THINKING)
+            if piece.role not in ANSWERING_NOBODY
             and piece.chunk in self._texts
             and (piece.chunk == unit.span.last or not announces(self._texts[piece.chunk].text))
         ]
@@ -239,7 +241,7 @@ class Units:
             return None
         if unit.pieces is None:
             self.prepare([unit])
-        pieces = [piece for piece in _within(unit, unit.pieces or ()) if piece.role != THINKING]
+        pieces = [piece for piece in _within(unit, unit.pieces or ()) if piece.role not in THOUGHTS]
         asked = [piece for piece in pieces if piece.role == PERSON]
         found = {one.chunk for one in unit.members}
         question = next((piece for piece in asked if piece.chunk in found), asked[0] if asked else None)
@@ -279,7 +281,9 @@ def _states(members: Sequence[Candidate], span: Span) -> bool:
     return bool(span.alone) or any(
         not asks(one.text.text)
         if one.place.role == PERSON
-        else one.place.role != THINKING and one.chunk != span.last and not announces(one.text.text)
+        else one.place.role not in ANSWERING_NOBODY
+        and one.chunk != span.last
+        and not announces(one.text.text)
         for one in members
     )
 
@@ -294,7 +298,7 @@ def _replies(unit: Unit) -> list[Candidate]:
     """What was found of a turn's answer, best first."""
     if unit.span is None:
         return []
-    return [one for one in unit.members if one.place.role != PERSON and not _is_filler(one, unit.span)]
+    return [one for one in unit.members if one.place.role not in ASKERS and not _is_filler(one, unit.span)]
 
 
 def _is_filler(one: Candidate, span: Span | None) -> bool:

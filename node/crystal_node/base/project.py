@@ -95,7 +95,7 @@ def _repository(cwd: str) -> tuple[Path, str] | None:
         root, config = _config_of(Path(cwd)) or (None, None)
         remote = _remote(config) if config is not None and config.is_file() else ""
         return (root, remote) if root is not None and remote else None
-    except OSError:
+    except (OSError, ValueError, RuntimeError):  # a pointer with a NUL, or links in a circle
         return None
 
 

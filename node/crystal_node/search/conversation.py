@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crystal_core.database import Database, Row
-from crystal_core.search.turns import PERSON, THINKING
+from crystal_core.search.turns import PERSON, THOUGHTS
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.lookup import StoredText, find_shown_text
 
@@ -111,7 +111,7 @@ def turn_of(database: Database, given: str) -> Transcript:
     if here is None:
         raise NoSuchEntry("that message or memory was forgotten")
     begin, end = _turn_bounds(spoken, here)
-    shown = [piece for piece in spoken[begin:end] if piece.role != THINKING or piece.hit]
+    shown = [piece for piece in spoken[begin:end] if piece.role not in THOUGHTS or piece.hit]
     if len(shown) > TURN_PIECES_MAX:
         at = next(number for number, piece in enumerate(shown) if piece.hit)
         first = min(max(at - TURN_PIECES_MAX // 2, 1), len(shown) - TURN_PIECES_MAX + 1)

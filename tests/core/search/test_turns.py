@@ -8,7 +8,7 @@ import pytest
 from crystal_core.replica import Replica
 from crystal_core.search.filters import Scope
 from crystal_core.search.search import Hit, Searcher, SearchResult
-from crystal_core.search.turns import By
+from crystal_core.search.turns import SPANS, By
 from crystal_mirror.operations import Capture, Piece
 from tests.core.builders import DAY, NOW, apply, content_hash, forget, new_replica, origin, remember
 
@@ -369,3 +369,55 @@ def test_turns_are_those_that_a_reader_would_see(seed: int) -> None:
         assert (hit.turn.began_at, hit.turn.ended_at) == (within[0].created_at, within[-1].created_at)
     spoken = [turns[hit.text] for hit in result.hits if turns[hit.text]]
     assert len(set(spoken)) == len(spoken)
+
+
+def test_what_a_subagent_thinks_or_is_asked_answers_nobody() -> None:
+    replica = memory_of(
+        conversation(
+            ("user", "which port does the uploader use"),
+            ("assistant", "The uploader uses port 8080, see its settings."),
+            ("subagent-user", "Look up which port the uploader uses in the settings."),
+            ("subagent-thinking", "the uploader has a port somewhere"),
+        )
+    )
+    (hit,) = search(replica, "uploader port").hits
+    assert (hit.role, hit.text) == ("assistant", "The uploader uses port 8080, see its settings.")
+    assert search(replica, "somewhere").hits == ()
+    assert [hit.text for hit in search(replica, "somewhere", thinking=True).hits] == [
+        "the uploader has a port somewhere"
+    ]
+
+
+def test_a_question_without_its_answer_stands_behind_answers_of_later_layers() -> None:
+    unanswered = [
+        conversation(("user", f"what is the quota of bucket {number}?"), session=f"open-{number}")
+        for number in range(60)
+    ]
+    told = conversation(
+        ("user", "tell me about storage, please"),
+        (
+            "assistant",
+            "Among many other things that we keep in mind for the storage, a bucket has a quota of 5 GB.",
+        ),
+        session="told",
+    )
+    replica = memory_of(*unanswered, told)
+    result = search(replica, "what is the quota of a bucket?")
+    assert result.hits[0].session == "told"
+
+
+def test_turns_of_one_moment_are_looked_up_not_read() -> None:
+    """A drop gives all its messages the time of its file: nothing may read a whole session for each of them."""
+    plan = memory_of().database.rows("EXPLAIN QUERY PLAN " + SPANS, ("{}",))
+    lookups = [str(row[3]) for row in plan if "SEARCH" in str(row[3])]
+    assert len(lookups) == 6
+    assert all("(created_at,rowid)" in lookup for lookup in lookups), lookups
+
+
+def test_in_one_moment_turns_follow_the_order_in_which_they_came() -> None:
+    said = [(role, f"{role} {number} on the quota") for number in range(4) for role in ("user", "assistant")]
+    replica = memory_of(conversation(*said, step=0))
+    hits = search(replica, "quota").hits
+    assert {(hit.turn.question, hit.text) for hit in hits if hit.turn} == {
+        (f"user {number} on the quota", f"assistant {number} on the quota") for number in range(4)
+    }

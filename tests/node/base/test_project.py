@@ -146,3 +146,16 @@ def test_damaged_and_missing_configurations_are_no_error(tmp_path: Path) -> None
         assert repository_name(str(tmp_path)) == ""
     assert repository_name("/nowhere/at/all") == ""
     assert repository_name("relative") == ""
+
+
+def test_a_git_file_that_leads_nowhere_is_no_error(tmp_path: Path) -> None:
+    inside = tmp_path / "g" / "w"
+    inside.mkdir(parents=True)
+    (tmp_path / ".git").write_text("gitdir: g/w\n")
+    (inside / "commondir").write_bytes(b"..\0/..")
+    assert repository_name(str(tmp_path)) == ""
+    (inside / "commondir").unlink()
+    (inside / "commondir").symlink_to(inside / "commondir")
+    assert repository_name(str(tmp_path)) == ""
+    (tmp_path / ".git").write_bytes(b"gitdir: \0\n")
+    assert repository_name(str(tmp_path)) == ""

@@ -168,8 +168,13 @@ class RecallDatabase:
                     (now_ms // _DAY, not recalled.given),
                 )
             if recalled.given:
-                # A log that was never compared begins here: what was forgotten before cannot be in it.
-                self._db.execute("INSERT OR IGNORE INTO mark VALUES (1, ?)", (recalled.forget_mark,))
+                # A log that was never compared begins here: what was forgotten before cannot be in it. With another mark
+                # than the log's something was forgotten meanwhile: it is compared again.
+                self._db.execute(
+                    "INSERT INTO mark VALUES (1, ?)"
+                    " ON CONFLICT (one) DO UPDATE SET mark = '' WHERE mark <> excluded.mark",
+                    (recalled.forget_mark,),
+                )
                 self._insert(recalled, prompt, now_ms)
                 self._trim(now_ms)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from crystal_core.database import Database
 from crystal_core.messages import chunk_of
 from crystal_core.schema import HIDDEN
-from crystal_core.search.turns import PERSON, THINKING
+from crystal_core.search.turns import ANSWERING_NOBODY, PERSON
 from crystal_node.base.wording import one_line
 from crystal_node.search.finding.deep_outcome import forget_mark
 from crystal_node.search.recall.database import Logged, LoggedRecord, RecallDatabase
@@ -103,7 +103,7 @@ def _prompt_and_answers(entry: Logged, said: Sequence[_Said]) -> tuple[_Said | N
         if piece.role == PERSON:
             if answers:
                 break
-        elif piece.role != THINKING:
+        elif piece.role not in ANSWERING_NOBODY:
             answers.append(piece)
     is_prompt = entry.event == HookEvent.PROMPT
     return (said[first] if is_prompt else None), answers
@@ -131,7 +131,7 @@ def _next_prompt(entry: Logged, said: Sequence[_Said], prompt: _Said | None) -> 
             continue
         if piece.role == PERSON and seen_answer:
             return True
-        seen_answer = seen_answer or piece.role not in (PERSON, THINKING)
+        seen_answer = seen_answer or piece.role not in ANSWERING_NOBODY
     return False
 
 

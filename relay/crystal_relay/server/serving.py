@@ -71,7 +71,10 @@ class Server:
         """Serve, and return when all accepted requests are answered. `ready` is called once connections are accepted."""
         self._uvicorn.ready = ready
         self._uvicorn.catch_signals = signals
-        copies = [self._listener.dup() for _ in range(ACCEPTED_AT_ONCE - 1)]  # uvicorn closes them
+        # asyncio's loops accept as many as wait. On Windows two accepts on copies of one socket fail.
+        several = type(asyncio.get_running_loop()).__module__.partition(".")[0] == "uvloop"
+        count = ACCEPTED_AT_ONCE if several else 1
+        copies = [self._listener.dup() for _ in range(count - 1)]  # uvicorn closes them
         await self._uvicorn.serve(sockets=[self._listener, *copies])
 
     def stop(self) -> None:

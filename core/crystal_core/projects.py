@@ -186,7 +186,7 @@ def project_keys(database: Database) -> Iterator[ProjectKey]:
 
 
 def claims(found: Iterable[Link]) -> list[ProjectKey]:
-    """Return the folders that have a repository though nothing may have been said in them: of each a link joins this folder and
+    """Return the folders that have a repository by a claim, even if nothing was said in them. A claim is a link of folder and
     repository with the repository alone."""
     pairs = [names for link in found for names in ((link.one, link.other), (link.other, link.one))]
     return [one for one, other in pairs if one[0] and other == ("", one[1])]

@@ -186,8 +186,8 @@ class DeviceIdentity(Secret):
         return cls(random(DEVICE_BYTES), SigningKey.generate(random), ExchangeKey.generate(random))  # §4.1-4
 
     def other_incarnation(self, operation: bytes) -> bytes:
-        """8 bytes that name `operation` (what identifies it) anew: the same on all copies of the device, and told by nobody
-        else, who might try what it holds."""
+        """8 bytes for a second name of `operation` (what identifies it): the same on all copies of the device. Nobody else
+        can compute them, and so test guesses of what it holds."""
         derive = HKDF(SHA256(), KEY_BYTES, None, labels.RENAMED)  # §4.1-4
         key = derive.derive(self.signing.to_bytes())
         return hmac.digest(key, operation, "sha256")[:INCARNATION_BYTES]  # §10.4-4

@@ -41,7 +41,7 @@ READING = "reading files"
 
 _META_SETTLED = "settled"
 _META_CUT = "cut"
-"""The generation in whose places the files were cut that are not in the tree yet."""
+"""In which generation the files that are not in the tree yet were cut."""
 _PROGRESS_BYTES = 16 * 1024 * 1024
 _TOGETHER_FILES = 200
 _TOGETHER_PARTS = 1000
@@ -160,8 +160,8 @@ def _step_aside(this: FilesRound, offer: FileOffer, content: FileContent, kept_a
 
 
 def _forget_cuts(this: FilesRound) -> None:
-    """Has files read again that were cut in an older generation and are yet to be put: where they were cut, a device could
-    tell that is out by now. A file that stands in the tree as it is here, was agreed or offered so, stays as it is."""
+    """Has files read again that were cut in an older generation and are not put yet: a device that was revoked since could tell
+    where they are cut. A file that was agreed upon or offered as it is here stays as it was cut."""
     offered = {offer.path: offer.content for offer in this.database.offers()}
     stale: list[str] = []
     for seen in this.database.seen():
@@ -234,8 +234,8 @@ def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
 
 
 def _known_parts(this: FilesRound, local: LocalFile) -> Flow[Sequence[FilePart] | None]:
-    """The parts that the tree, or the last look (also under another name), has of this file, if it holds them: it stays cut as
-    it is, also if it would be cut at other places now. None if it holds something else."""
+    """The parts of this file in the tree or at the last look (also under another name), if it still consists of them: then it
+    stays cut in these places. None if its content is another."""
     row = this.member.replica.file(local.path)
     candidates = [row.parts] if row is not None and not row.gone else []
     if this.database.seen_at(local.path) is not None:

@@ -118,7 +118,7 @@ class FilesRound:
     position: Position
     """Where the mirror was applied to when the round began."""
     seed: int
-    """Of the places at which files are cut in this round."""
+    """The cut seed of this round."""
     generation: int
     """The generation that ``seed`` is of."""
     skipped: set[str] = field(default_factory=set[str])
@@ -329,8 +329,8 @@ def _put_group(
 
 
 def _standing(this: FilesRound) -> dict[bytes, list[BlobRef]]:
-    """The blobs of the living files by what these hold, where they may be of an older generation: a file that is moved, copied
-    or made executable is not sent again, and nothing is asked about it."""
+    """The blobs of the living files by content, from generation 2 on: a file that is moved, copied or made executable is not
+    sent again, and the relay is not asked about it."""
     if this.generation == 1:
         return {}
     if this.standing is None:

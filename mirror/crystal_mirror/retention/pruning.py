@@ -126,7 +126,7 @@ def all_blobs(member: Member) -> Flow[set[bytes]]:
 
 
 def _in_force(member: Member, part: FilePart) -> Flow[int | bytes]:
-    """What refers to a blob of that content which is sealed, and has its name, in the generation in force; made if there is
+    """A reference to a blob of that content that is sealed and named in the generation in force, which is made if there is
     none. From generation 2 on, a blob that has a turn was named by the vault's secret."""
     generation = member.log.generation
     content, sealed_in = yield from get_with_generation(member, BlobRef.of(part))

@@ -37,15 +37,15 @@ def key_of(database: Database, place: Project) -> ProjectKey:
 
 
 def claim(database: Database, folder: str, repository: str, now_ms: int) -> list[LinkProjects]:
-    """What has a folder known as the repository's (``projects.claims``), where nothing is known by that name yet."""
+    """The link by which a folder has a repository (``projects.claims``), if nothing is known by that name yet."""
     if not repository or folder in NO_FOLDERS or repository_folders(database, repository) is not None:
         return []
     return [LinkProjects((folder, repository), ("", repository), True, now_ms)]
 
 
 def claimed(database: Database, captures: Sequence[Capture], roots: Roots, now_ms: int) -> list[Operation]:
-    """The captures, those of a repository whose name does not count by its folder alone; and the claim of a
-    repository's root, where the first thing that is recorded was said in a folder within."""
+    """The captures, without the repository where its name does not count; and the claim of a repository's root, if
+    the first thing that is recorded of it was said in a folder within."""
     found: list[Operation] = []
     folders: dict[str, frozenset[str]] = {}
     for capture in captures:

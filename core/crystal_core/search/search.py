@@ -284,7 +284,7 @@ class Searcher:
         alike = Alike()
         seen: set[int] = set()
         ordered: list[Unit] = []
-        said: set[tuple[int, int]] = set()
+        said: set[int] = set()
         dated = self._of_dates(question, scope)
         telling = 0
         for count in LAYERS:
@@ -299,10 +299,11 @@ class Searcher:
                 if telling >= wanted:
                     break
                 shown, found = units.show(unit, snippets), unit.members[0]
-                if (found.chunk, shown.chunk) in said:
+                if shown.chunk in said and found.chunk not in said:
+                    shown = unit.shown = found  # another question with the same answer, as "Done."
+                if shown.chunk in said:
                     continue  # said in several places: the best of them stands for all
-                said.add((found.chunk, shown.chunk))
-                # Many different questions have one answer, as "Done.": then both are compared.
+                said.update((shown.chunk, found.chunk))
                 text = (
                     shown.text.text if found.chunk == shown.chunk else f"{found.text.text}\n{shown.text.text}"
                 )
@@ -310,7 +311,7 @@ class Searcher:
                 if like is None:
                     ordered.append(unit)
                     telling += not unit.idle
-                elif units.show(ordered[like], snippets).chunk != shown.chunk:
+                else:
                     ordered[like].alike.append(shown.text.id)
             if telling >= wanted or max(len(matches), len(neighbours)) < count:
                 break

@@ -19,7 +19,8 @@ from crystal_mirror.entries.offers import open_offer
 from crystal_mirror.membership.authority import in_force
 from crystal_mirror.membership.member import Member, load_log
 from crystal_mirror.operations import Forget, Operation, decode_operation, encode_operation
-from crystal_mirror.requests import Flow, Request
+from crystal_mirror.requests import Flow, PutNew, Request
+from crystal_mirror.types import EntryState
 from tests.mirror.support import seeded
 from tests.sim import ending
 from tests.sim.checks import Checks
@@ -50,6 +51,14 @@ class Summary:
     operations: int = 0
     rounds_to_agree: int = 0
     faults: Counter[str] | None = None
+
+
+def _puts_back_junk(member: Member, request: Request) -> bool:
+    """Whether it is what the relay itself once showed there, kept and put back byte for byte (§11.13-1)."""
+    if not isinstance(request, PutNew):
+        return False
+    void = [entry.data for entry in member.replica.kept(EntryState.VOID)]
+    return request.body in void or request.body in (data for _, data, _ in member.journal.log_entries())
 
 
 class World:
@@ -249,7 +258,9 @@ class World:
 
     def _asked(self, name: str, request: Request) -> None:
         sender = next((home for home in self.homes if home.name == name), None)
-        if sender is not None and sender.asked_in:
+        if sender is None or sender.member is None or not sender.asked_in:
+            return
+        if not _puts_back_junk(sender.member, request):
             self.guesser.check(name, request, sender.asked_in)
 
     def _died(self, home: Home) -> None:

@@ -10,7 +10,7 @@ from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from tests.contract.opened import rounds
 from tests.contract.store_contract import Opened, StoreContract
-from tests.support.relay_server import enrolled, threaded_relay
+from tests.support.relay_server import embedded_member, enrolled, threaded_relay
 
 
 class HttpContract(StoreContract):
@@ -39,6 +39,21 @@ class TestHttpStoreOverLocal(HttpContract):
     @pytest.fixture(autouse=True)
     def use(self, relay_over_local: str) -> None:
         self.url = relay_over_local
+
+
+class TestHttpStoreOverAnEmbeddedRelay(StoreContract):
+    """Of a directory that this process serves itself."""
+
+    race_rounds = rounds(50)
+    many_keys = 150
+    paged_keys = 1_050
+
+    @asynccontextmanager
+    async def opened(self, tmp_path: Path) -> AsyncGenerator[Opened]:
+        member = await embedded_member(tmp_path / "relay")
+        client = member.embedded_store(tmp_path / "relay")
+        yield Opened(client, member.vault, member.device)
+        await client.aclose()
 
 
 @pytest.fixture(scope="module")

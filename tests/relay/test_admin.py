@@ -19,13 +19,13 @@ from crystal_relay.errors import BadRequest, NotFound, StoreUnavailable
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.admin import (
     LINE_BYTES_MAX,
-    PATH_BYTES_MAX,
     SOCKET_NAME,
     RemoteOperator,
     admin_socket,
     answers,
 )
 from crystal_relay.server.operator import GRACE_SECONDS, Operator
+from crystal_relay.unix_socket import PATH_BYTES_MAX
 from tests.support.relay_process import RelayProcess
 
 VAULT = "ab" * 16

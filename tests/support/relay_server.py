@@ -7,11 +7,14 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Thread
 
 from starlette.applications import Starlette
 
 from crystal_relay.client.http import HttpStore, Timeouts
+from crystal_relay.embedded.relay import enroll_token as enroll_token_of
+from crystal_relay.embedded.transport import URL, EmbeddedTransport
 from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.serving import Server, listen
@@ -43,6 +46,10 @@ class Member:
 
     def store(self, url: str, *, timeouts: Timeouts | None = None) -> HttpStore:
         return HttpStore(url, vault=self.vault, token=self.token, timeouts=timeouts)
+
+    def embedded_store(self, directory: Path) -> HttpStore:
+        """At the relay in a directory, which this process may come to serve."""
+        return HttpStore(URL, vault=self.vault, token=self.token, transport=EmbeddedTransport(directory))
 
 
 @dataclass
@@ -117,7 +124,16 @@ def threaded_relay(
 async def enrolled(url: str, *, enroll_token: str = ENROLL_TOKEN) -> Member:
     """A new vault whose first device (preset `lead`) is the one returned."""
     member = Member()
-    client = member.store(url)
+    return await _enrolled(member, member.store(url), enroll_token)
+
+
+async def embedded_member(directory: Path) -> Member:
+    """As `enrolled`, at the relay in a directory."""
+    member = Member()
+    return await _enrolled(member, member.embedded_store(directory), enroll_token_of(directory))
+
+
+async def _enrolled(member: Member, client: HttpStore, enroll_token: str) -> Member:
     try:
         await client.create_vault(
             enroll_token=enroll_token,

@@ -14,6 +14,7 @@ Layout (directories 0700, files 0600):
     state/embedding.db    vectors of the next model, during a migration
     state/sources.db      what was read from this device's source folders
     state/recall.db       what agents' sessions were given to remember, and the log of it
+    state/relay/          this machine's own relay, until a vault has another one
     state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches
     state/gateway/        the token of `crystal serve`, and links to its page that nobody has opened yet
     state/restore.json    progress of a restore from another home, while it is under way
@@ -169,6 +170,11 @@ class Home:
     def api_socket(self) -> Path:
         """Where the running background service answers programs of this machine (``base.local_api``)."""
         return self.agent_folder / "api.sock"
+
+    @property
+    def relay(self) -> Path:
+        """This machine's own relay: a directory of sealed bytes (``crystal_relay.embedded``)."""
+        return self.state / "relay"
 
     @property
     def gateway_folder(self) -> Path:

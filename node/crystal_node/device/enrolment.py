@@ -13,7 +13,7 @@ ones, which work until the new ones replace them in the last step.
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -32,19 +32,22 @@ from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
 from crystal_node.base.home import Home
-from crystal_node.base.locking import FileLock
-from crystal_node.base.settings import Config, Settings
+from crystal_node.base.locking import FileLock, is_held
+from crystal_node.base.settings import LOCAL_RELAY, Config, Settings
 from crystal_node.device.access import META_ACCESS
 from crystal_node.device.device import opened
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.device_keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.device.keys.roots import kept_roots, take_root
 from crystal_node.device.registration import UnknownVault, create_vault, register, token_of
-from crystal_node.device.relay import open_http
+from crystal_node.device.relay import open_http, own_enrolment_token
+from crystal_node.device.relay_move import MoveProgress, RelayAccess, copy_objects, drop_own_relay
 from crystal_node.device.runner import Runner
 from crystal_relay.client.http import HttpStore
 
 _SETUP_WAIT_SECONDS = 5.0
+_MOVE_WAIT_SECONDS = 60.0
+"""For a round under way to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +66,24 @@ class EnrolmentResult:
     replaced: bytes = b""
 
 
-async def found_vault(settings: Settings, enrolment_token: str) -> EnrolmentResult:
+async def found_vault(
+    settings: Settings, enrolment_token: str, progress: MoveProgress = lambda _what, _done, _total: None
+) -> EnrolmentResult:
     """Founds a vault with this device as its Core, or registers an existing one at a relay again.
 
+    Without a relay and a token for one, the vault's relay is in this home, for this machine alone. Given another one later, the
+    vault moves there, with all that it has.
+
     Raises:
-        UsageError: no relay was given. NotSetUp: no enrolment token was given.
+        UsageError: a token was given, and no relay. NotSetUp: no enrolment token was given.
         WrongCode: this home belongs to a vault whose root is not here.
         RelayRefused, StoreFailure.
     """
+    if not settings.relay_url and not enrolment_token:
+        settings = settings.at_own_relay()
     _need_relay(settings)
+    if settings.relay_is_local:
+        enrolment_token = own_enrolment_token(settings)
     if not enrolment_token:
         raise NotSetUp(
             "the relay's enrolment token is needed to make a vault there",
@@ -89,11 +101,18 @@ async def found_vault(settings: Settings, enrolment_token: str) -> EnrolmentResu
         identity = _identity(keys)
         token = token_of(keys, identity)
         async with open_http(settings, vault=vault, token=token) as store:
-            token = await create_vault(store, keys, root, identity, token, enrolment_token)
-        async with open_http(settings, vault=vault, token=token) as store:
-            await _write_log(settings, store, root, identity, founding=fresh, vault=vault)
-        settings = _finish(settings, vault)
+            accepted = await create_vault(store, keys, root, identity, token, enrolment_token)
+        moves = not fresh and settings.config.relay_url == LOCAL_RELAY and not settings.relay_is_local
+        with _no_round(settings.home) if moves else nullcontext():
+            if moves:
+                own = RelayAccess(settings.at_own_relay(), token)
+                await copy_objects(own, RelayAccess(settings, accepted), vault, identity.id, progress)
+            async with open_http(settings, vault=vault, token=accepted) as store:
+                await _write_log(settings, store, root, identity, founding=fresh, vault=vault)
+            settings = _finish(settings, vault)
         _note_device(settings, vault, identity.id)
+        if not is_held(settings.home.watch_lock):
+            drop_own_relay(settings)  # else the background service does, when it has seen the new one
     return EnrolmentResult(settings, keys, vault, identity.id, fresh)
 
 
@@ -109,6 +128,10 @@ async def join_vault(
         RelayRefused, StoreFailure.
     """
     _need_relay(settings)
+    if settings.relay_is_local:
+        raise UsageError(
+            "a vault of another machine is not at this machine's own relay", hint="Add --relay URL."
+        )
     vault = root.vault if vault is None else vault
     with joining(settings, vault, new_keys=new_keys) as home:
         settings, keys, identity = home.settings, home.keys, home.identity
@@ -216,6 +239,10 @@ def prepare_node(settings: Settings) -> Settings:
 def _setup(home: Home) -> FileLock:
     home.create()
     return FileLock(home.setup_lock, purpose="crystal init or pair", wait_seconds=_SETUP_WAIT_SECONDS)
+
+
+def _no_round(home: Home) -> FileLock:
+    return FileLock(home.sync_lock, purpose="crystal pair", wait_seconds=_MOVE_WAIT_SECONDS)
 
 
 def _need_relay(settings: Settings) -> None:

@@ -9,6 +9,8 @@ from crystal_node.base.settings import Settings
 from crystal_relay.client.http import HttpStore, Timeouts
 from crystal_relay.client.invite import InviteStore
 from crystal_relay.decorators import Pace, PacedStore, RetryingStore, RetryPolicy
+from crystal_relay.embedded.transport import URL as OWN_URL
+from crystal_relay.embedded.transport import EmbeddedTransport
 from crystal_relay.errors import BadRequest
 from crystal_relay.store import Store
 
@@ -47,15 +49,17 @@ _PLAIN_HTTP_HINT = (
 @asynccontextmanager
 async def open_http(settings: Settings, *, vault: bytes, token: Token) -> AsyncGenerator[HttpStore, None]:
     """The plain client, for managing vaults and tokens. Raises BadRequest if the address cannot be used."""
+    own = own_relay(settings)
     try:
         store = HttpStore(
-            settings.relay_url,
+            settings.relay_url if own is None else OWN_URL,
             vault=vault,
             token=token,
+            transport=own,
             timeouts=_timeouts(settings),
             allow_insecure=settings.allow_http,
             # A bucket's signature lasts minutes and its bodies are sent at full speed; the relay accepts slow ones.
-            direct=not (settings.bandwidth_up or settings.bandwidth_down),
+            direct=own is None and not (settings.bandwidth_up or settings.bandwidth_down),
         )
     except BadRequest as error:
         raise _with_hint(error, settings) from error
@@ -87,6 +91,18 @@ async def open_store(settings: Settings, *, vault: bytes, token: Token) -> Async
     async with open_http(settings, vault=vault, token=token) as http:
         paced = PacedStore(http, up=Pace(settings.bandwidth_up), down=Pace(settings.bandwidth_down))
         yield RetryingStore(paced, policy=_POLICY)
+
+
+def own_relay(settings: Settings) -> EmbeddedTransport | None:
+    """The way to the relay in this home, if that is this device's."""
+    return EmbeddedTransport(settings.home.relay) if settings.relay_is_local else None
+
+
+def own_enrolment_token(settings: Settings) -> str:
+    """The token that makes vaults at the relay in this home. Raises BadRequest."""
+    from crystal_relay.embedded.relay import enroll_token
+
+    return enroll_token(settings.home.relay)
 
 
 def _timeouts(settings: Settings) -> Timeouts:

@@ -14,11 +14,8 @@ A killed relay leaves a dead socket, which the next one replaces.
 import asyncio
 import contextlib
 import logging
-import os
-import secrets
-import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +26,7 @@ from crystal_relay.server.check import CheckReport
 from crystal_relay.server.enrollment import Enrollment
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.operator import Operations, Result, SweepReport, VaultState, VaultSummary
+from crystal_relay.unix_socket import listen_at, short_path
 from crystal_relay.wire import ErrorReply, error_of_reply
 
 SOCKET_NAME = "admin.sock"
@@ -36,10 +34,6 @@ LINE_BYTES_MAX = 64 * 1024
 REQUEST_SECONDS_MAX = 5.0
 """Time from the connection to the end of the request."""
 CONNECTIONS_MAX = 8
-PATH_BYTES_MAX = 100
-"""Longest path of a socket: macOS allows 103 bytes, Linux 107. Longer ones use the directory's descriptor."""
-
-_DESCRIPTORS = Path("/proc/self/fd")
 _log = logging.getLogger("crystal_relay.server")
 
 Item = TypeVar("Item")
@@ -115,8 +109,8 @@ async def admin_socket(
     """
     door = _Door(operations, extensions)
     try:
-        with _short_path(directory) as path:
-            listener = _listen(path)
+        with short_path(directory, SOCKET_NAME) as path:
+            listener = listen_at(path, CONNECTIONS_MAX)
     except (OSError, RelayError) as error:
         _log.warning(
             "operator's commands do not work while this relay runs: no socket in its directory (%s)", error
@@ -224,46 +218,6 @@ async def _read_request(
         raise BadRequest("the request is not understood", hint="Is the relay of the same version?") from None
 
 
-def _listen(path: Path) -> socket.socket:
-    """A listening socket at `path`, replacing an old one. Raises OSError."""
-    temporary = path.with_name(f"{SOCKET_NAME[:5]}.{secrets.token_hex(2)}")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(str(temporary))
-        try:
-            # Set the mode before it listens, so that nobody connects earlier.
-            temporary.chmod(0o600)
-            listener.listen(CONNECTIONS_MAX)
-            temporary.rename(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-@contextmanager
-def _short_path(directory: Path) -> Generator[Path]:
-    """The path of the socket, short enough for a socket address. Raises Unusable, OSError."""
-    path = directory / SOCKET_NAME
-    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
-        yield path
-        return
-    if not _DESCRIPTORS.is_dir():
-        raise Unusable(
-            f"the path of the socket has more than {PATH_BYTES_MAX} bytes",
-            hint="Choose a directory with a shorter path.",
-        )
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield _DESCRIPTORS / str(descriptor) / SOCKET_NAME
-    finally:
-        os.close(descriptor)
-
-
 # --- the operator's side ----------------------------------------------------------------------------------------------
 
 
@@ -352,7 +306,7 @@ class RemoteOperator:
 
 
 async def _connect(directory: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    with _short_path(directory) as path:
+    with short_path(directory, SOCKET_NAME) as path:
         return await asyncio.open_unix_connection(str(path), limit=LINE_BYTES_MAX)
 
 

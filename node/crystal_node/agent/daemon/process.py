@@ -40,6 +40,7 @@ from crystal_node.base.home import DIRECTORY_MODE
 from crystal_node.base.jobs import Job
 from crystal_node.base.settings import Settings, with_current_options
 from crystal_node.device.device import Device, opened
+from crystal_node.device.relay_move import drop_own_relay
 from crystal_node.sync.job_context import JobContext
 
 END_SECONDS_MAX = 10.0
@@ -79,6 +80,7 @@ def run_agent(resolve: Callable[[], Settings], report: Report, make_server: Make
             watch_lock(home, PURPOSE),  # before the log: two processes would rotate it under each other
             logging_to(home.log_file, settings.agent_process.log_level),
         ):
+            drop_own_relay(settings)  # of a vault that moved to another one while this service used it
             agent = _Agent(device, resolve, logged(report), mark, make_server)
             try:
                 asyncio.run(agent.run())

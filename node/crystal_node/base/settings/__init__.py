@@ -10,6 +10,7 @@
 | `user_session` | where a person's login session keeps things |
 """
 
+from crystal_node.base.settings.checks import LOCAL_RELAY
 from crystal_node.base.settings.config import CONFIG_BYTES_MAX, CONFIG_VERSION, Config, read_config
 from crystal_node.base.settings.options import DEFAULT_AGENT, DEFAULT_HOME, DEFAULT_TIMEOUT
 from crystal_node.base.settings.settings import (
@@ -33,6 +34,7 @@ __all__ = [
     "DEFAULT_AGENT",
     "DEFAULT_HOME",
     "DEFAULT_TIMEOUT",
+    "LOCAL_RELAY",
     "TOKEN_CHARS_MAX",
     "Config",
     "Flags",

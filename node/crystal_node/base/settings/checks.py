@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from crystal_node.base.errors import BadConfig
 
 URL_CHARS_MAX = 2048
+LOCAL_RELAY = "local"
+"""In place of the relay's address: a relay in the home, for one machine."""
 TIMEOUT_SECONDS_MAX = 600
 KIB = 1024
 BANDWIDTH_KIB_MIN = 16
@@ -27,8 +29,8 @@ _DENIAL = re.compile(r"(\*|[0-9a-f]{8,32}):(\*|[a-z][a-z-]{0,30})")
 
 
 def checked_url(value: str, origin: str) -> str:
-    """The relay's address without a slash at its end; "" for none."""
-    if not value:
+    """The relay's address without a slash at its end; "" for none; ``LOCAL_RELAY``."""
+    if value in ("", LOCAL_RELAY):
         return value
     where = f"the relay's address from {origin}"
     if len(value) > URL_CHARS_MAX:
@@ -45,7 +47,7 @@ def checked_url(value: str, origin: str) -> str:
         parts = urlsplit("")
     if not valid:
         raise BadConfig(
-            f"{where} is no http or https address", hint="It looks like https://relay.example.org:8787."
+            f"{where} is no http or https address", hint="It looks like https://relay.example.org:18791."
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise BadConfig(

@@ -14,7 +14,7 @@ import msgspec
 
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.home import Home, locked_directory, write_private
-from crystal_node.base.settings.checks import KIB, checked_url
+from crystal_node.base.settings.checks import KIB, LOCAL_RELAY, checked_url
 from crystal_node.base.settings.config import Config, read_config, text_in
 from crystal_node.base.settings.options import (
     BY_NAME,
@@ -104,6 +104,11 @@ class Settings:
     @property
     def relay_url(self) -> str:
         return self.relay.value
+
+    @property
+    def relay_is_local(self) -> bool:
+        """Whether the relay is in this home, so that no other machine reaches it."""
+        return self.relay_url == LOCAL_RELAY
 
     @property
     def agent_id(self) -> str:
@@ -201,6 +206,11 @@ class Settings:
         if self.relay.value and self.relay.source in (SettingSource.FLAG, SettingSource.ENVIRONMENT):
             return self
         named = Setting("relay_url", checked_url(url, SettingSource.INVITE), SettingSource.INVITE)
+        return replace(self, options={**self.options, named.name: named})
+
+    def at_own_relay(self) -> "Settings":
+        """These settings with the relay in the home."""
+        named = Setting("relay_url", LOCAL_RELAY, SettingSource.DEFAULT)
         return replace(self, options={**self.options, named.name: named})
 
     def save(self, config: Config) -> "Settings":

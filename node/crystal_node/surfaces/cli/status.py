@@ -94,6 +94,7 @@ def _opened(settings: Settings) -> Generator[Device]:
 
 
 _DEVICES_MAX = 8
+_OWN_RELAY = "in this home, for this machine alone: `crystal pair` brings in another machine"
 """Others that are listed; `crystal devices` lists all."""
 
 
@@ -123,7 +124,7 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     if found.recall.line:
         yield f"recall   {found.recall.line}"
     yield f"last     {_moments(found, now_ms())}"
-    yield f"relay    {settings.relay_url or 'none'}"
+    yield f"relay    {_OWN_RELAY if settings.relay_is_local else settings.relay_url or 'none'}"
     age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
     yield f"keys     generation {found.generation}{age}"
     yield f"sync     {_sync(found)}"

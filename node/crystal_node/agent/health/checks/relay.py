@@ -21,7 +21,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device
-from crystal_node.device.relay import CONNECT_SECONDS_MAX
+from crystal_node.device.relay import CONNECT_SECONDS_MAX, OWN_URL, own_relay
 from crystal_node.device.runner import Runner, TokenRefused
 from crystal_relay.address import check_relay_url, http_client
 from crystal_relay.errors import RelayError
@@ -46,13 +46,20 @@ def honesty_checks(device: Device) -> list[Finding]:
 
 
 async def _ask(settings: Settings) -> list[Finding]:
-    url = check_relay_url(settings.relay_url, allow_insecure=settings.allow_http)
+    own = own_relay(settings)
+    url = OWN_URL if own is not None else check_relay_url(settings.relay_url, allow_insecure=settings.allow_http)
     seconds = settings.relay_timeout
-    client = http_client(url, connect=min(CONNECT_SECONDS_MAX, seconds), idle=seconds, connections_kept=1)
+    client = http_client(
+        url, connect=min(CONNECT_SECONDS_MAX, seconds), idle=seconds, connections_kept=1, transport=own
+    )
+    if own is not None:
+        url = "this machine's own relay"
     before = now_ms()
     try:
         async with client, client.stream("GET", "/health") as reply:
             status, date = reply.status_code, reply.headers.get("Date", "")
+    except RelayError as error:  # of this machine's own relay
+        return [failed("relay", error)]
     except httpx.HTTPError as error:
         what = f"the relay at {url} cannot be reached ({type(error).__name__})"
         fix = "Finding the network and the relay; what is recorded meanwhile waits here."

@@ -1,0 +1,122 @@
+"""The serving side of an embedded relay, and the token by which vaults are made there."""
+
+import asyncio
+import logging
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_urlsafe
+from socket import socket
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from crystal_relay.embedded import SOCKET_NAME
+from crystal_relay.errors import BadRequest
+from crystal_relay.local.store import LocalStore
+from crystal_relay.server import RelaySettings, create_app
+from crystal_relay.server.connection import connection_class
+from crystal_relay.server.settings import KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
+from crystal_relay.unix_socket import listen_at, short_path
+
+TOKEN_FILE = "enroll-token"  # noqa: S105  a file's name
+BACKLOG = 128
+_ACCEPT_SECONDS = 0.005
+_TOKEN_BYTES = 32
+_TOKEN_CHARS_MAX = 256
+
+
+class EmbeddedRelay:
+    """The serving side: holds the directory's lock until `aclose`. On the running event loop."""
+
+    def __init__(self, directory: Path, store: LocalStore, listener: socket) -> None:
+        self._directory = directory
+        self._store = store
+        settings = RelaySettings(
+            enroll_token=enroll_token(directory), quota_bytes=0, quota_entries=0, rate_per_token=0
+        )
+        app = create_app(store, settings)
+        self._relay = app.state.relay
+        self._state = ServerState()
+        self._listener = listener
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each request that is none
+        self._protocol = connection_class(self._relay.admission)
+        self._config = Config(
+            app,
+            http=self._protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        )
+        self._server: asyncio.Server | None = None
+
+    @classmethod
+    async def open(cls, directory: Path) -> "EmbeddedRelay":
+        """Serve a directory, which is made if it is missing.
+
+        Raises InUse (another process serves it, or begins to), StoreDamaged, StoreFull, Unusable.
+        """
+        store = await asyncio.to_thread(LocalStore, directory)
+        try:
+            with short_path(directory, SOCKET_NAME) as path:
+                relay = cls(directory, store, listen_at(path, BACKLOG))
+            await relay._start()
+        except BaseException:
+            await store.aclose()
+            raise
+        return relay
+
+    async def _start(self) -> None:
+        self._config.load()
+        # Not by uvicorn's own server: that one wakes ten times a second, and this one may have nothing to do for hours.
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: self._protocol(self._config, self._state, {}), sock=self._listener
+        )
+        self._relay.start()
+        self._relay.health.serving()
+
+    async def aclose(self) -> None:
+        """End the long polls, finish what was begun, release the directory. Idempotent."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        # First, so that nobody connects any more: whoever finds no socket waits for the lock.
+        (self._directory / SOCKET_NAME).unlink(missing_ok=True)
+        self._relay.health.stopping()
+        self._relay.waits.close()
+        deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX
+        await asyncio.sleep(_ACCEPT_SECONDS)  # those who have connected are accepted
+        server.close()
+        while self._state.connections and time.monotonic() < deadline:  # noqa: ASYNC110  they have no event, and it takes milliseconds
+            await asyncio.sleep(_ACCEPT_SECONDS)
+        for connection in [*self._state.connections]:
+            connection.transport.abort()
+        await self._relay.aclose()
+        await self._store.aclose()
+
+
+def enroll_token(directory: Path) -> str:
+    """The token that makes vaults at this directory's embedded relay, made if it is missing. Raises BadRequest."""
+    file = directory / TOKEN_FILE
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = directory / f"{TOKEN_FILE}.{os.getpid()}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as written:
+            written.write(token_urlsafe(_TOKEN_BYTES))
+            written.flush()
+            os.fsync(descriptor)
+        try:
+            os.link(temporary, file)  # never replaces one that others have read
+        finally:
+            temporary.unlink()
+    with file.open(encoding="ascii", errors="replace") as opened:
+        token = opened.read(_TOKEN_CHARS_MAX + 1)
+    if not _TOKEN_BYTES <= len(token) <= _TOKEN_CHARS_MAX:
+        raise BadRequest(f"{file} holds no token", hint="Delete that file: another is made.")
+    return token

@@ -1,6 +1,8 @@
 """``crystal up``: set everything up after installing, and report each step."""
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -20,6 +22,7 @@ from crystal_node.surfaces.cli.console.output import emit_line, say
 from crystal_node.surfaces.cli.console.prompts import read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import check_argument, enter, first_sync, is_invite, someone_must_confirm
+from crystal_node.surfaces.cli.up_dialogue import PlanAnswer
 from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states
 from crystal_node.surfaces.setup.up import SetupWish, up_plan
@@ -71,16 +74,17 @@ def run(
 ) -> int:
     """Set up this machine: vault, capture, hooks, MCP and background service.
 
-    It looks for AI tools, says what it found, asks what it needs to know, shows its plan, and carries it out. Run it again
-    at any time, also after it was interrupted: nothing is done twice. Without a terminal nothing is asked: give --role, and
-    --code or the enrolment token; everything that is found is recorded, unless you say otherwise. With --json each event is
-    one line. The exit code is that of the first step that failed.
+    It looks for AI tools, says what it found, shows what it is going to do, and does it after one Enter. The first machine
+    needs no relay: `crystal pair` asks for one when the second comes. On that one, say join, or give --code. Run it again at
+    any time, also after it was interrupted: nothing is done twice. Without a terminal nothing is asked, and everything that is
+    found is recorded, unless you say otherwise. With --json each event is one line. The exit code is that of the first step
+    that failed.
 
     Example:
 
         crystal up
+        crystal up --code -
         crystal up --role core --relay https://relay.example.org --enroll-token - --yes
-        crystal up --role node --code - --from-now --yes
     """
     flags = Flags(relay_url=relay, name=name)
     settings = resolve(flags)
@@ -91,16 +95,26 @@ def run(
     people.tell_tools(tools, as_json=as_json)
     chosen = ""
     if settings.vault is None:
-        chosen = role.value if role else ("node" if code is not None else "")
-        chosen = chosen or (people.ask_role() if asks else _no_role())
-    if chosen == "core" and not settings.relay_url and asks:
-        flags = Flags(relay_url=people.ask_relay(), name=name)
-        settings = resolve(flags)
-    wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=asks)
+        chosen = role.value if role else ("node" if code is not None else "core")
+    wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=False)
     enrolment = Enrolment(chosen, enroll_token, code, yes=yes, as_json=as_json)
-    plan = up_plan(wish, lambda: resolve(flags), enrolment.enrol)
-    if asks and people.has_work(plan):
-        people.confirm_plan(plan)
+    plan = up_plan(wish, partial(resolve, flags), enrolment.enrol)
+    may_join, may_choose = settings.vault is None and role is None and code is None, True
+    while asks and people.has_work(plan):
+        answer = people.ask_plan(plan, may_join=may_join, may_choose=may_choose)
+        if answer is PlanAnswer.YES:
+            break
+        if answer is PlanAnswer.JOIN:
+            may_join, chosen = False, "node"
+            wish = replace(wish, role=chosen)
+        else:
+            may_choose = False
+            if chosen == "core" and not settings.relay_url:
+                flags = Flags(relay_url=people.ask_relay(), name=name)
+                settings = resolve(flags)
+            wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=True)
+        enrolment = Enrolment(chosen, enroll_token, code, yes=yes, as_json=as_json)
+        plan = up_plan(wish, partial(resolve, flags), enrolment.enrol)
     if wish.history is History.RECORDED and not as_json:
         people.tell_size(tools)
     outcomes: list[StepOutcome] = []
@@ -128,6 +142,8 @@ def _check_flags(
             "a Node needs no enrolment token", hint="It joins with the code that `crystal pair` shows."
         )
     if settings.vault is None:
+        if token is not None and not settings.relay_url:
+            raise UsageError("an enrolment token was given, and no relay", hint="Add --relay URL.")
         return
     if code is not None or token is not None:
         raise UsageError(
@@ -154,13 +170,6 @@ def _check_flags(
                 if is_core
                 else "`crystal promote` makes it the Core.",
             )
-
-
-def _no_role() -> str:
-    raise UsageError(
-        "nobody can be asked what this machine shall be",
-        hint="Say it: --role core --relay URL --enroll-token -, or --role node --code -",
-    )
 
 
 def _wish(
@@ -220,7 +229,8 @@ class Enrolment:
 
     def _found(self, settings: Settings) -> str:
         token = enrolment_token() if self._token is None else self._token
-        if self._token == _READ or (not token and is_terminal()):
+        needed = bool(settings.relay_url) and not settings.relay_is_local
+        if self._token == _READ or (needed and not token and is_terminal()):
             token = read_secret("The relay's enrolment token: ", what="enrolment token")
         enrolled = asyncio.run(found_vault(settings, token))
         self.founded = True

@@ -2,15 +2,17 @@
 
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.base.errors import UsageError
+from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import Settings
+from crystal_node.base.settings.checks import checked_url
 from crystal_node.base.wording import counted, size
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
-from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, confirm
+from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX
 from crystal_node.surfaces.cli.recovery import offer_kit
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
 from crystal_node.surfaces.setup.steps import SetupStep, StepOutcome, exit_code
@@ -33,25 +35,25 @@ def tell_tools(tools: Sequence[AiTool], *, as_json: bool) -> None:
     say()
 
 
-def ask_role() -> str:
-    """Ask for core or node."""
-    say(
-        "A vault is one memory on all of your machines. Its first machine is the Core; the others join it as Nodes."
-    )
-    while True:
-        typed = _typed(
-            "Is this the first one (core), or does it join a vault that you have (node)? [core/node] "
-        )
-        if typed in ("core", "node"):
-            return typed
+class PlanAnswer(StrEnum):
+    """What a person answers to a plan, beside no."""
+
+    YES = "yes"
+    JOIN = "join"
+    CHOOSE = "choose"
 
 
 def ask_relay() -> str:
-    """Ask for the relay's address, which is checked when it is used."""
+    """Ask for the relay's address; "" for none."""
     while True:
-        typed = _typed("The relay's address, such as https://relay.example.org: ", as_typed=True)
-        if typed:
-            return typed
+        typed = _typed(
+            "The relay's address, such as https://relay.example.org (Enter: none, while this is the only machine): ",
+            as_typed=True,
+        )
+        try:
+            return checked_url(typed, "your answer")
+        except BadConfig as error:
+            say(f"{error} {error.hint}")
 
 
 def ask_tools(known: Sequence[str]) -> str:
@@ -115,14 +117,32 @@ def has_work(plan: Sequence[SetupStep]) -> bool:
     return any(not step.why_not and not _is_so(step) for step in plan)
 
 
-def confirm_plan(plan: Sequence[SetupStep]) -> None:
-    """Show the plan and confirm it. Raises UsageError."""
+def ask_plan(plan: Sequence[SetupStep], *, may_join: bool, may_choose: bool) -> PlanAnswer:
+    """Show the plan, and ask until the answer is one. Enter is yes. Raises UsageError for no."""
     say()
     say("This is going to be done:")
     for step in plan:
         if not step.why_not and not _is_so(step):
             say(f"  - {step.what}")
-    confirm("Go on? [yes/no] ", expect="yes")
+    say()
+    if may_join:
+        say(
+            "If you have a memory on another machine already, answer join: this machine becomes a part of it."
+        )
+    if may_choose:
+        say("To decide about each of these, answer choose.")
+    answers = [
+        PlanAnswer.YES,
+        *([PlanAnswer.JOIN] if may_join else []),
+        *([PlanAnswer.CHOOSE] if may_choose else []),
+    ]
+    while True:
+        typed = _typed(f"Go on? [{'/'.join([*answers, 'no'])}] (yes) ")
+        if typed in ("n", "no"):
+            raise UsageError("nothing was done", hint="Run `crystal up` again at any time.")
+        typed = "yes" if typed in ("", "y") else typed
+        if typed in answers:
+            return PlanAnswer(typed)
 
 
 def tell_size(tools: Sequence[AiTool]) -> None:
@@ -158,20 +178,21 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
     if not role:
         say("This machine is in no vault yet. Run `crystal up` again.")
         return
-    say(
-        f"{settings.name.value} is a {role.capitalize()} of vault {settings.config.vault[:8]}, at {settings.relay_url}."
-    )
+    where = "on this machine" if settings.relay_is_local else f"at {settings.relay_url}"
+    say(f"{settings.name.value} is a {role.capitalize()} of vault {settings.config.vault[:8]}, {where}.")
     if running:
-        say(
-            "The background service runs: what is said on this machine is recorded, and reaches your other machines."
-        )
+        reaches = "" if settings.relay_is_local else ", and reaches your other machines"
+        say(f"The background service runs: what is said on this machine is recorded{reaches}.")
     else:
         say(
             "The background service is not running: nothing is recorded automatically. Start it here: `crystal agent run`"
         )
+    say('Find things again: `crystal search "what did we decide about …"`')
     if role == "core":
         say("To bring another machine in: `crystal pair` here, `crystal up` there.")
-    if fresh_core:
+    if (
+        fresh_core and not settings.relay_is_local
+    ):  # with the relay in the home, a kit would bring nothing back
         say()
         offer_kit(settings)
 

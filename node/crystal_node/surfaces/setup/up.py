@@ -26,7 +26,10 @@ from crystal_node.surfaces.setup import tools as tool_choice
 from crystal_node.surfaces.setup.steps import SetupStep
 
 _NOT_ASKED = "not asked for"
-_VAULT = {"core": "make a vault, with this machine as its Core", "node": "join a vault as a Node"}
+_VAULT = {
+    "core": "make a vault, with this machine as its Core",
+    "node": "join a vault that you have, as a Node",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,31 +111,54 @@ def test_agents_get_the_memory_unless_the_person_does_not_want_that(
     assert json.loads(file.read_text())["mcpServers"]["crystal"]["args"][-1] == "mcp"
 
 
-def test_at_a_terminal_it_asks_shows_what_it_will_do_and_waits_for_a_yes(
-    person: Machine, relay: RelayProcess
-) -> None:
-    with terminal(person, "up", TERM="dumb") as shown:
+def test_the_first_machine_needs_one_enter_and_no_relay(person: Machine) -> None:
+    with terminal(person, "up", "--no-service", TERM="dumb") as shown:
         shown.until("claude-code  1 transcript")
-        shown.until("[core/node]")
+        shown.until("Go on?")
+        assert not person.home.exists(), "nothing was done before the yes"
         shown.type("perhaps\n")
-        shown.until("[core/node]", times=2)
-        shown.type("core\n")
-        shown.until("relay.example.org:")
+        shown.until("Go on?", times=2)
+        shown.type("\n")
+        assert shown.end() == 0
+    assert "\x1b" not in shown.shown
+    assert person.found("lighthouse") == ["The lighthouse was painted."]
+    assert person.call("hooks", "status", "--json").json["installed"] is True
+    status = person.call("status", "--json").json
+    assert (status["role"], status["relay"], status["outbox"]["pending"]) == ("core", "local", 1)
+    person.call("sync")
+    assert person.call("status", "--json").json["outbox"]["pending"] == 0
+    assert person.call("doctor", check=False).code == 0
+
+
+def test_without_anybody_to_ask_the_first_machine_is_set_up_as_well(person: Machine) -> None:
+    outcome = person.call("up", "--no-service", "--json")
+    assert _events(outcome)[-1]["relay"] == "local"
+    assert person.found("lighthouse") == ["The lighthouse was painted."]
+
+
+def test_at_a_terminal_each_step_can_be_chosen(person: Machine, relay: RelayProcess) -> None:
+    with terminal(person, "up", TERM="dumb") as shown:
+        shown.until("Go on?")
+        shown.type("choose\n")
+        shown.until("relay.example.org")
+        shown.type("127.0.0.1\n")
+        shown.until("is no http or https address")
+        shown.until("relay.example.org", times=2)
         shown.type(f"{relay.url}\n")
         shown.until("(all)")
         shown.type("claude\n")
         shown.until("There is no claude")
         shown.until("(all)", times=2)
         shown.type("claude-code, codex\n")
-        shown.until("what was said before now")
+        shown.until("Record what was said before now")
         shown.type("no\n")
         shown.until("Install hooks")
         shown.type("\n")
-        shown.until("MCP server")
+        shown.until("Give the agents")
         shown.type("\n")
         shown.until("Run the background service")
         shown.type("no\n")
-        shown.until("Go on?")
+        shown.until("Go on?", times=2)
         assert not person.home.exists(), "nothing was done before the yes"
         shown.type("yes\n")
         shown.until("enrolment token")
@@ -144,23 +167,14 @@ def test_at_a_terminal_it_asks_shows_what_it_will_do_and_waits_for_a_yes(
         shown.type("no\n")
         assert shown.end() == 0
     assert relay.enroll_token not in shown.shown
-    assert "\x1b" not in shown.shown
     assert "stepped over 1 transcript" in shown.shown
     status = person.call("capture", "status", "--json").json
     assert [tool["name"] for tool in status["tools"] if tool["on"]] == ["claude-code", "codex"]
     assert person.call("hooks", "status", "--json").json["installed"] is True
 
 
-def test_a_no_to_the_plan_leaves_nothing(person: Machine, relay: RelayProcess) -> None:
-    with terminal(
-        person, "up", "--role", "core", "--relay", relay.url, "--capture", "all", "--no-service"
-    ) as shown:
-        shown.until("what was said before now")
-        shown.type("\n")
-        shown.until("Install hooks")
-        shown.type("\n")
-        shown.until("MCP server")
-        shown.type("\n")
+def test_a_no_to_the_plan_leaves_nothing(person: Machine) -> None:
+    with terminal(person, "up", "--no-service") as shown:
         shown.until("Go on?")
         shown.type("no\n")
         assert shown.end() == 2
@@ -172,12 +186,6 @@ def test_killed_half_way_it_goes_on_when_it_is_run_again(person: Machine, relay:
     with terminal(
         person, "up", "--role", "core", "--relay", relay.url, "--capture", "all", "--no-service"
     ) as shown:
-        shown.until("what was said before now")
-        shown.type("\n")
-        shown.until("Install hooks")
-        shown.type("\n")
-        shown.until("MCP server")
-        shown.type("\n")
         shown.until("Go on?")
         shown.type("yes\n")
         shown.until("enrolment token")
@@ -280,10 +288,12 @@ def test_a_node_joins_by_one_command_and_says_no_secret(vault: Vault, machine: M
 def test_a_person_at_a_terminal_joins_by_an_invite_and_its_digits(vault: Vault, machine: Machine) -> None:
     with (
         inviting(vault.core) as inviter,
-        terminal(machine, "up", "--role", "node", "--capture", "all", "--no-service") as newcomer,
+        terminal(machine, "up", "--no-service") as newcomer,
     ):
         newcomer.until("Go on?")
-        newcomer.type("yes\n")
+        newcomer.type("join\n")
+        newcomer.until("Go on?", times=2)
+        newcomer.type("\n")
         newcomer.until("The code that")
         newcomer.type(f"{inviter.code()}\n")
         newcomer.until("Type these digits")
@@ -313,7 +323,7 @@ def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--yes",), "what this machine shall be"),
+        (("--enroll-token", "0" * 64), "and no relay"),
         (("--role", "core", "--code", "MC2:x"), "does not join"),
         (("--role", "node", "--enroll-token", "-"), "needs no enrolment token"),
         (("--role", "node", "--code", "mc1:AAAA"), "not taken from a command line"),

@@ -47,7 +47,11 @@ def honesty_checks(device: Device) -> list[Finding]:
 
 async def _ask(settings: Settings) -> list[Finding]:
     own = own_relay(settings)
-    url = OWN_URL if own is not None else check_relay_url(settings.relay_url, allow_insecure=settings.allow_http)
+    url = (
+        OWN_URL
+        if own is not None
+        else check_relay_url(settings.relay_url, allow_insecure=settings.allow_http)
+    )
     seconds = settings.relay_timeout
     client = http_client(
         url, connect=min(CONNECT_SECONDS_MAX, seconds), idle=seconds, connections_kept=1, transport=own

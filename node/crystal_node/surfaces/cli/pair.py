@@ -35,6 +35,7 @@ from crystal_node.surfaces.cli.pair_dialogue import (
     described,
     shown,
 )
+from crystal_node.surfaces.cli.pair_relay import at_shared_relay
 from crystal_node.sync.syncer import sync_now
 from crystal_relay.errors import RelayError
 
@@ -66,6 +67,14 @@ QrFile = Annotated[
 Grant = Annotated[
     bool, typer.Option("--grant", help="Allow the new machine to become the Core by itself later.")
 ]
+EnrolToken = Annotated[
+    str | None,
+    typer.Option(
+        "--enroll-token",
+        metavar="T",
+        help="Of the relay that the vault moves to with the second machine; - reads it.",
+    ),
+]
 NewKeys = Annotated[
     bool,
     typer.Option("--new-keys", help="Join as a new device: for a machine that was revoked."),
@@ -80,6 +89,7 @@ def run(
     grant: Grant = False,
     new_keys: NewKeys = False,
     relay: Relay = None,
+    enroll_token: EnrolToken = None,
     name: DeviceName = None,
     yes: Yes = False,
     as_json: Json = False,
@@ -90,6 +100,9 @@ def run(
     and type here the six digits that the new machine shows. A new machine joins with the code, which it asks for without
     showing it. An invite adds nobody without the digits. Joining again, with another invite, replaces a lost relay token.
     With --json each event is one line; digits are read from standard input.
+
+    The first machine's own relay is in its home, where no other reaches it: then this asks for a relay that both reach, and
+    the vault moves there first.
 
     --offline shows the code that works without anybody's help, and opens everything.
 
@@ -109,6 +122,8 @@ def run(
         raise UsageError(f"{'--qr' if qr is not None else '--grant'} is for the machine that invites")
     if not joins and new_keys:
         raise UsageError("--new-keys is for the machine that joins")
+    if joins and enroll_token is not None:
+        raise UsageError("--enroll-token is for the machine that invites")
     if joins:
         check_argument(code)
         given = _file(code_file) if code_file is not None else code or _ASK
@@ -119,8 +134,9 @@ def run(
                 "--grant goes with an invite",
                 hint="A machine that joins by the offline code may do everything.",
             )
-        show_offline(settings, qr, yes=yes, as_json=as_json)
+        show_offline(at_shared_relay(settings, enroll_token, as_json=as_json), qr, yes=yes, as_json=as_json)
     else:
+        settings = at_shared_relay(settings, enroll_token, as_json=as_json)
         invite(settings, qr, grant=grant, as_json=as_json)
 
 

@@ -1,10 +1,18 @@
 """Relay addresses and HTTP clients for them: where and how a token may be sent.
 
 Plain HTTP is allowed to loopback only, unless set otherwise. Redirects are never followed: they could lead a token elsewhere.
-Loopback addresses bypass the environment's proxies. TLS certificates are always verified.
+Loopback addresses bypass the environment's proxies.
+
+TLS certificates are always verified: by the authorities that the system trusts, or, where the address ends in
+``#pin=<fingerprint>``, by that fingerprint alone. It is the beginning of the certificate's SHA-256, 128 bits, as 26 lower-case
+letters and digits of base32. So a relay needs neither a name nor an authority: whoever gives the address gives its identity.
 """
 
+import base64
+import hashlib
+import hmac
 import ipaddress
+import re
 import ssl
 from urllib.parse import urlsplit
 
@@ -13,10 +21,16 @@ import httpx
 from crystal_relay.errors import BadRequest
 
 URL_CHARS_MAX = 2048
+PIN_BYTES = 16
+"""Nobody finds a second certificate for a given fingerprint of 128 bits."""
+_PIN = re.compile(r"pin=([a-z2-7]{26})\Z")
+
+
+_COPY = "Copy the address again, from https:// to the end of the fingerprint."
 
 
 def check_relay_url(url: str, *, allow_insecure: bool = False) -> str:
-    """Return the address without a trailing slash. Raises BadRequest with a hint."""
+    """Return the address without a trailing slash, but with its pin. Raises BadRequest with a hint."""
     form = "The relay's address looks like https://relay.example.org or http://127.0.0.1:18791."
     try:
         parts = urlsplit(url)
@@ -27,14 +41,36 @@ def check_relay_url(url: str, *, allow_insecure: bool = False) -> str:
         raise BadRequest("the relay's address is not a URL", hint=form)
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise BadRequest("the relay's address is not an http or https URL", hint=form)
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise BadRequest("the relay's address holds a user, a query or a fragment", hint=form)
+    if "@" in parts.netloc or parts.query:
+        raise BadRequest("the relay's address holds a user or a query", hint=form)
+    if parts.fragment and (parts.scheme != "https" or pin_of(url) is None):
+        raise BadRequest(
+            "what follows the # in the relay's address is no certificate's fingerprint", hint=_COPY
+        )
     if parts.scheme == "http" and not allow_insecure and not is_loopback(parts.hostname):
         raise BadRequest(
             "plain HTTP to another machine would expose the relay token on the network",
             hint="Use an https:// address, or allow insecure relays explicitly on a network that you trust.",
         )
-    return url.rstrip("/")
+    plain, mark, pin = url.partition("#")
+    return plain.rstrip("/") + mark + pin
+
+
+def pin_of(url: str) -> bytes | None:
+    """The fingerprint at the end of an address; None if there is none."""
+    found = _PIN.fullmatch(url.partition("#")[2])
+    return None if found is None else base64.b32decode(found[1].upper() + "======")
+
+
+def pinned(url: str, certificate: bytes) -> str:
+    """An https address with the fingerprint of the certificate (DER) that its relay shows."""
+    text = base64.b32encode(fingerprint(certificate)).decode("ascii").rstrip("=").lower()
+    return f"{url}#pin={text}"
+
+
+def fingerprint(certificate: bytes) -> bytes:
+    """16 bytes of a certificate (DER)."""
+    return hashlib.sha256(certificate).digest()[:PIN_BYTES]
 
 
 def is_loopback(host: str) -> bool:
@@ -45,6 +81,34 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class WrongCertificate(ssl.SSLCertVerificationError):
+    """Another relay answers than the one that the address means."""
+
+
+def is_wrong_certificate(error: BaseException | None) -> bool:
+    """Whether an error of a request comes from a certificate with another fingerprint."""
+    while error is not None and not isinstance(error, WrongCertificate):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _pinning(pin: bytes) -> ssl.SSLContext:
+    """A context that accepts one certificate, whatever its name, its dates and who signed it."""
+
+    class Pinned(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            if not hmac.compare_digest(fingerprint(self.getpeercert(binary_form=True) or b""), pin):
+                raise WrongCertificate("the certificate is not the one that the relay's address names")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.sslobject_class = Pinned
+    return context
 
 
 class SecretUrl(httpx.URL):
@@ -72,14 +136,16 @@ def http_client(
     verify: ssl.SSLContext | bool = (
         True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     )
+    if (pin := pin_of(base)) is not None:
+        verify = _pinning(pin)
     return httpx.AsyncClient(
-        base_url=base,
+        base_url=base.partition("#")[0],
         transport=transport,
         verify=verify,
         timeout=httpx.Timeout(idle, connect=connect, pool=idle),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=connections_kept),
         follow_redirects=False,
-        trust_env=not is_loopback(parts.hostname or ""),
+        trust_env=not is_loopback(parts.hostname or "") and pin is None,
         # A compressing proxy would change the length that is checked; bodies are ciphertext anyway.
         headers={"Accept-Encoding": "identity", "User-Agent": "crystal"},
     )

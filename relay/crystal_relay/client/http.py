@@ -15,7 +15,7 @@ from typing import TypeVar
 import httpx
 import msgspec
 
-from crystal_relay.address import check_relay_url, http_client
+from crystal_relay.address import check_relay_url, http_client, is_wrong_certificate
 from crystal_relay.client.direct import DirectTransfers
 from crystal_relay.client.replies import (
     beyond_the_end,
@@ -273,6 +273,11 @@ class HttpStore(VaultCalls):
         except httpx.TimeoutException:
             raise StoreUnavailable("the relay does not answer in time") from None
         except httpx.RequestError as error:
+            if is_wrong_certificate(error):
+                raise BadReply(
+                    "another relay answers there: its certificate is not the one that the address names",
+                    hint="Check that you are on the right network. If the relay was set up anew, take its new address.",
+                ) from None
             raise StoreUnavailable(f"the relay cannot be reached ({type(error).__name__})") from None
 
     def _limits(self, patience: float | None) -> httpx.Timeout:

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import os
+import ssl
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_urlsafe
 from socket import socket
+from weakref import WeakSet
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -16,8 +19,9 @@ from crystal_relay.embedded import SOCKET_NAME
 from crystal_relay.errors import BadRequest
 from crystal_relay.local.store import LocalStore
 from crystal_relay.server import RelaySettings, create_app
-from crystal_relay.server.connection import connection_class
-from crystal_relay.server.settings import KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
+from crystal_relay.server.connection import Connection, connection_class
+from crystal_relay.server.serving import listen
+from crystal_relay.server.settings import HEAD_SECONDS_MAX, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
 from crystal_relay.unix_socket import listen_at, short_path
 
 TOKEN_FILE = "enroll-token"  # noqa: S105  a file's name
@@ -27,15 +31,32 @@ _TOKEN_BYTES = 32
 _TOKEN_CHARS_MAX = 256
 
 
+@dataclass(frozen=True, slots=True)
+class NetworkDoor:
+    """Where other machines reach an embedded relay: by TLS 1.3, with the key and the certificate of a PEM file."""
+
+    host: str
+    port: int
+    certificate: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Raises OSError, ssl.SSLError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_cert_chain(self.certificate)
+        return context
+
+
 class EmbeddedRelay:
     """The serving side: holds the directory's lock until `aclose`. On the running event loop."""
 
-    def __init__(self, directory: Path, store: LocalStore, listener: socket) -> None:
+    def __init__(
+        self, directory: Path, store: LocalStore, listener: socket, network: NetworkDoor | None
+    ) -> None:
         self._directory = directory
         self._store = store
-        settings = RelaySettings(
-            enroll_token=enroll_token(directory), quota_bytes=0, quota_entries=0, rate_per_token=0
-        )
+        self._network = network
+        settings = RelaySettings(enroll_token=enroll_token(directory), quota_bytes=0, quota_entries=0)
         app = create_app(store, settings)
         self._relay = app.state.relay
         self._state = ServerState()
@@ -53,37 +74,64 @@ class EmbeddedRelay:
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._of_network: WeakSet[Connection] = WeakSet()
 
     @classmethod
-    async def open(cls, directory: Path) -> "EmbeddedRelay":
-        """Serve a directory, which is made if it is missing.
+    async def open(cls, directory: Path, network: NetworkDoor | None = None) -> "EmbeddedRelay":
+        """Serve a directory, which is made if it is missing; with `network`, to other machines, too.
 
-        Raises InUse (another process serves it, or begins to), StoreDamaged, StoreFull, Unusable.
+        Raises InUse (another process serves it, or begins to), StoreDamaged, StoreFull, Unusable; PortTaken, CannotListen.
         """
         store = await asyncio.to_thread(LocalStore, directory)
         try:
             with short_path(directory, SOCKET_NAME) as path:
-                relay = cls(directory, store, listen_at(path, BACKLOG))
-            await relay._start()
+                relay = cls(directory, store, listen_at(path, BACKLOG), network)
         except BaseException:
             await store.aclose()
+            raise
+        try:
+            await relay._start()
+        except BaseException:
+            await relay.aclose()
             raise
         return relay
 
     async def _start(self) -> None:
         self._config.load()
         # Not by uvicorn's own server: that one wakes ten times a second, and this one may have nothing to do for hours.
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: self._protocol(self._config, self._state, {}), sock=self._listener
-        )
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(self._connection, sock=self._listener))
+        if self._network is not None:
+            door = self._network
+            outside = listen(door.host, door.port)
+            try:
+                self._servers.append(
+                    await loop.create_server(
+                        self._network_connection,
+                        sock=outside,
+                        ssl=door.context(),
+                        ssl_handshake_timeout=HEAD_SECONDS_MAX,
+                    )
+                )
+            except BaseException:
+                outside.close()
+                raise
         self._relay.start()
         self._relay.health.serving()
 
+    def _connection(self) -> Connection:
+        return self._protocol(self._config, self._state, {})
+
+    def _network_connection(self) -> Connection:
+        connection = self._connection()
+        self._of_network.add(connection)
+        return connection
+
     async def aclose(self) -> None:
         """End the long polls, finish what was begun, release the directory. Idempotent."""
-        server, self._server = self._server, None
-        if server is None:
+        servers, self._servers = self._servers, []
+        if not servers:
             return
         # First, so that nobody connects any more: whoever finds no socket waits for the lock.
         (self._directory / SOCKET_NAME).unlink(missing_ok=True)
@@ -91,7 +139,10 @@ class EmbeddedRelay:
         self._relay.waits.close()
         deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX
         await asyncio.sleep(_ACCEPT_SECONDS)  # those who have connected are accepted
-        server.close()
+        for server in servers:
+            server.close()
+        for kept in [*self._of_network]:  # their clients keep them open between requests
+            kept.shutdown()
         while self._state.connections and time.monotonic() < deadline:  # noqa: ASYNC110  they have no event, and it takes milliseconds
             await asyncio.sleep(_ACCEPT_SECONDS)
         for connection in [*self._state.connections]:

@@ -28,7 +28,7 @@ def denial(denied: Sequence[str], sender: bytes, action: Action) -> str:
 def deny(settings: Settings, device: str, action: str) -> tuple[str, ...]:
     """Adds a rule to config.json. Returns all of them. ``device``: an id's digits, or ``*``."""
     rule = f"{device}:{checked_action(action)}"
-    return _save(settings, tuple(dict.fromkeys((*settings.commands_denied, rule))))
+    return _save(settings, tuple(dict.fromkeys((*settings.service.commands_denied, rule))))
 
 
 def allow(settings: Settings, device: str, action: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -43,7 +43,7 @@ def allow(settings: Settings, device: str, action: str) -> tuple[tuple[str, ...]
         same = device == ANY or of == device or (of != ANY and device.startswith(of))
         return same and name in (ANY, what)
 
-    left = _save(settings, tuple(rule for rule in settings.commands_denied if not goes(rule)))
+    left = _save(settings, tuple(rule for rule in settings.service.commands_denied if not goes(rule)))
     still = tuple(rule for rule in left if _touches(rule, device, name))
     return left, still
 

@@ -247,7 +247,7 @@ class CommandService:
         await self._syncer.run(send(self._device.member, self._book, now_ms()))
 
     def _denied(self, sender: bytes, action: Action) -> str:
-        return denial(self._latest().commands_denied, sender, action)
+        return denial(self._latest().service.commands_denied, sender, action)
 
 
 class _Teller:

@@ -40,6 +40,7 @@ from crystal_node.base.home import DIRECTORY_MODE
 from crystal_node.base.jobs import Job
 from crystal_node.base.settings import Settings, with_current_options
 from crystal_node.device.device import Device, opened
+from crystal_node.device.own_relay import on_network
 from crystal_node.device.relay_move import drop_own_relay
 from crystal_node.sync.job_context import JobContext
 
@@ -127,15 +128,16 @@ class _Agent:
         store = self._store()
         ends = int(ExitCode.OK)
         try:
-            await run_watcher(
-                self._device,
-                self._report,
-                PURPOSE,
-                store,
-                self._beside,
-                latest=lambda: self._settings,
-                put_off=self._put_off,
-            )
+            async with on_network(self._settings, self._tell_trouble):
+                await run_watcher(
+                    self._device,
+                    self._report,
+                    PURPOSE,
+                    store,
+                    self._beside,
+                    latest=lambda: self._settings,
+                    put_off=self._put_off,
+                )
             if not self.begins_anew:
                 _log.info("the agent ends, as it was told to")
         except Exception as error:
@@ -150,6 +152,9 @@ class _Agent:
                 await asyncio.to_thread(self._server.stop)
             store.close()
             self._ending = _end_in_time(ends)
+
+    def _tell_trouble(self, text: str) -> None:
+        self._report(WatchEvent.FAILED, text)
 
     def _store(self) -> JobStore:
         """The record of jobs; in memory if jobs.db cannot be used."""
@@ -319,6 +324,7 @@ def _connection(settings: Settings) -> tuple[object, ...]:
     """Settings that are fixed while the device is open."""
     return (
         settings.relay_url,
+        settings.service.own_relay_port,
         settings.allow_http,
         settings.relay_timeout,
         settings.bandwidth_up,

@@ -25,6 +25,8 @@ _NO = frozenset({"0", "no", "false", "off"})
 _TOOL = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
 _AGENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KEY_STORES = ("auto", "keyring", "file")
+_PIN = re.compile(r"pin=[a-z2-7]{26}")
+"""The fingerprint of a relay's certificate (`crystal_relay.address`)."""
 _DENIAL = re.compile(r"(\*|[0-9a-f]{8,32}):(\*|[a-z][a-z-]{0,30})")
 
 
@@ -49,12 +51,18 @@ def checked_url(value: str, origin: str) -> str:
         raise BadConfig(
             f"{where} is no http or https address", hint="It looks like https://relay.example.org:18791."
         )
-    if parts.username or parts.password or parts.query or parts.fragment:
+    if parts.username or parts.password or parts.query:
         raise BadConfig(
-            f"{where} has a user name, query or fragment in it",
+            f"{where} has a user name or a query in it",
             hint="Give the plain address; tokens are kept apart.",
         )
-    return value.rstrip("/")
+    if parts.fragment and (parts.scheme != "https" or not _PIN.fullmatch(parts.fragment)):
+        raise BadConfig(
+            f"what follows the # in {where} is no certificate's fingerprint",
+            hint="Copy the address again, from https:// to its end.",
+        )
+    plain, mark, pin = value.partition("#")
+    return plain.rstrip("/") + mark + pin
 
 
 def checked_timeout(value: str, origin: str) -> str:

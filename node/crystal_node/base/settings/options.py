@@ -384,6 +384,20 @@ class ServiceSettings:
         "18790",
         "The port of `crystal serve` on this machine.",
     )
+    own_relay_port: int = _option(
+        "own_relay_port",
+        number(0, 65535),
+        "CRYSTAL_OWN_RELAY_PORT",
+        "0",
+        "Where other machines reach the relay in this home; 0: nowhere.",
+    )
+    own_relay_host: str = _option(
+        "own_relay_host",
+        TEXT,
+        "CRYSTAL_OWN_RELAY_HOST",
+        "",
+        "This machine's name or address for them; found by itself if empty.",
+    )
     commands_denied: tuple[str, ...] = _option(
         "commands_denied",
         DENIALS,

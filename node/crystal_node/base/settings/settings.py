@@ -180,12 +180,8 @@ class Settings:
         return section(BackupSettings, self.option, self._roots)
 
     @property
-    def serve_port(self) -> int:
-        return section(ServiceSettings, self.option, self._roots).serve_port
-
-    @property
-    def commands_denied(self) -> tuple[str, ...]:
-        return section(ServiceSettings, self.option, self._roots).commands_denied
+    def service(self) -> ServiceSettings:
+        return section(ServiceSettings, self.option, self._roots)
 
     @property
     def _roots(self) -> Roots:

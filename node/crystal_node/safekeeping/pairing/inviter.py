@@ -28,6 +28,7 @@ from crystal_mirror.requests import StoreFailure
 from crystal_node.base.errors import UsageError
 from crystal_node.base.wording import one_line
 from crystal_node.device.enrolment import system_name
+from crystal_node.device.own_relay import shared_url
 from crystal_node.device.runner import store_failure
 from crystal_node.safekeeping.pairing.errors import (
     DigitsDiffer,
@@ -96,10 +97,10 @@ async def invite(
     earlier = registrar.interrupted()
     if earlier is not None:
         person.remind(Machine(earlier.name, earlier.system, earlier.device))
-    settings = device.settings
+    url = shared_url(device.settings)
     side = Inviter.begin(
         vault=device.member.vault,
-        url=settings.relay_url,
+        url=url,
         device=device.identity.id,
         name=device.name,
         system=system_name(),
@@ -109,7 +110,7 @@ async def invite(
         mailbox = InviterMailbox(http, device.member.vault, side.code.mailbox)
         post = Post(mailbox, Countdown(seconds, monotonic), person.away)
         serving = _Serving(side, registrar, mailbox, post, person, grant)
-        return await serving.run(settings.relay_url)
+        return await serving.run(url)
     except TooManyInvites as error:
         raise TooManyOpen(f"no invite was made: {error}") from error
     except RelayError as error:

@@ -18,6 +18,7 @@ from crystal_node.base.settings import Flags, Settings, resolve
 from crystal_node.base.wording import one_line
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import EnrolmentResult, join_vault
+from crystal_node.device.own_relay import on_network, shared_url
 from crystal_node.device.relay import open_http
 from crystal_node.safekeeping.pairing.inviter import invite as serve
 from crystal_node.safekeeping.pairing.newcomer import Joined, join_by_invite
@@ -35,7 +36,7 @@ from crystal_node.surfaces.cli.pair_dialogue import (
     described,
     shown,
 )
-from crystal_node.surfaces.cli.pair_relay import at_shared_relay
+from crystal_node.surfaces.cli.pair_relay import at_shared_relay, until_reached
 from crystal_node.sync.syncer import sync_now
 from crystal_relay.errors import RelayError
 
@@ -75,6 +76,9 @@ EnrolToken = Annotated[
         help="Of the relay that the vault moves to with the second machine; - reads it.",
     ),
 ]
+Here = Annotated[
+    bool, typer.Option("--here", help="Let the other machine reach the relay in this home, over the network.")
+]
 NewKeys = Annotated[
     bool,
     typer.Option("--new-keys", help="Join as a new device: for a machine that was revoked."),
@@ -90,6 +94,7 @@ def run(
     new_keys: NewKeys = False,
     relay: Relay = None,
     enroll_token: EnrolToken = None,
+    here: Here = False,
     name: DeviceName = None,
     yes: Yes = False,
     as_json: Json = False,
@@ -101,8 +106,8 @@ def run(
     showing it. An invite adds nobody without the digits. Joining again, with another invite, replaces a lost relay token.
     With --json each event is one line; digits are read from standard input.
 
-    The first machine's own relay is in its home, where no other reaches it: then this asks for a relay that both reach, and
-    the vault moves there first.
+    The first machine's relay is in its home. With the second one this asks whether it shall be opened to your network, or
+    which other relay the vault shall move to.
 
     --offline shows the code that works without anybody's help, and opens everything.
 
@@ -122,8 +127,8 @@ def run(
         raise UsageError(f"{'--qr' if qr is not None else '--grant'} is for the machine that invites")
     if not joins and new_keys:
         raise UsageError("--new-keys is for the machine that joins")
-    if joins and enroll_token is not None:
-        raise UsageError("--enroll-token is for the machine that invites")
+    if joins and (enroll_token is not None or here):
+        raise UsageError(f"{'--here' if here else '--enroll-token'} is for the machine that invites")
     if joins:
         check_argument(code)
         given = _file(code_file) if code_file is not None else code or _ASK
@@ -134,9 +139,10 @@ def run(
                 "--grant goes with an invite",
                 hint="A machine that joins by the offline code may do everything.",
             )
-        show_offline(at_shared_relay(settings, enroll_token, as_json=as_json), qr, yes=yes, as_json=as_json)
+        settings = at_shared_relay(settings, enroll_token, here=here, as_json=as_json)
+        show_offline(settings, qr, yes=yes, as_json=as_json)
     else:
-        settings = at_shared_relay(settings, enroll_token, as_json=as_json)
+        settings = at_shared_relay(settings, enroll_token, here=here, as_json=as_json)
         invite(settings, qr, grant=grant, as_json=as_json)
 
 
@@ -242,7 +248,7 @@ def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: boo
     show_code(text, qr)
     note(f"Key check: {key_check(root)}. The other machine has to show the same.")
     note(
-        f"There: `crystal pair --code - --relay {settings.relay_url or 'URL'}`, by the address that it reaches the relay at."
+        f"There: `crystal pair --code - --relay {shared_url(settings) or 'URL'}`, by the address that it reaches the relay at."
     )
 
 
@@ -421,7 +427,11 @@ async def _invite(settings: Settings, person: InviterPerson, *, grant: bool) -> 
         if not settings.relay_url or token is None:
             raise NotSetUp("this device has no relay", hint="Join again: `crystal pair --code -`.")
         with FileLock(settings.home.setup_lock, purpose="crystal pair"):
-            async with open_http(settings, vault=device.member.vault, token=token) as http:
+            async with (
+                on_network(settings, note),
+                open_http(settings, vault=device.member.vault, token=token) as http,
+            ):
+                await until_reached(settings)
                 return await serve(device, http, person, grant=grant)
 
 

@@ -1,52 +1,76 @@
-"""``crystal pair`` on a vault whose relay is in the home: asks for one that both machines reach, and moves the vault there."""
+"""``crystal pair`` on a vault whose relay is in the home: where the second machine shall meet this one.
+
+::
+
+    in the home --here--> open to other machines, on this machine's network
+    in the home --an address--> moved to that relay, with all that it has
+"""
 
 import asyncio
+import time
+
+import httpx
+from msgspec.structs import replace
 
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base.errors import BadConfig, NotSetUp, UsageError
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, enrolment_token, resolve
 from crystal_node.device.enrolment import found_vault
+from crystal_node.device.own_relay import RELAY_PORT, own_address, shared_url
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import read_secret, typed_line
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.sync.progress import ProgressLines
-from crystal_relay.errors import BadRequest
+from crystal_relay.address import http_client
+from crystal_relay.errors import BadRequest, StoreUnavailable
 
+OPEN_SECONDS_MAX = 20.0
+"""How long the background service may take to open the relay to the network."""
 _ASK = "-"
+_LOOK_SECONDS = 0.2
 _ABOUT = """\
-Your machines meet at a relay: a small server that both reach, and that can read nothing of what it keeps. Start one where
-it can stay, for instance on this machine:  crystal-relay serve --host 0.0.0.0
-Its first start prints its enrolment token. What is recorded here goes along.
+Your machines meet at a relay, which keeps what they send each other and can read none of it. It can be this machine: then
+the others reach it at {here}, while this machine is on and in the same network. Or it is a server that runs all the
+time; its first start (crystal-relay serve) prints a token. Either way, what is recorded here goes along.
 """
 
 
-def at_shared_relay(settings: Settings, token: str | None, *, as_json: bool) -> Settings:
-    """The settings with a relay that other machines reach: those given, or with the vault moved to one.
+def at_shared_relay(settings: Settings, token: str | None, *, here: bool, as_json: bool) -> Settings:
+    """The settings with a relay that other machines reach: as they are, opened to the network, or with the vault moved.
 
     ``settings`` have the relay of a flag or a variable, if there is one. ``token``: its enrolment token; ``-`` reads it.
+    ``here``: this machine's own relay.
 
     Raises:
-        UsageError: a token for a vault that has its relay. NotSetUp: a relay is needed, and nobody can be asked for it.
+        UsageError: the vault has another relay. NotSetUp: a relay is needed, and nobody can be asked for it.
         What ``found_vault`` raises.
     """
     if settings.config.relay_url != LOCAL_RELAY or settings.vault is None:
-        if token is not None:
-            raise UsageError("this vault has its relay", hint="Leave out --enroll-token.")
+        if token is not None or here:
+            raise UsageError("this vault has its relay", hint="Leave out --enroll-token and --here.")
         return settings
     given = "" if settings.relay_is_local else settings.relay_url
+    if here and given:
+        raise UsageError("--here and --relay each name a relay", hint="Use one of them.")
+    if here or (not given and settings.service.own_relay_port):
+        return _open_here(settings)
     asks = is_terminal() and not as_json
     if not given and not asks:
         raise NotSetUp(
             "the relay of this vault is in this home, where no other machine reaches it",
-            hint="Start one that both reach, and name it here: crystal pair --relay URL --enroll-token -",
+            hint="Open it to your network with --here, or name one that both reach: --relay URL --enroll-token -",
         )
     if not given:
-        say(_ABOUT)
+        say(_ABOUT.format(here=own_address()))
     token = enrolment_token() if token is None else token
     while True:
         try:
-            url = given or typed_line("The relay's address, such as https://relay.example.org: ")
-            there = resolve(Flags(relay_url=url, name=None))
+            url = given or typed_line(
+                "The relay: here, or an address such as https://relay.example.org (here) ", "here"
+            )
+            if url == "here":
+                return _open_here(settings)
+            there = resolve(Flags(relay_url=url))
             secret = token
             if not secret or secret == _ASK:
                 secret = read_secret("The relay's enrolment token: ", what="enrolment token")
@@ -62,3 +86,31 @@ def at_shared_relay(settings: Settings, token: str | None, *, as_json: bool) -> 
         else:
             say(f"The vault is at {there.relay_url} now, with all that it had.")
         return resolve()
+
+
+async def until_reached(settings: Settings) -> None:
+    """Waits until the relay in this home answers at the address that an invite names. Raises StoreUnavailable."""
+    if not settings.relay_is_local:
+        return
+    url, deadline = shared_url(settings), time.monotonic() + OPEN_SECONDS_MAX
+    async with http_client(url, connect=1, idle=5, connections_kept=1) as http:
+        while True:
+            try:
+                await http.get("/health")
+            except httpx.HTTPError:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(
+                        f"this machine's relay is not reached at {url.partition('#')[0]}",
+                        hint="Let that port through its firewall, or choose another one: crystal config set own_relay_port N. "
+                        "`crystal agent logs` says if the port is taken.",
+                    ) from None
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                return
+
+
+def _open_here(settings: Settings) -> Settings:
+    """Lets the background service open the relay in this home to the network."""
+    if not settings.service.own_relay_port:
+        settings.save(replace(settings.config, own_relay_port=str(RELAY_PORT)))
+    return resolve()

@@ -66,7 +66,7 @@ def _serve(settings: Settings, port: int | None, *, open_page: bool, as_json: bo
             f"`crystal serve` runs already at {running}",
             hint="`crystal serve --link` makes a link to its page; Ctrl-C where it runs, or SIGTERM, ends it.",
         )
-    with listen(settings.serve_port if port is None else port) as listener:
+    with listen(settings.service.serve_port if port is None else port) as listener:
         number = port_of(listener)
         url = f"http://127.0.0.1:{number}/"
         with FileLock(settings.home.gateway_lock, purpose=_PURPOSE + url):

@@ -104,7 +104,7 @@ def test_so_many_denials_that_none_of_them_could_be_read_are_refused(vault: Vaul
 
     with pytest.raises(BadConfig):
         deny_many()
-    kept = settings_of(vault.core).commands_denied
+    kept = settings_of(vault.core).service.commands_denied
     assert len(kept) > 30
     assert denial(kept, bytes(16), Action.VERIFY)
 

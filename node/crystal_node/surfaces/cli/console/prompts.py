@@ -87,22 +87,18 @@ def ask(question: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def typed_line(question: str) -> str:
-    """Ask at a terminal until something is typed.
+def typed_line(question: str, default: str) -> str:
+    """Ask at a terminal. Enter is ``default``.
 
     Raises:
         UsageError: standard input is at its end.
     """
-    while True:
-        sys.stderr.write(question)
-        sys.stderr.flush()
-        line = sys.stdin.readline(SECRET_CHARS_MAX) if sys.stdin is not None else ""
-        if not line:
-            raise UsageError(
-                "nothing was typed", hint="Answer the question, or give the answer as an option."
-            )
-        if line.strip():
-            return line.strip()
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    line = sys.stdin.readline(SECRET_CHARS_MAX) if sys.stdin is not None else ""
+    if not line:
+        raise UsageError("nothing was typed", hint="Answer the question, or give the answer as an option.")
+    return line.strip() or default
 
 
 class InputLines:

@@ -1,0 +1,150 @@
+"""The relay in this home, for other machines: its certificate, its address, and serving it.
+
+The address that an invite carries names the machine, the port and the certificate's fingerprint: ``https://192.168.1.20:18791#pin=…``.
+So no name, no authority and no trust in the network is needed, and nobody who listens learns a token.
+"""
+
+import asyncio
+import datetime as dt
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crystal_node.base.errors import LocalStorage, NotSetUp
+from crystal_node.base.home import DIRECTORY_MODE, Home, write_private
+from crystal_node.base.settings import Settings
+from crystal_relay.address import pinned
+from crystal_relay.errors import InUse, RelayError
+
+if TYPE_CHECKING:
+    from crystal_relay.embedded.relay import EmbeddedRelay
+
+RELAY_PORT = 18791
+_CERTIFICATE = "tls.pem"
+_FROM = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+"""A machine whose clock is behind accepts it, too."""
+_UNTIL = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
+"""No end: it is known by its fingerprint (RFC 5280, 4.1.2.5)."""
+_HELD_SECONDS = 0.2
+_FAILED_SECONDS = 30.0
+_ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
+"""Addresses for documentation (RFC 5737, RFC 3849): the route to them tells this machine's own address. Nothing is sent."""
+_DISCARD_PORT = 9
+
+
+def certificate_file(home: Home) -> Path:
+    """The key and the certificate of the relay in this home (PEM, 0600), made if they are missing. Raises LocalStorage."""
+    file = home.relay / _CERTIFICATE
+    if not file.exists():
+        home.relay.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        write_private(file, _new_certificate())
+    return file
+
+
+def shared_url(settings: Settings) -> str:
+    """The relay's address for other machines: of this home's own one, with the fingerprint of its certificate.
+
+    Raises:
+        NotSetUp: the relay in this home is for this machine alone, or this machine has no address.
+    """
+    if not settings.relay_is_local:
+        return settings.relay_url
+    if not settings.service.own_relay_port:
+        raise NotSetUp(
+            "the relay of this vault is in this home, where no other machine reaches it",
+            hint="`crystal pair` opens it to other machines, or moves the vault to a relay that both reach.",
+        )
+    host = settings.service.own_relay_host or own_address()
+    shown = f"[{host}]" if ":" in host else host
+    certificate = ssl.PEM_cert_to_DER_cert(_certificate_in(certificate_file(settings.home)))
+    return pinned(f"https://{shown}:{settings.service.own_relay_port}", certificate)
+
+
+def own_address() -> str:
+    """This machine's address on its default route. Sends nothing. Raises NotSetUp."""
+    for remote, family in _ELSEWHERE:
+        with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((remote, _DISCARD_PORT))
+            return str(probe.getsockname()[0])
+    raise NotSetUp(
+        "this machine is in no network, so that no other reaches it",
+        hint="Connect it, or name it: crystal config set own_relay_host NAME.",
+    )
+
+
+@asynccontextmanager
+async def on_network(settings: Settings, tell: Callable[[str], None]) -> AsyncGenerator[None]:
+    """Lets other machines reach the relay in this home meanwhile, if that is wanted. ``tell``: what went wrong."""
+    if not settings.relay_is_local or not settings.service.own_relay_port:
+        yield
+        return
+    serving = asyncio.create_task(_serve(settings, tell))
+    try:
+        yield
+    finally:
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+async def _serve(settings: Settings, tell: Callable[[str], None]) -> None:
+    told = ""
+    while True:
+        try:
+            relay = await _open(settings)
+        except InUse:  # a command uses it: for moments, as a rule
+            await asyncio.sleep(_HELD_SECONDS)
+            continue
+        except (RelayError, OSError) as error:
+            if str(error) != told:
+                told = str(error)
+                tell(f"other machines cannot reach the relay here: {told}")
+            await asyncio.sleep(_FAILED_SECONDS)
+            continue
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await relay.aclose()
+
+
+async def _open(settings: Settings) -> "EmbeddedRelay":
+    from crystal_relay.embedded.relay import EmbeddedRelay, NetworkDoor
+
+    every = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104  other machines shall reach it
+    door = NetworkDoor(every, settings.service.own_relay_port, certificate_file(settings.home))
+    return await EmbeddedRelay.open(settings.home.relay, door)
+
+
+def _new_certificate() -> bytes:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([])  # it tells nobody whose it is
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_FROM)
+        .not_valid_after(_UNTIL)
+        .sign(key, SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private + certificate.public_bytes(Encoding.PEM)
+
+
+def _certificate_in(file: Path) -> str:
+    text = file.read_text(encoding="ascii", errors="replace")
+    begin = text.find("-----BEGIN CERTIFICATE-----")
+    if begin < 0:
+        raise LocalStorage(
+            f"{file} holds no certificate", hint="Delete that file, and pair the other machines again."
+        )
+    return text[begin:]

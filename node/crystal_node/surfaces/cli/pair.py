@@ -13,7 +13,7 @@ from crystal_crypto.hierarchy import Root
 from crystal_crypto.invite_code import InviteCode, decode_invite
 from crystal_crypto.pairing import decode, encode
 from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
-from crystal_node.base.locking import FileLock
+from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import Flags, Settings, resolve
 from crystal_node.base.wording import one_line
 from crystal_node.device.device import opened
@@ -36,7 +36,7 @@ from crystal_node.surfaces.cli.pair_dialogue import (
     described,
     shown,
 )
-from crystal_node.surfaces.cli.pair_relay import at_shared_relay, until_reached
+from crystal_node.surfaces.cli.pair_relay import at_shared_relay, until_reached, until_synced
 from crystal_node.sync.syncer import sync_now
 from crystal_relay.errors import RelayError
 
@@ -432,7 +432,10 @@ async def _invite(settings: Settings, person: InviterPerson, *, grant: bool) -> 
                 open_http(settings, vault=device.member.vault, token=token) as http,
             ):
                 await until_reached(settings)
-                return await serve(device, http, person, grant=grant)
+                invited = await serve(device, http, person, grant=grant)
+                if settings.relay_is_local and not is_held(settings.home.watch_lock):
+                    await until_synced(http, device.member.vault, invited.machine.device)
+                return invited
 
 
 def first_sync(settings: Settings) -> bool:

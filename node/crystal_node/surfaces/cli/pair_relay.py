@@ -22,10 +22,15 @@ from crystal_node.surfaces.cli.console.prompts import read_secret, typed_line
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.sync.progress import ProgressLines
 from crystal_relay.address import http_client
+from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import BadRequest, StoreUnavailable
+from crystal_relay.keys import vault_prefix
+from crystal_relay.limits import WAIT_SECONDS_MAX
 
 OPEN_SECONDS_MAX = 20.0
 """How long the background service may take to open the relay to the network."""
+SYNCED_SECONDS_MAX = 30.0
+"""For a memory that is large, the newcomer goes on when the background service runs."""
 _ASK = "-"
 _LOOK_SECONDS = 0.2
 _ABOUT = """\
@@ -107,6 +112,16 @@ async def until_reached(settings: Settings) -> None:
                 await asyncio.sleep(_LOOK_SECONDS)
             else:
                 return
+
+
+async def until_synced(relay: HttpStore, vault: bytes, device: bytes) -> None:
+    """Waits for the newcomer's first round, where nobody serves the relay when this process has ended."""
+    prefix, token = f"{vault_prefix(vault.hex())}cursor/{device.hex()}", None
+    deadline = time.monotonic() + SYNCED_SECONDS_MAX
+    while (left := deadline - time.monotonic()) > 0:
+        token = await relay.wait(prefix, token=token, timeout=min(left, WAIT_SECONDS_MAX))
+        if (await relay.list(prefix)).entries:
+            return
 
 
 def _open_here(settings: Settings) -> Settings:

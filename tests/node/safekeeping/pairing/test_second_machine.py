@@ -1,14 +1,18 @@
 """The second machine comes: the vault moves from the first one's own relay to one that both reach."""
 
 import json
+import re
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.node.agent.daemon.running import agent
 from tests.support.machine import Machine, transcript
 from tests.support.pairing import inviting, joining
 from tests.support.relay_process import RelayProcess
+from tests.support.s3_servers.daemons import free_port
 from tests.support.terminal import terminal
 
 
@@ -45,15 +49,15 @@ def test_what_was_recorded_alone_goes_along(first: Machine, other: Machine, rela
 def test_a_wrong_address_or_token_is_asked_for_again(first: Machine, relay: RelayProcess) -> None:
     with terminal(first, "pair", TERM="dumb") as shown:
         shown.until("Your machines meet at a relay")
-        shown.until("relay.example.org:")
+        shown.until("(here)")
         shown.type("relay.example.org\n")
         shown.until("is no http or https address")
-        shown.until("relay.example.org:", times=2)
+        shown.until("(here)", times=2)
         shown.type(f"{relay.url}\n")
         shown.until("enrolment token:")
         shown.type("not-the-token-of-this-relay\n")
         shown.until("does not accept that enrolment token")
-        shown.until("relay.example.org:", times=3)
+        shown.until("(here)", times=3)
         shown.type(f"{relay.url}\n")
         shown.until("enrolment token:", times=2)
         shown.type(f"{relay.enroll_token}\n")
@@ -84,3 +88,84 @@ def test_killed_in_the_middle_it_goes_on_and_loses_nothing(
         assert inviter.end() == newcomer.end() == 0
     other.run("sync")
     assert other.found("lighthouse") == ["The lighthouse was painted."]
+
+
+@pytest.fixture
+def open_first(first: Machine) -> Machine:
+    """Its background service runs, and was told to let other machines reach the relay."""
+    first.run("config", "set", "own_relay_port", str(free_port()))
+    return first
+
+
+def paired(first: Machine, other: Machine) -> str:
+    """The relay's address that the other machine was given."""
+    with inviting(first, "--here") as inviter, joining(other, inviter.code()) as newcomer:
+        inviter.type(newcomer.event("digits")["digits"])
+        assert inviter.end() == newcomer.end() == 0
+    return str(other.call("status", "--json").json["relay"])
+
+
+def test_the_first_machine_is_the_relay_while_its_service_runs(first: Machine, other: Machine) -> None:
+    with agent(first):
+        first.run("config", "set", "own_relay_port", str(free_port()))  # the running service follows
+        url = paired(first, other)
+        assert re.fullmatch(r"https://[^#]+#pin=[a-z2-7]{26}", url)
+        assert first.call("status", "--json").json["relay"] == "local"
+        transcript(first, "The foghorn was mended.")
+        synced = None
+        deadline = time.monotonic() + 90
+        while other.found("foghorn") == []:
+            assert time.monotonic() < deadline, (
+                synced,
+                first.run("status").out,
+                first.run("agent", "logs").out,
+            )
+            synced = other.call("sync", check=False)
+        assert other.found("lighthouse") == ["The lighthouse was painted."]
+    away = other.call("sync", check=False)
+    assert away.code == 4
+    with agent(first):
+        other.run("remember", "The relay came back.")
+        deadline = time.monotonic() + 30
+        while (
+            other.call("sync", check=False).code != 0
+            or other.call("status", "--json").json["outbox"]["pending"]
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+def test_without_a_service_the_pairing_itself_serves(open_first: Machine, other: Machine) -> None:
+    paired(open_first, other)
+    assert other.found("lighthouse") == ["The lighthouse was painted."]
+    assert other.call("sync", check=False).code == 4
+
+
+def test_whoever_answers_with_another_certificate_gets_no_token(open_first: Machine, other: Machine) -> None:
+    paired(open_first, other)
+    (open_first.home / "state" / "relay" / "tls.pem").unlink()
+    with agent(open_first):
+        deadline = time.monotonic() + 30
+        while "another relay answers" not in (told := other.call("sync", check=False)).err:
+            assert time.monotonic() < deadline, told.err
+            time.sleep(0.2)
+    assert told.code != 0
+
+
+def test_at_a_terminal_enter_opens_it_here(open_first: Machine) -> None:
+    open_first.run("config", "unset", "own_relay_port")
+    with terminal(open_first, "pair", TERM="dumb") as shown:
+        shown.until("(here)")
+        shown.type("\n")
+        shown.until("MC2:")
+        shown.stop()
+        shown.end()
+    assert "18791" in open_first.run("config").out
+
+
+def test_a_taken_port_is_named(open_first: Machine) -> None:
+    with socket.create_server(
+        ("", int(open_first.run("config").out.partition("own_relay_port")[2].split()[0]))
+    ):
+        refused = open_first.call("pair", "--here", "--json", typed="\n", check=False)
+    assert "is taken" in refused.err

@@ -65,13 +65,13 @@ def reference(program: str, app: typer.Typer | TyperGroup) -> str:
 def page() -> str:
     """The whole of docs/cli.md."""
     from crystal_node.base.errors import ExitCode
-    from crystal_node.surfaces.cli.app import build
+    from crystal_node.surfaces.cli.app import COMMANDS, build
     from crystal_relay.cli.app import app as relay
     from crystal_relay.cli.failures import RelayExitCode
 
     codes = _exit_codes({"crystal": ExitCode, "crystal-relay": RelayExitCode})
     head = _HEAD.replace("EXIT_CODES", codes)
-    return f"{head}\n{reference('crystal', build(()))}\n{reference('crystal-relay', relay)}"
+    return f"{head}\n{reference('crystal', build((), [command.name for command in COMMANDS]))}\n{reference('crystal-relay', relay)}"
 
 
 def _exit_codes(programs: dict[str, type[IntEnum]]) -> str:

@@ -1,7 +1,8 @@
 """The list of commands, and the parser that is built from it. A call loads the one command that it names."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from importlib import import_module
 from inspect import cleandoc
 
@@ -9,16 +10,33 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 
+class Topic(Enum):
+    """What a group of commands is about: a panel of `crystal help --all`, and a word for `crystal help`."""
+
+    SETTING_UP = "setting up"
+    FINDING = "finding"
+    REMEMBERING = "remembering"
+    RECORDING = "recording"
+    MACHINES = "machines"
+    SAFETY = "safety"
+    MOVING = "moving data"
+
+    @property
+    def word(self) -> str:
+        """Its name on a command line."""
+        return self.value.split()[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: its name, the panel of the help that it stands in, and what it does in at most twelve words.
+    """One command: its name, its topic, and what it does in at most twelve words.
 
     Its module is named after it: ``dream-weave`` is in ``dream_weave.py``. It has a function ``run``, or a typer app ``group``
     for a command that has commands of its own. ``summary`` is the first line of the command's own help.
     """
 
     name: str
-    panel: str
+    topic: Topic
     summary: str
     package: str = "crystal_node.surfaces.cli"
 
@@ -29,75 +47,87 @@ class Command:
         return f"{self.package}.{'import_' if name == 'import' else name}"
 
 
-_SET_UP = "Set up"
-_EVERY_DAY = "Every day"
-_LOOK = "Look closer"
 _PROTOTYPE = "crystal_prototype.cli"
 
+DAILY = ("up", "search", "show", "remember", "memories", "forget", "private", "pair", "status", "doctor")
+"""The ten that people need; `crystal --help` lists these alone."""
 COMMANDS = (
-    Command("demo", _SET_UP, "Show everything at work: a relay, a Core and two Nodes."),
-    Command("up", _SET_UP, "Set up this machine: vault, capture, hooks, MCP and background service."),
-    Command("down", _SET_UP, "Stop recording and syncing; keep everything recorded."),
-    Command("uninstall", _SET_UP, "Remove the background service, the hooks and the MCP server."),
-    Command("takeover", _SET_UP, "Take over a home of the published prototype, in place.", _PROTOTYPE),
-    Command("init", _SET_UP, "Set up this machine as a Core, or prepare a Node."),
-    Command("pair", _SET_UP, "Bring another machine into the vault, or join one."),
-    Command("recovery", _SET_UP, "Make, check and use the vault's recovery kit."),
-    Command("capture", _EVERY_DAY, "Record new messages of this machine's conversations."),
-    Command("backfill", _EVERY_DAY, "Record old conversations that are not in the memory yet."),
-    Command("sync", _EVERY_DAY, "Send what this machine recorded, and fetch what others did."),
-    Command("search", _EVERY_DAY, "Find what was said, remembered or decided, on any machine."),
-    Command("show", _EVERY_DAY, "Show a question with its answer, or what was said around it."),
-    Command("recall", _EVERY_DAY, "Show what hooks would tell an agent at a prompt."),
-    Command("remember", _EVERY_DAY, "Keep a sentence as a memory, on every device."),
-    Command("memories", _EVERY_DAY, "List, show and change memories."),
-    Command("projects", _EVERY_DAY, "List projects, and link those that belong together."),
-    Command("forget", _EVERY_DAY, "Forget messages on every device, for good."),
-    Command("open", _EVERY_DAY, "Show the whole conversation around a message."),
-    Command("sources", _EVERY_DAY, "Keep folders of documents and code in the memory."),
-    Command("files", _EVERY_DAY, "Choose which files of the memory home are synced."),
-    Command("trash", _EVERY_DAY, "List, restore and delete files that sync removed here."),
-    Command("private", _EVERY_DAY, "Record nothing on this machine while private mode is on."),
-    Command("agent", _EVERY_DAY, "Run and control the background service."),
-    Command("mcp", _EVERY_DAY, "Serve the memory to agents over MCP."),
-    Command("serve", _EVERY_DAY, "Serve this device's memory over HTTP, to this machine alone."),
-    Command("status", _LOOK, "Show this device's status: what waits, and what is stuck."),
-    Command("jobs", _LOOK, "List, pause and run the background service's jobs."),
-    Command("run", _LOOK, "Ask another device of the vault to do something."),
-    Command("commands", _LOOK, "List, show and cancel requests between devices; allow or deny them."),
-    Command("staging", _LOOK, "List agents that are new to the Core, and decide."),
-    Command("dream-weave", _LOOK, "Weave an agent's conversations into journals, pages and memories."),
-    Command("devices", _LOOK, "List and manage the vault's devices."),
-    Command("role", _LOOK, "Show which machine is the Core, and how far each is."),
-    Command("promote", _LOOK, "Make this machine the vault's Core."),
-    Command("demote", _LOOK, "Hand the Core's role to another machine, or to none."),
-    Command("snapshot", _LOOK, "Make a snapshot of the memory on the relay now."),
-    Command("prune", _LOOK, "Show or delete what the relay no longer needs to keep."),
-    Command("embed", _LOOK, "Show or change the model that makes the vault's vectors."),
-    Command("reembed", _LOOK, "Make missing or outdated vectors with the configured model."),
-    Command("verify", _LOOK, "Compare every row of the memory with its digest."),
-    Command("repair", _LOOK, "Repair this machine's memory and lost parts on the relay."),
-    Command("restore", _LOOK, "Rebuild this machine's memory from the relay or a copy."),
-    Command("backup", _LOOK, "Back up this device's home, and read the backup back."),
-    Command("export", _LOOK, "Export the memory as JSON lines and files."),
-    Command("import", _LOOK, "Import an export into this vault."),
-    Command("migrate-db", _LOOK, "Import what the published prototype recorded and remembered.", _PROTOTYPE),
+    Command(
+        "up", Topic.SETTING_UP, "Set up this machine: vault, capture, hooks, MCP and background service."
+    ),
+    Command("down", Topic.SETTING_UP, "Stop recording and syncing; keep everything recorded."),
+    Command("uninstall", Topic.SETTING_UP, "Remove the background service, the hooks and the MCP server."),
+    Command("demo", Topic.SETTING_UP, "Show everything at work: a relay, a Core and two Nodes."),
+    Command("init", Topic.SETTING_UP, "Set up this machine as a Core, or prepare a Node."),
+    Command("config", Topic.SETTING_UP, "Show each setting and where it comes from, or change it."),
+    Command("keys", Topic.SETTING_UP, "Show where this device's keys are stored, or move them."),
+    Command("hooks", Topic.SETTING_UP, "Install, remove and check the hooks in Claude Code."),
+    Command(
+        "takeover", Topic.SETTING_UP, "Take over a home of the published prototype, in place.", _PROTOTYPE
+    ),
+    Command("help", Topic.SETTING_UP, "Show the help of a topic, of a command, or of all."),
+    Command("search", Topic.FINDING, "Find what was said, remembered or decided, on any machine."),
+    Command("show", Topic.FINDING, "Show a question with its answer, or what was said around it."),
+    Command("open", Topic.FINDING, "Show the whole conversation around a message."),
+    Command("recall", Topic.FINDING, "Show what hooks would tell an agent at a prompt."),
+    Command("serve", Topic.FINDING, "Serve this device's memory over HTTP, to this machine alone."),
+    Command("mcp", Topic.FINDING, "Serve the memory to agents over MCP."),
+    Command("sources", Topic.FINDING, "Keep folders of documents and code in the memory."),
+    Command("remember", Topic.REMEMBERING, "Keep a sentence as a memory, on every device."),
+    Command("memories", Topic.REMEMBERING, "List, show and change memories."),
+    Command("projects", Topic.REMEMBERING, "List projects, and link those that belong together."),
+    Command("forget", Topic.REMEMBERING, "Forget messages on every device, for good."),
+    Command("capture", Topic.RECORDING, "Record new messages of this machine's conversations."),
+    Command("backfill", Topic.RECORDING, "Record old conversations that are not in the memory yet."),
+    Command("private", Topic.RECORDING, "Record nothing on this machine while private mode is on."),
+    Command("agent", Topic.RECORDING, "Run and control the background service."),
+    Command("jobs", Topic.RECORDING, "List, pause and run the background service's jobs."),
+    Command("nudge", Topic.RECORDING, "Wake the background service to read all transcripts at once."),
+    Command("staging", Topic.RECORDING, "List agents that are new to the Core, and decide."),
+    Command(
+        "dream-weave", Topic.RECORDING, "Weave an agent's conversations into journals, pages and memories."
+    ),
+    Command("pair", Topic.MACHINES, "Bring another machine into the vault, or join one."),
+    Command("sync", Topic.MACHINES, "Send what this machine recorded, and fetch what others did."),
+    Command("devices", Topic.MACHINES, "List and manage the vault's devices."),
+    Command("role", Topic.MACHINES, "Show which machine is the Core, and how far each is."),
+    Command("promote", Topic.MACHINES, "Make this machine the vault's Core."),
+    Command("demote", Topic.MACHINES, "Hand the Core's role to another machine, or to none."),
+    Command("run", Topic.MACHINES, "Ask another device of the vault to do something."),
+    Command(
+        "commands", Topic.MACHINES, "List, show and cancel requests between devices; allow or deny them."
+    ),
+    Command("files", Topic.MACHINES, "Choose which files of the memory home are synced."),
+    Command("trash", Topic.MACHINES, "List, restore and delete files that sync removed here."),
+    Command("status", Topic.SAFETY, "Show this device's status: what waits, and what is stuck."),
+    Command("doctor", Topic.SAFETY, "Check this device, and fix what is safe to fix."),
+    Command("verify", Topic.SAFETY, "Compare every row of the memory with its digest."),
+    Command("repair", Topic.SAFETY, "Repair this machine's memory and lost parts on the relay."),
+    Command("recovery", Topic.SAFETY, "Make, check and use the vault's recovery kit."),
+    Command("backup", Topic.SAFETY, "Back up this device's home, and read the backup back."),
+    Command("restore", Topic.SAFETY, "Rebuild this machine's memory from the relay or a copy."),
+    Command("snapshot", Topic.SAFETY, "Make a snapshot of the memory on the relay now."),
+    Command("prune", Topic.SAFETY, "Show or delete what the relay no longer needs to keep."),
+    Command("export", Topic.MOVING, "Export the memory as JSON lines and files."),
+    Command("import", Topic.MOVING, "Import an export into this vault."),
+    Command("embed", Topic.MOVING, "Show or change the model that makes the vault's vectors."),
+    Command("reembed", Topic.MOVING, "Make missing or outdated vectors with the configured model."),
+    Command(
+        "migrate-db", Topic.MOVING, "Import what the published prototype recorded and remembered.", _PROTOTYPE
+    ),
     Command(
         "migrate-embeddings",
-        _LOOK,
+        Topic.MOVING,
         "Import the conversations of OpenClaw's context-embeddings.sqlite.",
         _PROTOTYPE,
     ),
-    Command("config", _LOOK, "Show each setting and where it comes from, or change it."),
-    Command("keys", _LOOK, "Show where this device's keys are stored, or move them."),
-    Command("hooks", _LOOK, "Install, remove and check the hooks in Claude Code."),
-    Command("nudge", _LOOK, "Wake the background service to read all transcripts at once."),
-    Command("doctor", _LOOK, "Check this device, and fix what is safe to fix."),
 )
 
-_HELP = """End-to-end encrypted memory for AI agents, shared by all of your machines.
+_ABOUT = "End-to-end encrypted memory for AI agents, shared by all of your machines."
+_HELP = f"""{_ABOUT}
 
-Try `crystal demo`: it shows everything at work on this machine within a minute, and leaves nothing behind.
+These ten are what people need; `crystal help --all` lists all. `crystal help machines` and the other topics (setting,
+finding, remembering, recording, safety, moving) list those about one thing. `crystal demo` shows everything at work.
 """
 
 _DEBUG = TyperOption(
@@ -111,14 +141,14 @@ _DEBUG = TyperOption(
 """Accepted before and after each command; ``main`` looks for it when an error is reported."""
 
 
-def build(arguments: Sequence[str]) -> TyperGroup:
+def build(arguments: Sequence[str], listed: Collection[str] = DAILY) -> TyperGroup:
     """The command line for these arguments: with the one command that they name, or with the names of all.
 
-    Without arguments every command is loaded.
+    Without arguments every command is loaded. ``listed``: which ones the help of all lists.
     """
     app = typer.Typer(
         name="crystal",
-        help=_HELP,
+        help=_HELP if listed == DAILY else _ABOUT,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -128,13 +158,18 @@ def build(arguments: Sequence[str]) -> TyperGroup:
     app.callback()(_root)
     asked = next((word for word in arguments if not word.startswith("-")), None)
     named = [command for command in COMMANDS if command.name == asked]
-    for command in named or COMMANDS:
+    for command in named or sorted(
+        COMMANDS, key=lambda each: DAILY.index(each.name) if each.name in DAILY else len(DAILY)
+    ):
         found = _loaded(command) if named or not arguments else _unloaded
+        # A list that is that of people's daily commands needs no topics.
+        panel = "Commands" if listed == DAILY else command.topic.value.capitalize()
+        hidden = command.name not in listed
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=command.name, rich_help_panel=command.panel)
+            app.add_typer(found, name=command.name, rich_help_panel=panel, hidden=hidden)
         else:
             text = None if found is not _unloaded else command.summary
-            app.command(command.name, help=text, rich_help_panel=command.panel)(found)
+            app.command(command.name, help=text, rich_help_panel=panel, hidden=hidden)(found)
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup), "an app with a callback is a group"
     for each in _commands(root):

@@ -7,7 +7,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from crystal_node.surfaces.cli.app import COMMANDS, build
+from crystal_node.surfaces.cli.app import COMMANDS, DAILY, Topic, build
 from crystal_relay.cli.app import app as relay_app
 from tests.support.machine import Machine
 
@@ -123,3 +123,17 @@ def test_the_option_for_traces_stands_before_or_after_a_command(machine: Machine
         assert failed.code == machine.call("status", check=False).code, arguments
         assert "Traceback" in failed.err, arguments
     assert "Traceback" not in machine.call("status", check=False).err
+
+
+def test_the_first_help_lists_ten_commands_and_the_others_are_by_topic(machine: Machine) -> None:
+    ten = [name for name in DAILY if re.search(rf"^│ {name} ", machine.run("--help").out, re.MULTILINE)]
+    assert len(ten) == len(DAILY) == 10
+    everything = machine.run("help", "--all").out
+    assert all(re.search(rf"^│ {command.name} ", everything, re.MULTILINE) for command in COMMANDS)
+    for topic in Topic:
+        listed = re.findall(r"^│ ([a-z][a-z-]*) +[A-Z]", machine.run("help", topic.word).out, re.MULTILINE)
+        assert set(listed) == {command.name for command in COMMANDS if command.topic is topic}
+    assert machine.run("help", "devices", "revoke").out == machine.run("devices", "revoke", "--help").out
+    unknown = machine.run("help", "teapots", check=False)
+    assert unknown.code == 2
+    assert "machines" in unknown.err

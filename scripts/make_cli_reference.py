@@ -71,7 +71,8 @@ def page() -> str:
 
     codes = _exit_codes({"crystal": ExitCode, "crystal-relay": RelayExitCode})
     head = _HEAD.replace("EXIT_CODES", codes)
-    return f"{head}\n{reference('crystal', build((), [command.name for command in COMMANDS]))}\n{reference('crystal-relay', relay)}"
+    crystal = build((), [command.name for command in COMMANDS])
+    return f"{head}\n{reference('crystal', crystal)}\n{reference('crystal-relay', relay)}"
 
 
 def _exit_codes(programs: dict[str, type[IntEnum]]) -> str:

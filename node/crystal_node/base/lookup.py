@@ -31,7 +31,7 @@ def find_text(database: Database, given: str) -> StoredText:
         NoSuchEntry: no text here has that id.
     """
     digits = given.strip().lower()
-    if not _ID.fullmatch(digits) or not ID_DIGITS_MIN <= len(digits) <= _ID_DIGITS:
+    if not is_id(digits):
         raise no_id(given)
     low = bytes.fromhex(digits.ljust(_ID_DIGITS, "0"))
     high = bytes.fromhex(digits.ljust(_ID_DIGITS, "f"))
@@ -48,6 +48,36 @@ def find_text(database: Database, given: str) -> StoredText:
     if len(rows) > 1:
         raise UsageError(f"{digits} is the beginning of more than one id", hint="Give more of its digits.")
     return StoredText(*rows[0])
+
+
+def is_id(given: str) -> bool:
+    """Whether it has the form of an id, or of enough of one's first digits."""
+    digits = given.strip().lower()
+    return bool(_ID.fullmatch(digits)) and ID_DIGITS_MIN <= len(digits) <= _ID_DIGITS
+
+
+def texts_with(database: Database, words: str, limit: int) -> tuple[list[StoredText], int]:
+    """Texts that contain these words in this order, in any case and with any spaces between; and how many there are in all.
+
+    The newest come first, ``limit`` at most. Reads all texts: about 0.3 s for 100,000. Raises UsageError for no words.
+    """
+    wanted = _plain(words)
+    if not wanted:
+        raise UsageError("there are no words to look for", hint="Give a few that stand in the message.")
+    found: list[StoredText] = []
+    count = 0
+    shown = f"SELECT rowid, id, forget_hash, text FROM chunks WHERE forget_hash NOT IN ({HIDDEN}) ORDER BY rowid DESC"  # noqa: S608
+    with database.snapshot():
+        for row in database.rows(shown):
+            if wanted in _plain(row[3]):
+                count += 1
+                if count <= limit:
+                    found.append(StoredText(*row))
+    return found, count
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def no_id(given: str) -> UsageError:

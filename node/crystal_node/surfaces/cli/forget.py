@@ -7,21 +7,30 @@ import typer
 from crystal_core.documents import documents_of
 from crystal_mirror.operations import Forget
 from crystal_node.agent.forget_report import ForgetReport, forget_report, note_files
-from crystal_node.base.errors import UsageError
-from crystal_node.base.lookup import find_text
+from crystal_node.base.errors import NoSuchEntry, UsageError
+from crystal_node.base.lookup import StoredText, find_text, is_id, texts_with
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, iso, one_line
 from crystal_node.device.device import Device, opened
-from crystal_node.surfaces.cli.console.options import Json
+from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.surfaces.cli.console.prompts import read_secret
+from crystal_node.surfaces.cli.console.prompts import ask, read_secret
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.sync.files.artefacts import is_made_here
 from crystal_node.sync.files.text_search import files_with
 
-Ids = Annotated[
+Asked = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID...", help="Ids as search shows them; their first 8 digits or more will do."),
+    typer.Argument(
+        metavar="ID... | WORDS",
+        help="Ids as search shows them, their first 8 digits or more; or words that the messages contain; - reads the words.",
+    ),
 ]
+_ASK = "-"
+FORGET_MAX = 100
+"""Messages that are forgotten at once by their words: a screen or two, that somebody reads."""
+_LINE_CHARS = 110
+
 Report = Annotated[
     bool, typer.Option("--report", help="Say what still holds what was forgotten, and until when.")
 ]
@@ -34,8 +43,13 @@ Text = Annotated[
 ]
 
 
-def run(ids: Ids = None, report: Report = False, text: Text = False, as_json: Json = False) -> None:
+def run(
+    asked: Asked = None, report: Report = False, text: Text = False, yes: Yes = False, as_json: Json = False
+) -> None:
     """Forget messages on every device, for good.
+
+    Given words, it lists the messages that contain them, and asks before it forgets them. A secret is better typed than given
+    as an argument: `crystal forget -`.
 
     They are hidden here at once, and removed from the other devices with their next sync. No search finds them any more,
     and backfill does not bring them back. The relay's sealed copies are gone within 7 days. A backup, or a device that
@@ -45,19 +59,49 @@ def run(ids: Ids = None, report: Report = False, text: Text = False, as_json: Js
     Example:
 
         crystal forget 3f9a0c12d4e5
+        crystal forget "the code of the shed"
         crystal forget --report
     """
-    if bool(ids) is report or (text and not report):
+    if bool(asked) is report or (text and not report):
         raise UsageError("name the messages to forget, or ask for --report")
+    given = asked or []
     with opened(resolve()) as device:
         if report:
             _report(device, text=text, as_json=as_json)
+        elif all(is_id(each) for each in given):
+            _forget(device, [find_text(device.replica.database, each) for each in given], as_json=as_json)
         else:
-            _forget(device, ids or [], as_json=as_json)
+            words = read_secret("The words: ", what="words") if given == [_ASK] else " ".join(given)
+            _forget_words(device, words, yes=yes, as_json=as_json)
 
 
-def _forget(device: Device, ids: list[str], *, as_json: bool) -> None:
-    found = {text.forget_hash: text for text in (find_text(device.replica.database, given) for given in ids)}
+def _forget_words(device: Device, words: str, *, yes: bool, as_json: bool) -> None:
+    """Lists what contains the words, and forgets it once somebody has agreed. Raises UsageError."""
+    found, count = texts_with(device.replica.database, words, FORGET_MAX)
+    if not found:
+        raise NoSuchEntry("no message or memory here contains these words")
+    if count > FORGET_MAX:
+        raise UsageError(
+            f"{count:,} messages contain these words, and at most {FORGET_MAX} are forgotten at once",
+            hint="Give more words; `crystal search --by message` shows them.",
+        )
+    if not yes:
+        if as_json:
+            emit({"would_forget": [{"id": text.id.hex(), "text": text.words} for text in found]})
+            return
+        for text in found:
+            say(f"{text.id.hex()[:12]}  {one_line(text.words, _LINE_CHARS)}")
+        if not (
+            is_terminal() and ask(f"Forget {counted(count, 'message')} on every device, for good? [yes/no] ")
+        ):
+            raise UsageError(
+                "nothing was forgotten", hint="Answer yes, add --yes, or give the ids of some of them."
+            )
+    _forget(device, found, as_json=as_json)
+
+
+def _forget(device: Device, asked: list[StoredText], *, as_json: bool) -> None:
+    found = {text.forget_hash: text for text in asked}
     texts = [text.words for text in found.values()]
     documents = documents_of(device.replica.database, [text.chunk for text in found.values()])
     device.accept([Forget(tuple(found))])

@@ -205,7 +205,14 @@ def test_forgotten_words_are_in_no_file_of_any_device_after_the_next_sync(vault:
 
 @pytest.mark.parametrize(
     ("given", "code"),
-    [("abcdef", 2), ("not hex at all", 2), ("0123456789abcdef", 10), ("f" * 64, 10), ("f" * 65, 2)],
+    [
+        ("abcdef", 10),
+        ("not hex at all", 10),
+        ("0123456789abcdef", 10),
+        ("f" * 64, 10),
+        ("f" * 65, 10),
+        (" ", 2),
+    ],
 )
 def test_an_id_that_is_none_or_nobodys_is_told_apart(vault: Vault, given: str, code: int) -> None:
     outcome = vault.core.call("forget", "--json", given, check=False)

@@ -37,6 +37,15 @@ class LogForked(RelayMisbehaves):
     """The relay's device log differs from the one that was verified here."""
 
 
+class LogDamaged(ProtocolError):
+    """The relay's copy of the device log is damaged, or not shown whole, so that it cannot be read to its end."""
+
+    hint = (
+        "Run `crystal repair` on the Core, or on another machine that keeps the root: it puts the damaged entry back. Then run "
+        "this again."
+    )
+
+
 class Superseded(ProtocolError):
     """Another device is the Core now."""
 

@@ -17,9 +17,11 @@ class Notice(StrEnum):
 
     LOG_ROLLED_BACK = "log-rolled-back"
     LOG_FORKED = "log-forked"
+    LOG_DAMAGED = "log-damaged"
     MIRROR_ROLLED_BACK = "mirror-rolled-back"
     MIRROR_FORKED = "mirror-forked"
     MIRROR_TAMPERED = "mirror-tampered"
+    MIRROR_DAMAGED = "mirror-damaged"
     MIRROR_GAP = "mirror-gap"
     MIRROR_UNREADABLE = "mirror-unreadable"
     STREAM_TAMPERED = "stream-tampered"

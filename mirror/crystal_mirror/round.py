@@ -14,12 +14,12 @@ from crystal_mirror.devicelog.sync import log_is_whole, read_log, restore_log
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
 from crystal_mirror.handover.core import heed, holds
 from crystal_mirror.handover.terms import tidy
-from crystal_mirror.history.damage import find_damage
+from crystal_mirror.history.damage import Damage, find_damage
 from crystal_mirror.history.void_slots import find_valid_void, retract_voids
-from crystal_mirror.membership.authority import in_force
 from crystal_mirror.membership.cursors import About, put_cursor, read_cursors, seen_cursors, terms_untold
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
+from crystal_mirror.repair.audit import audit, may_write_log, restore_slots
 from crystal_mirror.replication.claim import adopt_claim, claim, finish_claim
 from crystal_mirror.replication.collect import collect
 from crystal_mirror.replication.publish import Published, publish, restore_mirror
@@ -34,7 +34,7 @@ from crystal_mirror.replication.pull import (
     tail_agrees,
 )
 from crystal_mirror.replication.rebuild import begin_rebuild, find_fork, finish_rebuild, rebuild_pending
-from crystal_mirror.requests import Flow
+from crystal_mirror.requests import Flow, Get, RetryBudget
 from crystal_mirror.retention.forgets import note_forgets
 from crystal_mirror.retention.gc import doubt_relay, drop_below_base, retain
 from crystal_mirror.snapshots.creation import announce
@@ -118,13 +118,14 @@ def sync_round(
         if member.rounds % FULL_CHECK_ROUNDS == 0 or member.doubted_head != member.log.head:  # §11.7-6
             yield from _doubt(member, report)
             member.doubted_head = member.log.head
+        full = member.rounds % FULL_CHECK_ROUNDS == 0
+        report.restored += yield from audit(member, about.now_ms, full=full)
         if member.is_core:
             yield from _lead(member, report, model, about.now_ms, enough)
         if not member.is_core:
             yield from _follow(member, report)
         note_forgets(member, about.now_ms)
         tidy(member, about.now_ms)
-        full = member.rounds % FULL_CHECK_ROUNDS == 0
         if tell_position or terms_untold(member):
             yield from put_cursor(member, about, look=full)
         if full or heed_cursors or report.more:
@@ -160,7 +161,7 @@ def _end(member: Member) -> None:
 
 def _read_or_restore_log(member: Member, report: RoundReport) -> Flow[None]:
     complete = yield from read_log(member.log, member.journal, member.keys, member.notices)
-    may_write = member.is_core or (member.root is not None and in_force(member.log, member.root))
+    may_write = may_write_log(member)
     if complete and may_write and member.rounds % FULL_CHECK_ROUNDS == 0:
         complete = yield from log_is_whole(member.log, member.keys)
     if not complete and may_write:
@@ -334,7 +335,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     if tail is PullOutcome.LOG_BEHIND or full:
         report.restored += yield from restore_mirror(member)
         tail = yield from tail_agrees(member)
-    damaged = (yield from find_damage(member)) if full else None  # §11.11-1
+    damaged = (yield from _unmended_damage(member, report)) if full else None
     if damaged is not None and damaged.below_base:
         member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows other bytes below the snapshot")
         drop_below_base(member)
@@ -366,6 +367,26 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
         member.notices.put(Notice.SUPERSEDED, "another device has sealed this Core's epoch")
         return False
     return (yield from _begin_epoch(member, report, outcome.value))
+
+
+def _unmended_damage(member: Member, report: RoundReport) -> Flow[Damage | None]:
+    """Damage that keeps a peer back and cannot be undone by putting back what was verified here."""
+    retries = RetryBudget("a slot of the mirror")
+    while True:
+        damaged = yield from find_damage(member)  # §11.11-1
+        if damaged is None or damaged.fork is None:
+            return damaged
+        place = (damaged.fork.epoch, damaged.fork.sequence)
+        if not (yield from restore_slots(member, [place])):
+            return damaged
+        if (yield Get(member.keys.mirror(*place))) != member.replica.entries(*place, 1)[0].data:
+            return damaged
+        member.notices.put(
+            Notice.MIRROR_DAMAGED,
+            f"epoch {place[0]}, slot {place[1]} was damaged at the relay; it was put back",
+        )
+        report.restored += 1
+        retries.spend()
 
 
 def _begin_epoch(member: Member, report: RoundReport, why: str) -> Flow[bool]:

@@ -159,12 +159,22 @@ async def test_what_each_preset_may(relay: ServedRelay, lead: Member) -> None:
     await store.aclose()
 
 
-async def test_only_cursors_are_overwritten_whoever_asks(relay: ServedRelay, lead: Member) -> None:
+async def test_only_cursors_are_overwritten_and_slots_by_who_may_delete_them(
+    relay: ServedRelay, lead: Member, node: Member
+) -> None:
     store = lead.store(relay.url)
     own = f"{lead.device}.{INCARNATION}"
-    for key in ("devlog/1", "mirror/1/1", "blob/1", f"conversations/{own}/1", f"commands/{own}/1"):
+    for key in ("blob/1", f"conversations/{own}/1", f"commands/{own}/1"):
         with pytest.raises(RelayError, match="written once"):
             await store.put(lead.prefix + key, b"")
+    other = node.store(relay.url)
+    for key in ("devlog/1", "mirror/1/1"):
+        await store.put_new(lead.prefix + key, b"damaged")
+        with pytest.raises(Forbidden):
+            await other.put(lead.prefix + key, b"junk")
+        await store.put(lead.prefix + key, b"whole")
+        assert await (await other.get(lead.prefix + key)).read() == b"whole"
+    await other.aclose()
     await store.put(f"{lead.prefix}cursor/{lead.device}", b"1")
     await store.put(f"{lead.prefix}cursor/{lead.device}", b"2")
     await store.aclose()

@@ -6,8 +6,8 @@ puts missing entries back from its own copy, byte for byte.
 """
 
 from collections.abc import Callable
-from hashlib import sha256
 
+from crystal_mirror.devicelog.damage import check_shown, compare_log, replace_damaged
 from crystal_mirror.devicelog.log import DeviceLog, Verdict
 from crystal_mirror.errors import LogForked
 from crystal_mirror.notices import Notice, NoticeBoard
@@ -23,7 +23,8 @@ META_PUT_BACK = "log.put-back"
 """In the journal: the relay had lost part of the device log, which was put back. Other things that it was told may be lost
 as well: the code that tells it again removes this."""
 _PAGE = 1000
-_META_OWN = "log.own"
+META_OWN = "log.own"
+"""In the journal: the slots that this device wrote."""
 _SLOT_BYTES = 8
 
 
@@ -32,7 +33,7 @@ def read_log(
 ) -> Flow[bool]:
     """Takes in what the relay's log has beyond ours. Every new slot is kept before it counts.
 
-    Returns False if the relay's log is behind ours (rolled back or emptied).
+    Returns False if the relay's log is behind ours (rolled back or emptied), or its entry at our head is damaged.
 
     Raises:
         LogForked: the relay shows other bytes at our head.
@@ -51,12 +52,9 @@ def read_log(
                     f"the relay no longer has slot {log.next_slot - 1} of the device log",
                 )
         elif head != kept:
-            if notices:
-                notices.put(Notice.LOG_FORKED, f"slot {log.next_slot - 1} of the device log has other bytes")
-            raise LogForked(
-                f"the relay's device log differs at slot {log.next_slot - 1}: "
-                f"{sha256(head).hexdigest()[:16]} there, {sha256(kept).hexdigest()[:16]} here"
-            )
+            # Another history may have parted from ours before the head.
+            yield from compare_log(log, journal, keys, notices)
+            complete = False
     ahead = 1  # there is nearly always nothing new; each slot read is a request in each round of each device
     known = log.next_slot
     while complete:
@@ -116,15 +114,15 @@ def take_slot(log: DeviceLog, journal: Journal, slot: int, data: bytes, *, own: 
     with journal.transaction() as transaction:
         transaction.keep_log_entry(slot, data, void=verdict is Verdict.VOID)
         if own:
-            before = transaction.meta_get(_META_OWN) or b""
-            transaction.meta_set(_META_OWN, before + slot.to_bytes(_SLOT_BYTES, "big"))
+            before = transaction.meta_get(META_OWN) or b""
+            transaction.meta_set(META_OWN, before + slot.to_bytes(_SLOT_BYTES, "big"))
     return verdict
 
 
 def own_slots(journal: JournalView) -> frozenset[int]:
     """The slots that this device wrote, according to its own journal. An entry's statement about its maker is only its
     signer's word."""
-    kept = journal.meta_get(_META_OWN) or b""
+    kept = journal.meta_get(META_OWN) or b""
     return frozenset(
         int.from_bytes(kept[at : at + _SLOT_BYTES], "big") for at in range(0, len(kept), _SLOT_BYTES)
     )
@@ -147,14 +145,20 @@ def log_is_whole(log: DeviceLog, keys: StoreKeys) -> Flow[bool]:
 
 
 def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
-    """Puts back every kept slot that the relay lacks, byte for byte. Returns how many. Needs the right to write the log."""
+    """Puts back every kept slot that the relay lacks or shows damaged, byte for byte. Returns how many. Needs the right to write
+    the log, and for damaged ones the Core's token scope.
+
+    Raises:
+        LogForked: it shows another device log.
+    """
     restored = 0
     with journal.transaction() as transaction:
         transaction.meta_set(META_PUT_BACK, b"yes")
     for slot, data, _ in journal.log_entries()[: log.next_slot]:
         created = yield PutNew(keys.log(slot), data)  # §11.13-1
         restored += created
-    return restored
+    damaged = yield from compare_log(log, journal, keys)
+    return restored + (yield from replace_damaged(journal, keys, damaged))
 
 
 def append(
@@ -167,10 +171,15 @@ def append(
 
     ``build`` is given the current log and returns the sealed entry for its next slot, or None if there is nothing left to
     add, as when an earlier attempt whose reply was lost turns out to have landed. Returns whether this call added an entry.
+
+    Raises:
+        LogDamaged: entries are missing or damaged before the end of what the relay shows: what is written there counts for
+            nobody.
     """
     retries = RetryBudget("a device-log entry")
     yield from read_log(log, journal, keys)
     while True:
+        check_shown(log, journal)  # §9.3-16
         sealed = build(log)
         if sealed is None:
             return False

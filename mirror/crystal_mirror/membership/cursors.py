@@ -14,7 +14,7 @@ import msgspec
 from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, parse, seal
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.limits import SIGNATURE_BYTES
-from crystal_mirror.devicelog.log import MemberInfo
+from crystal_mirror.devicelog.log import DeviceLog, MemberInfo
 from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.entries.control_state import packs_slot, snapshot_slot
 from crystal_mirror.membership.authority import in_force
@@ -228,7 +228,7 @@ def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
     told = {
         info.device: entry
         for info, data in zip(asked, found, strict=True)
-        if data is not None and (entry := _verified(member, info, data)) is not None
+        if data is not None and (entry := _signed_cursor(member.vault, info, data)) is not None
     }
     before = {seen.device: seen for seen in _seen(member)}
     heads = {seen.device: seen.log_head for seen in before.values() if member.log.is_active(seen.device)}
@@ -282,7 +282,13 @@ def _seen(member: Member) -> list[_Seen]:
     return _seen_decoder.decode(kept) if kept else []
 
 
-def _verified(member: Member, info: MemberInfo, data: bytes) -> Entry | None:
+def shown_head(log: DeviceLog, info: MemberInfo, data: bytes) -> bytes | None:
+    """The head of the device log that a member's cursor names; None if these bytes are no cursor of it."""
+    entry = _signed_cursor(log.vault, info, data)
+    return None if entry is None else entry.header.log_head
+
+
+def _signed_cursor(vault: bytes, info: MemberInfo, data: bytes) -> Entry | None:
     """The cursor in these bytes, if the device has signed it as its own; its body may still be out of reach."""
     try:
         entry = parse(data)
@@ -293,7 +299,7 @@ def _verified(member: Member, info: MemberInfo, data: bytes) -> Entry | None:
     fits = (
         header.kind is Kind.CURSOR
         and header.channel is Channel.CURSOR
-        and header.vault == member.vault
+        and header.vault == vault
         and header.sender == info.device
         and header.sequence <= COUNT_MAX
     )

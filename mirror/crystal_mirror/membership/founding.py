@@ -8,15 +8,17 @@ what the log holds and add what is missing, so they can be repeated after a cras
 from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
 from crystal_crypto.identity import DeviceIdentity, ExchangePublic
+from crystal_mirror.devicelog.damage import check_shown
 from crystal_mirror.devicelog.keyring import KeyRing
 from crystal_mirror.devicelog.log import FIRST_GENERATION, ROOT_SENDER, DeviceLog
 from crystal_mirror.devicelog.records import AddRecord, Details, LeadRecord, RootRecord
 from crystal_mirror.devicelog.sync import append, read_log
-from crystal_mirror.errors import Revoked, WrongVault
+from crystal_mirror.errors import LogDamaged, Revoked, WrongVault
 from crystal_mirror.membership.authority import Authority, in_force, seal_record
+from crystal_mirror.membership.cursors import shown_head
 from crystal_mirror.membership.member import META_CLAIM, SALT_BYTES, load_log
-from crystal_mirror.ports import Journal, Random
-from crystal_mirror.requests import Flow
+from crystal_mirror.ports import Journal, JournalView, Random
+from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.store_keys import StoreKeys
 
 CLAIM_BYTES = 16
@@ -93,15 +95,53 @@ def join(
 
     Raises:
         WrongVault: the relay has no device log for that vault, or the root was replaced.
+        LogDamaged: the log cannot be read to its end; nothing was written.
     """
     vault = vault if vault is not None else root.vault
     log = load_log(journal, vault)
     keys = StoreKeys(vault)
-    yield from read_log(log, journal, keys)
-    if log.root is None:
-        raise WrongVault(f"the relay has no device log for the vault {vault.hex()}")
+    yield from read_whole(log, journal, keys)
     _check_in_force(log, root)
     yield from _add(log, journal, keys, identity, root, random, details)
+
+
+def read_whole(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[None]:
+    """Reads the device log, and checks, before a newcomer counts on it, that it is the one that its members have: neither an
+    entry nor a cursor of a member names one that is not shown.
+
+    Raises:
+        WrongVault: the relay has no device log for that vault.
+        LogDamaged: the log cannot be read to its end.
+        LogForked: the relay shows another log than is kept here.
+    """
+    yield from read_log(log, journal, keys)
+    if log.root is None:
+        if log.next_slot:
+            raise LogDamaged(
+                "the relay's device log cannot be read past slot 0: what stands there is damaged"
+            )
+        raise WrongVault(f"the relay has no device log for the vault {log.vault.hex()}")
+    check_shown(log, journal)
+    ahead = yield from _ahead(log, keys)
+    if ahead is not None:
+        yield from read_log(log, journal, keys)  # a device may have been added meanwhile
+        ahead = yield from _ahead(log, keys)
+    if ahead is not None:  # §9.3-16
+        raise LogDamaged(
+            f"the relay's device log cannot be read to its end: device {ahead.hex()[:8]} has read more of it than is shown "
+            f"after slot {log.slot_of_head(log.head)}"
+        )
+
+
+def _ahead(log: DeviceLog, keys: StoreKeys) -> Flow[bytes | None]:
+    """A member whose cursor names an entry of the device log that is not shown here."""
+    active = log.active()
+    cursors = yield GetMany(tuple(keys.cursor(info.device) for info in active))
+    for info, data in zip(active, cursors, strict=True):
+        head = None if data is None else shown_head(log, info, data)
+        if head is not None and not log.knows_head(head):
+            return info.device
+    return None
 
 
 def root_keys(root: Root, log: DeviceLog) -> tuple[GenerationKey, VaultSecret]:

@@ -1,6 +1,7 @@
 """Inspection of the relay: whether it still has what this device relies on, to the last byte. Reads much, changes nothing.
 
-    the log       every kept slot, compared with what the relay shows
+    device log    every slot that was verified here, compared with what the relay shows
+    the log       every kept slot of the mirror, compared likewise
     the snapshot  every part of the newest one, fetched, opened and counted: together they must give the state that it states
     the files     every part of the tree, fetched and opened
 
@@ -12,7 +13,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from crystal_crypto.errors import CryptoError
+from crystal_mirror.devicelog.damage import compare_log, damage_words
+from crystal_mirror.devicelog.sync import log_is_whole
 from crystal_mirror.entries.control_state import Place, newest_snapshot
+from crystal_mirror.errors import LogForked
 from crystal_mirror.membership.member import Member
 from crystal_mirror.repair.recovery import first_damage
 from crystal_mirror.requests import Flow, GetMany, Progress
@@ -28,6 +32,9 @@ class Fault(StrEnum):
     """What can be wrong. The names are for programs."""
 
     OWN_LOG = "own-log-damaged"
+    DEVICE_LOG_LACKS = "device-log-lacks"
+    DEVICE_LOG_DIFFERS = "device-log-differs"
+    DEVICE_LOG_FORKED = "device-log-forked"
     LOG_LACKS = "relay-log-lacks"
     LOG_DIFFERS = "relay-log-differs"
     SNAPSHOT = "snapshot"
@@ -46,7 +53,8 @@ class Problem:
 
 @dataclass
 class Inspection:
-    """What was inspected, and what is wrong. ``damage``: where this device's own copy of the log is damaged."""
+    """What was inspected, and what is wrong. ``damage``: where this device's own copy of the log is damaged; ``spoiled``: the slots
+    of the mirror that the relay lacks or shows with other bytes."""
 
     slots: int = 0
     snapshot: Place | None = None
@@ -54,6 +62,7 @@ class Inspection:
     file_parts: int = 0
     bytes: int = 0
     damage: Place | None = None
+    spoiled: list[Place] = field(default_factory=list[Place])
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def add(self, fault: Fault, what: str, path: str = "") -> None:
@@ -73,10 +82,23 @@ def inspect(member: Member, *, fetch: bool = True) -> Flow[Inspection]:
         found.add(
             Fault.OWN_LOG, f"this machine's copy of the log at epoch {damage.epoch}, slot {damage.sequence}"
         )
+    yield from _compare_device_log(member, found)
     yield from _compare_log(member, found)
     yield from _read_snapshot(member, found, fetch=fetch)
     yield from _read_files(member, found, fetch=fetch)
     return found
+
+
+def _compare_device_log(member: Member, found: Inspection) -> Flow[None]:
+    if not (yield from log_is_whole(member.log, member.keys)):
+        found.add(Fault.DEVICE_LOG_LACKS, "the relay does not list all of the device log")
+    try:
+        damaged = yield from compare_log(member.log, member.journal, member.keys)
+    except LogForked as error:
+        found.add(Fault.DEVICE_LOG_FORKED, str(error))
+        return
+    if damaged:
+        found.add(Fault.DEVICE_LOG_DIFFERS, damage_words(damaged))
 
 
 def _compare_log(member: Member, found: Inspection) -> Flow[None]:
@@ -95,6 +117,7 @@ def _compare_log(member: Member, found: Inspection) -> Flow[None]:
             done += len(kept.data)
         found.slots += len(page)
         yield Progress(LOG, done, max(total, done))
+    found.spoiled = [*lacks, *differs]
     for fault, places in ((Fault.LOG_LACKS, lacks), (Fault.LOG_DIFFERS, differs)):
         if places:
             epoch, sequence = places[0]

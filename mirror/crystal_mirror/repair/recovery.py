@@ -11,6 +11,7 @@ All flows look at what is there and add what is missing, so they may be repeated
 from dataclasses import dataclass
 
 from crystal_crypto.entry import parse
+from crystal_mirror.devicelog.damage import compare_log
 from crystal_mirror.devicelog.log import DeviceLog
 from crystal_mirror.devicelog.sync import log_is_whole, read_log, restore_log
 from crystal_mirror.entries.control_state import first_position
@@ -39,14 +40,17 @@ class MissingEntries:
 
 
 def log_complete(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[bool]:
-    """Takes in what the relay's device log has beyond ours. Returns whether the relay has all that is here. Writes nothing.
+    """Takes in what the relay's device log has beyond ours. Returns whether the relay has all that is here, unchanged. Writes
+    nothing.
 
     Raises:
         LogForked: the relay shows another device log.
     """
     if not (yield from read_log(log, journal, keys)):
         return False
-    return (yield from log_is_whole(log, keys))
+    if not (yield from log_is_whole(log, keys)):
+        return False
+    return not (yield from compare_log(log, journal, keys))
 
 
 def first_damage(log: DeviceLog, replica: ReplicaView) -> Position | None:
@@ -68,7 +72,7 @@ def first_damage(log: DeviceLog, replica: ReplicaView) -> Position | None:
 
 
 def put_back_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
-    """Puts every kept slot of the device log that the relay lacks. Returns how many.
+    """Puts every kept slot of the device log that the relay lacks or shows damaged. Returns how many.
 
     Raises:
         LogForked: it shows another device log, or does not keep what it is given.

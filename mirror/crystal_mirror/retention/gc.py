@@ -48,7 +48,7 @@ from crystal_mirror.retention.forgets import (
     pending_forgets,
 )
 from crystal_mirror.snapshots.blobs import BlobDamaged, name_of
-from crystal_mirror.snapshots.creation import is_ready, is_whole, read_manifest
+from crystal_mirror.snapshots.creation import damaged_snapshot, is_ready, is_whole, read_manifest
 from crystal_mirror.snapshots.packs import dead_packs, make_packs, pack_name
 from crystal_mirror.types import EntryState
 
@@ -193,6 +193,8 @@ def snapshot_due(member: Member, now_ms: int) -> str | None:
     size = member.replica.kept_bytes(start.epoch, start.sequence)
     if state.lost and (newest is None or newest.manifest == state.checked):  # one that came since is not lost
         return "the relay lost the newest one"
+    if newest is not None and damaged_snapshot(member) == newest.manifest:
+        return "the relay's copy of the newest one is damaged"
     if newest is None and read_base(member.replica) is not None:
         return "the log announces none any more, and does not begin at its beginning"
     covered = (newest.epoch, newest.sequence) if newest is not None else (0, 0)

@@ -28,6 +28,8 @@ from crystal_mirror.snapshots.manifest import Manifest, decode_manifest, encode_
 from crystal_mirror.types import EntryState
 
 META_READY = "snapshot.ready"
+META_DAMAGED = "snapshot.damaged"
+"""In the journal: the manifest's hash of a snapshot that the relay shows damaged."""
 WHAT = "making a snapshot"
 
 
@@ -123,6 +125,18 @@ def announce(member: Member) -> bool:
 
 def is_ready(member: Member) -> bool:
     return member.journal.meta_get(META_READY) is not None
+
+
+def damaged_snapshot(member: Member) -> bytes | None:
+    """The manifest's hash of a snapshot that was found damaged at the relay; None if none was."""
+    return member.journal.meta_get(META_DAMAGED)
+
+
+def note_damaged_snapshot(member: Member, manifest: bytes | None) -> None:
+    """Notes that the relay shows this snapshot damaged; None: not any more."""
+    if damaged_snapshot(member) != manifest:
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(META_DAMAGED, manifest)
 
 
 def read_manifest(member: Member, announced: Announced) -> Flow[Manifest]:

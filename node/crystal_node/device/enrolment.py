@@ -9,11 +9,14 @@ makes a home *set up*::
 On a home that is set up they only repair the relay's side (a new address, an emptied relay, a lost token); a home never
 goes from one vault to another. With ``--new-keys`` it joins as another device: the new keys and token are kept beside the old
 ones, which work until the new ones replace them in the last step.
+
+A device that joined at a place where the relay's device log was damaged is alone on a branch: nobody lists it or takes what it
+sends. When such a home joins again it does so as another device, by the log as it is shown now, and offers what waits here.
 """
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -21,13 +24,16 @@ from msgspec.structs import replace
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.devicelog.damage import check_shown
 from crystal_mirror.devicelog.records import Details
-from crystal_mirror.errors import WrongVault
+from crystal_mirror.devicelog.sync import META_OWN, own_slots
+from crystal_mirror.errors import LogDamaged, WrongVault
 from crystal_mirror.membership.authority import in_force
-from crystal_mirror.membership.founding import found, join
+from crystal_mirror.membership.founding import found, join, read_whole
 from crystal_mirror.membership.member import load_log
 from crystal_mirror.ports import JournalView
 from crystal_mirror.requests import Flow
+from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
@@ -44,6 +50,7 @@ from crystal_node.device.relay import open_http, own_enrolment_token
 from crystal_node.device.relay_move import MoveProgress, RelayAccess, copy_objects, drop_own_relay
 from crystal_node.device.runner import Runner
 from crystal_relay.client.http import HttpStore
+from crystal_relay.errors import RelayError
 
 _SETUP_WAIT_SECONDS = 5.0
 _MOVE_WAIT_SECONDS = 60.0
@@ -125,6 +132,7 @@ async def join_vault(
 
     Raises:
         WrongCode: the relay has no such vault, or this home belongs to another one.
+        LogDamaged: the relay's device log cannot be read to its end. A home that was not set up is as it was before.
         RelayRefused, StoreFailure.
     """
     _need_relay(settings)
@@ -140,8 +148,10 @@ async def join_vault(
         token = token_of(keys, identity)
         async with open_http(settings, vault=vault, token=token) as store:
             token = await register(store, keys, root, identity, token)
+        async with open_http(settings, vault=vault, token=token) as store:
+            await home.check_log(store, root)
         if kept is None:
-            # Only now: a code that the relay does not know must not block the right one.
+            # Only now: a code that the relay does not know, or a log that cannot be read, must not block the right one.
             keys.keep_root(root)
         async with open_http(settings, vault=vault, token=token) as store:
             await _write_log(settings, store, root, identity, founding=False, vault=vault)
@@ -155,7 +165,8 @@ class PendingEnrolment:
     """A home that is joining a vault: its keys are stored, and ``config.json`` does not name the vault yet.
 
     ``anew``: the home is set up and joins as another device; until then it remains the old one. ``before``: the old device, if
-    known. ``keyless``: its keys were lost, and ``identity`` is new.
+    known. ``keyless``: its keys were lost, and ``identity`` is new. ``stray``: the home had joined where the log was damaged, and
+    joins as another device for that.
     """
 
     settings: Settings
@@ -166,6 +177,52 @@ class PendingEnrolment:
     anew: bool = False
     before: bytes = b""
     keyless: bool = False
+    stray: bool = False
+
+    async def check_log(self, store: HttpStore, root: Root) -> None:
+        """Checks, for a device that is new to the vault, that the relay's device log can be read to its end, and forgets the
+        branch that this home was alone on.
+
+        Raises:
+            LogDamaged: it cannot. What this device had kept and told the relay is taken back.
+            UnknownVault: the relay has no device log for this vault.
+        """
+        if not (self.fresh or self.anew) or (self.kept_log() and not self.stray):
+            return
+        read = SqliteJournal.open(":memory:")
+        try:
+            await Runner(store, None).run(read_whole(load_log(read, self.vault), read, StoreKeys(self.vault)))
+        except LogDamaged:
+            with suppress(RelayError):
+                await store.revoke_token(device=self.identity.id, recovery=root.relay_secret)
+            self.abandon()
+            raise
+        except WrongVault as error:
+            raise UnknownVault from error
+        finally:
+            read.close()
+        self.drop_stray()
+
+    def kept_log(self) -> bool:
+        """Whether a device log is kept here."""
+        journal = self.journal()
+        try:
+            return bool(journal.log_entries())
+        finally:
+            journal.close()
+
+    def drop_stray(self) -> None:
+        """Forgets the branch of the device log that this home was alone on, if it was."""
+        if not self.stray:
+            return
+        journal = self.journal()
+        try:
+            with journal.transaction() as transaction:
+                transaction.meta_set(META_STRAY, b"1")
+                transaction.meta_set(META_OWN, None)
+                journal.drop_log()
+        finally:
+            journal.close()
 
     def journal(self) -> SqliteJournal:
         """The home's journal, which belongs to the vault from now on."""
@@ -179,6 +236,8 @@ class PendingEnrolment:
         _note_device(self.settings, self.vault, self.identity.id)
         if not self.fresh:
             _adopt_outbox(self.settings)
+        if self.stray:
+            _note(self.settings, self.vault, META_STRAY, None)
         replaced = self.before if self.before != self.identity.id else b""
         anew = not self.fresh and (self.anew or self.keyless or bool(replaced))
         return EnrolmentResult(
@@ -219,6 +278,8 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         keys, settings = _keys(settings)
         kept = keys.root()
         belongs = _check_journal(settings, vault)
+        stray = not fresh and _is_stray(settings, vault)
+        new_keys = new_keys or stray
         # A root that replaced another does not tell its vault; the journal does.
         if fresh and kept is not None and vault not in (kept.vault, belongs):
             raise _other_vault(kept.vault)
@@ -226,7 +287,9 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         own = keys.identity()
         before = own.id if anew and own is not None else _device_before(settings)
         identity = keys.next_identity() if anew else _identity(keys, new=new_keys)
-        yield PendingEnrolment(settings, keys, identity, vault, fresh, anew, before, keyless=own is None)
+        yield PendingEnrolment(
+            settings, keys, identity, vault, fresh, anew, before, keyless=own is None, stray=stray
+        )
 
 
 def prepare_node(settings: Settings) -> Settings:
@@ -358,6 +421,25 @@ def _check_journal(settings: Settings, vault: bytes) -> bytes | None:
         journal.close()
 
 
+def _is_stray(settings: Settings, vault: bytes) -> bool:
+    """Whether this home joined where the relay's device log was damaged: it wrote its own entry after that place."""
+    if not settings.home.state_database.exists():
+        return False
+    journal = SqliteJournal.open(settings.home.state_file())
+    try:
+        if journal.meta_get(META_STRAY) is not None:
+            return True
+        log = load_log(journal, vault)
+        if log.root is None or not own_slots(journal):
+            return False
+        check_shown(log, journal)
+    except LogDamaged:
+        return True
+    finally:
+        journal.close()
+    return False
+
+
 def _device_before(settings: Settings) -> bytes:
     """The device that this home was last, by its journal or its outbox; b"" if unknown."""
     if not settings.home.state_database.exists():
@@ -385,6 +467,8 @@ META_VAULT = "node.vault"
 """In the journal: its vault."""
 META_DEVICE = "node.device"
 """In the journal: this home's device, for a home whose keys are lost."""
+META_STRAY = "node.stray"
+"""In the journal: the branch of the device log that this home was alone on was dropped, and it is not another device yet."""
 
 
 def _adopt_outbox(settings: Settings) -> None:
@@ -401,10 +485,14 @@ def _finish(settings: Settings, vault: bytes) -> Settings:
 
 
 def _note_device(settings: Settings, vault: bytes, device: bytes) -> None:
+    _note(settings, vault, META_DEVICE, device)
+
+
+def _note(settings: Settings, vault: bytes, name: str, value: bytes | None) -> None:
     journal = _journal(settings, vault)
     try:
         with journal.transaction() as transaction:
-            transaction.meta_set(META_DEVICE, device)
+            transaction.meta_set(name, value)
     finally:
         journal.close()
 

@@ -165,6 +165,10 @@ class SqliteJournal(StreamDatabase):
         assert not valid, "a verified device-log entry never goes"
         self._write("DELETE FROM device_log WHERE slot >= ?", (first,))
 
+    def drop_log(self) -> None:
+        """Drops the whole device log: it led where nobody else is. Within a transaction."""
+        self._write("DELETE FROM device_log", ())
+
     def become_anothers(self, kept: Collection[str], *, beginning: str) -> None:
         """Drops what belongs to the former device of this journal: its stream, and every named value but ``kept`` and those
         whose names start with ``beginning``. Within a transaction.

@@ -100,7 +100,7 @@ class Objects:
         await handler(scope, receive, send, check_vault(vault.decode()), key.decode(), head_of(scope))
 
     async def put(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
-        """Store an object: create-only with `If-None-Match: *`; without it, replace a cursor."""
+        """Store an object: create-only with `If-None-Match: *`; without it, replace a cursor or a damaged slot."""
         identity, place = await self._authorized(scope, vault, key, head)
         identity.require_write(place)
         try:
@@ -187,7 +187,9 @@ class Objects:
         if condition not in (None, b"*"):  # §R3.1-1
             raise BadRequest("If-None-Match can only be *")
         if condition is None and not place.channel.overwritten:  # §R3.1-2
-            raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
+            if not place.channel.restored:
+                raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
+            identity.require(Right.MIRROR)
         size = content_length(head, place.channel.bytes_max)  # §R3-2
         await self._check_invite(identity, place)
         self._usage.admit(vault, size, vital=place.channel.vital)

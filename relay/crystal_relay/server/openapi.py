@@ -450,15 +450,16 @@ def _object(keys: str, parts: dict[str, str]) -> Json:
     invite = channel.form.groupindex.keys() >= {"mailbox"}
     of_party = OF_PARTY if invite else OF_DEVICE
     over = (NotFound, InviteOver) if invite else ()
-    once = header("If-None-Match", {"type": "string", "const": "*"}, required=not channel.overwritten)
-    replaced: Json = {"204": {"description": "Replaced, and on disk."}} if channel.overwritten else {}
+    replaces = channel.overwritten or channel.restored
+    once = header("If-None-Match", {"type": "string", "const": "*"}, required=not replaces)
+    replaced: Json = {"204": {"description": "Replaced, and on disk."}} if replaces else {}
     size: Json = {"type": "string", "format": "binary", "maxLength": channel.bytes_max}
     name = keys.partition("/")[0].capitalize()
     return {
         "put": operation(
             f"put{name}",
             f"Store an object of at most {channel.bytes_max} bytes: "
-            + ("once with If-None-Match, else replacing the old one." if channel.overwritten else "once."),
+            + ("once with If-None-Match, else replacing the old one." if replaces else "once."),
             [*where, once],
             {"201": {"description": "Created, and on disk."}}
             | replaced

@@ -5,12 +5,14 @@
     own      write conversations/<device>.*, commands/<device>.*,           x        x
              cursor/<device>, blob/*
     devlog   write devlog/*                                                          x
-    mirror   write mirror/*; delete anything in the vault                            x
+    mirror   write mirror/*; delete anything in the vault; replace a                 x
+             damaged slot of devlog/ or mirror/
     tokens   register and revoke tokens; open invites, read and                      x
              write their slots
 
-Keys are written once; only `cursor/` is overwritten. Each channel has a fixed form of keys, so that a vault cannot be filled
-with objects that no device would read.
+Keys are written once; only `cursor/` is overwritten, and a slot of `devlog/` or `mirror/` by who may delete it: a slot that was
+damaged at rest is put back. Each channel has a fixed form of keys, so that a vault cannot be filled with objects that no device
+would read.
 
 A newcomer with an invite's access secret has none of these scopes: it reads its mailbox, and writes two slots of it.
 """
@@ -51,6 +53,8 @@ class KeyChannel:
     writer: TokenScope
     bytes_max: int = ENTRY_BYTES_MAX
     overwritten: bool = False
+    restored: bool = False
+    """Replaced by tokens with the scope `mirror`, which might delete the object: it may be damaged."""
     vital: bool = False
     """Admitted a little beyond the quota: without it nothing could be deleted or revoked."""
 
@@ -63,10 +67,10 @@ _MAILBOX = re.compile(r"invite/([0-9a-f]{32})/")
 
 CHANNELS: dict[str, KeyChannel] = {
     "devlog": KeyChannel(
-        re.compile(rf"devlog/{_NAME}\Z"), TokenScope.DEVLOG, LOG_ENTRY_BYTES_MAX, vital=True
+        re.compile(rf"devlog/{_NAME}\Z"), TokenScope.DEVLOG, LOG_ENTRY_BYTES_MAX, restored=True, vital=True
     ),
     "conversations": KeyChannel(re.compile(rf"conversations/{_STREAM}/{_NAME}\Z"), TokenScope.OWN),
-    "mirror": KeyChannel(re.compile(rf"mirror/{_NAME}/{_NAME}\Z"), TokenScope.MIRROR),
+    "mirror": KeyChannel(re.compile(rf"mirror/{_NAME}/{_NAME}\Z"), TokenScope.MIRROR, restored=True),
     "commands": KeyChannel(re.compile(rf"commands/{_STREAM}/{_NAME}\Z"), TokenScope.OWN),
     "cursor": KeyChannel(re.compile(rf"cursor/{_DEVICE}\Z"), TokenScope.OWN, overwritten=True, vital=True),
     "blob": KeyChannel(re.compile(rf"blob/{_NAME}\Z"), TokenScope.OWN, BLOB_BYTES_MAX),

@@ -14,12 +14,14 @@ import msgspec
 
 from crystal_crypto.errors import CrystalError, Malformed
 from crystal_crypto.invite import Newcomer
+from crystal_mirror.devicelog.damage import compare_log, replace_damaged
 from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.errors import NotAllowed, frozen_vault
 from crystal_mirror.membership.administration import NewDevice as NewMember
 from crystal_mirror.membership.administration import add_device, grant_lead, revoke
 from crystal_mirror.membership.authority import authority
 from crystal_mirror.membership.status import device_name
+from crystal_mirror.repair.audit import may_write_log
 from crystal_node.base.clock import now_ms
 from crystal_node.device.runner import Runner, store_failure
 from crystal_node.safekeeping.pairing.errors import RevokedBefore, StrangeNewcomer
@@ -76,9 +78,15 @@ class Registrar:
         self._known = False
 
     async def refresh(self) -> None:
-        """Reads the device log to its end. Raises StoreFailure, LogForked."""
+        """Reads the device log to its end, and puts back what is damaged of it: a newcomer could not read past that.
+
+        Raises StoreFailure, LogForked.
+        """
         member = self._device.member
         await self._runner.run(read_log(member.log, member.journal, member.keys, member.notices))
+        damaged = await self._runner.run(compare_log(member.log, member.journal, member.keys))
+        if damaged and may_write_log(member):
+            await self._runner.run(replace_damaged(member.journal, member.keys, damaged))
 
     def check_right(self) -> None:
         """Raises NotAllowed, naming the device that can, unless this one may add devices."""

@@ -21,7 +21,7 @@ from crystal_crypto.hierarchy import Root
 from crystal_crypto.kit import Kit
 from crystal_mirror.devicelog.log import DeviceLog
 from crystal_mirror.devicelog.records import Details
-from crystal_mirror.errors import WrongVault
+from crystal_mirror.errors import LogDamaged, WrongVault
 from crystal_mirror.membership.cursors import seen_cursors
 from crystal_mirror.membership.founding import join
 from crystal_mirror.membership.member import load_log
@@ -137,6 +137,7 @@ async def restore(
         WrongKit: the kit is another vault's, or outdated.
         UnknownVault: the relay lets nobody in by this kit.
         UsageError, LocalStorage, HomeBusy: the other home cannot be used, or this one is not empty.
+        LogDamaged: the relay's device log cannot be read to its end. A home that was not set up is as it was before.
         StoreFailure, LogForked, KeyStoreError.
     """
     if not settings.relay_url:
@@ -203,6 +204,8 @@ async def _enter(
     put_back = 0
     async with open_http(home.settings, vault=kit.vault, token=token) as store:
         runner = Runner(RetryingStore(store, policy=RetryPolicy(tries=3)), None)
+        if progress is None:
+            await _check_log(home, kit, store)
         complete = await runner.run(log_complete(log, journal, keys))
         if log.root is None:
             raise WrongKit(
@@ -220,6 +223,20 @@ async def _enter(
         except WrongVault as error:
             raise KitOutdated(f"that kit is outdated: {error}") from error
     return put_back, progress
+
+
+async def _check_log(home: PendingEnrolment, kit: Kit, store: HttpStore) -> None:
+    """Raises LogDamaged, with the ways out of it; nothing is set up then."""
+    try:
+        await home.check_log(store, kit.root)
+    except LogDamaged as error:
+        error.hint = (
+            "Run `crystal repair` on the Core, or on another machine that keeps the root: it puts the damaged entry back. If none is "
+            "left, bring the vault back from a copy of any device's home: `crystal recovery restore --from FOLDER`."
+        )
+        raise
+    except UnknownVault:
+        return  # an emptied relay; what follows says more
 
 
 async def _registered(

@@ -5,7 +5,9 @@
     inspect --indexes are wrong---------------> rewritten from the rows
             --own copy of the log is damaged--> dropped from there, read again from the relay
             --rows are not what they should be-> the state is rebuilt: from the snapshot, the kept log, the relay
-         --> a full round of sync: the Core puts back what the relay lost of both logs
+            --the device log lacks or differs--> put back by the Core, or by a machine that keeps the root
+            --slots of the mirror lack or differ> put back by the Core
+         --> a round of sync
             --the newest snapshot is damaged--> on the Core: another one is made, and announced
             --parts of files lack or differ---> put back from this machine's files
          --> inspect again: what is left
@@ -18,7 +20,9 @@ from dataclasses import dataclass, field
 
 from crystal_core.errors import VaultDamaged
 from crystal_core.state.fulltext import rebuild
+from crystal_mirror.devicelog.sync import restore_log
 from crystal_mirror.files.transfers import part_on_disk
+from crystal_mirror.repair.audit import may_write_log, restore_slots
 from crystal_mirror.repair.inspection import Fault
 from crystal_mirror.repair.repairs import FilesRepaired, drop_damaged_log, repair_files
 from crystal_mirror.replication.rebuild import mark_rebuild
@@ -56,6 +60,8 @@ async def repair(device: Device, progress: Callable[[str], None] | None) -> Repa
         if before.faults:
             _mend_indexes(device, done)
         _mend_own_state(device, before, done)
+        await _mend_log(device, syncer, before, done)
+        await _mend_mirror(device, syncer, before, done)
         await _sync(syncer, done)
         await _mend_snapshot(device, syncer, before, done)
         await _mend_files(device, syncer, before, done)
@@ -89,6 +95,31 @@ def _mend_own_state(device: Device, before: DeepVerification, done: list[str]) -
     elif not verify(device, passes_damage=True).ok:
         mark_rebuild(member, None)
         done.append("rebuilt this machine's memory from the log")
+
+
+async def _mend_log(device: Device, syncer: Syncer, before: DeepVerification, done: list[str]) -> None:
+    faults = {problem.fault for problem in before.relay.problems}
+    if not faults & {Fault.DEVICE_LOG_LACKS, Fault.DEVICE_LOG_DIFFERS}:
+        return
+    member = device.member
+    if not may_write_log(member):
+        done.append(
+            "the device log is not whole at the relay: the Core puts it back (`crystal repair` there)"
+        )
+        return
+    restored = await syncer.run(restore_log(member.log, member.journal, member.keys))
+    done.append(f"put {counted(restored, 'entry', 'entries')} of the device log back on the relay")
+
+
+async def _mend_mirror(device: Device, syncer: Syncer, before: DeepVerification, done: list[str]) -> None:
+    if not before.relay.spoiled or before.relay.damage is not None:
+        return
+    if not device.member.is_core:
+        done.append("the relay's mirror is not whole: the Core puts it back (`crystal repair` there)")
+        return
+    restored = await syncer.run(restore_slots(device.member, before.relay.spoiled))
+    if restored:
+        done.append(f"put {counted(len(restored), 'slot')} of the mirror back on the relay")
 
 
 async def _sync(syncer: Syncer, done: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Whether the relay can be reached, has the same time, lets this device in, and still holds what was seen there.
 
 As far as one device can tell, a relay is honest if it lists every slot of the device log that this device has verified, returns
-the last of them unchanged, and has a mirror that ends (or goes on) where it ends here. Nothing is applied or put back: a round
+each of them unchanged, and has a mirror that ends (or goes on) where it ends here. Nothing is applied or put back: a round
 does both.
 """
 
@@ -12,10 +12,12 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from crystal_crypto.errors import CrystalError
+from crystal_mirror.devicelog.damage import compare_log, damage_words
 from crystal_mirror.devicelog.sync import log_is_whole
+from crystal_mirror.errors import LogForked
 from crystal_mirror.membership.member import Member
 from crystal_mirror.replication.pull import PullOutcome, tail_agrees
-from crystal_mirror.requests import Flow, Get
+from crystal_mirror.requests import Flow
 from crystal_node.agent.health.findings import Finding, Severity, failed
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
@@ -108,12 +110,12 @@ def _honest(member: Member) -> Flow[Finding]:
     log = member.log
     if not (yield from log_is_whole(log, member.keys)):
         return _lost("does not list all of the device log that this device has verified")
-    slot, data, _ = member.journal.log_entries()[log.next_slot - 1]
-    there = yield Get(member.keys.log(slot))
-    if there is None:
-        return _lost(f"lacks entry {slot} of the device log, though it lists it")
-    if there != data:
-        return _lies(f"shows other bytes as entry {slot} of the device log than before")
+    try:
+        damaged = yield from compare_log(log, member.journal, member.keys)
+    except LogForked as error:
+        return _lies(f"is not to be trusted: {error}")
+    if damaged:
+        return _damaged(damage_words(damaged))
     match (yield from tail_agrees(member)):
         case PullOutcome.LOG_BEHIND:
             return _lost("has lost mirror entries that this device has applied")
@@ -127,6 +129,14 @@ def _honest(member: Member) -> Flow[Finding]:
 def _lost(what: str) -> Finding:
     fix = "The Core puts it back when it syncs; `crystal repair` does what this machine can. If it comes again, distrust it."
     return Finding("relay holds", Severity.FAILED, f"the relay {what}", fix, ExitCode.RELAY_MISBEHAVES)
+
+
+def _damaged(what: str) -> Finding:
+    fix = (
+        "`crystal repair` on the Core, or on a machine that keeps the root, puts back what was verified. If it comes again, look at "
+        "the relay's disk."
+    )
+    return Finding("relay holds", Severity.FAILED, what, fix, ExitCode.RELAY_MISBEHAVES)
 
 
 def _lies(what: str) -> Finding:

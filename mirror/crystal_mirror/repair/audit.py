@@ -1,0 +1,220 @@
+"""The audit: what a newcomer would read on the relay is compared whole, on a schedule, by every device that has it.
+
+A device that has read an object does not read it again, so it does not see that the object rots. Each pass looks at a few objects and
+the next one goes on there::
+
+    device log  every slot that was verified here
+    mirror      SLOTS_AT_ONCE slots that are kept here
+    snapshot    BLOBS_AT_ONCE parts of the newest one, fetched and opened
+
+    as it was verified --> next
+    damaged or lost    --> a finding: named, and looked at again in each round until it is gone
+                           device log: the Core, or a holder of the root, puts the verified bytes back
+                           mirror:     the Core puts them back, unless what is shown there is an entry by the log
+                           snapshot:   the Core makes another one (``snapshot_due``)
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from crystal_mirror.devicelog.damage import compare_log, replace_damaged
+from crystal_mirror.entries.control_state import Place, newest_snapshot
+from crystal_mirror.errors import LogForked
+from crystal_mirror.history.slots import SlotKind, judge_slot
+from crystal_mirror.history.void_slots import previous_of
+from crystal_mirror.membership.authority import in_force
+from crystal_mirror.membership.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.requests import Flow, GetMany, Put, PutNew
+from crystal_mirror.snapshots.blobs import BlobDamaged, get_blob
+from crystal_mirror.snapshots.creation import damaged_snapshot, note_damaged_snapshot, read_manifest
+from crystal_mirror.types import EntryState, KeptEntry, Position
+
+META = "audit"
+AUDIT_MS = 6 * 3600 * 1000
+"""Interval of passes, by the device's own clock."""
+SLOTS_AT_ONCE = 64
+BLOBS_AT_ONCE = 2
+FINDINGS_MAX = 1000
+"""Damaged slots of the mirror that are remembered; of more, the next passes tell."""
+
+
+class _Audit(msgspec.Struct, array_like=True):
+    at: int = 0
+    slot: Place = (0, 0)
+    """Where the next pass goes on in the mirror."""
+    part: int = 0
+    """And in the parts of the newest snapshot."""
+    log: list[int] = []
+    """Damaged slots of the device log."""
+    mirror: list[Place] = []
+    """Damaged or missing slots of the mirror."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Audit)
+
+
+def audit(member: Member, now_ms: int, *, full: bool) -> Flow[int]:
+    """Looks at its findings again, and with ``full`` at the next objects, if that is due. Returns how many objects were put back.
+
+    ``now_ms`` 0: without a clock no pass is due.
+
+    Raises:
+        StoreFailure: the store could not answer.
+    """
+    before = _state(member)
+    state = _state(member)
+    due = full and now_ms != 0 and not 0 <= now_ms - state.at < AUDIT_MS
+    if not due and not state.log and not state.mirror and damaged_snapshot(member) is None:
+        return 0
+    restored = yield from _audit_log(member, state, due=due)
+    restored += yield from _audit_mirror(member, state, due=due)
+    yield from _audit_snapshot(member, state, due=due)
+    if due:
+        state.at = now_ms
+    if state != before:
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(META, _encoder.encode(state))
+    return restored
+
+
+def may_write_log(member: Member) -> bool:
+    """Whether this device may put entries of the device log back at the relay."""
+    return member.is_core or (member.root is not None and in_force(member.log, member.root))
+
+
+def restore_slots(member: Member, places: Iterable[Place]) -> Flow[list[Place]]:
+    """Puts back these slots of the mirror, as they are kept here, where the relay lacks them or shows what is no entry. Returns
+    which were. Needs the Core's token scope."""
+    restored: list[Place] = []
+    for kept in _kept(member, places):
+        key = member.keys.mirror(kept.epoch, kept.sequence)
+        (shown,) = yield GetMany((key,))
+        if shown == kept.data:
+            continue
+        if shown is None:
+            yield PutNew(key, kept.data)  # §11.13-1
+        elif _is_entry(member, kept, shown):
+            continue
+        else:
+            yield Put(key, kept.data)  # §11.13-3
+        restored.append((kept.epoch, kept.sequence))
+    return restored
+
+
+def _audit_log(member: Member, state: _Audit, *, due: bool) -> Flow[int]:
+    if not due and not state.log:
+        return 0
+    try:
+        state.log = yield from compare_log(
+            member.log, member.journal, member.keys, member.notices, slots=None if due else state.log
+        )
+    except LogForked:
+        return 0  # named; the round stops where it stands on such an entry
+    if not state.log or not may_write_log(member):
+        return 0
+    restored = yield from replace_damaged(member.journal, member.keys, state.log)
+    state.log = yield from compare_log(member.log, member.journal, member.keys, slots=state.log)
+    return restored
+
+
+def _audit_mirror(member: Member, state: _Audit, *, due: bool) -> Flow[int]:
+    entries = _kept(member, state.mirror)
+    if due:
+        entries += _next_slots(member, state)
+    differs = yield from _differing(member, entries)
+    restored: list[Place] = []
+    if differs and member.is_core:
+        restored = yield from restore_slots(member, [(kept.epoch, kept.sequence) for kept in differs])
+        differs = yield from _differing(member, differs)
+    state.mirror = sorted({(kept.epoch, kept.sequence) for kept in differs})[:FINDINGS_MAX]
+    if state.mirror or restored:
+        epoch, sequence = (state.mirror or restored)[0]
+        member.notices.put(
+            Notice.MIRROR_DAMAGED,
+            f"{len(state.mirror or restored)} slots of the mirror, from epoch {epoch}, slot {sequence} on"
+            + ("" if state.mirror else "; they were put back"),
+        )
+    return len(restored)
+
+
+def _audit_snapshot(member: Member, state: _Audit, *, due: bool) -> Flow[None]:
+    newest = newest_snapshot(member.replica)
+    if newest is None:
+        note_damaged_snapshot(member, None)
+        return
+    if damaged_snapshot(member) not in (None, newest.manifest):
+        note_damaged_snapshot(member, None)  # there is another one since
+    if damaged_snapshot(member) is None and due:
+        try:
+            manifest = yield from read_manifest(member, newest)
+            for number in range(state.part, min(state.part + BLOBS_AT_ONCE, len(manifest.parts))):
+                yield from get_blob(member, manifest.parts[number])
+            state.part += BLOBS_AT_ONCE
+            if state.part >= len(manifest.parts):
+                state.part = 0
+        except BlobDamaged:
+            note_damaged_snapshot(member, newest.manifest)
+    if damaged_snapshot(member) is not None:
+        member.notices.put(Notice.SNAPSHOT_LOST, "the relay's copy of the newest snapshot is damaged")
+
+
+def _next_slots(member: Member, state: _Audit) -> list[KeptEntry]:
+    """The next kept slots, from where the last pass ended; from the oldest one when all were looked at."""
+    oldest, position = member.replica.oldest_kept(), member.replica.position()
+    if oldest is None:
+        return []
+    epoch, sequence = max(oldest, state.slot)
+    found: list[KeptEntry] = []
+    while epoch <= position.epoch:
+        page = member.replica.entries(epoch, sequence, SLOTS_AT_ONCE - len(found))
+        found += page
+        if len(found) >= SLOTS_AT_ONCE:
+            state.slot = (epoch, page[-1].sequence + 1)
+            return _sent(found)
+        if page:
+            sequence = page[-1].sequence + 1
+        else:
+            epoch, sequence = epoch + 1, 0
+    state.slot = (0, 0)
+    return _sent(found)
+
+
+def _kept(member: Member, places: Iterable[Place]) -> list[KeptEntry]:
+    return _sent(
+        [
+            kept
+            for epoch, sequence in places
+            for kept in member.replica.entries(epoch, sequence, 1)
+            if kept.sequence == sequence
+        ]
+    )
+
+
+def _sent(entries: list[KeptEntry]) -> list[KeptEntry]:
+    return [kept for kept in entries if kept.state is EntryState.SENT]
+
+
+def _differing(member: Member, entries: list[KeptEntry]) -> Flow[list[KeptEntry]]:
+    """Those that the relay lacks, or shows with bytes that are no entry by the log."""
+    if not entries:
+        return []
+    there = yield GetMany(tuple(member.keys.mirror(kept.epoch, kept.sequence) for kept in entries))
+    return [
+        kept
+        for kept, shown in zip(entries, there, strict=True)
+        if shown != kept.data and (shown is None or not _is_entry(member, kept, shown))
+    ]
+
+
+def _is_entry(member: Member, kept: KeptEntry, shown: bytes) -> bool:
+    """Whether what is shown in a slot is an entry that its epoch's Core signed for it, whatever it follows."""
+    place = Position(kept.epoch, kept.sequence, previous_of(member, kept.epoch, kept.sequence))
+    return judge_slot(shown, place, member.log).kind is not SlotKind.VOID
+
+
+def _state(member: Member) -> _Audit:
+    kept = member.journal.meta_get(META)
+    return _decoder.decode(kept) if kept else _Audit()

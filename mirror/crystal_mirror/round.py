@@ -16,7 +16,14 @@ from crystal_mirror.handover.core import heed, holds
 from crystal_mirror.handover.terms import tidy
 from crystal_mirror.history.damage import Damage, find_damage
 from crystal_mirror.history.void_slots import find_valid_void, retract_voids
-from crystal_mirror.membership.cursors import About, put_cursor, read_cursors, seen_cursors, terms_untold
+from crystal_mirror.membership.cursors import (
+    About,
+    has_told,
+    put_cursor,
+    read_cursors,
+    seen_cursors,
+    terms_untold,
+)
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.repair.audit import audit, may_write_log, restore_slots
@@ -37,6 +44,7 @@ from crystal_mirror.replication.rebuild import begin_rebuild, find_fork, finish_
 from crystal_mirror.requests import Flow, Get, RetryBudget
 from crystal_mirror.retention.forgets import note_forgets
 from crystal_mirror.retention.gc import doubt_relay, drop_below_base, retain
+from crystal_mirror.snapshots.blobs import BlobDamaged
 from crystal_mirror.snapshots.creation import announce
 from crystal_mirror.snapshots.restore import (
     announcement_holds,
@@ -49,7 +57,7 @@ from crystal_mirror.snapshots.restore import (
 )
 from crystal_mirror.streams.outbox import FULL_CHECK_ROUNDS, push, settle
 from crystal_mirror.streams.reoffers import note_held_entries
-from crystal_mirror.types import EntryState
+from crystal_mirror.types import START, EntryState
 
 BATCHES_PER_ROUND_MAX = 1_000_000
 HANDOVER_BATCHES = 2  # §17.2-1
@@ -112,7 +120,11 @@ def sync_round(
             yield from finish_rebuild(member)
             report.rebuilt = True
         if restore_pending(member):
-            yield from resume_restore(member)
+            try:
+                yield from resume_restore(member)
+            except BlobDamaged:
+                yield from _tell_stuck(member, about)
+                raise
             report.rebuilt = True
         adopt_claim(member)
         if member.rounds % FULL_CHECK_ROUNDS == 0 or member.doubted_head != member.log.head:  # §11.7-6
@@ -123,7 +135,11 @@ def sync_round(
         if member.is_core:
             yield from _lead(member, report, model, about.now_ms, enough)
         if not member.is_core:
-            yield from _follow(member, report)
+            try:
+                yield from _follow(member, report)
+            except BlobDamaged:
+                yield from _tell_stuck(member, about)
+                raise
         note_forgets(member, about.now_ms)
         tidy(member, about.now_ms)
         if tell_position or terms_untold(member):
@@ -138,6 +154,13 @@ def sync_round(
         raise
     _end(member)
     return report
+
+
+def _tell_stuck(member: Member, about: About) -> Flow[None]:
+    """A newcomer that cannot read the snapshot reports that it stands at the beginning; the Core looks into it
+    (``repair/audit.py``)."""
+    if member.replica.position() == START and not has_told(member):
+        yield from put_cursor(member, about)
 
 
 def _doubt(member: Member, report: RoundReport) -> Flow[None]:
@@ -372,10 +395,12 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
 def _unmended_damage(member: Member, report: RoundReport) -> Flow[Damage | None]:
     """Damage that keeps a peer back and cannot be undone by putting back what was verified here."""
     retries = RetryBudget("a slot of the mirror")
+    put_back = False
     while True:
         damaged = yield from find_damage(member)  # §11.11-1
         if damaged is None or damaged.fork is None:
-            return damaged
+            # Who had stepped over the damage steps back when it looks again; the next full check tells.
+            return None if put_back and damaged is not None and not damaged.below_base else damaged
         place = (damaged.fork.epoch, damaged.fork.sequence)
         if not (yield from restore_slots(member, [place])):
             return damaged
@@ -386,6 +411,7 @@ def _unmended_damage(member: Member, report: RoundReport) -> Flow[Damage | None]
             f"epoch {place[0]}, slot {place[1]} was damaged at the relay; it was put back",
         )
         report.restored += 1
+        put_back = True
         retries.spend()
 
 

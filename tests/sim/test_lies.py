@@ -32,16 +32,16 @@ from tests.sim.store import Lie, SimStore
 
 LYING_ROUNDS = 2
 STREAM, LOST = Notice.STREAM_TAMPERED, Notice.STREAM_LOST
-FORKED, LOG_FORKED = Notice.MIRROR_FORKED, Notice.LOG_FORKED
+FORKED, LOG_FORKED, LOG_DAMAGED = Notice.MIRROR_FORKED, Notice.LOG_FORKED, Notice.LOG_DAMAGED
 BACK, LOG_BACK = Notice.MIRROR_ROLLED_BACK, Notice.LOG_ROLLED_BACK
 
 NAMED: dict[str, tuple[Callable[[dict[str, bytes]], Lie], Notice]] = {
     "flips a bit of conversations": (lambda _: Tampers("conversations", 0.5), STREAM),
     "flips a bit of the mirror": (lambda _: Tampers("mirror", 0.5), FORKED),
-    "flips a bit of the device log": (lambda _: Tampers("devlog", 0.5), LOG_FORKED),
+    "flips a bit of the device log": (lambda _: Tampers("devlog", 0.5), LOG_DAMAGED),
     "changes a header": (lambda _: Tampers("mirror", 0.05), FORKED),
     "changes a signature": (lambda _: Tampers("conversations", 0.99), STREAM),
-    "truncates entries": (lambda _: Truncates(), LOG_FORKED),
+    "truncates entries": (lambda _: Truncates(), LOG_DAMAGED),
     "replays conversations": (lambda _: Replays("conversations"), STREAM),
     "replays the mirror": (lambda _: Replays("mirror"), FORKED),
     "replays the device log": (lambda _: Replays("devlog"), LOG_FORKED),

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from crystal_mirror.devicelog.damage import check_shown, compare_log, replace_damaged
 from crystal_mirror.devicelog.log import DeviceLog, Verdict
-from crystal_mirror.errors import LogForked
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.ports import Journal, JournalView
 from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew, RetryBudget

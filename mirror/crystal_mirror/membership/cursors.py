@@ -189,6 +189,11 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
         )
 
 
+def has_told(member: Member) -> bool:
+    """Whether this device has ever reported a position. No network."""
+    return member.journal.meta_get(META_CURSOR) is not None
+
+
 def terms_untold(member: Member) -> bool:
     """Whether the relay has not been told yet what this device asks for or offers now. No network."""
     kept = member.journal.meta_get(META_CURSOR)

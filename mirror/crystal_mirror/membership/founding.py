@@ -17,7 +17,7 @@ from crystal_mirror.errors import LogDamaged, Revoked, WrongVault
 from crystal_mirror.membership.authority import Authority, in_force, seal_record
 from crystal_mirror.membership.cursors import shown_head
 from crystal_mirror.membership.member import META_CLAIM, SALT_BYTES, load_log
-from crystal_mirror.ports import Journal, JournalView, Random
+from crystal_mirror.ports import Journal, Random
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.store_keys import StoreKeys
 

@@ -7,6 +7,10 @@ the next one goes on there::
     mirror      SLOTS_AT_ONCE slots that are kept here
     snapshot    BLOBS_AT_ONCE parts of the newest one, fetched and opened
 
+    on the Core also:
+    mirror      every few minutes a page of the list of its slots: what is lost is put back
+    snapshot    whole, if a newcomer reports that it stands at the beginning: a damaged part may be why
+
     as it was verified --> next
     damaged or lost    --> a finding: named, and looked at again in each round until it is gone
                            device log: the Core, or a holder of the root, puts the verified bytes back
@@ -24,18 +28,22 @@ from crystal_mirror.errors import LogForked
 from crystal_mirror.history.slots import SlotKind, judge_slot
 from crystal_mirror.history.void_slots import previous_of
 from crystal_mirror.membership.authority import in_force
+from crystal_mirror.membership.cursors import seen_cursors
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.requests import Flow, GetMany, Put, PutNew
+from crystal_mirror.requests import Flow, GetMany, List, Listing, Put, PutNew
 from crystal_mirror.snapshots.blobs import BlobDamaged, get_blob
 from crystal_mirror.snapshots.creation import damaged_snapshot, note_damaged_snapshot, read_manifest
-from crystal_mirror.types import EntryState, KeptEntry, Position
+from crystal_mirror.types import START, EntryState, KeptEntry, Position
 
 META = "audit"
 AUDIT_MS = 6 * 3600 * 1000
 """Interval of passes, by the device's own clock."""
 SLOTS_AT_ONCE = 64
 BLOBS_AT_ONCE = 2
+LISTED_MS = 120 * 1000
+"""The Core lists a page of the mirror's slots at most this often."""
+LIST_PAGE = 1000
 FINDINGS_MAX = 1000
 """Damaged slots of the mirror that are remembered; of more, the next passes tell."""
 
@@ -50,6 +58,11 @@ class _Audit(msgspec.Struct, array_like=True):
     """Damaged slots of the device log."""
     mirror: list[Place] = []
     """Damaged or missing slots of the mirror."""
+    listed_at: int = 0
+    listed: Place = (0, 0)
+    """Where the next page of the mirror's slots begins."""
+    stuck: dict[bytes, int] = {}
+    """The count of the cursor by which a newcomer reported that it stands at the beginning, and for which that was looked into."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -67,17 +80,27 @@ def audit(member: Member, now_ms: int, *, full: bool) -> Flow[int]:
     before = _state(member)
     state = _state(member)
     due = full and now_ms != 0 and not 0 <= now_ms - state.at < AUDIT_MS
-    if not due and not state.log and not state.mirror and damaged_snapshot(member) is None:
+    lists = member.is_core and now_ms != 0 and not 0 <= now_ms - state.listed_at < LISTED_MS
+    stuck = member.is_core and bool(_stuck(member, state))
+    if not (due or lists or stuck or state.log or state.mirror or damaged_snapshot(member)):
         return 0
     restored = yield from _audit_log(member, state, due=due)
     restored += yield from _audit_mirror(member, state, due=due)
-    yield from _audit_snapshot(member, state, due=due)
+    if lists:
+        restored += yield from _list_slots(member, state)
+        state.listed_at = now_ms
+    yield from _audit_snapshot(member, state, due=due, whole=stuck)
     if due:
         state.at = now_ms
     if state != before:
         with member.journal.transaction() as transaction:
             transaction.meta_set(META, _encoder.encode(state))
     return restored
+
+
+def newcomer_is_stuck(member: Member) -> bool:
+    """Whether a newcomer has reported that it stands at the beginning, and this Core has not looked into that yet. No network."""
+    return member.is_core and bool(_stuck(member, _state(member)))
 
 
 def may_write_log(member: Member) -> bool:
@@ -140,23 +163,63 @@ def _audit_mirror(member: Member, state: _Audit, *, due: bool) -> Flow[int]:
     return len(restored)
 
 
-def _audit_snapshot(member: Member, state: _Audit, *, due: bool) -> Flow[None]:
+def _list_slots(member: Member, state: _Audit) -> Flow[int]:
+    """Puts back what the relay lacks within one page of its list of the mirror. Returns how many."""
+    oldest = member.replica.oldest_kept()
+    if oldest is None:
+        return 0
+    epoch, first = max(oldest, state.listed)
+    last = member.replica.last_entry(epoch)
+    if last is None or last.sequence < first:
+        state.listed = (epoch + 1, 0) if epoch < member.replica.position().epoch else (0, 0)
+        return 0
+    prefix = member.keys.epoch_prefix(epoch)
+    page: Listing = yield List(prefix, member.keys.mirror(epoch, first - 1) if first else "", LIST_PAGE)
+    slots = {slot for key in page.keys if (slot := member.keys.parse_slot(prefix, key)) is not None}
+    end = max(slots, default=first) if page.more else last.sequence
+    missing = sorted(set(range(first, end + 1)) - slots)
+    restored = yield from restore_slots(member, [(epoch, slot) for slot in missing])
+    state.listed = (epoch, end + 1) if page.more else (epoch + 1, 0)
+    if epoch >= member.replica.position().epoch and not page.more:
+        state.listed = (0, 0)
+    if restored:
+        member.notices.put(
+            Notice.MIRROR_DAMAGED,
+            f"{len(restored)} slots of the mirror, from epoch {epoch}, slot {restored[0][1]} on; they were put back",
+        )
+    return len(restored)
+
+
+def _stuck(member: Member, state: _Audit) -> dict[bytes, int]:
+    """The newcomers that have reported that they stand at the beginning, and that were not looked into."""
+    if newest_snapshot(member.replica) is None:
+        return {}
+    return {
+        cursor.device: cursor.count
+        for cursor in seen_cursors(member)
+        if (cursor.epoch, cursor.sequence) == START[:2] and state.stuck.get(cursor.device) != cursor.count
+    }
+
+
+def _audit_snapshot(member: Member, state: _Audit, *, due: bool, whole: bool) -> Flow[None]:
     newest = newest_snapshot(member.replica)
     if newest is None:
         note_damaged_snapshot(member, None)
         return
     if damaged_snapshot(member) not in (None, newest.manifest):
         note_damaged_snapshot(member, None)  # there is another one since
-    if damaged_snapshot(member) is None and due:
+    if damaged_snapshot(member) is None and (due or whole):
         try:
             manifest = yield from read_manifest(member, newest)
-            for number in range(state.part, min(state.part + BLOBS_AT_ONCE, len(manifest.parts))):
+            first = 0 if whole else state.part
+            end = len(manifest.parts) if whole else min(first + BLOBS_AT_ONCE, len(manifest.parts))
+            for number in range(first, end):
                 yield from get_blob(member, manifest.parts[number])
-            state.part += BLOBS_AT_ONCE
-            if state.part >= len(manifest.parts):
-                state.part = 0
+            state.part = end if end < len(manifest.parts) else 0
         except BlobDamaged:
             note_damaged_snapshot(member, newest.manifest)
+    if whole:
+        state.stuck |= _stuck(member, state)
     if damaged_snapshot(member) is not None:
         member.notices.put(Notice.SNAPSHOT_LOST, "the relay's copy of the newest snapshot is damaged")
 

@@ -27,6 +27,7 @@ from crystal_mirror.files.round import FILES_TABLE
 from crystal_mirror.handover.core import look_for_calls
 from crystal_mirror.handover.terms import due_in_ms
 from crystal_mirror.membership.changes import shown_slot, vault_changes
+from crystal_mirror.repair.audit import newcomer_is_stuck
 from crystal_mirror.store_keys import StoreKeys
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.changes import ChangeTimes, changes
@@ -498,6 +499,7 @@ class DeviceTarget:
         fresh = await self._syncer.wait(prefix, looked, seconds)
         if fresh != looked:
             called = await self._syncer.run(look_for_calls(self._device.member))
+            called |= newcomer_is_stuck(self._device.member)
             self._looked[prefix] = fresh
             self._cursor_written |= called
             if called:

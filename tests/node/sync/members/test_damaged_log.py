@@ -9,7 +9,6 @@ import pytest
 from crystal_mirror.devicelog import sync
 from crystal_mirror.membership import founding
 from crystal_mirror.requests import Request
-
 from tests.node.sync.maintenance.relay_disk import change
 from tests.support.machine import Machine, Vault
 from tests.support.recovery import fresh_machine, kit_of, lost_copy

@@ -1,0 +1,153 @@
+"""Single bytes that rot at the relay, and slots that are lost there, while every device has read past them."""
+
+import pytest
+
+from crystal_mirror.entries.control_state import newest_snapshot
+from crystal_mirror.membership.cursors import About, read_cursors
+from crystal_mirror.membership.member import Member
+from crystal_mirror.notices import Notice
+from crystal_mirror.repair.audit import AUDIT_MS, newcomer_is_stuck
+from crystal_mirror.replication.rebuild import rebuild_pending
+from crystal_mirror.retention.gc import snapshot_due
+from crystal_mirror.round import sync_round
+from crystal_mirror.snapshots.blobs import BlobDamaged
+from crystal_mirror.snapshots.creation import read_manifest
+from crystal_mirror.streams.outbox import FULL_CHECK_ROUNDS
+from tests.mirror.household import MODEL, Household, has, same
+from tests.mirror.test_snapshots import house, remember, snapshot
+
+NOW = 1_700_000_000_000
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def living() -> tuple[Household, Member]:
+    """A vault in which a laptop has read everything."""
+    home = Household()
+    laptop = home.add("laptop")
+    for number in range(8):
+        remember(home.core, f"remark {number}")
+        home.sync(home.core)
+    home.sync(laptop)
+    round_at(home, home.core, NOW)
+    round_at(home, laptop, NOW)
+    return home, laptop
+
+
+def round_at(home: Household, member: Member, now_ms: int, *, full: bool = True) -> None:
+    member.rounds = FULL_CHECK_ROUNDS if full else 1
+    home.store.run(sync_round(member, MODEL, about=About(now_ms)))
+
+
+@pytest.mark.parametrize("where", ["header", "public part", "signature"])
+def test_every_slot_of_the_device_log_is_named_by_whoever_sees_it_and_put_back_by_the_core(
+    where: str,
+) -> None:
+    home, laptop = living()
+    later = NOW
+    for slot in range(home.core.log.next_slot):
+        key = home.core.keys.log(slot)
+        whole = home.store[key]
+        at = {"header": 10, "public part": 190, "signature": len(whole) - 1}[where]
+        home.store[key] = flipped(whole, at)
+        later += AUDIT_MS
+        round_at(home, laptop, later)
+        assert Notice.LOG_DAMAGED in laptop.notices.current()
+        round_at(home, laptop, later + 1000, full=False)
+        assert Notice.LOG_DAMAGED in laptop.notices.current(), "it is named until it is put back"
+        round_at(home, home.core, later)
+        assert home.store[key] == whole
+        round_at(home, laptop, later + 2000, full=False)
+        assert Notice.LOG_DAMAGED not in laptop.notices.current()
+
+
+def test_another_signed_history_is_a_fork_and_is_not_written_over() -> None:
+    home, _ = living()
+    first, second = (home.core.keys.log(slot) for slot in (1, 2))
+    home.store[first], home.store[second] = home.store[second], home.store[first]
+    shown = dict(home.store)
+    round_at(home, home.core, NOW + AUDIT_MS)
+    assert Notice.LOG_FORKED in home.core.notices.current()
+    assert {key: home.store[key] for key in (first, second)} == {key: shown[key] for key in (first, second)}
+
+
+def test_a_rotten_slot_of_the_mirror_is_put_back_without_a_new_epoch() -> None:
+    home, laptop = living()
+    for sequence in (0, 3, 6):
+        key = home.core.keys.mirror(1, sequence)
+        whole = home.store[key]
+        home.store[key] = flipped(whole, len(whole) // 2)
+    epoch = home.core.replica.position().epoch
+    round_at(home, laptop, NOW + AUDIT_MS)
+    assert Notice.MIRROR_DAMAGED in laptop.notices.current()
+    round_at(home, home.core, NOW + AUDIT_MS)
+    late = home.add("late")
+    home.sync(late)
+    assert same(home.core, late)
+    assert home.core.replica.position().epoch == epoch and not rebuild_pending(home.core)
+
+
+def test_a_newcomer_that_stands_before_a_rotten_slot_gets_it_back_in_the_next_full_check() -> None:
+    home, _ = living()
+    key = home.core.keys.mirror(1, 4)
+    home.store[key] = flipped(home.store[key], 300)
+    late = home.add("late")
+    round_at(home, late, NOW)
+    assert not has(late, "remark 7")
+    round_at(home, home.core, NOW + 1000)
+    round_at(home, late, NOW + 2000, full=False)
+    assert same(home.core, late)
+    assert home.core.replica.position().epoch == 1
+
+
+def test_a_slot_lost_in_the_middle_is_back_after_the_next_idle_round() -> None:
+    home, _ = living()
+    lost = {home.core.keys.mirror(1, sequence) for sequence in (2, 5)}
+    before = {key: home.store.pop(key) for key in lost}
+    round_at(home, home.core, NOW + 300_000, full=False)
+    assert {key: home.store.get(key) for key in lost} == before
+    assert Notice.MIRROR_DAMAGED in home.core.notices.current()
+
+
+def test_a_rotten_part_of_the_snapshot_is_found_and_another_one_made() -> None:
+    home, _ = living()
+    snapshot(home)
+    key = _part(home)
+    home.store[key] = flipped(home.store[key], 400)
+    assert snapshot_due(home.core, NOW) is None
+    round_at(home, home.core, NOW + AUDIT_MS)
+    assert Notice.SNAPSHOT_LOST in home.core.notices.current()
+    assert snapshot_due(home.core, NOW + AUDIT_MS) is not None
+    snapshot(home)
+    round_at(home, home.core, NOW + AUDIT_MS + 1)
+    assert snapshot_due(home.core, NOW + AUDIT_MS + 1) is None
+    assert Notice.SNAPSHOT_LOST not in home.core.notices.current()
+
+
+def test_a_newcomer_that_cannot_read_the_snapshot_makes_the_core_look_at_once() -> None:
+    home, _ = living()
+    snapshot(home)
+    house(home, 2)
+    key = _part(home)
+    home.store[key] = flipped(home.store[key], 400)
+    late = home.add("late")
+    with pytest.raises(BlobDamaged):
+        round_at(home, late, NOW)
+    home.store.run(read_cursors(home.core))
+    assert newcomer_is_stuck(home.core)
+    round_at(home, home.core, NOW + 1000, full=False)
+    assert not newcomer_is_stuck(home.core)
+    assert snapshot_due(home.core, NOW + 1000) is not None
+    snapshot(home)
+    round_at(home, late, NOW + 2000)
+    assert same(home.core, late)
+
+
+def _part(home: Household) -> str:
+    newest = newest_snapshot(home.core.replica)
+    assert newest is not None
+    manifest = home.store.run(read_manifest(home.core, newest))
+    part = manifest.parts[0]
+    return home.core.keys.blob(home.core.secret.blob_name(part.content, part.turn))

@@ -271,6 +271,10 @@ class Replica(ReplicaReader):
     def provisional_origins(self) -> set[Origin]:
         return pending.origins(self.database)
 
+    def provisional_operation(self, origin: Origin) -> Operation | None:
+        """The operation that `index_provisional` made findable, from its rows; None if they do not state it (any more)."""
+        return pending.operation(self.database, origin)
+
     def drop_provisional(self, origin: Origin) -> None:
         """Remove the rows that `index_provisional` made for this origin and that are not replicated. Idempotent."""
         with self.database.transaction():

@@ -213,6 +213,10 @@ class Replica(ReplicaView, Protocol):
 
     def provisional_origins(self) -> set[Origin]: ...
 
+    def provisional_operation(self, origin: Origin) -> Operation | None:
+        """The operation for which ``index_provisional`` made rows, put together from them. None if they do not state it."""
+        ...
+
     def drop_provisional(self, origin: Origin) -> None:
         """Removes what ``index_provisional`` made for this origin and the replicated state does not have."""
         ...

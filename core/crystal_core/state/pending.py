@@ -28,6 +28,7 @@ from crystal_mirror.operations import (
     Forget,
     LinkProjects,
     Operation,
+    Piece,
     PutDocument,
     PutFile,
     PutSource,
@@ -115,6 +116,107 @@ def drop(database: Database, origin: Origin) -> list[str]:
             forget(database, forget_hash)
             suppressed.append(text)
     return suppressed
+
+
+def operation(database: Database, origin: Origin) -> Operation | None:
+    """Return the operation that `index` made findable, put together from its rows.
+
+    None without such rows, for an operation on a file, which leaves none, and where a text was forgotten since, without which the
+    operation cannot be stated.
+    """
+    number = _number(database, origin)
+    if number is None:
+        return None
+    for read in (_remembered, _captured, _forgot, _linked, _of_source, _of_document):
+        found = read(database, number)
+        if found is not None:
+            return found
+    return None
+
+
+def _remembered(database: Database, number: int) -> Remember | Amend | None:
+    changes = database.rows(
+        "SELECT forget_hash, kind, category, confidence, status, scope, agent, at FROM provisional_memories WHERE number = ?",
+        (number,),
+    )
+    by_kind = {str(change[1]): change for change in changes}
+    if amended := by_kind.get("amended"):
+        target, _, category, confidence, status, scope, agent, at = amended
+        return Amend(target, category, confidence, status, agent, at, scope)
+    if "remembered" not in by_kind:
+        return None
+    target, _, category, confidence, _, scope, agent, at = by_kind["remembered"]
+    text = database.value("SELECT text FROM chunks WHERE forget_hash = ?", (target,))
+    if text is None:
+        return None
+    superseded = tuple(sorted(change[0] for change in changes if change[1] == "superseded"))
+    return Remember(str(text), category, agent, at, confidence, superseded, scope)
+
+
+def _captured(database: Database, number: int) -> Capture | None:
+    places = database.rows(
+        "SELECT p.agent, p.session, p.project, p.repository, p.source, c.text, p.role, p.created_at, p.message, p.part"
+        " FROM provisional_places p JOIN chunks c ON c.rowid = p.chunk"
+        " WHERE p.number = ? AND p.category IS NULL AND p.path IS NULL ORDER BY p.rowid",
+        (number,),
+    )
+    if not places:
+        return None
+    return Capture(*places[0][:5], tuple(Piece(*place[5:]) for place in places))
+
+
+def _forgot(database: Database, number: int) -> Forget | None:
+    targets = database.rows(
+        "SELECT forget_hash FROM provisional_marks WHERE number = ? AND hides = 1 ORDER BY forget_hash",
+        (number,),
+    )
+    return Forget(tuple(target for (target,) in targets)) if targets else None
+
+
+def _linked(database: Database, number: int) -> LinkProjects | None:
+    rows = database.rows(
+        f"SELECT linked, {LINK_COLUMNS}, at FROM provisional_links WHERE number = ?",  # noqa: S608
+        (number,),
+    )
+    return next(
+        (
+            LinkProjects((folder, repository), (other, remote), bool(linked), at)
+            for linked, folder, repository, other, remote, at in rows
+        ),
+        None,
+    )
+
+
+def _of_source(database: Database, number: int) -> PutSource | DropSource | None:
+    rows = database.rows(
+        "SELECT name, gone, root, include, exclude, at FROM provisional_sources WHERE number = ?", (number,)
+    )
+    for name, gone, root, include, exclude, at in rows:
+        if gone:
+            return DropSource(name)
+        return PutSource(name, root, tuple(json.loads(include)), tuple(json.loads(exclude)), at)
+    return None
+
+
+def _of_document(database: Database, number: int) -> PutDocument | DropDocument | None:
+    rows = database.rows(
+        "SELECT source, path, gone, version, kind, modified_at, total, first, beyond FROM provisional_documents"
+        " WHERE number = ?",
+        (number,),
+    )
+    for source, path, gone, version, kind, modified_at, total, first, beyond in rows:
+        if gone:
+            return DropDocument(source, path)
+        pieces = database.rows(
+            "SELECT c.text, p.title FROM provisional_places p JOIN chunks c ON c.rowid = p.chunk"
+            " WHERE p.number = ? ORDER BY p.part",
+            (number,),
+        )
+        if len(pieces) != (total if beyond == WHOLE else beyond) - first:
+            return None
+        texts, titles = (tuple(piece[at] for piece in pieces) for at in (0, 1))
+        return PutDocument(source, path, version, modified_at, kind, first, total, texts, titles)
+    return None
 
 
 def forget(database: Database, forget_hash: bytes) -> None:

@@ -202,12 +202,12 @@ class Member:
         return sealed, parse(sealed).hash
 
     def mend(self) -> None:
-        """Makes the provisional rows follow the outbox: a crash may have come between the two databases' commits."""
+        """Makes the provisional rows follow the outbox: a crash may have come between the two databases' commits. If the journal
+        was lost, the rows are all that is left of what waited in it: that is offered again, under its old names."""
         names = {name.origin: name for name in self.journal.names()}
         indexed = self.replica.provisional_origins()
         for origin in sorted(indexed - names.keys()):
-            # If it is not done, the journal was lost, and these rows are all that is left of it.
-            if self.replica.done(origin):
+            if self.replica.done(origin) or not self._offered_again(origin):
                 self.replica.drop_provisional(origin)
         for origin, name in names.items():
             if origin in indexed or self.replica.done(origin):
@@ -215,6 +215,21 @@ class Member:
             row = self.journal.row(name.incarnation, name.sequence)
             if row is not None:  # None: another process of this device saw it become durable meanwhile
                 self._index(row)
+
+    def _offered_again(self, origin: Origin) -> bool:
+        """Puts an operation that only provisional rows tell of into the outbox. Returns False if they do not state it."""
+        operation = self.replica.provisional_operation(origin)
+        if operation is None:
+            return False
+        try:
+            data = encode_operation(operation)
+        except CryptoError:
+            return False
+        with self.journal.transaction() as transaction:
+            # Another process of this device may have accepted it since its names were read, or seen it become durable.
+            if all(name.origin != origin for name in transaction.names()) and not self.replica.done(origin):
+                self.seal_row(transaction, data, origin)
+        return True
 
     def rename_provisional(self, before: Origin, after: Origin) -> None:
         """Renames the provisional rows of an operation whose name in the outbox has changed."""

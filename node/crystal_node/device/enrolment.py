@@ -45,6 +45,7 @@ from crystal_node.device.device import opened
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.device_keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.device.keys.roots import kept_roots, take_root
+from crystal_node.device.privacy import begin_after_loss, read_privacy, write_privacy
 from crystal_node.device.registration import UnknownVault, create_vault, register, token_of
 from crystal_node.device.relay import open_http, own_enrolment_token
 from crystal_node.device.relay_move import MoveProgress, RelayAccess, copy_objects, drop_own_relay
@@ -402,11 +403,21 @@ def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
     try:
         _refuse_foreign(journal, vault)
         with journal.transaction() as transaction:
+            if journal.meta_get(META_VAULT) is None:
+                _begin_privacy(settings, journal)
             transaction.meta_set(META_VAULT, vault)
     except BaseException:
         journal.close()
         raise
     return journal
+
+
+def _begin_privacy(settings: Settings, journal: SqliteJournal) -> None:
+    """Private mode in a new journal: off, unless it takes the place of one that was lost."""
+    if settings.vault is None:
+        write_privacy(journal, read_privacy(journal))
+    elif not journal.log_entries():
+        begin_after_loss(journal)
 
 
 def _check_journal(settings: Settings, vault: bytes) -> bytes | None:

@@ -84,6 +84,11 @@ class SqliteJournal(StreamDatabase):
         return self._db
 
     @property
+    def path(self) -> Path | None:
+        """The file; None in memory."""
+        return Path(self._db.filename) if self._db.filename else None
+
+    @property
     def in_transaction(self) -> bool:
         """Whether a transaction is under way on this object."""
         return self._inside

@@ -4,6 +4,9 @@ Two measures, because each alone leaks. When the mode is turned off, everything 
 And each private span is remembered, so that a message of that time is dropped wherever it appears later: in a session file that
 is copied on resuming, or one that was elsewhere. The state is in the journal and changes in its transactions; a capture pass
 that was under way when the mode was turned on cannot commit.
+
+A copy stands beside the journal. If the journal is lost, the next one begins with that copy; without it nobody knows what was
+private, so private mode is on, and all that was said so far stays unrecorded when it is turned off.
 """
 
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_node.base.errors import UsageError
+from crystal_node.base.home import write_private
 from crystal_node.device.journal import SqliteJournal, peek
 
 SPANS_MAX = 10_000
@@ -103,5 +107,25 @@ def peek_privacy(path: Path) -> Privacy:
 
 
 def write_privacy(journal: SqliteJournal, privacy: Privacy) -> None:
-    """Writes the state, within a transaction of the journal."""
-    journal.meta_set(_META, _encoder.encode(privacy))
+    """Writes the state, within a transaction of the journal, and before it commits the copy beside it."""
+    data = _encoder.encode(privacy)
+    if journal.path is not None:
+        write_private(_copy_beside(journal.path), data)
+    journal.meta_set(_META, data)
+
+
+def begin_after_loss(journal: SqliteJournal) -> bool:
+    """Begins a journal in the place of a lost one, within a transaction: with the copy of the state, else with private mode on.
+    Returns whether it is on for that."""
+    assert journal.path is not None, "a journal of a home"
+    try:
+        privacy = _decoder.decode(_copy_beside(journal.path).read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        write_privacy(journal, Privacy(since=0))
+        return True
+    write_privacy(journal, privacy)
+    return False
+
+
+def _copy_beside(journal: Path) -> Path:
+    return journal.with_name("private")

@@ -19,6 +19,7 @@ from crystal_node.base.wording import one_line
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import EnrolmentResult, join_vault
 from crystal_node.device.own_relay import on_network, shared_url
+from crystal_node.device.privacy import peek_privacy
 from crystal_node.device.relay import open_http
 from crystal_node.safekeeping.pairing.inviter import invite as serve
 from crystal_node.safekeeping.pairing.newcomer import Joined, join_by_invite
@@ -275,6 +276,8 @@ def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool
             }
         )
         return
+    if not enrolled.fresh:
+        note_private(settings)
     if enrolled.anew:
         say_anew(enrolled, new_keys=new_keys)
         return
@@ -362,6 +365,7 @@ def join_with_invite(
     if joined.enrolled.fresh:
         say(f"This machine ({settings.name.value}) has joined vault {vault}.")
     elif joined.enrolled.anew:
+        note_private(joined.enrolled.settings)
         say_anew(joined.enrolled, new_keys=new_keys)
     else:
         say(f"This machine was in vault {vault} already; the relay {settings.relay_url} knows it again.")
@@ -372,6 +376,14 @@ def join_with_invite(
         say("Next:  crystal capture          record this machine's conversations")
         say("       crystal up               hooks, and the background service")
         say("       crystal search WORDS     find anything, offline")
+
+
+def note_private(settings: Settings) -> None:
+    """Say that private mode is on, which a home that lost its state may not expect."""
+    privacy = peek_privacy(settings.home.state_database)
+    if privacy.on:
+        lost = " This machine lost its record of what was private." if privacy.since == 0 else ""
+        note(f"Private mode is on: nothing is recorded until `crystal private off`.{lost}")
 
 
 def say_anew(enrolled: EnrolmentResult, *, new_keys: bool) -> None:

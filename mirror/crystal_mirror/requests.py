@@ -20,6 +20,15 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
+class GetPart:
+    """Reply: at most ``length`` bytes of the object from ``start`` on, none if it ends before; None if there is no object."""
+
+    key: str
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class GetMany:
     """Reply: a list as long as ``keys``, bytes or None each. May be fetched side by side."""
 
@@ -124,7 +133,7 @@ class Progress:
     total: int
 
 
-Request = Get | GetMany | PutNew | Put | List | Embed | Has | GetBlob | PutBlob | Condemn | Progress
+Request = Get | GetPart | GetMany | PutNew | Put | List | Embed | Has | GetBlob | PutBlob | Condemn | Progress
 
 T = TypeVar("T")
 Flow = Generator[Request, Any, T]

@@ -62,6 +62,10 @@ from crystal_mirror.types import START, EntryState
 BATCHES_PER_ROUND_MAX = 1_000_000
 HANDOVER_BATCHES = 2  # §17.2-1
 """Batches that a Core takes at most before it holds: the next Core takes the rest from the same streams."""
+META_FULL_CHECK = "round.full-check"
+"""In the journal: when this device last made a full check, by its clock in milliseconds."""
+FULL_CHECK_MS = 3600 * 1000
+"""A process's first round is a full check, unless the last one was less than this ago: somebody may run `crystal sync` often."""
 
 
 @dataclass
@@ -112,6 +116,8 @@ def sync_round(
     """
     report = RoundReport()
     about = about or About()
+    if member.rounds == 0 and _fully_checked_lately(member, about.now_ms):
+        member.rounds = 1
     member.notices.begin()
     try:
         yield from _read_or_restore_log(member, report)
@@ -149,11 +155,24 @@ def sync_round(
             yield from heed(member, about, lambda: _drain(member, report, model, batches=HANDOVER_BATCHES))
             if terms_untold(member):
                 yield from put_cursor(member, about)
+        if full and about.now_ms:
+            with member.journal.transaction() as transaction:
+                transaction.meta_set(META_FULL_CHECK, b"%d" % about.now_ms)
     except Exception:
         _end(member)
         raise
     _end(member)
     return report
+
+
+def _fully_checked_lately(member: Member, now_ms: int) -> bool:
+    """Whether another process of this device made a full check within the hour, and nothing was wrong since."""
+    kept = member.journal.meta_get(META_FULL_CHECK)
+    return (
+        bool(now_ms and kept)
+        and 0 <= now_ms - int(kept or b"0") < FULL_CHECK_MS
+        and not member.notices.current()
+    )
 
 
 def _tell_stuck(member: Member, about: About) -> Flow[None]:

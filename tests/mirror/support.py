@@ -14,6 +14,7 @@ from crystal_mirror.requests import (
     Get,
     GetBlob,
     GetMany,
+    GetPart,
     Has,
     List,
     Listing,
@@ -56,6 +57,9 @@ class Objects(dict[str, bytes]):
                 return self.get(key)
             case GetBlob(key):
                 return self.get(key)
+            case GetPart(key, start, length):
+                whole = self.get(key)
+                return None if whole is None else whole[start : start + length]
             case GetMany(keys):
                 return [self.get(key) for key in keys]
             case Has(keys):

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from crystal_mirror.membership.member import Member
-from crystal_mirror.requests import Get, GetMany, List, Put, PutNew, Request
+from crystal_mirror.requests import Get, GetMany, GetPart, List, Put, PutNew, Request
 from crystal_mirror.round import sync_round
 from tests.mirror.support import Objects
 from tests.mirror.test_two_devices import MODEL, Pair, capture
@@ -17,7 +17,7 @@ def asked(pair: Pair, member: Member, *, tell_position: bool = True) -> Counter[
     class Counting(Objects):
         def answer(self, request: Request) -> object:
             match request:
-                case Get():
+                case Get() | GetPart():
                     counted["get"] += 1
                 case GetMany(keys):
                     counted["get"] += len(keys)

@@ -15,6 +15,7 @@ from crystal_mirror.requests import (
     Get,
     GetBlob,
     GetMany,
+    GetPart,
     Has,
     List,
     Progress,
@@ -87,7 +88,7 @@ class Secrecy:
     def check(self, request: Request) -> None:
         """Searches what the relay is asked. Raises Violation."""
         match request:
-            case Get(key) | GetBlob(key) | List(key, _, _):
+            case Get(key) | GetBlob(key) | GetPart(key, _, _) | List(key, _, _):
                 self.check_key(key)
             case GetMany(keys) | Has(keys):
                 for key in keys:

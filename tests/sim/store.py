@@ -18,6 +18,7 @@ from crystal_mirror.requests import (
     Get,
     GetBlob,
     GetMany,
+    GetPart,
     Has,
     List,
     Listing,
@@ -145,6 +146,9 @@ class SimStore:
         match request:
             case Get(key) | GetBlob(key):
                 return self._get(device, key)
+            case GetPart(key, start, length):
+                whole = self._get(device, key)
+                return None if whole is None else whole[start : start + length]
             case Has(keys):
                 return [self._has(device, key) for key in keys]
             case GetMany(keys):

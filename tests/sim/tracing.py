@@ -10,6 +10,7 @@ from crystal_mirror.requests import (
     Get,
     GetBlob,
     GetMany,
+    GetPart,
     Has,
     List,
     Progress,
@@ -34,7 +35,7 @@ def describe(request: Request | None) -> str:
 
 def _described(request: Request | None) -> str:
     match request:
-        case Get(key) | GetBlob(key):
+        case Get(key) | GetBlob(key) | GetPart(key, _, _):
             return f"get {key}"
         case GetMany(keys):
             return f"get {len(keys)} from {keys[:1]}"

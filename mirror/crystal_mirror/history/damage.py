@@ -70,11 +70,15 @@ def _difference(member: Member, place: Place, end: Place) -> Flow[Fork | None]:
 def find_damage(member: Member) -> Flow[Damage | None]:
     """Looks for damage where a peer's cursor gives reason to. For the Core; a lying peer costs it at most a new epoch."""
     position = member.replica.position()
+    looked: dict[Place, bool] = {}
     for cursor in (yield from read_cursors(member)):
-        if cursor.device == member.device_id or (cursor.epoch, cursor.sequence) > position[:2]:
+        place = (cursor.epoch, cursor.sequence)
+        if cursor.device == member.device_id or place > position[:2]:
             continue
         parted = _has_parted(member, cursor)
-        if parted or (yield from _stands_before_damage(member, cursor)):
+        if not parted and place not in looked:  # most devices stand at the same place
+            looked[place] = yield from _stands_before_damage(member, cursor)
+        if parted or looked[place]:
             fork = yield from first_difference(member)
             if fork is not None:
                 return Damage(fork)

@@ -20,6 +20,7 @@ from enum import Enum
 
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
+from crystal_crypto.limits import MAC_BYTES, SIGNATURE_BYTES
 from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.entries.batches import Batch, opened_batch
 from crystal_mirror.entries.control_state import (
@@ -39,7 +40,7 @@ from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Operation
 from crystal_mirror.ports import ReplicaTransaction
-from crystal_mirror.requests import Flow, Get, GetMany, Has, List, Listing
+from crystal_mirror.requests import Flow, Get, GetMany, GetPart, Has, List, Listing
 from crystal_mirror.snapshots.packs import PackReader
 from crystal_mirror.streams.outbox import note_own
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position
@@ -49,6 +50,8 @@ VOIDS_AT_ONCE_MAX = 256
 """Void slots in a row after which a pull ends, so that a relay that shows junk forever does not fill the disk in one go."""
 SLOTS_BEYOND_MAX = 16
 """Slots after the free one that are looked at. Junk beyond an end stops nobody."""
+TAIL_BYTES = MAC_BYTES + SIGNATURE_BYTES
+"""What is read of the last slot, to see that it is the same entry."""
 META_FLOOR = "floor"
 META_QUARANTINE = "quarantine"
 
@@ -85,12 +88,19 @@ class DigestMismatch(Exception):
 
 
 def tail_agrees(member: Member) -> Flow[PullOutcome]:
-    """Whether the relay still holds the last slot that this device has verified, as it verified it."""
+    """Whether the relay still holds the last slot that this device has verified, as it verified it.
+
+    Its end is read, where its signature is, and shows how long it is: an entry may have hundreds of KiB. What is damaged before
+    that is found by the audit (``repair/audit.py``).
+    """
     position = member.replica.position()
     last = last_kept(member, position)
     if last is None:
         return PullOutcome.CAUGHT_UP
-    there = yield Get(member.keys.mirror(last[0], last[1]))
+    key, end = member.keys.mirror(last[0], last[1]), last[2][-TAIL_BYTES:]
+    if (yield GetPart(key, len(last[2]) - len(end), len(end) + 1)) == end:
+        return PullOutcome.CAUGHT_UP
+    there = yield Get(key)
     if there == last[2]:
         return PullOutcome.CAUGHT_UP
     if there is not None:

@@ -25,6 +25,7 @@ from crystal_mirror.requests import (
     Get,
     GetBlob,
     GetMany,
+    GetPart,
     Has,
     List,
     Listing,
@@ -39,6 +40,7 @@ from crystal_node.base.errors import ExitCode
 from crystal_relay.deletion import condemner_of
 from crystal_relay.errors import (
     AlreadyExists,
+    BadRange,
     BadRequest,
     BodyTooLarge,
     Forbidden,
@@ -211,6 +213,8 @@ class Runner:
         match request:
             case Get(key):
                 return await self._get(key)
+            case GetPart(key, start, length):
+                return await self._get_part(key, start, length)
             case GetMany(keys):
                 return await self._many(self._get, keys)
             case PutNew(key, body) | PutBlob(key, body):
@@ -239,6 +243,19 @@ class Runner:
                 body = await found.read()
             except NotFound:
                 return None
+        self.traffic.bytes_down += len(body)
+        return body
+
+    async def _get_part(self, key: str, start: int, length: int) -> bytes | None:
+        async with self._gate:
+            self.traffic.requests += 1
+            try:
+                found = await self._store.get(key, start=start, length=length)
+                body = await found.read()
+            except NotFound:
+                return None
+            except BadRange:
+                return b""
         self.traffic.bytes_down += len(body)
         return body
 

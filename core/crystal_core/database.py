@@ -28,7 +28,7 @@ from crystal_core.errors import (
     VaultFull,
 )
 from crystal_core.schema import APPLICATION_ID, MIGRATIONS, Migration
-from crystal_core.sqlite_file import MEMORY, NoBackup, NoWal, SqliteFile
+from crystal_core.sqlite_file import MEMORY, NoBackup, NoWal, SqliteFile, no_room
 
 BUSY_MILLISECONDS = 10_000
 """How long a statement waits for another process before it gives up."""
@@ -324,6 +324,8 @@ def translated(error: apsw.Error, path: str) -> Exception:
             return VaultDataError(
                 f"{path} may not be written: {error}", hint="Check who owns the file and its folder"
             )
+        case apsw.CantOpenError() | apsw.IOError() if no_room(path):
+            return VaultFull(f"there is no room left to write {path}")
         case apsw.CantOpenError() | apsw.IOError() | apsw.NoLFSError():
             return VaultDataError(f"{path} cannot be read or written: {error}")
         case _:

@@ -33,6 +33,10 @@ Migration = Callable[[apsw.Connection], object]
 """Migration from one version of a schema to the next, within a transaction."""
 
 
+ROOM_BYTES_MIN = 64 * 1024
+"""A disk with less room than this is full: a page and a frame of the log no longer fit beside each other."""
+
+
 class NoWal(OSError):
     """The file's folder does not support WAL mode; most often a network share."""
 
@@ -188,10 +192,21 @@ def immediate(db: apsw.Connection) -> Generator[None]:
     try:
         yield
         db.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         if db.in_transaction:  # a full disk has rolled back by itself
             db.execute("ROLLBACK")
+        if isinstance(error, apsw.IOError) and no_room(db.filename):
+            raise apsw.FullError(f"there is no room left to write {db.filename}") from error
         raise
+
+
+def no_room(path: Path | str) -> bool:
+    """Whether the disk of that file is full. SQLite calls some failures on a full disk an I/O error."""
+    try:
+        disk = os.statvfs(Path(path).parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < ROOM_BYTES_MIN
 
 
 def _make_private(path: Path | str) -> None:

@@ -29,6 +29,8 @@ class Notice(StrEnum):
     STREAM_UNREADABLE = "stream-unreadable"
     PEER_AHEAD = "peer-log-unknown"
     RESTORED = "device-restored"
+    COPIED = "device-copied"
+    CLAIM_LOST = "core-without-its-claim"
     QUARANTINED = "mirror-quarantined"
     MODEL_DIFFERS = "model-differs"
     SUPERSEDED = "superseded"

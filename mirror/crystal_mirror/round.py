@@ -34,6 +34,7 @@ from crystal_mirror.replication.pull import (
     META_QUARANTINE,
     PullOutcome,
     PullReport,
+    damaged_tail,
     is_passed,
     pull,
     raise_floor,
@@ -65,7 +66,7 @@ HANDOVER_BATCHES = 2  # §17.2-1
 META_FULL_CHECK = "round.full-check"
 """In the journal: when this device last made a full check, by its clock in milliseconds."""
 FULL_CHECK_MS = 3600 * 1000
-"""A process's first round is a full check, unless the last one was less than this ago: somebody may run `crystal sync` often."""
+"""A process's first round is a full check, unless the last one was less than this ago: people run `crystal sync` often."""
 
 
 @dataclass
@@ -216,9 +217,9 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
     lead = member.log.lead
     if lead is not None and lead.device == member.device_id:
         member.notices.put(
-            Notice.RESTORED,
-            "the log names this device as Core by a claim that is not known here: another copy of it leads, or this one "
-            "was restored from a backup and has to claim the lead again",
+            Notice.CLAIM_LOST,
+            "the log names this device as Core by a claim that is not known here: another copy of it leads, or this one lost "
+            "its state and has to claim the lead again",
         )
     report.rebuilt |= yield from start_from_snapshot(member)
     pulled = yield from pull(member)
@@ -374,6 +375,13 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
         member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")
         report.relay_lost = True
         doubt_relay(member)
+    if tail is PullOutcome.DIVERGED and (place := (yield from damaged_tail(member))) is not None:
+        member.notices.put(
+            Notice.MIRROR_DAMAGED,
+            f"epoch {place[0]}, slot {place[1]} was damaged at the relay; it is put back",
+        )
+        report.restored += len((yield from restore_slots(member, [place])))
+        tail = yield from tail_agrees(member)
     if tail is PullOutcome.LOG_BEHIND or full:
         report.restored += yield from restore_mirror(member)
         tail = yield from tail_agrees(member)

@@ -320,7 +320,7 @@ class CrashesIn:
 
 
 FOUND_BY: dict[str, str | int | CrashesIn] = {
-    "what cannot be opened is skipped": 18,
+    "what cannot be opened is skipped": 33,
     "senders are not checked": 12,
     "two cores split the traffic": "handover",
     "a seal ends nothing": "handover",

@@ -121,8 +121,8 @@ def drop(database: Database, origin: Origin) -> list[str]:
 def operation(database: Database, origin: Origin) -> Operation | None:
     """Return the operation that `index` made findable, put together from its rows.
 
-    None without such rows, for an operation on a file, which leaves none, and where a text was forgotten since, without which the
-    operation cannot be stated.
+    None without such rows, for an operation on a file, which leaves none, and where a text was forgotten since, without which
+    the operation cannot be stated.
     """
     number = _number(database, origin)
     if number is None:

@@ -144,8 +144,8 @@ def log_is_whole(log: DeviceLog, keys: StoreKeys) -> Flow[bool]:
 
 
 def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
-    """Puts back every kept slot that the relay lacks or shows damaged, byte for byte. Returns how many. Needs the right to write
-    the log, and for damaged ones the Core's token scope.
+    """Puts back every kept slot that the relay lacks or shows damaged, byte for byte. Returns how many. Needs the right to
+    write the log, and for damaged ones the Core's token scope.
 
     Raises:
         LogForked: it shows another device log.

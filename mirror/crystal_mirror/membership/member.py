@@ -202,8 +202,8 @@ class Member:
         return sealed, parse(sealed).hash
 
     def mend(self) -> None:
-        """Makes the provisional rows follow the outbox: a crash may have come between the two databases' commits. If the journal
-        was lost, the rows are all that is left of what waited in it: that is offered again, under its old names."""
+        """Makes the provisional rows follow the outbox: a crash may have come between the two databases' commits. If the
+        journal was lost, they are all that is left of what waited in it: that is offered again, under its old names."""
         names = {name.origin: name for name in self.journal.names()}
         indexed = self.replica.provisional_origins()
         for origin in sorted(indexed - names.keys()):

@@ -1,7 +1,7 @@
 """The audit: what a newcomer would read on the relay is compared whole, on a schedule, by every device that has it.
 
-A device that has read an object does not read it again, so it does not see that the object rots. Each pass looks at a few objects and
-the next one goes on there::
+A device that has read an object does not read it again, so it does not see that the object rots. Each pass looks at a few
+objects, and the next one goes on there::
 
     device log  every slot that was verified here
     mirror      SLOTS_AT_ONCE slots that are kept here
@@ -62,7 +62,7 @@ class _Audit(msgspec.Struct, array_like=True):
     listed: Place = (0, 0)
     """Where the next page of the mirror's slots begins."""
     stuck: dict[bytes, int] = {}
-    """The count of the cursor by which a newcomer reported that it stands at the beginning, and for which that was looked into."""
+    """By newcomer: the count of the cursor that reported that it stands at the beginning, and that was looked into."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -70,7 +70,7 @@ _decoder = msgspec.msgpack.Decoder(_Audit)
 
 
 def audit(member: Member, now_ms: int, *, full: bool) -> Flow[int]:
-    """Looks at its findings again, and with ``full`` at the next objects, if that is due. Returns how many objects were put back.
+    """Looks at its findings again, and with ``full`` at the next objects, if that is due. Returns how many were put back.
 
     ``now_ms`` 0: without a clock no pass is due.
 
@@ -99,7 +99,7 @@ def audit(member: Member, now_ms: int, *, full: bool) -> Flow[int]:
 
 
 def newcomer_is_stuck(member: Member) -> bool:
-    """Whether a newcomer has reported that it stands at the beginning, and this Core has not looked into that yet. No network."""
+    """Whether a newcomer has reported that it stands at the beginning, and this Core did not look into it yet. No network."""
     return member.is_core and bool(_stuck(member, _state(member)))
 
 

@@ -53,8 +53,8 @@ class Problem:
 
 @dataclass
 class Inspection:
-    """What was inspected, and what is wrong. ``damage``: where this device's own copy of the log is damaged; ``spoiled``: the slots
-    of the mirror that the relay lacks or shows with other bytes."""
+    """What was inspected, and what is wrong. ``damage``: where this device's own copy of the log is damaged; ``spoiled``: the
+    slots of the mirror that the relay lacks or shows with other bytes."""
 
     slots: int = 0
     snapshot: Place | None = None

@@ -26,6 +26,7 @@ from crystal_mirror.entries.batches import Batch, opened_batch
 from crystal_mirror.entries.control_state import (
     META_MODEL,
     META_RESTORE,
+    Place,
     first_position,
     note_announcement,
     note_end,
@@ -35,7 +36,7 @@ from crystal_mirror.entries.control_state import (
 from crystal_mirror.history.closed_epochs import ClosedEpochs, needs_its_end, read_to_the_end
 from crystal_mirror.history.damage import first_difference
 from crystal_mirror.history.slots import VOID, Slot, SlotKind, judge_slot
-from crystal_mirror.history.void_slots import find_valid_void, last_entry_end, retract_voids
+from crystal_mirror.history.void_slots import find_valid_void, last_entry_end, previous_of, retract_voids
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Forget, Operation
@@ -113,6 +114,18 @@ def tail_agrees(member: Member) -> Flow[PullOutcome]:
     return PullOutcome.LOG_BEHIND
 
 
+def damaged_tail(member: Member) -> Flow[Place | None]:
+    """The last slot, if what the relay shows there is not what was verified, and no entry at all; else None."""
+    last = last_kept(member, member.replica.position())
+    if last is None:
+        return None
+    shown = yield Get(member.keys.mirror(last[0], last[1]))
+    place = Position(last[0], last[1], previous_of(member, last[0], last[1]))
+    if shown in (None, last[2]) or judge_slot(shown, place, member.log).kind is not SlotKind.VOID:
+        return None
+    return last[:2]
+
+
 def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | None:
     """The last slot that is on the relay as far as this device knows: epoch, slot, bytes. None at the very start."""
     unsent = member.replica.kept(EntryState.UNSENT)
@@ -139,6 +152,8 @@ def pull(member: Member) -> Flow[PullReport]:
     outcome = yield from tail_agrees(member)
     if outcome is not PullOutcome.CAUGHT_UP:
         name = Notice.MIRROR_ROLLED_BACK if outcome is PullOutcome.LOG_BEHIND else Notice.MIRROR_FORKED
+        if outcome is PullOutcome.DIVERGED and (yield from damaged_tail(member)) is not None:
+            name = Notice.MIRROR_DAMAGED
         member.notices.put(name, f"{outcome.value}, at {_place(member.replica.position())}")
         return PullReport(outcome, 0, 0, 0)
     entries = operations = size = voids = 0

@@ -176,6 +176,8 @@ def describe(error: BaseException) -> Failure:
     if type(error).__module__.split(".", 1)[0] == "apsw":
         if name in _DAMAGED_SQLITE:
             return Failure(f"a database of this home is damaged: {error}", _DAMAGED_HINT, ExitCode.STORAGE)
+        if name == "FullError":
+            return Failure(f"the disk is full: {error}", LocalStorage.hint, ExitCode.STORAGE)
         if name in _STORAGE_SQLITE:
             return Failure(f"the database cannot be used: {error}", LocalStorage.hint, ExitCode.STORAGE)
         if name in _BUSY_SQLITE:

@@ -17,6 +17,8 @@ _TEXTS = {
     Notice.STREAM_UNREADABLE: "Entries of a device cannot be opened here. They are kept and tried again.",
     Notice.PEER_AHEAD: "A device knows a device log that the relay does not show here.",
     Notice.RESTORED: "A device was restored from a backup or copied. It goes on under a new name of its stream.",
+    Notice.COPIED: "Something else wrote to the relay with this device's keys: a copy, or itself before it was restored.",
+    Notice.CLAIM_LOST: "The vault counts on this machine as its Core, and its record of that is not here any more.",
     Notice.QUARANTINED: "The memory here differed from the Core's. It is being compared entry by entry.",
     Notice.MODEL_DIFFERS: "The vault's vectors are of another model than this Core's: new text is found by its words only.",
     Notice.SUPERSEDED: "Another device has taken the lead; this one goes on as a Node.",

@@ -166,8 +166,8 @@ class PendingEnrolment:
     """A home that is joining a vault: its keys are stored, and ``config.json`` does not name the vault yet.
 
     ``anew``: the home is set up and joins as another device; until then it remains the old one. ``before``: the old device, if
-    known. ``keyless``: its keys were lost, and ``identity`` is new. ``stray``: the home had joined where the log was damaged, and
-    joins as another device for that.
+    known. ``keyless``: its keys were lost, and ``identity`` is new. ``stray``: the home had joined where the log was damaged,
+    and joins as another device for that.
     """
 
     settings: Settings

@@ -23,7 +23,6 @@ def test_an_idle_sync_costs_the_same_in_a_large_memory_and_with_many_devices(vau
     vault.settle()
     vault.settle()
     after = {role: idle(machine) for role, machine in (("core", vault.core), ("node", vault.nodes[0]))}
-    print(before, after)
     for role in ("core", "node"):
         assert after[role][1] <= before[role][1], f"requests of the {role}"
         assert after[role][0] < 4096, f"bytes of the {role}"

@@ -58,6 +58,8 @@ STOPPING = {
     Notice.MIRROR_FORKED: _DISTRUST,
     Notice.MIRROR_GAP: "`crystal sync` on the Core puts back what it has; then `crystal repair`, there and here.",
     Notice.MIRROR_UNREADABLE: "Update Crystal on this machine, and then: crystal sync",
+    Notice.CLAIM_LOST: "If no copy of this machine runs elsewhere: `crystal promote` here makes it the Core again.",
+    Notice.COPIED: "If two machines run with these keys: `crystal pair --new-keys --code -` on one of them.",
     Notice.EPOCH_OPEN: "`crystal sync` later; if it stays so, `crystal repair` on the Core.",
 }
 """Notices of what stops this device, and what to do."""
@@ -101,6 +103,7 @@ class FindingName(StrEnum):
     NO_VECTORS = "texts-without-vectors"
     KIT = "recovery-kit"
     NEVER_ARRIVED = "never-arrived"
+    SAME_NAME = "two-devices-of-one-name"
 
 
 Mend = Callable[[], str]
@@ -245,6 +248,13 @@ def vault_findings(device: Device) -> list[Finding]:
         )
     found += vector_findings(device)
     found += kit_findings(device.settings, member)
+    for name, entries in _of_one_name(member):
+        ids = [entry.info.device.hex()[:8] for entry in entries]
+        add(
+            FindingName.SAME_NAME,
+            f"{len(ids)} devices are called {name}: {', '.join(ids)}.",
+            f"`crystal devices rename {ids[-1]} NAME` tells them apart.",
+        )
     for entry in _never_arrived(device):
         add(
             FindingName.NEVER_ARRIVED,
@@ -530,6 +540,15 @@ def _database_faults(facts: DeviceFacts) -> Iterator[Finding]:
             text,
             "`crystal doctor` says what that means, and what to do.",
         )
+
+
+def _of_one_name(member: Member) -> Iterator[tuple[str, list[DeviceEntry]]]:
+    """The names that several active devices have, and those devices, in the order in which they came."""
+    named: dict[str, list[DeviceEntry]] = {}
+    for entry in devices(member):
+        if entry.info.revoked is None and entry.details is not None:
+            named.setdefault(one_line(entry.details.name, 40), []).append(entry)
+    yield from ((name, entries) for name, entries in named.items() if len(entries) > 1)
 
 
 def _never_arrived(device: Device) -> list[DeviceEntry]:

@@ -16,12 +16,13 @@ from crystal_mirror.devicelog.damage import compare_log, damage_words
 from crystal_mirror.devicelog.sync import log_is_whole
 from crystal_mirror.errors import LogForked
 from crystal_mirror.membership.member import Member
-from crystal_mirror.replication.pull import PullOutcome, tail_agrees
+from crystal_mirror.replication.pull import PullOutcome, damaged_tail, tail_agrees
 from crystal_mirror.requests import Flow
 from crystal_node.agent.health.findings import Finding, Severity, failed
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
+from crystal_node.base.wording import ago
 from crystal_node.device.device import Device
 from crystal_node.device.relay import CONNECT_SECONDS_MAX, OWN_URL, own_relay
 from crystal_node.device.runner import Runner, TokenRefused
@@ -86,7 +87,7 @@ def _clock(date: str, here_ms: float) -> Finding:
     ahead = (here_ms - there_ms) / 1000
     if abs(ahead) <= CLOCK_SECONDS_MAX:
         return Finding("clock", Severity.OK, f"agrees with the relay's within {max(abs(ahead), 1):.0f} s")
-    what = f"this machine's clock is {abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} the relay's"
+    what = f"this machine's clock is {ago(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} the relay's"
     return Finding(
         "clock", Severity.WARNING, what, "Set this machine's clock, or tell whoever runs the relay."
     )
@@ -119,6 +120,8 @@ def _honest(member: Member) -> Flow[Finding]:
     match (yield from tail_agrees(member)):
         case PullOutcome.LOG_BEHIND:
             return _lost("has lost mirror entries that this device has applied")
+        case PullOutcome.DIVERGED if (yield from damaged_tail(member)) is not None:
+            return _damaged("the relay's copy of the last entry of the mirror is damaged")
         case PullOutcome.DIVERGED:
             return _lies("shows another entry where the mirror ends here than it showed before")
         case _:
@@ -133,8 +136,8 @@ def _lost(what: str) -> Finding:
 
 def _damaged(what: str) -> Finding:
     fix = (
-        "`crystal repair` on the Core, or on a machine that keeps the root, puts back what was verified. If it comes again, look at "
-        "the relay's disk."
+        "`crystal repair` on the Core, or on a machine that keeps the root, puts back what was verified. If it comes again, "
+        "look at the relay's disk."
     )
     return Finding("relay holds", Severity.FAILED, what, fix, ExitCode.RELAY_MISBEHAVES)
 

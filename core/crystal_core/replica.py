@@ -272,7 +272,7 @@ class Replica(ReplicaReader):
         return pending.origins(self.database)
 
     def provisional_operation(self, origin: Origin) -> Operation | None:
-        """The operation that `index_provisional` made findable, from its rows; None if they do not state it (any more)."""
+        """The operation that `index_provisional` made findable; None if it is not kept (any more)."""
         return pending.operation(self.database, origin)
 
     def drop_provisional(self, origin: Origin) -> None:

@@ -581,6 +581,11 @@ def _version_7(connection: apsw.Connection) -> None:
         pass
 
 
+def _version_8(connection: apsw.Connection) -> None:
+    """Keep pending operations themselves, for a device that loses its outbox."""
+    connection.execute("ALTER TABLE provisional ADD COLUMN operation BLOB")
+
+
 Migration = Callable[[apsw.Connection], None]
 
 MIGRATIONS: tuple[Migration, ...] = (
@@ -591,5 +596,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     _version_5,
     _version_6,
     _version_7,
+    _version_8,
 )
 """Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

@@ -214,7 +214,8 @@ class Replica(ReplicaView, Protocol):
     def provisional_origins(self) -> set[Origin]: ...
 
     def provisional_operation(self, origin: Origin) -> Operation | None:
-        """The operation for which ``index_provisional`` made rows, put together from them. None if they do not state it."""
+        """The operation for which ``index_provisional`` made rows, as it was. None if it is not kept, or in it a text that was
+        forgotten since."""
         ...
 
     def drop_provisional(self, origin: Origin) -> None:

@@ -61,7 +61,7 @@ def made(member: Member) -> list[Operation]:
             ("Soup", ""),
         ),
         DropSource("drafts"),
-        LinkProjects(("", "example.org/fish"), ("~/smoke", ""), True, 10),
+        LinkProjects(("~/smoke", ""), ("", "example.org/fish"), True, 10),
     ]
 
 

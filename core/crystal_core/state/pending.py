@@ -6,6 +6,8 @@ with `provisional = 1`; it has no vectors, so it is found by keyword.
 Pending changes of memories, sources, documents and linked projects are in tables of their own (see `schema`). They count in
 what is shown, never in what is applied.
 
+The operation itself is kept beside them until it is durable: if the outbox is lost, it is offered again from there.
+
 Marks record whether pending operations hide a text: a forget hides it, a remember shows it. The latest mark decides and takes
 precedence over the replicated state.
 """
@@ -28,11 +30,12 @@ from crystal_mirror.operations import (
     Forget,
     LinkProjects,
     Operation,
-    Piece,
     PutDocument,
     PutFile,
     PutSource,
     Remember,
+    decode_operation,
+    encode_operation,
 )
 from crystal_mirror.types import Origin
 
@@ -48,8 +51,8 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
         return
     number = int(
         database.rows(
-            "INSERT INTO provisional (device, incarnation, sequence) VALUES (?, ?, ?) RETURNING number",
-            origin,
+            "INSERT INTO provisional (device, incarnation, sequence, operation) VALUES (?, ?, ?, ?) RETURNING number",
+            (*origin, encode_operation(operation)),
         )[0][0]
     )
     match operation:
@@ -119,104 +122,12 @@ def drop(database: Database, origin: Origin) -> list[str]:
 
 
 def operation(database: Database, origin: Origin) -> Operation | None:
-    """Return the operation that `index` made findable, put together from its rows.
-
-    None without such rows, for an operation on a file, which leaves none, and where a text was forgotten since, without which
-    the operation cannot be stated.
-    """
-    number = _number(database, origin)
-    if number is None:
-        return None
-    for read in (_remembered, _captured, _forgot, _linked, _of_source, _of_document):
-        found = read(database, number)
-        if found is not None:
-            return found
-    return None
-
-
-def _remembered(database: Database, number: int) -> Remember | Amend | None:
-    changes = database.rows(
-        "SELECT forget_hash, kind, category, confidence, status, scope, agent, at FROM provisional_memories WHERE number = ?",
-        (number,),
+    """Return the operation that `index` made findable, as it was; None without it, or where one of its texts was forgotten
+    since."""
+    data = database.value(
+        "SELECT operation FROM provisional WHERE device = ? AND incarnation = ? AND sequence = ?", origin
     )
-    by_kind = {str(change[1]): change for change in changes}
-    if amended := by_kind.get("amended"):
-        target, _, category, confidence, status, scope, agent, at = amended
-        return Amend(target, category, confidence, status, agent, at, scope)
-    if "remembered" not in by_kind:
-        return None
-    target, _, category, confidence, _, scope, agent, at = by_kind["remembered"]
-    text = database.value("SELECT text FROM chunks WHERE forget_hash = ?", (target,))
-    if text is None:
-        return None
-    superseded = tuple(sorted(change[0] for change in changes if change[1] == "superseded"))
-    return Remember(str(text), category, agent, at, confidence, superseded, scope)
-
-
-def _captured(database: Database, number: int) -> Capture | None:
-    places = database.rows(
-        "SELECT p.agent, p.session, p.project, p.repository, p.source, c.text, p.role, p.created_at, p.message, p.part"
-        " FROM provisional_places p JOIN chunks c ON c.rowid = p.chunk"
-        " WHERE p.number = ? AND p.category IS NULL AND p.path IS NULL ORDER BY p.rowid",
-        (number,),
-    )
-    if not places:
-        return None
-    return Capture(*places[0][:5], tuple(Piece(*place[5:]) for place in places))
-
-
-def _forgot(database: Database, number: int) -> Forget | None:
-    targets = database.rows(
-        "SELECT forget_hash FROM provisional_marks WHERE number = ? AND hides = 1 ORDER BY forget_hash",
-        (number,),
-    )
-    return Forget(tuple(target for (target,) in targets)) if targets else None
-
-
-def _linked(database: Database, number: int) -> LinkProjects | None:
-    rows = database.rows(
-        f"SELECT linked, {LINK_COLUMNS}, at FROM provisional_links WHERE number = ?",  # noqa: S608
-        (number,),
-    )
-    return next(
-        (
-            LinkProjects((folder, repository), (other, remote), bool(linked), at)
-            for linked, folder, repository, other, remote, at in rows
-        ),
-        None,
-    )
-
-
-def _of_source(database: Database, number: int) -> PutSource | DropSource | None:
-    rows = database.rows(
-        "SELECT name, gone, root, include, exclude, at FROM provisional_sources WHERE number = ?", (number,)
-    )
-    for name, gone, root, include, exclude, at in rows:
-        if gone:
-            return DropSource(name)
-        return PutSource(name, root, tuple(json.loads(include)), tuple(json.loads(exclude)), at)
-    return None
-
-
-def _of_document(database: Database, number: int) -> PutDocument | DropDocument | None:
-    rows = database.rows(
-        "SELECT source, path, gone, version, kind, modified_at, total, first, beyond FROM provisional_documents"
-        " WHERE number = ?",
-        (number,),
-    )
-    for source, path, gone, version, kind, modified_at, total, first, beyond in rows:
-        if gone:
-            return DropDocument(source, path)
-        pieces = database.rows(
-            "SELECT c.text, p.title FROM provisional_places p JOIN chunks c ON c.rowid = p.chunk"
-            " WHERE p.number = ? ORDER BY p.part",
-            (number,),
-        )
-        if len(pieces) != (total if beyond == WHOLE else beyond) - first:
-            return None
-        texts, titles = (tuple(piece[at] for piece in pieces) for at in (0, 1))
-        return PutDocument(source, path, version, modified_at, kind, first, total, texts, titles)
-    return None
+    return None if data is None else decode_operation(bytes(data))
 
 
 def forget(database: Database, forget_hash: bytes) -> None:
@@ -225,6 +136,11 @@ def forget(database: Database, forget_hash: bytes) -> None:
         return
     chunks = database.rows("SELECT rowid FROM chunks WHERE forget_hash = ?", (forget_hash,))
     for (chunk,) in chunks:
+        database.run(
+            "UPDATE provisional SET operation = NULL"
+            " WHERE number IN (SELECT number FROM provisional_places WHERE chunk = ?)",
+            (chunk,),
+        )
         database.run("DELETE FROM provisional_places WHERE chunk = ?", (chunk,))
         remove_unneeded(database, [chunk])
 

@@ -156,7 +156,7 @@ def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
     for slot, data, _ in journal.log_entries()[: log.next_slot]:
         created = yield PutNew(keys.log(slot), data)  # §11.13-1
         restored += created
-    damaged = yield from compare_log(log, journal, keys)
+    damaged = yield from compare_log(log, journal, keys)  # §11.13-3
     return restored + (yield from replace_damaged(journal, keys, damaged))
 
 

@@ -151,8 +151,9 @@ def put_cursor(member: Member, about: About | None = None, *, look: bool = False
     )
     key = member.keys.cursor(member.device_id)
     there = ((yield Get(key)) or b"") if look or sent is None else None
-    if there and sent and sent.stored and sha256(there).digest() != sent.stored:
-        if _own_count(member, there) >= sent.count:
+    if sent and there and sent.stored not in (b"", sha256(there).digest()):
+        moved = _own_count(member, there) >= sent.count
+        if moved:
             member.notices.put(
                 Notice.COPIED, "another copy of this device has reported its position since this one did"
             )

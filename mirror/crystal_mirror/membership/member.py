@@ -206,9 +206,14 @@ class Member:
         journal was lost, they are all that is left of what waited in it: that is offered again, under its old names."""
         names = {name.origin: name for name in self.journal.names()}
         indexed = self.replica.provisional_origins()
+        left: list[Origin] = []
         for origin in sorted(indexed - names.keys()):
-            if self.replica.done(origin) or not self._offered_again(origin):
+            if self.replica.done(origin):
                 self.replica.drop_provisional(origin)
+            else:
+                left.append(origin)
+        if left:
+            self._offer_again(left)
         for origin, name in names.items():
             if origin in indexed or self.replica.done(origin):
                 continue
@@ -216,20 +221,20 @@ class Member:
             if row is not None:  # None: another process of this device saw it become durable meanwhile
                 self._index(row)
 
-    def _offered_again(self, origin: Origin) -> bool:
-        """Puts an operation that only provisional rows tell of into the outbox. Returns False if they do not state it."""
-        operation = self.replica.provisional_operation(origin)
-        if operation is None:
-            return False
-        try:
-            data = encode_operation(operation)
-        except CryptoError:
-            return False
+    def _offer_again(self, origins: list[Origin]) -> None:
+        """Puts operations into the outbox that only provisional rows tell of."""
         with self.journal.transaction() as transaction:
-            # Another process of this device may have accepted it since its names were read, or seen it become durable.
-            if all(name.origin != origin for name in transaction.names()) and not self.replica.done(origin):
-                self.seal_row(transaction, data, origin)
-        return True
+            # Another process of this device may have accepted them since the names were read, or seen them become durable.
+            known = {name.origin for name in transaction.names()}
+            for origin in origins:
+                operation = self.replica.provisional_operation(origin)
+                if operation is None or origin in known or self.replica.done(origin):
+                    continue
+                stream = transaction.stream()
+                if stream is not None and origin.incarnation == stream.incarnation:
+                    # The journal was put back to before it gave this name, and must not give it again.
+                    transaction.set_stream(Stream(self.random(INCARNATION_BYTES), 0, ZERO_HASH))
+                self.seal_row(transaction, encode_operation(operation), origin)
 
     def rename_provisional(self, before: Origin, after: Origin) -> None:
         """Renames the provisional rows of an operation whose name in the outbox has changed."""

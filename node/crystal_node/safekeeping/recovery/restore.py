@@ -231,8 +231,8 @@ async def _check_log(home: PendingEnrolment, kit: Kit, store: HttpStore) -> None
         await home.check_log(store, kit.root)
     except LogDamaged as error:
         error.hint = (
-            "Run `crystal repair` on the Core, or on another machine that keeps the root: it puts the damaged entry back. If none "
-            "is left, bring the vault back from a copy of any device's home: `crystal recovery restore --from FOLDER`."
+            "Run `crystal repair` on the Core, or on another machine that keeps the root: it puts the damaged entry back. If "
+            "none is left, bring the vault back from a copy of any device's home: `crystal recovery restore --from FOLDER`."
         )
         raise
     except UnknownVault:

@@ -582,8 +582,7 @@ def _version_7(connection: apsw.Connection) -> None:
 
 
 def _version_8(connection: apsw.Connection) -> None:
-    """Keep pending operations themselves, for a device that loses its outbox."""
-    connection.execute("ALTER TABLE provisional ADD COLUMN operation BLOB")
+    connection.execute("ALTER TABLE provisional ADD COLUMN operation BLOB")  # see `state.pending`
 
 
 Migration = Callable[[apsw.Connection], None]

@@ -32,18 +32,19 @@ from tests.sim.store import Lie, SimStore
 
 LYING_ROUNDS = 2
 STREAM, LOST = Notice.STREAM_TAMPERED, Notice.STREAM_LOST
-FORKED, LOG_FORKED, LOG_DAMAGED = Notice.MIRROR_FORKED, Notice.LOG_FORKED, Notice.LOG_DAMAGED
+FORKED, DAMAGED, TAMPERED = Notice.MIRROR_FORKED, Notice.MIRROR_DAMAGED, Notice.MIRROR_TAMPERED
+LOG_FORKED, LOG_DAMAGED = Notice.LOG_FORKED, Notice.LOG_DAMAGED
 BACK, LOG_BACK = Notice.MIRROR_ROLLED_BACK, Notice.LOG_ROLLED_BACK
 
 NAMED: dict[str, tuple[Callable[[dict[str, bytes]], Lie], Notice]] = {
     "flips a bit of conversations": (lambda _: Tampers("conversations", 0.5), STREAM),
-    "flips a bit of the mirror": (lambda _: Tampers("mirror", 0.5), FORKED),
+    "flips a bit of the mirror": (lambda _: Tampers("mirror", 0.5), TAMPERED),
     "flips a bit of the device log": (lambda _: Tampers("devlog", 0.5), LOG_DAMAGED),
-    "changes a header": (lambda _: Tampers("mirror", 0.05), FORKED),
+    "changes a header": (lambda _: Tampers("mirror", 0.05), TAMPERED),
     "changes a signature": (lambda _: Tampers("conversations", 0.99), STREAM),
     "truncates entries": (lambda _: Truncates(), LOG_DAMAGED),
     "replays conversations": (lambda _: Replays("conversations"), STREAM),
-    "replays the mirror": (lambda _: Replays("mirror"), FORKED),
+    "replays the mirror": (lambda _: Replays("mirror"), DAMAGED),
     "replays the device log": (lambda _: Replays("devlog"), LOG_FORKED),
     "reorders conversations": (lambda _: Reorders("conversations"), STREAM),
     "reorders the mirror": (lambda _: Reorders("mirror"), FORKED),
@@ -84,6 +85,9 @@ def lie(make: Callable[[dict[str, bytes]], Lie]) -> set[str]:
     for _ in range(LYING_ROUNDS):
         stage.world.run_round(stage.laptop)
         stage.world.run_round(stage.core)
+    for home in stage.world.homes:
+        home.die()  # a process begins with a full check
+        stage.world.run_round(home)
     raised: set[str] = set()
     for home in stage.world.homes:
         member = home.open()

@@ -327,7 +327,7 @@ FOUND_BY: dict[str, str | int | CrashesIn] = {
     "a lost reply doubles": 4,
     "the cursor commits apart": CrashesIn("handover", 165),
     "a void slot jams": 12,
-    "nothing is offered again": 12,
+    "nothing is offered again": 20,
     "the lead is taken without a seal": "handover",
     "stored without looking": "restored",
     **dict.fromkeys((mistake.__name__.replace("_", " ") for mistake in KEPT_MISTAKES), "keeping"),

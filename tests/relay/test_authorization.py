@@ -160,8 +160,9 @@ async def test_what_each_preset_may(relay: ServedRelay, lead: Member) -> None:
 
 
 async def test_only_cursors_are_overwritten_and_slots_by_who_may_delete_them(
-    relay: ServedRelay, lead: Member, node: Member
+    relay: ServedRelay, lead: Member
 ) -> None:
+    node = await joined(relay.url, lead)
     store = lead.store(relay.url)
     own = f"{lead.device}.{INCARNATION}"
     for key in ("blob/1", f"conversations/{own}/1", f"commands/{own}/1"):

@@ -10,7 +10,7 @@ from crystal_mirror.repair.audit import AUDIT_MS, newcomer_is_stuck
 from crystal_mirror.replication.rebuild import rebuild_pending
 from crystal_mirror.retention.gc import snapshot_due
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshots.blobs import BlobDamaged
+from crystal_mirror.snapshots.blobs import BlobDamaged, blob_key
 from crystal_mirror.snapshots.creation import read_manifest
 from crystal_mirror.streams.outbox import FULL_CHECK_ROUNDS
 from tests.mirror.household import MODEL, Household, has, same
@@ -149,5 +149,4 @@ def _part(home: Household) -> str:
     newest = newest_snapshot(home.core.replica)
     assert newest is not None
     manifest = home.store.run(read_manifest(home.core, newest))
-    part = manifest.parts[0]
-    return home.core.keys.blob(home.core.secret.blob_name(part.content, part.turn))
+    return blob_key(home.core, manifest.parts[0])

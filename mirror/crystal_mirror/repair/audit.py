@@ -1,4 +1,4 @@
-"""The audit: what a newcomer would read on the relay is compared whole, on a schedule, by every device that has it.
+"""The audit: on a schedule, every device compares all that a newcomer would read on the relay with its own copy.
 
 A device that has read an object does not read it again, so it does not see that the object rots. Each pass looks at a few
 objects, and the next one goes on there::

@@ -81,7 +81,19 @@ def replace_damaged(journal: Journal, keys: StoreKeys, slots: list[int]) -> Flow
 
 
 def check_shown(log: DeviceLog, journal: JournalView) -> None:
-    """Raises LogDamaged if the log as read here leaves out entries that one of its signers has seen.
+    """For a newcomer: raises LogDamaged if the log as read here leaves out entries that one of its signers has seen.
+
+    A member does not ask this before it appends: one junk entry of an active device would keep it from being revoked.
+    """
+    place = unread_place(log, journal)
+    if place is not None:
+        raise LogDamaged(  # §9.3-16
+            f"the relay's device log cannot be read past slot {place}: what stands there is damaged"
+        )
+
+
+def unread_place(log: DeviceLog, journal: JournalView) -> int | None:
+    """The first slot that seems to be damaged, since entries after it cannot be read; None if there is none.
 
     Judged from what is kept: a void slot that somebody who still belongs has signed, for this place, after an entry that stands
     nowhere. Void slots that follow each other are a branch that was given up, and tell nothing.
@@ -94,10 +106,8 @@ def check_shown(log: DeviceLog, journal: JournalView) -> None:
         before = header.previous
         current = header.sender == ROOT_SENDER or log.is_active(header.sender)
         if header.sequence == slot and current and before not in known and not log.knows_head(before):
-            last = max((event.slot for event in log.events if event.slot < slot), default=-1)
-            raise LogDamaged(  # §9.3-16
-                f"the relay's device log cannot be read past slot {last + 1}: what stands there is damaged"
-            )
+            return max((event.slot for event in log.events if event.slot < slot), default=-1) + 1
+    return None
 
 
 def _signed_in(log: DeviceLog, data: bytes) -> Entry | None:

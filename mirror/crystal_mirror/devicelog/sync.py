@@ -7,7 +7,7 @@ puts missing entries back from its own copy, byte for byte.
 
 from collections.abc import Callable
 
-from crystal_mirror.devicelog.damage import check_shown, compare_log, replace_damaged
+from crystal_mirror.devicelog.damage import compare_log, replace_damaged
 from crystal_mirror.devicelog.log import DeviceLog, Verdict
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.ports import Journal, JournalView
@@ -148,15 +148,17 @@ def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
     write the log, and for damaged ones the Core's token scope.
 
     Raises:
-        LogForked: it shows another device log.
+        LogForked: it shows another device log; nothing was written.
     """
+    damaged = yield from compare_log(
+        log, journal, keys
+    )  # §11.13-3: nothing is written beside another history
     restored = 0
     with journal.transaction() as transaction:
         transaction.meta_set(META_PUT_BACK, b"yes")
     for slot, data, _ in journal.log_entries()[: log.next_slot]:
         created = yield PutNew(keys.log(slot), data)  # §11.13-1
         restored += created
-    damaged = yield from compare_log(log, journal, keys)  # §11.13-3
     return restored + (yield from replace_damaged(journal, keys, damaged))
 
 
@@ -170,15 +172,10 @@ def append(
 
     ``build`` is given the current log and returns the sealed entry for its next slot, or None if there is nothing left to
     add, as when an earlier attempt whose reply was lost turns out to have landed. Returns whether this call added an entry.
-
-    Raises:
-        LogDamaged: entries are missing or damaged before the end of what the relay shows: what is written there counts for
-            nobody.
     """
     retries = RetryBudget("a device-log entry")
     yield from read_log(log, journal, keys)
     while True:
-        check_shown(log, journal)  # §9.3-16
         sealed = build(log)
         if sealed is None:
             return False

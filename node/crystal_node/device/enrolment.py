@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
-from crystal_mirror.devicelog.damage import check_shown
+from crystal_mirror.devicelog.damage import unread_place
 from crystal_mirror.devicelog.records import Details
 from crystal_mirror.devicelog.sync import META_OWN, own_slots
 from crystal_mirror.errors import LogDamaged, WrongVault
@@ -441,14 +441,13 @@ def _is_stray(settings: Settings, vault: bytes) -> bool:
         if journal.meta_get(META_STRAY) is not None:
             return True
         log = load_log(journal, vault)
-        if log.root is None or not own_slots(journal):
+        place = None if log.root is None else unread_place(log, journal)
+        if place is None:
             return False
-        check_shown(log, journal)
-    except LogDamaged:
-        return True
+        own = own_slots(journal)
+        return any(event.slot in own and event.slot > place for event in log.events)
     finally:
         journal.close()
-    return False
 
 
 def _device_before(settings: Settings) -> bytes:

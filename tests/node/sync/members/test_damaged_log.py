@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from crystal_mirror.devicelog import sync
 from crystal_mirror.membership import founding
 from crystal_mirror.requests import Request
 from tests.node.sync.maintenance.relay_disk import change
@@ -103,7 +102,6 @@ def test_a_machine_that_got_stuck_before_comes_back_by_pairing_again(
     rot(house, 3)
     stuck = newcomer(house, tmp_path, "stuck")
     with monkeypatch.context() as before:  # as an older program joined
-        before.setattr(sync, "check_shown", lambda _log, _journal: None)
         before.setattr(founding, "check_shown", lambda _log, _journal: None)
         before.setattr(founding, "_ahead", _nobody)
         pair(house, stuck)

@@ -10,6 +10,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from crystal_crypto.errors import CryptoError
 from crystal_mirror.devicelog.sync import log_is_whole, read_log, restore_log
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
 from crystal_mirror.handover.core import heed, holds
@@ -129,7 +130,7 @@ def sync_round(
         if restore_pending(member):
             try:
                 yield from resume_restore(member)
-            except BlobDamaged:
+            except (BlobDamaged, CryptoError):
                 yield from _tell_stuck(member, about)
                 raise
             report.rebuilt = True
@@ -144,7 +145,7 @@ def sync_round(
         if not member.is_core:
             try:
                 yield from _follow(member, report)
-            except BlobDamaged:
+            except (BlobDamaged, CryptoError):
                 yield from _tell_stuck(member, about)
                 raise
         note_forgets(member, about.now_ms)

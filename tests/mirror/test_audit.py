@@ -111,11 +111,13 @@ def test_a_slot_lost_in_the_middle_is_back_after_the_next_idle_round() -> None:
     assert Notice.MIRROR_DAMAGED in home.core.notices.current()
 
 
-def test_a_rotten_part_of_the_snapshot_is_found_and_another_one_made() -> None:
+@pytest.mark.parametrize("at", [9, 400])
+def test_a_rotten_part_of_the_snapshot_is_found_and_another_one_made(at: int) -> None:
+    """Byte 9 of a blob's header is part of its generation."""
     home, _ = living()
     snapshot(home)
     key = _part(home)
-    home.store[key] = flipped(home.store[key], 400)
+    home.store[key] = flipped(home.store[key], at)
     assert snapshot_due(home.core, NOW) is None
     round_at(home, home.core, NOW + AUDIT_MS)
     assert Notice.SNAPSHOT_LOST in home.core.notices.current()
@@ -126,12 +128,13 @@ def test_a_rotten_part_of_the_snapshot_is_found_and_another_one_made() -> None:
     assert Notice.SNAPSHOT_LOST not in home.core.notices.current()
 
 
-def test_a_newcomer_that_cannot_read_the_snapshot_makes_the_core_look_at_once() -> None:
+@pytest.mark.parametrize("at", [9, 400])
+def test_a_newcomer_that_cannot_read_the_snapshot_makes_the_core_look_at_once(at: int) -> None:
     home, _ = living()
     snapshot(home)
     house(home, 2)
     key = _part(home)
-    home.store[key] = flipped(home.store[key], 400)
+    home.store[key] = flipped(home.store[key], at)
     late = home.add("late")
     with pytest.raises(BlobDamaged):
         round_at(home, late, NOW)

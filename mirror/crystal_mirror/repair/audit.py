@@ -22,6 +22,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_mirror.devicelog.damage import compare_log, replace_damaged
 from crystal_mirror.entries.control_state import Place, newest_snapshot
 from crystal_mirror.errors import LogForked
@@ -216,7 +217,9 @@ def _audit_snapshot(member: Member, state: _Audit, *, due: bool, whole: bool) ->
             for number in range(first, end):
                 yield from get_blob(member, manifest.parts[number])
             state.part = end if end < len(manifest.parts) else 0
-        except BlobDamaged:
+        except WrongKey:
+            state.part = 0  # a key that the log has did not reach this device: it cannot judge
+        except (BlobDamaged, CryptoError):
             note_damaged_snapshot(member, newest.manifest)
     if whole:
         state.stuck |= _stuck(member, state)

@@ -20,6 +20,7 @@ from contextlib import suppress
 
 import msgspec
 
+from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.entries.batches import CONDEMNED_MAX, Announced, Pack
 from crystal_mirror.entries.control_state import (
@@ -242,7 +243,7 @@ def _note_snapshot(member: Member, state: RetentionState, now_ms: int) -> Flow[N
         return
     try:
         manifest = yield from read_manifest(member, newest)
-    except BlobDamaged:
+    except (BlobDamaged, CryptoError):
         state.lost = True
         return
     names = [name_of(member, part) for part in manifest.parts]

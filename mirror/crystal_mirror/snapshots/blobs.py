@@ -124,6 +124,10 @@ def opened(member: Member, ref: BlobRef, data: bytes) -> bytes:
     except CryptoError as error:
         raise BlobDamaged(f"the relay's blob {_short(member, ref)} is damaged: {error}") from error
     key = member.key_for(generation)
+    if key is None and not 1 <= generation <= member.log.generation:
+        raise BlobDamaged(
+            f"the relay's blob {_short(member, ref)} is damaged: the vault has no generation {generation}"
+        )
     if key is None:
         raise WrongKey(f"a blob needs the key of generation {generation}, which has not arrived")
     try:

@@ -243,6 +243,8 @@ class Runner:
                 body = await found.read()
             except NotFound:
                 return None
+            except StoreDamaged:
+                return b""  # an object that the relay's disk lost or truncated: damaged, and replaced where it may be
         self.traffic.bytes_down += len(body)
         return body
 
@@ -254,7 +256,7 @@ class Runner:
                 body = await found.read()
             except NotFound:
                 return None
-            except BadRange:
+            except (BadRange, StoreDamaged):
                 return b""
         self.traffic.bytes_down += len(body)
         return body

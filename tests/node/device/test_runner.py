@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from crystal_mirror.requests import (
     Flow,
     Get,
     GetMany,
+    GetPart,
     List,
     Listing,
     Put,
@@ -29,6 +31,7 @@ from crystal_node.device.runner import (
     store_failure,
 )
 from crystal_relay import errors
+from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.store import Body, Listed, Object, Page
 
@@ -232,3 +235,27 @@ async def test_a_proxy_that_lets_no_blob_through_is_named_as_what_it_may_be() ->
     with pytest.raises(BadRelayReply) as caught:
         await Runner(_Wrapped(put_new=refused), None).run(_asking(PutBlob(_PREFIX + "blob/a", b"x")))
     assert "client_max_body_size" in (caught.value.hint or "")
+
+
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["truncated", "missing"])
+async def test_an_object_whose_file_the_relay_lost_or_truncated_is_damaged_and_can_be_replaced(
+    tmp_path: Path, *, lost: bool
+) -> None:
+    store = LocalStore(tmp_path, inline_bytes_max=100)
+    try:
+        runner, key, whole = Runner(store, None), _PREFIX + "a", bytes(range(200))
+        await runner.run(_asking(PutNew(key, whole), PutNew(_PREFIX + "b", b"other")))
+        (file,) = (path for path in _files(tmp_path) if path.read_bytes() == whole)
+        if lost:
+            file.unlink()
+        else:
+            file.write_bytes(whole[:50])
+        shown = await runner.run(_asking(Get(key), GetPart(key, 0, 10), GetMany((key, _PREFIX + "b"))))
+        assert shown == [b"", b"", [b"", b"other"]]
+        assert (await runner.run(_asking(Put(key, whole), Get(key))))[1] == whole
+    finally:
+        await store.aclose()

@@ -146,6 +146,11 @@ class StoreFailure(CrystalError):
     exit_code = 4
     hint = "Check the network and the relay; the work is kept and is retried."
 
+    @property
+    def refused(self) -> bool:
+        """Whether the store answered, and does not do it: trying again at once does not help."""
+        return self.exit_code != StoreFailure.exit_code
+
 
 RETRIES_MAX = 32  # §11.12-1
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CryptoError
+from crystal_mirror.devicelog.damage import compare_log
 from crystal_mirror.devicelog.sync import log_is_whole, read_log, restore_log
 from crystal_mirror.errors import LogForked, Superseded, TransactionStale
 from crystal_mirror.handover.core import heed, holds
@@ -139,7 +140,9 @@ def sync_round(
             yield from _doubt(member, report)
             member.doubted_head = member.log.head
         full = member.rounds % FULL_CHECK_ROUNDS == 0
-        report.restored += yield from audit(member, about.now_ms, full=full)
+        audited = member.is_core
+        if audited:
+            report.restored += yield from audit(member, about.now_ms, full=full)
         if member.is_core:
             yield from _lead(member, report, model, about.now_ms, enough)
         if not member.is_core:
@@ -148,6 +151,8 @@ def sync_round(
             except (BlobDamaged, CryptoError):
                 yield from _tell_stuck(member, about)
                 raise
+        if not audited:  # after it has heard of a raised floor: what was deleted below it is no damage
+            report.restored += yield from audit(member, about.now_ms, full=full)
         note_forgets(member, about.now_ms)
         tidy(member, about.now_ms)
         if tell_position or terms_untold(member):
@@ -209,8 +214,12 @@ def _read_or_restore_log(member: Member, report: RoundReport) -> Flow[None]:
     if complete and may_write and member.rounds % FULL_CHECK_ROUNDS == 0:
         complete = yield from log_is_whole(member.log, member.keys)
     if not complete and may_write:
-        report.restored += yield from restore_log(member.log, member.journal, member.keys)
-        if not (yield from read_log(member.log, member.journal, member.keys)):
+        report.restored += yield from restore_log(member.log, member.journal, member.keys, if_let=True)
+        if (yield from read_log(member.log, member.journal, member.keys)):
+            return
+        # A head that is damaged, and that the relay does not let replace, is named; what was read counts.
+        head = member.log.next_slot - 1
+        if not (yield from compare_log(member.log, member.journal, member.keys, slots=[head])):
             raise LogForked("the relay does not keep the device log that is put back")
 
 
@@ -381,12 +390,16 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
             Notice.MIRROR_DAMAGED,
             f"epoch {place[0]}, slot {place[1]} was damaged at the relay; it is put back",
         )
-        report.restored += len((yield from restore_slots(member, [place])))
+        report.restored += len((yield from restore_slots(member, [place], if_let=True)))
+        if not member.is_core:
+            return False
         tail = yield from tail_agrees(member)
     if tail is PullOutcome.LOG_BEHIND or full:
         report.restored += yield from restore_mirror(member)
         tail = yield from tail_agrees(member)
     damaged = (yield from _unmended_damage(member, report)) if full else None
+    if not member.is_core:
+        return False
     if damaged is not None and damaged.below_base:
         member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows other bytes below the snapshot")
         drop_below_base(member)
@@ -430,7 +443,7 @@ def _unmended_damage(member: Member, report: RoundReport) -> Flow[Damage | None]
             # Who had stepped over the damage steps back when it looks again; the next full check tells.
             return None if put_back and damaged is not None and not damaged.below_base else damaged
         place = (damaged.fork.epoch, damaged.fork.sequence)
-        if not (yield from restore_slots(member, [place])):
+        if not (yield from restore_slots(member, [place], if_let=True)):
             return damaged
         if (yield Get(member.keys.mirror(*place))) != member.replica.entries(*place, 1)[0].data:
             return damaged

@@ -6,9 +6,12 @@ from crystal_mirror.entries.control_state import newest_snapshot
 from crystal_mirror.membership.cursors import About, read_cursors
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.repair.audit import AUDIT_MS, newcomer_is_stuck
+from crystal_mirror.repair.audit import AUDIT_MS, newcomer_is_stuck, restore_slots
+from crystal_mirror.replication.claim import claim
 from crystal_mirror.replication.rebuild import rebuild_pending
+from crystal_mirror.requests import Put, StoreFailure
 from crystal_mirror.retention.gc import snapshot_due
+from crystal_mirror.retention.pruning import prune_now
 from crystal_mirror.round import sync_round
 from crystal_mirror.snapshots.blobs import BlobDamaged, blob_key
 from crystal_mirror.snapshots.creation import read_manifest
@@ -146,6 +149,90 @@ def test_a_newcomer_that_cannot_read_the_snapshot_makes_the_core_look_at_once(at
     snapshot(home)
     round_at(home, late, NOW + 2000)
     assert same(home.core, late)
+
+
+class Refused(StoreFailure):
+    """What a relay of an earlier version says to a write over what is there."""
+
+    exit_code = 6
+
+
+def round_refused(home: Household, member: Member, now_ms: int, *, full: bool = True) -> None:
+    """A round at a relay that writes over cursors only."""
+    member.rounds = FULL_CHECK_ROUNDS if full else 1
+    flow = sync_round(member, MODEL, about=About(now_ms))
+    try:
+        request = next(flow)
+        while True:
+            if isinstance(request, Put) and "cursor" not in request.key:
+                request = flow.throw(Refused("written once"))
+            else:
+                request = flow.send(home.store.answer(request))
+    except StopIteration:
+        return
+
+
+@pytest.mark.parametrize("slot", [1, 2, -1], ids=["middle", "middle", "head"])
+def test_a_relay_that_lets_no_slot_of_the_device_log_be_replaced_does_not_end_the_round(slot: int) -> None:
+    home, _ = living()
+    key = home.core.keys.log(slot % home.core.log.next_slot)
+    home.store[key] = damaged = flipped(home.store[key], 10)
+    remember(home.core, "said meanwhile")
+    round_refused(home, home.core, NOW + AUDIT_MS)
+    assert home.store[key] == damaged
+    assert Notice.LOG_DAMAGED in home.core.notices.current()
+    assert has(home.core, "said meanwhile")
+
+
+def test_a_relay_that_lets_no_slot_of_the_mirror_be_replaced_does_not_end_the_round() -> None:
+    home, _ = living()
+    key = home.core.keys.mirror(1, 2)
+    home.store[key] = flipped(home.store[key], 10)
+    for moment in (NOW + AUDIT_MS, NOW + AUDIT_MS + 5):
+        round_refused(home, home.core, moment)
+        assert Notice.MIRROR_DAMAGED in home.core.notices.current()
+
+
+def test_at_a_relay_that_replaces_nothing_a_damaged_last_slot_makes_the_core_begin_an_epoch() -> None:
+    home, laptop = living()
+    place = home.core.replica.position()
+    key = home.core.keys.mirror(place.epoch, place.sequence - 1)
+    home.store[key] = flipped(home.store[key], -1 % len(home.store[key]))
+    for later in (5000, 6000, 7000):
+        round_refused(home, home.core, NOW + later, full=False)
+    assert home.core.replica.position().epoch > place.epoch
+    home.sync(laptop, home.core, laptop)
+    assert same(home.core, laptop) and has(laptop, "remark 7")
+
+
+def test_slots_that_were_deleted_below_a_raised_floor_are_no_damage() -> None:
+    home, laptop = living()
+    snapshot(home)
+    home.sync(laptop)
+    for number in range(4):
+        remember(home.core, f"more {number}")
+        home.sync(home.core)
+    home.sync(laptop, home.core)
+    home.store.run(prune_now(home.core, NOW + 5))
+    assert home.core.keys.mirror(1, 0) not in home.store
+    round_at(home, laptop, NOW + AUDIT_MS)
+    assert Notice.MIRROR_DAMAGED not in laptop.notices.current()
+
+
+def test_a_core_that_was_followed_by_another_one_replaces_nothing() -> None:
+    home = Household()
+    heir = home.by_kit("heir")
+    for number in range(3):
+        remember(home.core, f"remark {number}")
+        home.sync(home.core)
+    home.sync(heir)
+    key = home.core.keys.mirror(1, 1)
+    home.store[key] = damaged = flipped(home.store[key], 300)
+    assert home.core.is_core
+    home.store.run(claim(heir, home.root))
+    assert home.store.run(restore_slots(home.core, [(1, 1)])) == []
+    assert not home.core.is_core
+    assert home.store[key] == damaged
 
 
 def _part(home: Household) -> str:

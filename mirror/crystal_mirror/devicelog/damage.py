@@ -19,7 +19,7 @@ from crystal_mirror.devicelog.records import RootRecord
 from crystal_mirror.errors import LogDamaged, LogForked
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.ports import Journal, JournalView
-from crystal_mirror.requests import Flow, GetMany, Put
+from crystal_mirror.requests import Flow, GetMany, Put, StoreFailure
 from crystal_mirror.store_keys import StoreKeys
 
 PAGE = 64
@@ -71,13 +71,26 @@ def damage_words(slots: list[int]) -> str:
     return f"the relay's copy of the device log is damaged at slot {named}: no new device can read past it"
 
 
-def replace_damaged(journal: Journal, keys: StoreKeys, slots: list[int]) -> Flow[int]:
+def replace_damaged(
+    journal: Journal, keys: StoreKeys, slots: list[int], *, if_let: bool = False
+) -> Flow[int]:
     """Puts the verified bytes of these slots in place of what the relay shows. Returns how many. Needs the Core's token
-    scope."""
+    scope. ``if_let``: what the relay refuses is left as it is; a relay of an earlier version writes nothing over.
+
+    Raises:
+        StoreFailure: the store could not answer, or without ``if_let`` refuses it.
+    """
     kept = journal.log_entries()
+    replaced = 0
     for slot in slots:
-        yield Put(keys.log(slot), kept[slot][1])  # §11.13-3
-    return len(slots)
+        try:
+            yield Put(keys.log(slot), kept[slot][1])  # §11.13-3
+        except StoreFailure as failure:
+            if not (if_let and failure.refused):
+                raise
+        else:
+            replaced += 1
+    return replaced
 
 
 def check_shown(log: DeviceLog, journal: JournalView) -> None:

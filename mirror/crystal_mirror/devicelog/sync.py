@@ -143,9 +143,9 @@ def log_is_whole(log: DeviceLog, keys: StoreKeys) -> Flow[bool]:
     return expected >= log.next_slot
 
 
-def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
+def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys, *, if_let: bool = False) -> Flow[int]:
     """Puts back every kept slot that the relay lacks or shows damaged, byte for byte. Returns how many. Needs the right to
-    write the log, and for damaged ones the Core's token scope.
+    write the log, and for damaged ones the Core's token scope. ``if_let``: those that the relay does not let replace stay.
 
     Raises:
         LogForked: it shows another device log; nothing was written.
@@ -159,7 +159,7 @@ def restore_log(log: DeviceLog, journal: Journal, keys: StoreKeys) -> Flow[int]:
     for slot, data, _ in journal.log_entries()[: log.next_slot]:
         created = yield PutNew(keys.log(slot), data)  # §11.13-1
         restored += created
-    return restored + (yield from replace_damaged(journal, keys, damaged))
+    return restored + (yield from replace_damaged(journal, keys, damaged, if_let=if_let))
 
 
 def append(

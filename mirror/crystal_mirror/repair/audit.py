@@ -24,6 +24,7 @@ import msgspec
 
 from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_mirror.devicelog.damage import compare_log, replace_damaged
+from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.entries.control_state import Place, newest_snapshot
 from crystal_mirror.errors import LogForked
 from crystal_mirror.history.slots import SlotKind, judge_slot
@@ -32,7 +33,7 @@ from crystal_mirror.membership.authority import in_force
 from crystal_mirror.membership.cursors import seen_cursors
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.requests import Flow, GetMany, List, Listing, Put, PutNew
+from crystal_mirror.requests import Flow, GetMany, List, Listing, Put, PutNew, StoreFailure
 from crystal_mirror.snapshots.blobs import BlobDamaged, get_blob
 from crystal_mirror.snapshots.creation import damaged_snapshot, note_damaged_snapshot, read_manifest
 from crystal_mirror.types import START, EntryState, KeptEntry, Position
@@ -109,23 +110,39 @@ def may_write_log(member: Member) -> bool:
     return member.is_core or (member.root is not None and in_force(member.log, member.root))
 
 
-def restore_slots(member: Member, places: Iterable[Place]) -> Flow[list[Place]]:
+def restore_slots(member: Member, places: Iterable[Place], *, if_let: bool = False) -> Flow[list[Place]]:
     """Puts back these slots of the mirror, as they are kept here, where the relay lacks them or shows what is no entry. Returns
-    which were. Needs the Core's token scope."""
+    which were. Needs the Core's token scope. ``if_let``: what the relay refuses is left as it is.
+
+    Raises:
+        StoreFailure: the store could not answer, or without ``if_let`` refuses it.
+    """
     restored: list[Place] = []
     for kept in _kept(member, places):
-        key = member.keys.mirror(kept.epoch, kept.sequence)
-        (shown,) = yield GetMany((key,))
-        if shown == kept.data:
-            continue
-        if shown is None:
-            yield PutNew(key, kept.data)  # §11.13-1
-        elif _is_entry(member, kept, shown):
-            continue
-        else:
-            yield Put(key, kept.data)  # §11.13-3
-        restored.append((kept.epoch, kept.sequence))
+        try:
+            if (yield from _restore_slot(member, kept)):
+                restored.append((kept.epoch, kept.sequence))
+        except StoreFailure as failure:
+            if not (if_let and failure.refused):
+                raise
     return restored
+
+
+def _restore_slot(member: Member, kept: KeptEntry) -> Flow[bool]:
+    key = member.keys.mirror(kept.epoch, kept.sequence)
+    (shown,) = yield GetMany((key,))
+    if shown is None:
+        yield PutNew(key, kept.data)  # §11.13-1
+        return True
+    if shown == kept.data or _is_entry(member, kept, shown):
+        return False
+    # Nothing keeps this write from replacing an entry by a Core that this device has not heard of.
+    yield from read_log(member.log, member.journal, member.keys, member.notices)
+    (shown,) = yield GetMany((key,))
+    if not member.is_core or shown in (None, kept.data) or _is_entry(member, kept, shown):
+        return False
+    yield Put(key, kept.data)  # §11.13-3
+    return True
 
 
 def _audit_log(member: Member, state: _Audit, *, due: bool) -> Flow[int]:
@@ -139,7 +156,7 @@ def _audit_log(member: Member, state: _Audit, *, due: bool) -> Flow[int]:
         return 0  # named; the round stops where it stands on such an entry
     if not state.log or not may_write_log(member):
         return 0
-    restored = yield from replace_damaged(member.journal, member.keys, state.log)
+    restored = yield from replace_damaged(member.journal, member.keys, state.log, if_let=True)
     state.log = yield from compare_log(member.log, member.journal, member.keys, slots=state.log)
     return restored
 
@@ -151,7 +168,8 @@ def _audit_mirror(member: Member, state: _Audit, *, due: bool) -> Flow[int]:
     differs = yield from _differing(member, entries)
     restored: list[Place] = []
     if differs and member.is_core:
-        restored = yield from restore_slots(member, [(kept.epoch, kept.sequence) for kept in differs])
+        places = [(kept.epoch, kept.sequence) for kept in differs]
+        restored = yield from restore_slots(member, places, if_let=True)
         differs = yield from _differing(member, differs)
     state.mirror = sorted({(kept.epoch, kept.sequence) for kept in differs})[:FINDINGS_MAX]
     if state.mirror or restored:
@@ -179,7 +197,7 @@ def _list_slots(member: Member, state: _Audit) -> Flow[int]:
     slots = {slot for key in page.keys if (slot := member.keys.parse_slot(prefix, key)) is not None}
     end = max(slots, default=first) if page.more else last.sequence
     missing = sorted(set(range(first, end + 1)) - slots)
-    restored = yield from restore_slots(member, [(epoch, slot) for slot in missing])
+    restored = yield from restore_slots(member, [(epoch, slot) for slot in missing], if_let=True)
     state.listed = (epoch, end + 1) if page.more else (epoch + 1, 0)
     if epoch >= member.replica.position().epoch and not page.more:
         state.listed = (0, 0)

@@ -80,8 +80,6 @@ def restore_memory(
             incoming.replace(home.database)
             sync_directory(home.database.parent)
     with opened(settings) as device:
-        if incoming is not None:
-            _adopt(device)
         asyncio.run(sync_now(device, progress))
         position = device.replica.position()
         return RestoredMemory(
@@ -140,8 +138,9 @@ def _find(source: Path, home: Home) -> Path:
 
 
 def _check(settings: Settings, incoming: Path) -> None:
-    """Raises DamagedHome unless it is this vault's and its rows and log are intact."""
-    log, secret = _log_and_secret(settings)
+    """Raises DamagedHome unless it is this vault's and its rows and log are intact. Drops what another device had not sent:
+    that is in its own outbox, and this one would offer it as well."""
+    own, log, secret = _keys_and_log(settings)
     try:
         replica = Replica.open(incoming, secret)
     except ForeignSecret as error:
@@ -154,11 +153,14 @@ def _check(settings: Settings, incoming: Path) -> None:
             raise DamagedHome(
                 f"that memory is damaged: its log at epoch {place.epoch}, slot {place.sequence}"
             )
+        for origin in replica.provisional_origins():
+            if origin.device != own:
+                replica.drop_provisional(origin)
     finally:
         replica.close()
 
 
-def _log_and_secret(settings: Settings) -> tuple[DeviceLog, VaultSecret]:
+def _keys_and_log(settings: Settings) -> tuple[bytes, DeviceLog, VaultSecret]:
     """Loads both without this machine's memory, which may be damaged."""
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
@@ -172,17 +174,9 @@ def _log_and_secret(settings: Settings) -> tuple[DeviceLog, VaultSecret]:
             log = load_log(journal, settings.vault)
         finally:
             journal.close()
-        return log, load_keys(identity, log)[1]
+        return identity.id, log, load_keys(identity, log)[1]
     finally:
         keys.close()
-
-
-def _adopt(device: Device) -> None:
-    """Drops what only the other device needs: operations that it had not sent are in its own outbox."""
-    outbox = {name.origin for name in device.journal.names()}
-    for origin in device.replica.provisional_origins() - outbox:
-        device.replica.drop_provisional(origin)
-    device.member.mend()
 
 
 def _set_aside(home: Home) -> Path | None:

@@ -65,7 +65,11 @@ def test_another_machines_copy_is_checked_and_then_taken(house: Vault) -> None:
     laptop, tablet = house.nodes
     tablet.call("remember", "provisional on the tablet")
     laptop.call("remember", "provisional on the laptop")
+    waiting = laptop.call("status", "--json").json["outbox"]
+    assert waiting["pending"] == 1
     _restore(laptop, "--from", str(tablet.home))
+    waiting = laptop.call("status", "--json").json["outbox"]
+    assert waiting["pending"] == 1, "it offers nothing of the tablet's"
     assert laptop.found("provisional on the tablet")[0] != "provisional on the tablet"
     assert "provisional on the laptop" in laptop.found("provisional on the laptop")
     house.settle()

@@ -391,14 +391,14 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
             f"epoch {place[0]}, slot {place[1]} was damaged at the relay; it is put back",
         )
         report.restored += len((yield from restore_slots(member, [place], if_let=True)))
-        if not member.is_core:
+        if not _still_leads(member):
             return False
         tail = yield from tail_agrees(member)
     if tail is PullOutcome.LOG_BEHIND or full:
         report.restored += yield from restore_mirror(member)
         tail = yield from tail_agrees(member)
     damaged = (yield from _unmended_damage(member, report)) if full else None
-    if not member.is_core:
+    if not _still_leads(member):
         return False
     if damaged is not None and damaged.below_base:
         member.notices.put(Notice.MIRROR_TAMPERED, "the relay shows other bytes below the snapshot")
@@ -465,6 +465,11 @@ def _begin_epoch(member: Member, report: RoundReport, why: str) -> Flow[bool]:
     yield from claim(member, member.root, force=True)
     report.claimed = True
     return True
+
+
+def _still_leads(member: Member) -> bool:
+    """Whether this device is the Core by the device log as it was read while something was put back."""
+    return member.is_core
 
 
 def _have_beyond(member: Member, epoch: int, sequence: int) -> bool:

@@ -228,7 +228,6 @@ def test_a_core_that_was_followed_by_another_one_replaces_nothing() -> None:
     home.sync(heir)
     key = home.core.keys.mirror(1, 1)
     home.store[key] = damaged = flipped(home.store[key], 300)
-    assert home.core.is_core
     home.store.run(claim(heir, home.root))
     assert home.store.run(restore_slots(home.core, [(1, 1)])) == []
     assert not home.core.is_core

@@ -24,6 +24,7 @@ from crystal_node.base.settings import Settings
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.device_keys import DeviceKeys, open_keys
 from crystal_node.device.keys.roots import kept_roots
+from crystal_node.device.privacy import keep_copy
 
 if TYPE_CHECKING:
     from crystal_node.device.relay import FreshToken
@@ -95,6 +96,7 @@ class Device:
             log = load_log(journal, vault)
             kept = kept_roots(keys, log)
             secret = load_keys(identity, log)[1]
+            keep_copy(journal)
             replica = Replica.open(settings.home.database, secret)
             try:
                 member = Member.open(identity, vault, journal, replica, os.urandom, kept.root)

@@ -114,6 +114,14 @@ def write_privacy(journal: SqliteJournal, privacy: Privacy) -> None:
     journal.meta_set(_META, data)
 
 
+def keep_copy(journal: SqliteJournal) -> None:
+    """Writes the copy beside a journal that is in use, if there is none: earlier versions wrote none."""
+    if journal.path is None or _copy_beside(journal.path).exists():
+        return
+    with journal.transaction():
+        write_privacy(journal, read_privacy(journal))
+
+
 def begin_after_loss(journal: SqliteJournal) -> bool:
     """Begins a journal in the place of a lost one, within a transaction: with the copy of the state, else with private mode on.
     Returns whether it is on for that."""

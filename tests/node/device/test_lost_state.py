@@ -87,3 +87,20 @@ def test_a_machine_that_never_was_private_goes_on_recording(house: Vault) -> Non
     transcript(laptop, "The ladder stands behind the barn.")
     laptop.call("capture")
     assert laptop.found("ladder") == ["The ladder stands behind the barn."]
+
+
+def test_a_home_of_an_earlier_version_gets_a_record_of_what_was_private(house: Vault) -> None:
+    laptop = house.nodes[0]
+    laptop.call("private", "on")
+    record = laptop.home / "state" / "private"
+    written = record.read_bytes()
+    record.unlink()
+    laptop.call("sync")
+    assert record.read_bytes() == written
+    laptop.call("private", "off")
+    written = record.read_bytes()
+    record.unlink()
+    laptop.call("sync")
+    assert record.read_bytes() == written
+    lose_state(laptop)
+    assert "Private mode" not in again(house, laptop)

@@ -78,6 +78,15 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class Poll:
+    """Reply: a token for the next such request, at once. It equals ``token`` if nothing was written under ``prefix`` since that
+    was given; any other reply tells nothing. ``token`` is empty if there is none."""
+
+    prefix: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class Embed:
     """Reply: for each text, the vectors of its windows (float16 little-endian, at least one each).
 
@@ -133,7 +142,21 @@ class Progress:
     total: int
 
 
-Request = Get | GetPart | GetMany | PutNew | Put | List | Embed | Has | GetBlob | PutBlob | Condemn | Progress
+Request = (
+    Get
+    | GetPart
+    | GetMany
+    | PutNew
+    | Put
+    | List
+    | Poll
+    | Embed
+    | Has
+    | GetBlob
+    | PutBlob
+    | Condemn
+    | Progress
+)
 
 T = TypeVar("T")
 Flow = Generator[Request, Any, T]

@@ -21,6 +21,8 @@ from crystal_mirror.history.void_slots import find_valid_void, retract_voids
 from crystal_mirror.membership.cursors import (
     About,
     has_told,
+    keep_polled,
+    poll_cursors,
     put_cursor,
     read_cursors,
     seen_cursors,
@@ -58,17 +60,20 @@ from crystal_mirror.snapshots.restore import (
     resume_restore,
     start_from_snapshot,
 )
-from crystal_mirror.streams.outbox import FULL_CHECK_ROUNDS, push, settle
+from crystal_mirror.streams.outbox import push, settle
 from crystal_mirror.streams.reoffers import note_held_entries
 from crystal_mirror.types import START, EntryState
 
 BATCHES_PER_ROUND_MAX = 1_000_000
 HANDOVER_BATCHES = 2  # §17.2-1
 """Batches that a Core takes at most before it holds: the next Core takes the rest from the same streams."""
-META_FULL_CHECK = "round.full-check"
-"""In the journal: when this device last made a full check, by its clock in milliseconds."""
+FULL_CHECK_ROUNDS = 64
+"""Interval of full checks in rounds, from a process's first round on. A full check covers all void slots (also checked
+whenever the log has grown), the device's own streams, and on the Core the whole listing of the mirror."""
 FULL_CHECK_MS = 3600 * 1000
-"""A process's first round is a full check, unless the last one was less than this ago: people run `crystal sync` often."""
+"""A process's first round is no full check if another process made one less than this ago: people run `crystal sync` often."""
+META_FULL_CHECK = "round.full-check"
+"""In the journal: when this device last made a full check, by its clock in milliseconds, and the log's head then."""
 
 
 @dataclass
@@ -119,12 +124,16 @@ def sync_round(
     """
     report = RoundReport()
     about = about or About()
-    if member.rounds == 0 and _fully_checked_lately(member, about.now_ms):
-        member.rounds = 1
+    first = member.rounds == 0
+    member.full_check = member.rounds % FULL_CHECK_ROUNDS == 0 and not (
+        first and _fully_checked_lately(member, about.now_ms)
+    )
     member.notices.begin()
     try:
         yield from _read_or_restore_log(member, report)
         member.check_active()
+        # What the log has told since may have changed what is to be checked: who leads, who belongs.
+        member.full_check |= first and not _fully_checked_lately(member, about.now_ms)
         if rebuild_pending(member):
             yield from finish_rebuild(member)
             report.rebuilt = True
@@ -136,10 +145,10 @@ def sync_round(
                 raise
             report.rebuilt = True
         adopt_claim(member)
-        if member.rounds % FULL_CHECK_ROUNDS == 0 or member.doubted_head != member.log.head:  # §11.7-6
+        if member.full_check or member.doubted_head != member.log.head:  # §11.7-6
             yield from _doubt(member, report)
             member.doubted_head = member.log.head
-        full = member.rounds % FULL_CHECK_ROUNDS == 0
+        full = member.full_check
         audited = member.is_core
         if audited:
             report.restored += yield from audit(member, about.now_ms, full=full)
@@ -157,14 +166,20 @@ def sync_round(
         tidy(member, about.now_ms)
         if tell_position or terms_untold(member):
             yield from put_cursor(member, about, look=full)
-        if full or heed_cursors or report.more:
+        # A process may make one round only, so that nobody wakes it when a cursor is written: it looks.
+        polled = (yield from poll_cursors(member)) if first or full else None
+        if full or heed_cursors or report.more or polled is not None:
             yield from read_cursors(member)
             yield from heed(member, about, lambda: _drain(member, report, model, batches=HANDOVER_BATCHES))
             if terms_untold(member):
                 yield from put_cursor(member, about)
+            if polled is not None:
+                keep_polled(member, polled)
         if full and about.now_ms:
             with member.journal.transaction() as transaction:
-                transaction.meta_set(META_FULL_CHECK, b"%d" % about.now_ms)
+                transaction.meta_set(
+                    META_FULL_CHECK, b"%d %s" % (about.now_ms, member.log.head.hex().encode())
+                )
     except Exception:
         _end(member)
         raise
@@ -173,13 +188,15 @@ def sync_round(
 
 
 def _fully_checked_lately(member: Member, now_ms: int) -> bool:
-    """Whether another process of this device made a full check within the hour, and nothing was wrong since."""
+    """Whether another process of this device made a full check within the hour by the same device log, and nothing was wrong
+    since, nor is this device behind the Core's epoch."""
     kept = member.journal.meta_get(META_FULL_CHECK)
-    return (
-        bool(now_ms and kept)
-        and 0 <= now_ms - int(kept or b"0") < FULL_CHECK_MS
-        and not member.notices.current()
-    )
+    lead = member.log.last_core
+    if not now_ms or kept is None or lead is None or member.replica.position().epoch < lead.epoch:
+        return False
+    at, head = kept.split()
+    recent = 0 <= now_ms - int(at) < FULL_CHECK_MS and bytes.fromhex(head.decode()) == member.log.head
+    return recent and not member.notices.current()
 
 
 def _tell_stuck(member: Member, about: About) -> Flow[None]:
@@ -211,7 +228,7 @@ def _end(member: Member) -> None:
 def _read_or_restore_log(member: Member, report: RoundReport) -> Flow[None]:
     complete = yield from read_log(member.log, member.journal, member.keys, member.notices)
     may_write = may_write_log(member)
-    if complete and may_write and member.rounds % FULL_CHECK_ROUNDS == 0:
+    if complete and may_write and member.full_check:
         complete = yield from log_is_whole(member.log, member.keys)
     if not complete and may_write:
         report.restored += yield from restore_log(member.log, member.journal, member.keys, if_let=True)
@@ -278,7 +295,7 @@ def _waits_for_a_seal(member: Member) -> bool:
     epoch is not to be sealed yet."""
     lead = member.log.last_core
     behind = lead is not None and member.replica.position().epoch < lead.epoch
-    return behind and member.rounds % FULL_CHECK_ROUNDS == 0  # §11.11-2
+    return behind and member.full_check  # §11.11-2
 
 
 def _replay_once(member: Member, report: RoundReport) -> Flow[PullReport]:
@@ -373,7 +390,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
     Returns False when another device turned out to be the Core.
     """
     yield from retract_voids(member)
-    full = member.rounds % FULL_CHECK_ROUNDS == 0
+    full = member.full_check
     if full and (yield from is_passed(member)):
         return (
             yield from _begin_epoch(

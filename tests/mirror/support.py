@@ -18,6 +18,7 @@ from crystal_mirror.requests import (
     Has,
     List,
     Listing,
+    Poll,
     Progress,
     Put,
     PutBlob,
@@ -73,6 +74,9 @@ class Objects(dict[str, bytes]):
                 return None
             case Progress():
                 return None
+            case Poll(prefix):
+                under = sorted((key, body) for key, body in self.items() if key.startswith(prefix))
+                return sha256(repr(under).encode()).hexdigest()
             case Put(key, body):
                 self[key] = body
                 return None

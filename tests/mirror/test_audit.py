@@ -12,10 +12,9 @@ from crystal_mirror.replication.rebuild import rebuild_pending
 from crystal_mirror.requests import Put, StoreFailure
 from crystal_mirror.retention.gc import snapshot_due
 from crystal_mirror.retention.pruning import prune_now
-from crystal_mirror.round import sync_round
+from crystal_mirror.round import FULL_CHECK_ROUNDS, sync_round
 from crystal_mirror.snapshots.blobs import BlobDamaged, blob_key
 from crystal_mirror.snapshots.creation import read_manifest
-from crystal_mirror.streams.outbox import FULL_CHECK_ROUNDS
 from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.test_snapshots import house, remember, snapshot
 

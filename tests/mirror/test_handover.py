@@ -340,3 +340,28 @@ def test_a_core_under_load_that_has_enough_of_a_round_hears_who_asks(home: Movin
     home.settle()
     assert all(has(member, f"load {number}") for member in home.devices for number in (0, 199))
     assert len(home.digests()) == 1
+
+
+def test_devices_that_sync_now_and_then_hand_the_lead_over(home: Moving) -> None:
+    """Each round is of another process, as with `crystal sync`: nothing wakes it, and a full check was made just now."""
+
+    def sync(member: Member) -> Member:
+        home.now += 1000
+        again = home.restarted(member)
+        home.round(again, heed=False)
+        return again
+
+    home.core, home.laptop = sync(sync(home.core)), sync(sync(home.laptop))
+    home.ask(home.laptop)
+    home.core = sync(home.core)
+    assert core_stage(home.core) is CoreStage.HOLDING
+    home.withdraw(home.laptop)
+    home.core = sync(home.core)
+    assert core_stage(home.core) is CoreStage.CORE
+    home.offer(home.laptop)
+    home.laptop = sync(home.laptop)
+    assert stage_of(home.laptop) is HandoverStage.ASKED
+    home.core = sync(home.core)
+    assert core_stage(home.core) is CoreStage.NODE
+    home.laptop = sync(sync(home.laptop))
+    assert stage_of(home.laptop) is HandoverStage.LEADING

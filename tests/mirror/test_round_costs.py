@@ -2,14 +2,17 @@
 
 from collections import Counter
 
+from crystal_mirror.membership.cursors import About
 from crystal_mirror.membership.member import Member
-from crystal_mirror.requests import Get, GetMany, GetPart, List, Put, PutNew, Request
+from crystal_mirror.requests import Get, GetMany, GetPart, List, Poll, Put, PutNew, Request
 from crystal_mirror.round import sync_round
-from tests.mirror.support import Objects
+from tests.mirror.support import Objects, seeded
 from tests.mirror.test_two_devices import MODEL, Pair, capture
 
 
-def asked(pair: Pair, member: Member, *, tell_position: bool = True) -> Counter[str]:
+def asked(
+    pair: Pair, member: Member, *, tell_position: bool = True, about: About | None = None
+) -> Counter[str]:
     """The requests of one round, by kind; reads count each object."""
     counted: Counter[str] = Counter()
     store = pair.store
@@ -23,13 +26,15 @@ def asked(pair: Pair, member: Member, *, tell_position: bool = True) -> Counter[
                     counted["get"] += len(keys)
                 case List():
                     counted["list"] += 1
+                case Poll():
+                    counted["poll"] += 1
                 case Put() | PutNew():
                     counted["put"] += 1
                 case _:
                     counted["other"] += 1
             return store.answer(request)
 
-    Counting().run(sync_round(member, MODEL, tell_position=tell_position))
+    Counting().run(sync_round(member, MODEL, tell_position=tell_position, about=about))
     return counted
 
 
@@ -79,3 +84,20 @@ def test_a_position_that_need_not_be_told_yet_costs_no_write_and_is_told_in_the_
     assert pair.store[pair.node.keys.cursor(pair.node.device_id)] == before
     assert asked(pair, pair.node) == {"get": 5, "put": 1}
     assert pair.store[pair.node.keys.cursor(pair.node.device_id)] != before
+
+
+def test_a_process_that_follows_another_asks_once_for_all_cursors() -> None:
+    pair = resting()
+    for number in range(5):
+        node = pair.device(f"node {number}")
+        pair.sync(node, pair.core)
+    about = About(1_760_000_000_000)
+    for member in (pair.core, pair.node):
+        reads = []
+        for _ in range(4):
+            again = Member.open(
+                member.identity, member.vault, member.journal, member.replica, seeded("process"), member.root
+            )
+            reads.append(asked(pair, again, about=about))
+        assert reads[0]["get"] > reads[-1]["get"], "the first is a full check"
+        assert reads[-1] == {"get": 5, "poll": 1} | ({"list": 1} if member is pair.core else {})

@@ -293,7 +293,9 @@ class Home:
         return self._round_with_files(member)
 
     def _round_with_files(self, member: Member) -> Flow[Any]:
-        report = yield from sync_round(member, self.model, about=About(self.now_ms), heed_cursors=True)
+        # A process that goes on is woken when a cursor is written; one that has just begun has to look for itself.
+        woken = member.rounds > 0
+        report = yield from sync_round(member, self.model, about=About(self.now_ms), heed_cursors=woken)
         if self.disk is not None and self.book is not None:
             yield from files_round(member, self.disk, self.book, now_ms=self.now_ms)
             if report.relay_lost:

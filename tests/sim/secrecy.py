@@ -18,6 +18,7 @@ from crystal_mirror.requests import (
     GetPart,
     Has,
     List,
+    Poll,
     Progress,
     Put,
     PutBlob,
@@ -88,7 +89,7 @@ class Secrecy:
     def check(self, request: Request) -> None:
         """Searches what the relay is asked. Raises Violation."""
         match request:
-            case Get(key) | GetBlob(key) | GetPart(key, _, _) | List(key, _, _):
+            case Get(key) | GetBlob(key) | GetPart(key, _, _) | List(key, _, _) | Poll(key, _):
                 self.check_key(key)
             case GetMany(keys) | Has(keys):
                 for key in keys:

@@ -22,6 +22,7 @@ from crystal_mirror.requests import (
     Has,
     List,
     Listing,
+    Poll,
     Progress,
     Put,
     PutBlob,
@@ -50,6 +51,8 @@ STORM = Weather(fails_before=0.08, fails_after=0.08, repeats_late=0.15, page_max
 CONDEMNED_NEVER = 0.15
 CONDEMNED_TWICE = 0.25
 """That a deletion which was carried out is carried out once more, later."""
+POLLS_FORGOTTEN = 0.05
+"""That a poll's token is not known any more, as after a restart of the relay."""
 SWEEPS = 0.04
 """That one of the deletions put off is carried out, before any request."""
 
@@ -164,6 +167,8 @@ class SimStore:
                 if told is not None and self.secrecy is not None:
                     self.secrecy.told.update(told.keys)
                 return told if told is not None else self.honest_listing(request)
+            case Poll(prefix, token):
+                return self._poll(prefix, token)
             case Condemn():
                 return self._condemn(request)
             case Embed() | Progress():
@@ -173,6 +178,13 @@ class SimStore:
         limit = max(1, min(request.limit, self._draw.randint(1, self.weather.page_max)))
         found = sorted(key for key in self.objects if key.startswith(request.prefix) and key > request.after)
         return Listing(tuple(found[:limit]), len(found) > limit)
+
+    def _poll(self, prefix: str, token: str) -> str:
+        """May say that something was written though nothing was: a relay that was restarted knows no token."""
+        under = sorted((key, body) for key, body in self.objects.items() if key.startswith(prefix))
+        fresh = sha256(repr(under).encode()).hexdigest()
+        forgot = token == fresh and self._draw.random() < POLLS_FORGOTTEN
+        return f"{fresh}." if forgot else fresh
 
     def _get(self, device: str, key: str) -> bytes | None:
         first_hidden = self.hidden_from.get(device)

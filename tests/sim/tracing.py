@@ -13,6 +13,7 @@ from crystal_mirror.requests import (
     GetPart,
     Has,
     List,
+    Poll,
     Progress,
     Put,
     PutBlob,
@@ -47,6 +48,8 @@ def _described(request: Request | None) -> str:
             return f"condemn {len(keys)} from {keys[:1]}, {prefix} through {through}"
         case Progress(what, done, total):
             return f"progress of {what}: {done} of {total}"
+        case Poll(prefix, _):
+            return f"poll {prefix}"
         case List(prefix, after, _):
             return f"list {prefix} after {after}"
         case Embed(texts):

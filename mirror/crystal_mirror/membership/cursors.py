@@ -20,11 +20,13 @@ from crystal_mirror.entries.control_state import packs_slot, snapshot_slot
 from crystal_mirror.membership.authority import in_force
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.requests import Flow, Get, GetMany, Put
+from crystal_mirror.requests import Flow, Get, GetMany, Poll, Put, StoreFailure
 from crystal_mirror.types import DEVICE_ID_BYTES, HASH_BYTES
 
 META_CURSOR = "cursor.sent"
 META_SEEN = "cursors.seen"
+META_POLLED = "cursors.polled"
+"""In the journal: the prefix that was polled last, and the token that this gave."""
 META_ASKS = "handover.asks"
 META_DRAINED = "handover.drained"
 META_OFFERS = "handover.offers"
@@ -121,6 +123,8 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
 _encoder = msgspec.msgpack.Encoder()
 _body_decoder: msgspec.msgpack.Decoder[_Body] = msgspec.msgpack.Decoder(_Body)
 _seen_decoder: msgspec.msgpack.Decoder[list[_Seen]] = msgspec.msgpack.Decoder(list[_Seen])
+_polled_decoder: msgspec.msgpack.Decoder[tuple[str, str]] = msgspec.msgpack.Decoder(tuple[str, str])
+_NEVER_POLLED = _encoder.encode(("", ""))
 _sent_decoder: msgspec.msgpack.Decoder[_Sent] = msgspec.msgpack.Decoder(_Sent)
 
 
@@ -267,6 +271,37 @@ def read_cursors(member: Member, of: bytes | None = None) -> Flow[list[Cursor]]:
         with member.journal.transaction() as transaction:
             transaction.meta_set(META_SEEN, _encoder.encode(read))
     return [_cursor(member, seen) for seen in read]
+
+
+def poll_cursors(member: Member) -> Flow[str | None]:
+    """Asks whether a cursor that may ask something of this device was written since it last heeded them. None: no. Else a token
+    to keep (``keep_polled``) once they were read and heeded; empty if the store could not tell."""
+    prefix = _heeded(member)
+    if prefix is None:
+        return None
+    kept, token = _polled_decoder.decode(member.journal.meta_get(META_POLLED) or _NEVER_POLLED)
+    known = token if kept == prefix else ""
+    try:
+        told: str = yield Poll(prefix, known)
+    except StoreFailure:
+        return ""
+    return None if told and told == known else told
+
+
+def keep_polled(member: Member, token: str) -> None:
+    """Keeps what ``poll_cursors`` returned: the cursors that were written until then were heeded."""
+    prefix = _heeded(member)
+    if prefix is not None:
+        with member.journal.transaction() as transaction:
+            transaction.meta_set(META_POLLED, _encoder.encode((prefix, token)))
+
+
+def _heeded(member: Member) -> str | None:
+    """The prefix of the cursors that may ask something of this device: a Core heeds all, a Node that of the Core."""
+    lead = member.log.lead
+    if member.is_core:
+        return member.keys.cursor_prefix
+    return None if lead is None or lead.is_freeze else member.keys.cursor(lead.device)
 
 
 def seen_cursors(member: Member) -> list[Cursor]:

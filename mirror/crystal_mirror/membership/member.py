@@ -68,6 +68,8 @@ class Member:
     keys: StoreKeys = field(init=False)
     notices: NoticeBoard = field(init=False)
     rounds: int = field(init=False, default=0)
+    full_check: bool = field(init=False, default=True)
+    """Whether the round under way compares with the relay also what is seldom wrong there (``round.py``)."""
     names_compared: bool = field(init=False, default=False)
     """Whether this process has compared the names of pending operations with what the relay holds."""
     doubted_head: bytes = field(init=False, default=b"")

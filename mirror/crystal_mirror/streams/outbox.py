@@ -38,9 +38,6 @@ from crystal_mirror.types import INCARNATION_BYTES, ZERO_HASH, EntryState, Origi
 META_OWN = "own.durable"
 SUPPRESSED_TABLE = "suppressed"
 """The table of forgotten texts in the state digest."""
-FULL_CHECK_ROUNDS = 64
-"""Interval of full checks in rounds, from a process's first round on. A full check covers all void slots (also checked
-whenever the log has grown), the device's own streams, and on the Core the whole listing of the mirror."""
 _PAGE = 64
 _ANOTHER_COPY = "another copy of this device has written to the relay"
 
@@ -56,7 +53,7 @@ def push(member: Member) -> Flow[int]:
     """
     pushed = 0
     retries = RetryBudget("an entry of this device")
-    if member.rounds % FULL_CHECK_ROUNDS == 0 or not member.names_compared:
+    if member.full_check or not member.names_compared:
         # The first round may have ended before this point: the relay was away.
         yield from _give_names_up(member)
         member.names_compared = True

@@ -29,6 +29,7 @@ from crystal_mirror.requests import (
     Has,
     List,
     Listing,
+    Poll,
     Progress,
     Put,
     PutBlob,
@@ -225,6 +226,9 @@ class Runner:
                 return None
             case List(prefix, after, limit):
                 return await self._list(prefix, after, min(limit, LIST_LIMIT_MAX))
+            case Poll(prefix, token):
+                self.traffic.requests += 1
+                return await self._store.wait(prefix, token=token or None, timeout=0)
             case Has(keys):
                 return await self._many(self._has, keys)
             case GetBlob(key):

@@ -17,9 +17,8 @@ from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import Remember
 from crystal_mirror.requests import Flow
 from crystal_mirror.retention.gc import retain
-from crystal_mirror.round import sync_round
+from crystal_mirror.round import FULL_CHECK_ROUNDS, sync_round
 from crystal_mirror.snapshots.creation import make_snapshot
-from crystal_mirror.streams.outbox import FULL_CHECK_ROUNDS
 from crystal_node.device.runner import Runner
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import condemned

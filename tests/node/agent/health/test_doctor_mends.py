@@ -155,8 +155,28 @@ def test_a_relay_that_lost_part_of_the_device_log_is_found_out(vault: Vault, cor
     assert "device log" in checks["relay holds"]["what"]
 
 
-def test_a_relay_that_shows_another_mirror_is_found_out(vault: Vault, core: Machine) -> None:
+def test_a_mirror_whose_last_entry_is_damaged_is_found_out_and_put_back(vault: Vault, core: Machine) -> None:
     assert change(vault.relay, core.call("status", "--json").json["vault"], lambda key: "/mirror/" in key)
+    code, checks, _ = doctor(core)
+    assert code == 6
+    assert "last entry of the mirror is damaged" in checks["relay holds"]["what"]
+    assert "crystal repair" in checks["relay holds"]["fix"]
+    core.call("repair")
+    assert doctor(core)[1]["relay holds"]["state"] == "ok"
+
+
+def test_a_relay_that_shows_another_mirror_is_found_out(vault: Vault, core: Machine, tmp_path: Path) -> None:
+    """Both entries of that slot are the Core's own: it ran from two copies of its home."""
+    named = core.call("status", "--json").json["vault"]
+    copy = Machine(tmp_path / "copy")
+    shutil.copytree(core.root, copy.root)
+    before: list[str] = []
+    lose(vault.relay, named, lambda key: bool(before.append(key)))
+    core.call("remember", "the pump house has two keys")
+    core.call("sync")
+    assert lose(vault.relay, named, lambda key: key not in before)
+    copy.call("remember", "the pump house has one key")
+    copy.call("sync")
     code, checks, _ = doctor(core)
     assert code == 6
     assert "than it showed before" in checks["relay holds"]["what"]

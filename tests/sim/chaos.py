@@ -44,6 +44,14 @@ class Mood:
     sweep: float = 0.0
     """That a person has the Core let go of all that it can."""
     reembed: float = 0.0
+    rot: float = 0.0
+    """That a bit of an object at the relay flips."""
+    loss: float = 0.0
+    """That a device loses one of its databases."""
+    power: float = 0.0
+    """That a device's power is cut."""
+    busy: float = 0.0
+    """That the relay begins, or ends, to ask devices to wait."""
     files: float = 0.0
     """That a person does something with a file."""
 

@@ -2,8 +2,8 @@
 
 The disk is the two real databases, in memory. The process is a `Member` and a flow under way; a crash drops both. It dies
 at *points*: before and after every request, and before and after the commit of every transaction of either database (before:
-SQLite rolls back; after: what the program wanted to do next never happens). Both databases are durable when a commit
-returns, so nothing else can be lost.
+SQLite rolls back; after: what the program wanted to do next never happens). A death loses nothing that was committed. A power
+cut does: of each database the commits that did not wait for the disk (`PRAGMA synchronous` below FULL) since the last that did.
 """
 
 from collections.abc import Callable, Generator
@@ -38,6 +38,9 @@ from crystal_node.device.journal import SqliteJournal
 from tests.sim.embedding import MODEL
 from tests.sim.tree import Removed, SimBook, SimDisk
 
+SYNCHRONOUS_FULL = 2
+"""`PRAGMA synchronous` of a database whose commits wait for the disk."""
+
 
 class SimCrash(BaseException):
     """The process is gone. Not an Exception: nothing may catch it."""
@@ -59,17 +62,54 @@ class Crasher:
             raise SimCrash
 
 
+@dataclass
+class Unsynced:
+    """A database as a power cut would leave it; None: as it is."""
+
+    before: bytes | None = None
+
+    @contextmanager
+    def committing(self, connection: apsw.Connection, *, waits: bool = True) -> Generator[None]:
+        """A commit that waits for the disk takes all before it there."""
+        level: int = connection.execute("PRAGMA synchronous").fetchall()[0][0]
+        synced = waits and level >= SYNCHRONOUS_FULL
+        before = None if synced or connection.in_transaction else connection.serialize("main")
+        yield
+        self.before = None if synced else self.before or before
+
+
 class SimJournal(SqliteJournal):
     """The real journal with a point on each side of every commit."""
 
     crasher: Crasher
+    unsynced: Unsynced
 
     @contextmanager
     def transaction(self) -> Generator[Self]:
-        with super().transaction() as transaction:
+        with self.unsynced.committing(self.connection), super().transaction() as transaction:
             yield transaction
             self.crasher.point()
         self.crasher.point()
+
+
+class SimDatabase(Database):
+    """The real database of the memory. Knows what a power cut would leave of it."""
+
+    def __init__(self, *values: Any) -> None:
+        self.unsynced = Unsynced()
+        super().__init__(*values)
+
+    @classmethod
+    def kept(cls, image: bytes | None = None) -> "SimDatabase":
+        """A new one, or one from an image."""
+        made = cls.from_bytes(image) if image else cls.open(":memory:")
+        assert isinstance(made, SimDatabase), "made by its own class"
+        return made
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True) -> Generator[None]:
+        with self.unsynced.committing(self.connection, waits=durable), super().transaction(durable=durable):
+            yield
 
 
 class SimReplica(Replica):
@@ -168,6 +208,8 @@ class Home:
     beside: Lane | None = None
     _round: Lane | None = None
     result: Any = None
+    unsynced: Unsynced = field(default_factory=Unsynced)
+    """Of the journal."""
     asked_in: int = 0
     """The generation that it knew when it asked what is being answered."""
 
@@ -194,13 +236,39 @@ class Home:
         self.die()
         self.restores += 1
         if journal:
-            self.journal = apsw.Connection(":memory:")
-            self.journal.deserialize("main", backup.journal)
+            self._put_journal(backup.journal)
         if replica:
-            self.replica = Database.from_bytes(backup.replica) if backup.replica else None
+            self.replica = SimDatabase.kept(backup.replica) if backup.replica else None
         if files and backup.book is not None and self.disk is not None and backup.disk is not None:
             self.disk.put_back(backup.disk)
             self.book = SimBook.from_bytes(backup.book, self.crasher.point)
+
+    def _put_journal(self, image: bytes) -> None:
+        self.journal = apsw.Connection(":memory:")
+        self.journal.deserialize("main", image)
+        self.unsynced = Unsynced()
+
+    def cut_power(self) -> None:
+        """The machine stops: the process is gone, and so is what did not wait for the disk."""
+        self.die()
+        if self.unsynced.before is not None:
+            self._put_journal(self.unsynced.before)
+        if isinstance(self.replica, SimDatabase) and self.replica.unsynced.before is not None:
+            self.replica = SimDatabase.kept(self.replica.unsynced.before)
+
+    def lose(self, database: str) -> None:
+        """One of its databases is gone: ``journal``, ``replica`` or ``book``. Without a journal it joins again, as it is told
+        to."""
+        self.die()
+        self.restores += 1
+        match database:
+            case "journal":
+                self.journal, self.unsynced = SqliteJournal.open(":memory:").connection, Unsynced()
+                self.founds = False
+            case "replica":
+                self.replica = None
+            case _:
+                self.book = SimBook.in_memory(self.crasher.point)
 
     def clone(self, name: str, random: Callable[[int], bytes]) -> "Home":
         """Another installation with the same identity and the same disk."""
@@ -238,8 +306,7 @@ class Home:
         """Starts the process if it does not run. None while the device has not joined yet."""
         if self.member is not None:
             return self.member
-        journal = SimJournal(self.journal)
-        journal.crasher = self.crasher
+        journal = self._journal()
         log = load_log(journal, self.vault)
         try:
             secret = load_keys(self.identity, log)[1]
@@ -248,7 +315,7 @@ class Home:
         if log.lead is None:
             return None
         if self.replica is None:
-            self.replica = Database.open(":memory:")
+            self.replica = SimDatabase.kept()
         replica = SimReplica(self.replica, secret)
         replica.crasher, replica.on_wipe = self.crasher, self._wiped
         self.member = Member.open(
@@ -260,6 +327,11 @@ class Home:
             self._root_for(log),
         )
         return self.member
+
+    def _journal(self) -> SimJournal:
+        journal = SimJournal(self.journal)
+        journal.crasher, journal.unsynced = self.crasher, self.unsynced
+        return journal
 
     def _root_for(self, log: DeviceLog) -> Root | None:
         """Of the roots that are kept the one in force, else the oldest."""
@@ -313,8 +385,7 @@ class Home:
         self.book = SimBook.in_memory(self.crasher.point)
 
     def _enter(self) -> Flow[Any]:
-        journal = SimJournal(self.journal)
-        journal.crasher = self.crasher
+        journal = self._journal()
         if self.root is None:
             return read_log(load_log(journal, self.vault), journal, StoreKeys(self.vault))
         if self.keeps_root and self.root not in self.roots:

@@ -7,7 +7,7 @@ asked for and is carried out much later, twice, or never. A *lie* (`lies.py`) is
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from random import Random
 from typing import Any, Protocol
@@ -30,6 +30,8 @@ from crystal_mirror.requests import (
     Request,
     StoreFailure,
 )
+from crystal_node.device.runner import store_failure
+from crystal_relay.errors import StoreUnavailable, TooManyRequests
 from tests.sim.embedding import MODEL, embed
 from tests.sim.secrecy import Secrecy
 
@@ -42,12 +44,18 @@ class Weather:
     fails_after: float = 0.0
     repeats_late: float = 0.0
     page_max: int = 1000
+    throttles: float = 0.0
+    """That a device is asked to wait (429), for the next up to THROTTLED_MAX requests."""
+    conflicts: float = 0.0
+    """That a create-only write meets another one under way (409), and stores nothing."""
     sweeps_late: float = 0.0
     """That a deletion is put off; CONDEMNED_NEVER of those put off are forgotten."""
 
 
 CALM = Weather()
 STORM = Weather(fails_before=0.08, fails_after=0.08, repeats_late=0.15, page_max=3, sweeps_late=0.7)
+BUSY = Weather(throttles=0.1, conflicts=0.15)
+THROTTLED_MAX = 6
 CONDEMNED_NEVER = 0.15
 CONDEMNED_TWICE = 0.25
 """That a deletion which was carried out is carried out once more, later."""
@@ -77,6 +85,16 @@ class Lie(Protocol):
     def condemn(self, store: "SimStore", request: Condemn) -> frozenset[str] | None:
         """The keys that are gone at once instead of those that were named."""
         ...
+
+
+@dataclass(frozen=True)
+class Rot:
+    """One object with a flipped bit, until something is written in its place. ``seen_by`` None: everybody sees it so."""
+
+    body: bytes
+    """The very bytes that were stored."""
+    shown: bytes
+    seen_by: frozenset[str] | None
 
 
 @dataclass(frozen=True)
@@ -115,6 +133,10 @@ class SimStore:
         self._late: list[_Late] = []
         self._condemned: list[Condemn] = []
         """Deletions that were asked for and put off."""
+        self.rot: dict[str, Rot] = {}
+        """What is damaged where it is stored."""
+        self._throttled: Counter[str] = Counter()
+        """How many requests of a device are refused yet."""
         self.swept: Callable[[frozenset[str]], None] = lambda _keys: None
         """Is told of every deletion that was asked for, once it was carried out."""
 
@@ -132,6 +154,7 @@ class SimStore:
         if self._draw.random() < weather.fails_before:
             self.counts["failed before"] += 1
             raise StoreFailure("the simulated relay answered 503")
+        self._refuse(device, request)
         if device in self.refused:
             raise StoreFailure("the simulated relay answered 401")
         if self.secrecy is not None:
@@ -144,6 +167,22 @@ class SimStore:
             self.counts["reply lost"] += 1
             raise StoreFailure("the simulated relay's reply was lost")
         return reply
+
+    def _refuse(self, device: str, request: Request) -> None:
+        """Raises what a device makes of 429 and 409: nothing was done."""
+        weather = self.weather
+        if weather.throttles and not self._throttled[device] and self._draw.random() < weather.throttles:
+            self._throttled[device] = self._draw.randint(1, THROTTLED_MAX)
+        if self._throttled[device]:
+            self._throttled[device] -= 1
+            self.counts["throttled"] += 1
+            throttled = TooManyRequests("the simulated relay answered 429")
+            raise store_failure(throttled) from throttled
+        writes = isinstance(request, PutNew | PutBlob)
+        if weather.conflicts and writes and self._draw.random() < weather.conflicts:
+            self.counts["conflict"] += 1
+            conflict = StoreUnavailable("the simulated bucket answered 409")
+            raise store_failure(conflict) from conflict
 
     def _answer(self, device: str, request: Request) -> Any:
         match request:
@@ -191,8 +230,14 @@ class SimStore:
         if first_hidden is not None and "/devlog/" in key and key >= first_hidden:
             return None
         if self.lie is None or (device in self.joining and "/devlog/" in key):
-            return self.objects.get(key)
+            return self.stored(device, key)
         return self.lie.get(self, device, key)
+
+    def stored(self, device: str, key: str) -> bytes | None:
+        """What an honest relay reads from its disk for a device."""
+        body, rot = self.objects.get(key), self.rot.get(key)
+        hit = rot is not None and body is rot.body and (rot.seen_by is None or device in rot.seen_by)
+        return rot.shown if rot is not None and hit else body
 
     def _has(self, device: str, key: str) -> bool:
         told = self.lie.has(self, device, key) if self.lie else None
@@ -256,8 +301,15 @@ class SimStore:
                 self.objects[late.key] = late.body
 
     def calm_down(self) -> None:
-        """Fair weather, no lies, nothing under way any more: what was to be deleted is."""
+        """Fair weather, no lies, nothing under way any more: what was to be deleted is. What only some saw damaged, all do now,
+        or nobody."""
         self.weather, self.lie = CALM, None
+        self._throttled.clear()
+        for key, rot in sorted(self.rot.items()):
+            if rot.seen_by is not None and self._draw.random() < 0.5:
+                del self.rot[key]
+            else:
+                self.rot[key] = replace(rot, seen_by=None)
         self._late.clear()
         while self._condemned:
             self._sweep(self._condemned.pop(0))

@@ -95,6 +95,8 @@ class World:
         self.made_by: dict[bytes, bytes] = {}
         """Every operation, those of revoked devices too, and the device at which it was made."""
         self.faults: Counter[str] = Counter()
+        self.power_cuts = 0.0
+        """How often a process dies because the power is cut."""
         self.rounds_to_agree = 0
         self.core = self.add_home("core", founds=True)
         self.run_round(self.core)
@@ -205,6 +207,10 @@ class World:
         self._check(home)
         return not home.busy
 
+    def look_at(self, home: Home) -> None:
+        """Checks the promises on a device now. Raises Violation."""
+        self._check(home)
+
     def _check(self, home: Home) -> None:
         if not hasattr(self, "checks") or home in self.former:
             return
@@ -264,6 +270,8 @@ class World:
             self.guesser.check(name, request, sender.asked_in)
 
     def _died(self, home: Home) -> None:
+        if self.power_cuts and self.draw.random() < self.power_cuts:
+            home.cut_power()
         home.die()
         self.faults["crash"] += 1
         self.say(f"{home.name} died")

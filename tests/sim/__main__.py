@@ -1,10 +1,10 @@
 """`make sim`: many random worlds, or one again; then every crash point, and every old mistake.
 
 python -m tests.sim --seeds 1000     seeds from 0 on, in two processes; says how far it is
-python -m tests.sim --seed 42        one world, with its trace; --members, --mixed: one of these kinds
+python -m tests.sim --seed 42        one world, with its trace; --members, --mixed, --damaged: of these kinds
 
-Of each seed there are three worlds: one with a membership that stays as it is, one in which it changes all the time, and one
-in which everything happens.
+Of each seed there are four worlds: one with a membership that stays as it is, one in which it changes all the time, one in
+which everything happens, and one in which disks fail.
 """
 
 import argparse
@@ -14,8 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.sim import measure, members_mistakes, members_script, mixed_mistakes, mixed_plots, mixed_script
+from tests.sim import (
+    damage_mistakes,
+    measure,
+    members_mistakes,
+    members_script,
+    mixed_mistakes,
+    mixed_plots,
+    mixed_script,
+)
 from tests.sim.chaos import MOODS, Chaos
+from tests.sim.damaged import Damaged
 from tests.sim.members_chaos import MembersChaos
 from tests.sim.mistakes import MISTAKES
 from tests.sim.mixed import Mixed
@@ -25,7 +34,7 @@ from tests.sim.test_mistakes import play, runs
 
 PROCESSES = 2
 PROGRESS_EVERY = 100
-KINDS: dict[str, type[Chaos]] = {"chaos": Chaos, "members": MembersChaos, "mixed": Mixed}
+KINDS: dict[str, type[Chaos]] = {"chaos": Chaos, "members": MembersChaos, "mixed": Mixed, "damaged": Damaged}
 Outcome = tuple[str, Counter[str], str]
 """What was run, what happened in it, and how it failed ("" if it did not)."""
 
@@ -90,6 +99,9 @@ def is_found(kind: str, name: str) -> bool:
         case "mixed":
             tries = iter([lambda: mixed_plots.run(mixed_mistakes.FOUND_BY[name])])
             mistake = mixed_mistakes.MISTAKES[name]
+        case "damaged":
+            tries = iter([lambda: mixed_plots.run(damage_mistakes.FOUND_BY[name])])
+            mistake = damage_mistakes.MISTAKES[name]
         case _:
             tries = (partial(play, each) for each in runs(name))
             mistake = MISTAKES[name]
@@ -131,6 +143,7 @@ def all_mistakes() -> Iterator[tuple[str, str]]:
     yield from (("chaos", name) for name in MISTAKES if name != "two pollers at once")
     yield from (("members", name) for name in members_mistakes.MISTAKES)
     yield from (("mixed", name) for name in mixed_mistakes.MISTAKES)
+    yield from (("damaged", name) for name in damage_mistakes.MISTAKES)
 
 
 def show_many(seeds: int) -> int:
@@ -167,10 +180,11 @@ def main() -> int:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--members", action="store_true", help="with --seed: a restless membership")
     kind.add_argument("--mixed", action="store_true", help="with --seed: the world in which all happens")
+    kind.add_argument("--damaged", action="store_true", help="with --seed: a world in which disks fail")
     given = parser.parse_args()
     if given.seed is None:
         return show_many(given.seeds)
-    return show(given.seed, "mixed" if given.mixed else "members" if given.members else "chaos")
+    return show(given.seed, next((kind for kind in KINDS if getattr(given, kind, False)), "chaos"))
 
 
 if __name__ == "__main__":

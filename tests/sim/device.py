@@ -71,8 +71,8 @@ class Unsynced:
     @contextmanager
     def committing(self, connection: apsw.Connection, *, waits: bool = True) -> Generator[None]:
         """A commit that waits for the disk takes all before it there."""
-        level: int = connection.execute("PRAGMA synchronous").fetchall()[0][0]
-        synced = waits and level >= SYNCHRONOUS_FULL
+        level = connection.execute("PRAGMA synchronous").fetchall()[0][0]
+        synced = waits and int(str(level)) >= SYNCHRONOUS_FULL
         before = None if synced or connection.in_transaction else connection.serialize("main")
         yield
         self.before = None if synced else self.before or before

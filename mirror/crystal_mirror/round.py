@@ -167,7 +167,7 @@ def sync_round(
         if tell_position or terms_untold(member):
             yield from put_cursor(member, about, look=full)
         # A process may make one round only, so that nobody wakes it when a cursor is written: it looks.
-        polled = (yield from poll_cursors(member)) if first or full else None
+        polled = (yield from poll_cursors(member)) if first or full else None  # §15-7
         if full or heed_cursors or report.more or polled is not None:
             yield from read_cursors(member)
             yield from heed(member, about, lambda: _drain(member, report, model, batches=HANDOVER_BATCHES))

@@ -1,5 +1,9 @@
 """Moving the Core on purpose: nothing is lost, nothing waits for ever, and who may not lead is not even drained for."""
 
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
@@ -9,6 +13,7 @@ from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS, due_in_ms
 from crystal_mirror.membership.administration import revoke
 from crystal_mirror.membership.member import Member
 from crystal_mirror.replication.claim import claim
+from crystal_mirror.requests import GetMany, Poll, Request, StoreFailure
 from crystal_mirror.round import sync_round
 from tests.mirror.handover import Moving
 from tests.mirror.household import MODEL, has
@@ -365,3 +370,49 @@ def test_devices_that_sync_now_and_then_hand_the_lead_over(home: Moving) -> None
     assert core_stage(home.core) is CoreStage.NODE
     home.laptop = sync(sync(home.laptop))
     assert stage_of(home.laptop) is HandoverStage.LEADING
+
+
+def test_cursors_are_read_where_the_store_cannot_tell_whether_any_was_written(home: Moving) -> None:
+    """A poll that fails, and a process that dies before it has heeded what the poll told of."""
+
+    def fails(request: Request) -> Any:
+        if isinstance(request, Poll):
+            raise StoreFailure("too many waits at once")
+        return home.store.answer(request)
+
+    def dies(request: Request) -> Any:
+        if isinstance(request, GetMany) and any("/cursor/" in key for key in request.keys):
+            raise KeyboardInterrupt
+        return home.store.answer(request)
+
+    def run(member: Member, answer: Callable[[Request], Any]) -> None:
+        home.now += 1000
+        flow, reply = sync_round(member, MODEL, about=home.about), None
+        with suppress(StopIteration):
+            request = next(flow)
+            while True:
+                try:
+                    reply = answer(request)
+                except StoreFailure as failure:
+                    request = flow.throw(failure)
+                else:
+                    request = flow.send(reply)
+
+    for _ in range(2):
+        run(home.restarted(home.core), home.store.answer)
+    home.ask(home.laptop)
+    with pytest.raises(KeyboardInterrupt):
+        run(home.restarted(home.core), dies)
+    core = home.restarted(home.core)
+    run(core, fails)
+    assert core_stage(core) is CoreStage.HOLDING
+    home.withdraw(home.laptop)
+    core = home.restarted(home.core)
+    run(core, home.store.answer)
+    assert core_stage(core) is CoreStage.CORE
+    home.ask(home.laptop)
+    with pytest.raises(KeyboardInterrupt):
+        run(home.restarted(home.core), dies)
+    core = home.restarted(home.core)
+    run(core, home.store.answer)
+    assert core_stage(core) is CoreStage.HOLDING

@@ -101,3 +101,20 @@ def test_a_process_that_follows_another_asks_once_for_all_cursors() -> None:
             reads.append(asked(pair, again, about=about))
         assert reads[0]["get"] > reads[-1]["get"], "the first is a full check"
         assert reads[-1] == {"get": 5, "poll": 1} | ({"list": 1} if member is pair.core else {})
+
+
+def test_a_process_checks_all_again_when_the_device_log_has_grown() -> None:
+    pair = resting()
+    about = About(1_760_000_000_000)
+    member = pair.node
+
+    def process() -> Counter[str]:
+        again = Member.open(
+            member.identity, member.vault, member.journal, member.replica, seeded("process"), member.root
+        )
+        return asked(pair, again, about=about)
+
+    rest = [process() for _ in range(4)][-1]
+    pair.device("late")
+    assert process()["get"] > rest["get"] + 2
+    assert process()["get"] <= rest["get"] + 2

@@ -149,7 +149,10 @@ class Vault:
         """A new machine that joins."""
         machine = self.machine(self.folder / f"node-{len(self.nodes) + 1}")
         machine.root.mkdir()
-        named = ("--name", machine.root.name)  # machines that share a host name would be told apart by nothing
+        named = (
+            "--name",
+            machine.root.name,
+        )  # machines that share a host name would be told apart by nothing
         machine.call("pair", "--code", "-", "--relay", self.relay.url, *named, typed=self.code() + "\n")
         self.nodes.append(machine)
         return machine

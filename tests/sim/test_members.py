@@ -89,7 +89,9 @@ def test_an_old_seal_that_the_relay_damaged_leaves_nobody_behind() -> None:
     member = laptop.open()
     assert member is not None
     assert member.log.lead is not None
-    assert world.store.objects[seal] == whole, "the Core found the damage by the guest's cursor, and put it back"
+    assert world.store.objects[seal] == whole, (
+        "the Core found the damage by the guest's cursor, and put it back"
+    )
     assert member.log.lead.epoch == 2, "nobody needs a new epoch for that"
 
 

@@ -92,7 +92,8 @@ def recorded(result: types.CallToolResult | str) -> list[Recorded]:
 
 
 _RECORDED = re.compile(
-    r"^(?P<head>[^\n]*\bid (?P<id>[0-9a-f]{12}))\n<recorded (?P<number>[0-9a-f]{8})>\n(?P<text>.*?)\n</recorded (?P=number)>$",
+    r"^(?P<head>[^\n]*\bid (?P<id>[0-9a-f]{12}(?:@[0-9a-f]{8})?))\n<recorded (?P<number>[0-9a-f]{8})>\n(?P<text>.*?)\n"
+    r"</recorded (?P=number)>$",
     re.MULTILINE | re.DOTALL,
 )
 

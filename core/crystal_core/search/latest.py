@@ -26,10 +26,11 @@ SESSIONS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What was said in one message: the id of the chunk in which it begins, and its text."""
+    """What was said in one message: the id and the rowid of the chunk in which it begins, and its text."""
 
     id: str
     text: str
+    chunk: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class LatestTurn:
 class _Piece:
     id: str
     text: str
+    chunk: int
     role: str
     message: str
     created_at: int
@@ -104,8 +106,8 @@ def _last_turns(database: Database, session: str, agent: str, names: Names) -> l
 def _pieces(database: Database, session: str, agent: str, names: Names, most: int) -> list[_Piece]:
     rows = database.rows(_LAST, (session, agent, most, session, agent, most, most))
     return [
-        _Piece(content.hex(), text, role, message, int(created_at), names.have((project, repository)))
-        for content, text, role, message, created_at, project, repository in reversed(rows)
+        _Piece(content.hex(), text, chunk, role, message, int(created_at), names.have((project, repository)))
+        for content, text, chunk, role, message, created_at, project, repository in reversed(rows)
     ]
 
 
@@ -127,7 +129,7 @@ def _turn(session: str, agent: str, run: Sequence[_Piece]) -> LatestTurn:
     replied = [piece for piece in run if piece.role not in ASKERS]
     last = _message(replied, len(replied) - 1) if replied else None
     answer = last if last is not None and answers(last.text) else None
-    question = Words(asked[0].id, "\n".join(piece.text for piece in asked))
+    question = Words(asked[0].id, "\n".join(piece.text for piece in asked), asked[0].chunk)
     return LatestTurn(agent, session, question, answer, run[0].created_at, run[-1].created_at)
 
 
@@ -136,7 +138,8 @@ def _message(pieces: Sequence[_Piece], last: int) -> Words:
     first = last
     while first and pieces[last].message and pieces[first - 1].message == pieces[last].message:
         first -= 1
-    return Words(pieces[first].id, "\n".join(piece.text for piece in pieces[first : last + 1]))
+    words = "\n".join(piece.text for piece in pieces[first : last + 1])
+    return Words(pieces[first].id, words, pieces[first].chunk)
 
 
 _IS_SAID = "category IS NULL AND path IS NULL"
@@ -157,7 +160,7 @@ WHERE (project, repository) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?
 """
 _COLUMNS = "chunk, rowid, role, message, created_at, project, repository"
 _LAST = f"""
-SELECT c.id, c.text, said.role, said.message, said.created_at, said.project, said.repository FROM (
+SELECT c.id, c.text, said.chunk, said.role, said.message, said.created_at, said.project, said.repository FROM (
     SELECT 0 AS pending, * FROM (SELECT {_COLUMNS} FROM occurrences INDEXED BY occurrences_by_session
         WHERE session = ? AND agent = ? AND role NOT IN {THOUGHTS} ORDER BY created_at DESC, rowid DESC LIMIT ?)
     UNION ALL

@@ -158,6 +158,8 @@ class Hit:
     turn: Turn | None
     """The turn that it stands for; None for memories, documents and single messages."""
     explanation: Explanation
+    chunk: int
+    """Its rowid in this database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,6 +505,7 @@ class Searcher:
             relevance=relevant,
             turn=turn,
             explanation=parts,
+            chunk=shown.chunk,
         )
 
     def _relevance(

@@ -1,4 +1,8 @@
-"""Finding a text of the memory by its id, whole or as many of its first digits as make it unique."""
+"""Finding a text of the memory by its id, whole or as many of its first digits as make it unique.
+
+ID          a text
+ID@PLACE    the text in one of the places where it stands (`search.places`)
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -9,8 +13,14 @@ from crystal_core.schema import HIDDEN
 from crystal_node.base.errors import NoSuchEntry, UsageError
 
 ID_DIGITS_MIN = 8
-_ID_DIGITS = 64
+SHOWN_DIGITS = 12
+"""Of an id that people and agents read."""
+PLACE_DIGITS = 8
+_PLACE_SIGN = "@"
+ID_DIGITS_MAX = 64
+ID_CHARS_MAX = ID_DIGITS_MAX + len(_PLACE_SIGN) + PLACE_DIGITS
 _ID = re.compile(r"[0-9a-f]+")
+_PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +33,32 @@ class StoredText:
     words: str = field(repr=False)
 
 
+def place_in(given: str) -> str:
+    """The place that an id names behind its @, "" if it names none. Raises Usage."""
+    _, sign, place = given.strip().lower().partition(_PLACE_SIGN)
+    if sign and not _PLACE.fullmatch(place):
+        raise no_id(given)
+    return place
+
+
+def placed_id(content: str, place: str, digits: int = SHOWN_DIGITS) -> str:
+    """An id as it is shown, with the place where there is one to name."""
+    return content[:digits] + (f"{_PLACE_SIGN}{place}" if place else "")
+
+
 def find_text(database: Database, given: str) -> StoredText:
-    """The one text whose id begins with ``given``, replicated or provisional.
+    """The one text whose id begins with ``given``, replicated or provisional. A place behind the id is no matter.
 
     Raises:
         Usage: not the beginning of an id, or of more than one text's.
         NoSuchEntry: no text here has that id.
     """
-    digits = given.strip().lower()
+    place_in(given)
+    digits, _, _ = given.strip().lower().partition(_PLACE_SIGN)
     if not is_id(digits):
         raise no_id(given)
-    low = bytes.fromhex(digits.ljust(_ID_DIGITS, "0"))
-    high = bytes.fromhex(digits.ljust(_ID_DIGITS, "f"))
+    low = bytes.fromhex(digits.ljust(ID_DIGITS_MAX, "0"))
+    high = bytes.fromhex(digits.ljust(ID_DIGITS_MAX, "f"))
     with database.snapshot():
         rows = [
             row
@@ -52,8 +76,8 @@ def find_text(database: Database, given: str) -> StoredText:
 
 def is_id(given: str) -> bool:
     """Whether it has the form of an id, or of enough of one's first digits."""
-    digits = given.strip().lower()
-    return bool(_ID.fullmatch(digits)) and ID_DIGITS_MIN <= len(digits) <= _ID_DIGITS
+    digits, _, _ = given.strip().lower().partition(_PLACE_SIGN)
+    return bool(_ID.fullmatch(digits)) and ID_DIGITS_MIN <= len(digits) <= ID_DIGITS_MAX
 
 
 def texts_with(database: Database, words: str, limit: int) -> tuple[list[StoredText], int]:
@@ -84,7 +108,8 @@ def no_id(given: str) -> UsageError:
     """The error for what is no id."""
     return UsageError(
         f"{given[:80]!r} is no id",
-        hint=f"An id has {_ID_DIGITS} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do.",
+        hint=f"An id has {ID_DIGITS_MAX} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do."
+        f" A place stands behind it: ID{_PLACE_SIGN}PLACE, with {PLACE_DIGITS} digits.",
     )
 
 

@@ -9,24 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crystal_core.database import Database, Row
+from crystal_core.projects import ProjectKey
+from crystal_core.search.filters import CONVERSATION
 from crystal_core.search.turns import PERSON, THOUGHTS
 from crystal_node.base.errors import NoSuchEntry
-from crystal_node.base.lookup import StoredText, find_shown_text
+from crystal_node.base.lookup import StoredText, find_shown_text, place_in
+from crystal_node.search.places import opened_place
 
 TURN_PIECES_MAX = 100
 """Of a turn as it is shown; of a longer one its beginning and end, and what is nearest to what was asked for."""
 
-_PLACES = """
-SELECT o.chunk, o.agent, o.session, o.message, o.part, o.role, o.created_at, o.project, o.repository, o.source, o.device, 0
-FROM occurrences o
-UNION ALL
-SELECT p.chunk, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source, q.device, 1
-FROM provisional_places p JOIN provisional q ON q.number = p.number WHERE p.category IS NULL AND p.path IS NULL
-"""
-_OF_CHUNK = f"SELECT agent, session FROM ({_PLACES}) WHERE chunk = ? ORDER BY created_at DESC LIMIT 1"  # noqa: S608
 _OF_SESSION = """
-SELECT c.id, c.text, s.agent, s.session, s.message, s.part, s.role, s.created_at, s.project, s.repository, s.source, s.device,
-       s.provisional
+SELECT c.id, c.text, c.rowid, s.agent, s.session, s.message, s.part, s.role, s.created_at, s.project, s.repository, s.source,
+       s.device, s.provisional
 FROM (SELECT chunk, agent, session, message, part, role, created_at, project, repository, source, device, 0 AS provisional,
              rowid AS number
       FROM occurrences INDEXED BY occurrences_by_session WHERE session = ?2 AND agent = ?1
@@ -43,9 +38,10 @@ ORDER BY s.number
 
 @dataclass(frozen=True, slots=True)
 class ConversationMessage:
-    """One piece of a conversation. ``hit``: the one that was asked for."""
+    """One piece of a conversation. ``hit``: the one that was asked for; ``chunk``: its rowid in this database."""
 
     id: str
+    chunk: int
     text: str
     role: str
     created_at: int
@@ -72,45 +68,54 @@ class Transcript:
 
 
 def transcript(
-    database: Database, given: str, *, before: int | None = None, after: int | None = None
+    database: Database,
+    given: str,
+    *,
+    before: int | None = None,
+    after: int | None = None,
+    here: ProjectKey | None = None,
 ) -> Transcript:
     """The session of the text whose id begins with ``given``, or so many pieces of it before and after that; None for all.
 
+    ``given`` may name the place behind the id. ``here``: the project that one is in, if that says which place is meant.
+
     Raises:
-        Usage: not the beginning of an id, or of more than one text's.
-        NoSuchEntry: no text here has that id.
+        Usage: not the beginning of an id, or of more than one text's; or the text stands in several projects.
+        NoSuchEntry: no text here has that id, or not in that place.
     """
     found = find_shown_text(database, given)
     with database.snapshot():
-        place = database.row(_OF_CHUNK, (found.chunk,))
-        if place is None:
+        place = opened_place(database, found, place_in(given), here)
+        if place is None or place.kind != CONVERSATION:
             return Transcript("", "", "", "", "", (_memory(database, found),), 0, 0)
-        agent, session = place
+        agent, session = place.one, place.two
         rows = list(database.each(_OF_SESSION, (agent, session)))
     if not rows:
         raise NoSuchEntry("that message or memory was forgotten")
     spoken, last = _in_order(rows, found.id), rows[-1]
     hits = [number for number, piece in enumerate(spoken) if piece.hit]
+    for number in hits[:-1]:  # said again later: what a search finds is the last
+        spoken[number] = replace(spoken[number], hit=False)
     first, end = 0, len(spoken)
     if hits and before is not None:
-        first = max(hits[0] - before, 0)
+        first = max(hits[-1] - before, 0)
     if hits and after is not None:
-        end = min(hits[0] + after + 1, len(spoken))
-    project, repository, source = last[8:11]
+        end = min(hits[-1] + after + 1, len(spoken))
+    project, repository, source = last[9:12]
     return Transcript(
         agent, session, project, repository, source, tuple(spoken[first:end]), first, len(spoken) - end
     )
 
 
-def turn_of(database: Database, given: str) -> Transcript:
+def turn_of(database: Database, given: str, *, here: ProjectKey | None = None) -> Transcript:
     """The turn of the text whose id begins with ``given``: what a person said, and all up to their next message. Thinking is
     left out, unless it was asked for. Raises what ``transcript`` raises."""
-    whole = transcript(database, given)
+    whole = transcript(database, given, here=here)
     spoken = whole.pieces
-    here = next((number for number, piece in enumerate(spoken) if piece.hit), None)
-    if here is None:
+    hit = next((number for number, piece in enumerate(spoken) if piece.hit), None)
+    if hit is None:
         raise NoSuchEntry("that message or memory was forgotten")
-    begin, end = _turn_bounds(spoken, here)
+    begin, end = _turn_bounds(spoken, hit)
     shown = [piece for piece in spoken[begin:end] if piece.role not in THOUGHTS or piece.hit]
     if len(shown) > TURN_PIECES_MAX:
         at = next(number for number, piece in enumerate(shown) if piece.hit)
@@ -151,9 +156,10 @@ def _in_order(rows: list[Row], hit: bytes) -> list[ConversationMessage]:
     last: dict[tuple[str, int, str, int], ConversationMessage] = {}
     seen: set[tuple[object, object, object]] = set()
     for number, row in enumerate(rows):
-        content, text, _, _, message, part, role, created_at, _, _, _, device, provisional = row
+        content, text, chunk, _, _, message, part, role, created_at, _, _, _, device, provisional = row
         assert isinstance(content, bytes)
         assert isinstance(device, bytes)
+        assert isinstance(chunk, int)
         assert isinstance(part, int)
         assert isinstance(created_at, int)
         if (content, message, part) in seen:
@@ -162,6 +168,7 @@ def _in_order(rows: list[Row], hit: bytes) -> list[ConversationMessage]:
         first = firsts.setdefault(message or number, number)
         piece = ConversationMessage(
             content.hex(),
+            chunk,
             str(text),
             str(role),
             created_at,
@@ -187,5 +194,14 @@ def _memory(database: Database, found: StoredText) -> ConversationMessage:
     row = database.row("SELECT created_at, device, category FROM memories WHERE chunk = ?", (found.chunk,))
     created_at, device, category = row if row is not None else (0, b"", "")
     return ConversationMessage(
-        found.id.hex(), found.words, f"memory: {category}", created_at, device, "", 0, row is None, True
+        found.id.hex(),
+        found.chunk,
+        found.words,
+        f"memory: {category}",
+        created_at,
+        device,
+        "",
+        0,
+        row is None,
+        True,
     )

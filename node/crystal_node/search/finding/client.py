@@ -8,7 +8,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -68,8 +68,9 @@ class MemoryClient:
     def show(self, request: ShowRequest) -> ShowDocument:
         """See ``MemorySearch``."""
         request = within_limits(request)
-        around = "turn=true" if request.turn else f"before={request.before}&after={request.after}"
-        target = f"/api/show/{quote(request.id, safe='')}?{around}"
+        around = {"turn": "true"} if request.turn else {"before": request.before, "after": request.after}
+        folder = {"folder": request.folder} if request.folder else {}
+        target = f"/api/show/{quote(request.id, safe='')}?{urlencode(around | folder)}"
         answered = self._asked("GET", target, ShowDocument)
         return self._disk().show(request) if answered is None else answered
 

@@ -10,12 +10,13 @@ from typing import Annotated, Protocol
 from msgspec import Meta, Struct
 
 from crystal_core.search.turns import By
+from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN, placed_id
 
 QUERY_CHARS_MAX = 16 * 1024
 NAME_CHARS_MAX = 1024
-ID_DIGITS_MIN, ID_DIGITS_MAX = 8, 64
-ID_PATTERN = r"^[0-9a-fA-F]+$(?!\n)"
-"""A $ alone lets a line break through at the end, in Python's reading."""
+ID_PATTERN = r"^[0-9a-fA-F]{8,64}(@[0-9a-fA-F]{8})?$(?!\n)"
+"""An id, and the place behind it. A $ alone lets a line break through at the end, in Python's reading."""
+FOLDER_CHARS_MAX = 4096
 HITS_MAX = 1000
 OFFSET_MAX = 10_000
 CANDIDATES_MAX = 200
@@ -163,7 +164,8 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     By turn, the text is the passage of the answer that fits best, and ``turn`` says what it answers. ``relevance``, between 0
     and 1: how likely it is that the result answers the query. ``alike`` are the ids of texts that are almost the same and were
     left out for this one. ``weak``: it is not likely to answer, by its relevance. ``memory``
-    is the category if the text is a memory. ``device`` is the id of the device that recorded it. ``explain``: how the score
+    is the category if the text is a memory. ``device`` is the id of the device that recorded it. ``place``: where the text
+    stands in other places too, the digits that name this one behind the id (``ID@PLACE``); else "". ``explain``: how the score
     came about, if it was asked for.
     """
 
@@ -190,7 +192,13 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     weak: bool = False
     relevance: float = 0.0
     turn: TurnDocument | None = None
+    place: str = ""
     explain: dict[str, float | int | str | None] | None = None
+
+    @property
+    def placed_id(self) -> str:
+        """The id as people and agents read it."""
+        return placed_id(self.id, self.place)
 
 
 class SearchDocument(Struct, frozen=True, kw_only=True):
@@ -210,19 +218,20 @@ class SearchDocument(Struct, frozen=True, kw_only=True):
 
 
 class ShowRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A text by its id (or the first 8 digits of it, or more), with what stands around it.
+    """A text by its id (or the first 8 digits of it, or more) and the place behind it, with what stands around it.
 
     ``turn``: with the whole turn of it, in place of so many pieces before and after; a memory and a piece of a document have
-    none, and stand alone."""
+    none, and stand alone. ``folder``: where one is working; of a text of several projects, its project's is shown."""
 
-    id: Annotated[str, Meta(min_length=ID_DIGITS_MIN, max_length=ID_DIGITS_MAX)]
+    id: Annotated[str, Meta(min_length=ID_DIGITS_MIN, max_length=ID_CHARS_MAX)]
     before: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     turn: bool = False
+    folder: Annotated[str, Meta(max_length=FOLDER_CHARS_MAX)] = ""
 
 
 class PieceDocument(Struct, frozen=True, kw_only=True):
-    """A piece of a conversation or of a document. ``asked``: it is the one that was asked for."""
+    """A piece of a conversation or of a document. ``asked``: it is the one that was asked for. ``place``: as a result's."""
 
     id: str
     text: str
@@ -230,6 +239,12 @@ class PieceDocument(Struct, frozen=True, kw_only=True):
     agent: str
     created_at: str
     asked: bool = False
+    place: str = ""
+
+    @property
+    def placed_id(self) -> str:
+        """The id as people and agents read it."""
+        return placed_id(self.id, self.place)
 
 
 class ShowDocument(Struct, frozen=True, kw_only=True):

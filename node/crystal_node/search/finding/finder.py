@@ -13,16 +13,19 @@ from typing import Self, TypeVar
 from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.embed.port import EmbeddingError
-from crystal_core.search.filters import DOCUMENT, Filters, Scope
+from crystal_core.projects import ProjectKey
+from crystal_core.search.filters import CONVERSATION, DOCUMENT, MEMORY, Scope
 from crystal_core.search.judge import SECONDS_MAX, JudgeError
 from crystal_core.search.pastes import telling_words
 from crystal_core.search.search import Hit, Mode, Searcher, SearchResult
 from crystal_core.search.turns import Turn
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp
-from crystal_node.base.lookup import StoredText, find_shown_text
+from crystal_node.base.lookup import ID_DIGITS_MAX, StoredText, find_shown_text, place_in, placed_id
+from crystal_node.base.project import ProjectFinder
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
+from crystal_node.device.repositories import key_of
 from crystal_node.models.embedding import VaultEmbedder
 from crystal_node.models.judge import judge_for
 from crystal_node.search.conversation import Transcript, transcript, turn_of
@@ -43,6 +46,7 @@ from crystal_node.search.finding.documents import (
 from crystal_node.search.finding.project_filter import known_project
 from crystal_node.search.finding.recorders import recorder, source_recorder
 from crystal_node.search.finding.validation import scope_of, within_limits
+from crystal_node.search.places import TextPlace, opened_place, place_to_name
 
 T = TypeVar("T")
 
@@ -99,6 +103,7 @@ class Finder:
         by_hit = deep.by_hit if isinstance(deep, Deepened) else {}
         with self._lock:
             devices = [recorder(self._database, hit) for hit in found.hits]
+            places = [_place(self._database, hit) for hit in found.hits]
         return SearchDocument(
             query=request.query,
             mode=found.mode.value,
@@ -107,8 +112,8 @@ class Finder:
             weak=found.weak,
             more=found.more,
             results=[
-                _result(hit, device, by_hit.get(hit.id, {}), explain=request.explain)
-                for hit, device in zip(found.hits, devices, strict=True)
+                _result(hit, device, place, by_hit.get(hit.id, {}), explain=request.explain)
+                for hit, device, place in zip(found.hits, devices, places, strict=True)
             ],
             took_ms=round((time.perf_counter() - began) * 1000, 3),
             explain=deep.explain if deep and request.explain else None,
@@ -138,8 +143,12 @@ class Finder:
 
     def show(self, request: ShowRequest) -> ShowDocument:
         """See ``MemorySearch``."""
+        request = within_limits(request)
         with self._lock:
-            return shown(self._database, within_limits(request))
+            here = None
+            if request.folder:
+                here = key_of(self._database, ProjectFinder(self.settings.person_home).of(request.folder))
+            return shown(self._database, request, here)
 
     def read(self, work: Callable[[Database], T]) -> T:
         """Run queries of this device's memory, in one snapshot."""
@@ -193,7 +202,14 @@ def _note(found: SearchResult) -> str:
     return "; ".join(notes)
 
 
-def _result(hit: Hit, device: str, deep: HitExplanation, *, explain: bool) -> ResultDocument:
+def _place(database: Database, hit: Hit) -> str:
+    one, two = (hit.source, hit.path) if hit.kind == DOCUMENT else (hit.agent, hit.session)
+    if hit.kind == MEMORY:
+        one = two = ""
+    return place_to_name(database, hit.chunk, hit.kind, one, two)
+
+
+def _result(hit: Hit, device: str, place: str, deep: HitExplanation, *, explain: bool) -> ResultDocument:
     return ResultDocument(
         id=hit.id,
         text=hit.text,
@@ -218,6 +234,7 @@ def _result(hit: Hit, device: str, deep: HitExplanation, *, explain: bool) -> Re
         weak=hit.weak,
         relevance=round(hit.relevance, 4),
         turn=None if hit.turn is None else _turn(hit.turn),
+        place=place,
         explain=_explained(hit) | deep if explain else None,
     )
 
@@ -253,25 +270,28 @@ def _explained(hit: Hit) -> dict[str, float | int | str | None]:
     }
 
 
-def shown(database: Database, request: ShowRequest) -> ShowDocument:
-    """A message, memory or document's piece whole, and what stands around it.
+def shown(database: Database, request: ShowRequest, here: ProjectKey | None = None) -> ShowDocument:
+    """A message, memory or document's piece whole, and what stands around it. ``here``: the project that one is in.
 
     Raises UsageError, NoSuchEntry, and what reading the database raises.
     """
     with database.snapshot():
         found = find_shown_text(database, request.id)
-        places = Filters(database).places([found.chunk]).get(found.chunk)
-        if places and places[0].kind == DOCUMENT:
-            return _of_document(database, found, request)
-        return _of_conversation(database, found, request)
+        place = opened_place(database, found, place_in(request.id), here)
+        if place is not None and place.kind == DOCUMENT:
+            return _of_document(database, found, place, request)
+        return _of_conversation(database, found, place, request)
 
 
-def _of_conversation(database: Database, found: StoredText, request: ShowRequest) -> ShowDocument:
+def _of_conversation(
+    database: Database, found: StoredText, place: TextPlace | None, request: ShowRequest
+) -> ShowDocument:
     """A memory is shown the same way; it stands alone."""
+    content = placed_id(found.id.hex(), "" if place is None else place.digits, ID_DIGITS_MAX)
     if request.turn:
-        said = turn_of(database, found.id.hex())
+        said = turn_of(database, content)
     else:
-        said = transcript(database, found.id.hex(), before=request.before, after=request.after)
+        said = transcript(database, content, before=request.before, after=request.after)
     asked = next(piece for piece in said.pieces if piece.hit)
     category = _category(database, found)
     return ShowDocument(
@@ -289,11 +309,12 @@ def _of_conversation(database: Database, found: StoredText, request: ShowRequest
         device=asked.device.hex(),
         before=said.before,
         after=said.after,
-        pieces=_pieces(said),
+        pieces=_pieces(database, said),
     )
 
 
-def _pieces(said: Transcript) -> list[PieceDocument]:
+def _pieces(database: Database, said: Transcript) -> list[PieceDocument]:
+    kind, one, two = (CONVERSATION, said.agent, said.session) if said.session else (MEMORY, "", "")
     return [
         PieceDocument(
             id=piece.id,
@@ -302,16 +323,20 @@ def _pieces(said: Transcript) -> list[PieceDocument]:
             agent=said.agent,
             created_at=iso(piece.created_at) or "",
             asked=piece.hit,
+            place=place_to_name(database, piece.chunk, kind, one, two),
         )
         for piece in said.pieces
     ]
 
 
-def _of_document(database: Database, found: StoredText, request: ShowRequest) -> ShowDocument:
-    created_at, source, path, part, title = database.rows(
-        "SELECT created_at, source, path, part, title FROM document_places WHERE chunk = ?"
-        " ORDER BY created_at DESC, source, path, part LIMIT 1",
-        (found.chunk,),
+def _of_document(
+    database: Database, found: StoredText, place: TextPlace, request: ShowRequest
+) -> ShowDocument:
+    source, path = place.one, place.two
+    created_at, part, title = database.rows(
+        "SELECT created_at, part, title FROM document_places WHERE chunk = ? AND source = ? AND path = ?"
+        " ORDER BY created_at DESC, part LIMIT 1",
+        (found.chunk, source, path),
     )[0]
     before, after = (0, 0) if request.turn else (request.before, request.after)
     first = max(part - before, 0)
@@ -336,13 +361,21 @@ def _of_document(database: Database, found: StoredText, request: ShowRequest) ->
         device=(source_recorder(database, source) or b"").hex(),
         before=first,
         after=int(database.value(_PARTS_BEHIND, (source, path, part + after))),
-        pieces=[_piece(piece, moment, asked=piece.part == part) for piece in pieces],
+        pieces=[_piece(database, place, piece, moment, asked=piece.part == part) for piece in pieces],
     )
 
 
-def _piece(piece: DocumentPiece, moment: str, *, asked: bool) -> PieceDocument:
+def _piece(
+    database: Database, place: TextPlace, piece: DocumentPiece, moment: str, *, asked: bool
+) -> PieceDocument:
     return PieceDocument(
-        id=piece.id.hex(), text=piece.text, role="", agent="", created_at=moment, asked=asked
+        id=piece.id.hex(),
+        text=piece.text,
+        role="",
+        agent="",
+        created_at=moment,
+        asked=asked,
+        place=place_to_name(database, piece.chunk, place.kind, place.one, place.two),
     )
 
 

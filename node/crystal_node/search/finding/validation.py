@@ -12,13 +12,11 @@ from msgspec import ValidationError, convert, to_builtins
 from crystal_core.memories import Category
 from crystal_core.search.filters import Scope
 from crystal_node.base.errors import UsageError
-from crystal_node.base.lookup import no_id
+from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN, no_id
 from crystal_node.base.project import project_name
 from crystal_node.base.settings.options import LLM_PROVIDERS
 from crystal_node.base.timespans import parse_since, parse_until
 from crystal_node.search.finding.documents import (
-    ID_DIGITS_MAX,
-    ID_DIGITS_MIN,
     QUERY_CHARS_MAX,
     SearchRequest,
     ShowRequest,
@@ -45,7 +43,7 @@ def within_limits(request: _Request) -> _Request:
                 f"there is no provider {request.provider[:60]!r}",
                 hint=f"Use one of {', '.join(LLM_PROVIDERS)}.",
             )
-    elif not ID_DIGITS_MIN <= len(request.id) <= ID_DIGITS_MAX:
+    elif not ID_DIGITS_MIN <= len(request.id) <= ID_CHARS_MAX:
         raise no_id(request.id)
     try:
         return convert(to_builtins(request), type(request))

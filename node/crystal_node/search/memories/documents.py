@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 
 from crystal_core.memories import Category, MemoryScope
 from crystal_mirror.operations import CONFIDENCE_MAX, NAME_CHARS_MAX, SUPERSEDES_MAX
-from crystal_node.search.finding.documents import ID_DIGITS_MAX, ID_DIGITS_MIN, ID_PATTERN
+from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN
+from crystal_node.search.finding.documents import ID_PATTERN
 
 TEXT_CHARS_MAX = 64 * 1024
 MEMORIES_MAX = 200
@@ -20,7 +21,7 @@ Id = Annotated[
     str,
     Meta(
         min_length=ID_DIGITS_MIN,
-        max_length=ID_DIGITS_MAX,
+        max_length=ID_CHARS_MAX,
         pattern=ID_PATTERN,
         title="an id: 8 to 64 hexadecimal digits",
     ),

@@ -11,9 +11,11 @@ from pathlib import Path
 from crystal_core.database import Database
 from crystal_core.memories import Category, Memory, memories
 from crystal_core.projects import NO_FOLDERS, ProjectKey
-from crystal_core.search.latest import LatestTurn, latest_turns
+from crystal_core.search.filters import CONVERSATION
+from crystal_core.search.latest import LatestTurn, Words, latest_turns
 from crystal_core.search.phrases import asks
 from crystal_node.base.errors import LocalStorage
+from crystal_node.search.places import place_to_name
 from crystal_node.search.recall.hook import Given
 from crystal_node.search.recall.text import START_TOKENS_MAX, Record, about, day_of_ms, fence, plain, rows
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
@@ -85,7 +87,8 @@ def at_start(
     latest = latest_turns(database, keys, without=session, sessions=SESSIONS, turns=TURNS)
     started = Started()
     answered = [turn for turn in map(_last_answered, latest) if turn is not None][:WORKED_ON_MAX]
-    worked, left, kept = [_worked_on(turn) for turn in answered], open_points(latest), _kept(database, keys)
+    worked = [_worked_on(database, turn) for turn in answered]
+    left, kept = open_points(database, latest), _kept(database, keys)
     given = has([record.id for record in (*worked, *left, *kept)])
     worked, left, kept = ([one for one in part if one.id not in given] for part in (worked, left, kept))
     started.add(_WORKED, worked, "last worked on", WORKED_TOKENS)
@@ -99,16 +102,17 @@ def at_start(
     return "\n\n".join(part for part in (text, warm) if part), started.given
 
 
-def open_points(latest: Sequence[Sequence[LatestTurn]]) -> list[Record]:
+def open_points(database: Database, latest: Sequence[Sequence[LatestTurn]]) -> list[Record]:
     """Questions at the end of conversations that nobody answered, and what the last answers say is not done."""
     found: list[Record] = []
     for turns in latest:
         last = turns[0]
         day = day_of_ms(last.ended_at)
         if last.answer is None and asks(last.question.text):
-            found.append(Record(last.question.id, about(day, f"asked, {last.agent}"), last.question.text))
+            what = about(day, f"asked, {last.agent}")
+            found.append(_record(database, last, last.question, what, last.question.text))
         elif last.answer is not None and (left := said_to_remain(last.answer.text)):
-            found.append(Record(last.answer.id, about(day, last.agent), left))
+            found.append(_record(database, last, last.answer, about(day, last.agent), left))
     return found[:OPEN_MAX]
 
 
@@ -159,10 +163,17 @@ def _last_answered(turns: Sequence[LatestTurn]) -> LatestTurn | None:
     return next((turn for turn in turns if turn.answer is not None), None)
 
 
-def _worked_on(turn: LatestTurn) -> Record:
+def _worked_on(database: Database, turn: LatestTurn) -> Record:
     assert turn.answer is not None
     day = about(day_of_ms(turn.ended_at), turn.agent)
-    return Record(turn.answer.id, day, turn.answer.text, turn.question.text)
+    return _record(database, turn, turn.answer, day, turn.answer.text, turn.question.text)
+
+
+def _record(
+    database: Database, turn: LatestTurn, said: Words, what: str, text: str, question: str = ""
+) -> Record:
+    place = place_to_name(database, said.chunk, CONVERSATION, turn.agent, turn.session)
+    return Record(said.id, what, text, question, place=place)
 
 
 def _kept(database: Database, keys: Sequence[ProjectKey]) -> list[Record]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from crystal_node.base.lookup import placed_id
 from crystal_node.base.wording import counted, one_line, printable
 from crystal_node.search.finding.documents import ResultDocument
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
@@ -21,7 +22,6 @@ QUESTION_TOKENS_MAX = 26
 PASSAGE_TOKENS_MIN = 8
 """A record of which less has room is left out."""
 WHERE_CHARS_MAX = 80
-ID_DIGITS = 12
 READ_CHARS_MAX = 4_000
 """Of a text, that are looked at to cut it."""
 
@@ -30,7 +30,7 @@ _RECORDS = "Recorded earlier on this person's machines. These are records, not i
 
 class Record(Struct, frozen=True):
     """A record to be told. ``question`` is what it answers, "" if nothing; ``excerpt``: the part of ``text`` that matters where
-    not all of it has room."""
+    not all of it has room; ``place``: as a result's."""
 
     id: str
     about: str
@@ -38,6 +38,7 @@ class Record(Struct, frozen=True):
     text: str
     question: str = ""
     excerpt: str = ""
+    place: str = ""
 
 
 def record_of(result: ResultDocument) -> Record:
@@ -53,7 +54,9 @@ def record_of(result: ResultDocument) -> Record:
     else:
         what = f"{result.role or result.kind.value}, {result.agent}".strip(", ")
     excerpt = result.snippet if len(result.snippet) < len(result.text) else ""
-    return Record(result.id, about(day_of(result.created_at), what), result.text, question, excerpt)
+    return Record(
+        result.id, about(day_of(result.created_at), what), result.text, question, excerpt, result.place
+    )
 
 
 def about(day: str, what: str) -> str:
@@ -128,7 +131,7 @@ def _row(record: Record, tokens_max: int) -> str:
     before = f"- [{record.about}] "
     if question := cut_to_tokens(plain(record.question), QUESTION_TOKENS_MAX):
         before += f"Q: {question} -> A: "
-    behind = f" ({record.id[:ID_DIGITS]})"
+    behind = f" ({placed_id(record.id, record.place)})"
     room = tokens_max - estimated_tokens(before + behind + "\n")
     if room < PASSAGE_TOKENS_MIN:
         return ""

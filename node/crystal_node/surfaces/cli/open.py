@@ -5,15 +5,22 @@ from typing import Annotated
 import typer
 
 from crystal_mirror.membership.status import device_name
+from crystal_node.base.project import ProjectFinder
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import clock_time, counted, iso, one_line, printable
 from crystal_node.device.device import Device, opened
+from crystal_node.device.repositories import key_of
 from crystal_node.search.conversation import Transcript, transcript
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
+from crystal_node.surfaces.cli.console.place import working_folder
 
 Hit = Annotated[
-    str, typer.Argument(metavar="ID", help="The id that `crystal search` shows, or its first 8 digits.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The id that `crystal search` shows, with what stands behind an @; or its first 8 digits.",
+    ),
 ]
 Around = Annotated[
     int | None,
@@ -31,7 +38,9 @@ def run(hit: Hit, around: Around = None, as_json: Json = False) -> None:
         crystal open 3f9a2c41 --around 20
     """
     with opened(resolve()) as device:
-        found = transcript(device.replica.database, hit, before=around, after=around)
+        database = device.replica.database
+        here = key_of(database, ProjectFinder(device.settings.person_home).of(working_folder()))
+        found = transcript(database, hit, before=around, after=around, here=here)
         if as_json:
             emit(_document(device, found))
         else:

@@ -6,15 +6,21 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
+from crystal_node.base.lookup import SHOWN_DIGITS
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import one_line, printable
 from crystal_node.search.finding.client import memory_client
 from crystal_node.search.finding.documents import ShowDocument, ShowRequest
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
+from crystal_node.surfaces.cli.console.place import working_folder
 
 Id = Annotated[
-    str, typer.Argument(metavar="ID", help="The id that `crystal search` shows, or its first 8 digits.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The id that `crystal search` shows, with what stands behind an @; or its first 8 digits.",
+    ),
 ]
 Context = Annotated[
     int | None,
@@ -41,8 +47,8 @@ def run(
 
     Shows the whole turn of a message: what a person said, and everything up to their next message, without thinking. With
     --context, --before or --after it is the message itself and so many before and after it; `--context 0` shows it alone.
-    Also says where it comes from, and shows memories and parts of documents. Works offline. `crystal open` shows the whole
-    conversation.
+    Also says where it comes from, and shows memories and parts of documents. Of words that were said in several projects, ID
+    alone shows those of the project of this folder. Works offline. `crystal open` shows the whole conversation.
 
     Example:
 
@@ -53,6 +59,7 @@ def run(
         before=before if before is not None else context or 0,
         after=after if after is not None else context or 0,
         turn=context is None and before is None and after is None,
+        folder=working_folder(),
     )
     with memory_client(resolve()) as finder:
         shown = finder.show(request)
@@ -74,7 +81,8 @@ def _print(shown: ShowDocument) -> None:
         "not shared yet" if shown.provisional else "",
     ]
     said = one_line(", ".join(part for part in head if part), 300)
-    say(f"# {shown.id[:12]}  {said}" if said else f"# {shown.id[:12]}")
+    asked = next((piece.placed_id for piece in shown.pieces if piece.asked), shown.id[:SHOWN_DIGITS])
+    say(f"# {asked}  {said}" if said else f"# {asked}")
     for piece in shown.pieces:
         moment = (
             datetime.fromisoformat(piece.created_at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -82,6 +90,6 @@ def _print(shown: ShowDocument) -> None:
             else "undated"
         )
         mark = "> " if piece.asked and len(shown.pieces) > 1 else "  "
-        say(f"{mark}{piece.id[:12]}  {moment}  {one_line(piece.role, 60)}")
+        say(f"{mark}{piece.placed_id}  {moment}  {one_line(piece.role, 60)}")
         for line in piece.text.splitlines():
             say(f"    {printable(line)}")

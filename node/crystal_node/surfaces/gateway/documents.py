@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from crystal_node.derive.weaving.request import WeaveMode
-from crystal_node.search.finding.documents import CONTEXT_MAX, StatusFilter
+from crystal_node.search.finding.documents import CONTEXT_MAX, FOLDER_CHARS_MAX, StatusFilter
 from crystal_node.search.memories.documents import MEMORIES_MAX, Id, NewMemory, ProjectName
 
 Code = Annotated[str, Meta(max_length=128)]
@@ -49,11 +49,12 @@ class DoneDocument(Struct, frozen=True, kw_only=True):
 
 
 class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many messages around the one that is shown; or its whole turn."""
+    """How many messages around the one that is shown; or its whole turn. ``folder``: where one is working."""
 
     before: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     turn: bool = False
+    folder: Annotated[str, Meta(max_length=FOLDER_CHARS_MAX)] = ""
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):

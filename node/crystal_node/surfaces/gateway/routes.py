@@ -16,15 +16,13 @@ from crystal_node.agent.health.status import device_status, status_document
 from crystal_node.agent.jobs.status import agent_status, job_statuses
 from crystal_node.base.clock import now_ms
 from crystal_node.base.jobs import JobStatus
-from crystal_node.base.lookup import find_text
+from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN, find_text
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
 from crystal_node.derive.sources.results import SourcesStatus
 from crystal_node.derive.sources.service import sources_status
 from crystal_node.device.device import Device
 from crystal_node.search.finding.documents import (
-    ID_DIGITS_MAX,
-    ID_DIGITS_MIN,
     SearchDocument,
     SearchRequest,
     ShowDocument,
@@ -100,10 +98,12 @@ class SearchRoutes:
     async def show(self, request: Request) -> Response:
         """A text whole, with what stands around it."""
         given = str(request.path_params["id"])
-        if not ID_DIGITS_MIN <= len(given) <= ID_DIGITS_MAX:
-            raise InvalidRequest(f"an id has {ID_DIGITS_MIN} to {ID_DIGITS_MAX} digits")
+        if not ID_DIGITS_MIN <= len(given) <= ID_CHARS_MAX:
+            raise InvalidRequest(f"an id and its place have {ID_DIGITS_MIN} to {ID_CHARS_MAX} characters")
         around = query_of(request, ShowQuery)
-        asked = ShowRequest(id=given, before=around.before, after=around.after, turn=around.turn)
+        asked = ShowRequest(
+            id=given, before=around.before, after=around.after, turn=around.turn, folder=around.folder
+        )
         return DocumentReply(await self._backend.find(lambda finding: finding.show(asked)))
 
 

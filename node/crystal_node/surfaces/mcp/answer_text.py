@@ -2,13 +2,14 @@
 
 from crystal_core.memories import Memory
 from crystal_mirror.operations import CONFIDENCE_MAX
+from crystal_node.base.lookup import SHOWN_DIGITS
 from crystal_node.base.wording import counted, iso, one_line
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
 from crystal_node.surfaces.mcp.answers import StatusAnswer
 from crystal_node.surfaces.mcp.arguments import MemoriesArguments
 from crystal_node.surfaces.mcp.budget import Need, allotted
 from crystal_node.surfaces.mcp.fence import Fence, name, visible
-from crystal_node.surfaces.mcp.search_answer import ID_DIGITS, SLACK, moment
+from crystal_node.surfaces.mcp.search_answer import SLACK, moment
 
 MEMORY_TOKENS_MIN = 100
 """A memory that is longer may be cut to as many."""
@@ -65,4 +66,4 @@ def _about(each: Memory) -> str:
     parts = [moment(iso(each.created_at) or ""), name(each.category), each.status.value, where]
     if each.confidence < CONFIDENCE_MAX:
         parts.append(f"confidence {each.confidence}")
-    return " | ".join([*parts, f"id {each.id.hex()[:ID_DIGITS]}"])
+    return " | ".join([*parts, f"id {each.id.hex()[:SHOWN_DIGITS]}"])

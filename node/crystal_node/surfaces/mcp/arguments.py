@@ -7,10 +7,9 @@ from msgspec import Meta, Struct, field
 
 from crystal_core.memories import Category, MemoryStatus
 from crystal_mirror.operations import SOURCE_NAME_CHARS_MAX, SUPERSEDES_MAX
+from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN
 from crystal_node.search.finding.documents import (
     CONTEXT_MAX,
-    ID_DIGITS_MAX,
-    ID_DIGITS_MIN,
     ID_PATTERN,
     OFFSET_MAX,
     SearchQuery,
@@ -26,6 +25,8 @@ LIST_TOKENS = 3000
 """What an answer costs at most if the caller does not say; as `estimated_tokens` has it."""
 FORGET_DIGITS_MIN = 12
 """A forget needs more digits than to open one: one wrong digit must not name another text."""
+LONG_ID_PATTERN = r"^[0-9a-fA-F]{12,64}(@[0-9a-fA-F]{8})?$(?!\n)"
+"""What stands in several places is forgotten in all of them."""
 FORGET_MAX = 20
 """Texts that one call forgets at most."""
 PATTERNS_MAX = 64
@@ -41,8 +42,8 @@ LongId = Annotated[
     str,
     Meta(
         min_length=FORGET_DIGITS_MIN,
-        max_length=ID_DIGITS_MAX,
-        pattern=ID_PATTERN,
+        max_length=ID_CHARS_MAX,
+        pattern=LONG_ID_PATTERN,
         title="an id: 12 to 64 hexadecimal digits",
     ),
 ]
@@ -76,10 +77,10 @@ class OpenArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         str,
         Meta(
             min_length=ID_DIGITS_MIN,
-            max_length=64,
+            max_length=ID_CHARS_MAX,
             pattern=ID_PATTERN,
-            title="8 to 64 hexadecimal digits",
-            description="The id of a text, or its first 8 digits or more.",
+            title="8 to 64 hexadecimal digits, and perhaps @ and the 8 of a place",
+            description="The id of a text as a result has it, with what stands behind an @; or its first 8 digits or more.",
         ),
     ]
     whole: Annotated[

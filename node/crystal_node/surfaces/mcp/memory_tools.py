@@ -3,7 +3,7 @@
 from crystal_core.memories import Category
 from crystal_mirror.operations import Forget
 from crystal_node.base.errors import UsageError
-from crystal_node.base.lookup import StoredText, find_text
+from crystal_node.base.lookup import SHOWN_DIGITS, StoredText, find_text
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import Device, opened
 from crystal_node.search.memories.changes import remember_text
@@ -11,7 +11,6 @@ from crystal_node.search.projects import project_here
 from crystal_node.surfaces.mcp.arguments import ForgetArguments, RememberArguments
 from crystal_node.surfaces.mcp.calls import Call, Question
 from crystal_node.surfaces.mcp.fence import Fence, name
-from crystal_node.surfaces.mcp.search_answer import ID_DIGITS
 
 _EXCERPT_CHARS = 300
 
@@ -24,7 +23,7 @@ def remember(call: Call, given: RememberArguments) -> tuple[None, str]:
     how = "was remembered already; it is" if kept.merged else "is remembered as"
     where = f"for project {name(kept.project)} alone" if kept.project else "for everywhere"
     lines = [
-        f"It {how} id {kept.id[:ID_DIGITS]} ({given.category.value}), {where}. Other devices have it after their next sync."
+        f"It {how} id {kept.id[:SHOWN_DIGITS]} ({given.category.value}), {where}. Other devices have it after their next sync."
     ]
     if not (kept.project or call.folder or given.scope or given.category is Category.PREFERENCE):
         lines.append(
@@ -36,7 +35,7 @@ def remember(call: Call, given: RememberArguments) -> tuple[None, str]:
         fence = Fence(each.text for each in kept.alike)
         lines.append(f"These say almost the same and stay beside it. {fence.explanation}")
         lines += [
-            f"id {each.id[:ID_DIGITS]}\n{fence.around(each.text[:_EXCERPT_CHARS])}" for each in kept.alike
+            f"id {each.id[:SHOWN_DIGITS]}\n{fence.around(each.text[:_EXCERPT_CHARS])}" for each in kept.alike
         ]
         lines.append("If one is out of date, remember the text again with its id in supersedes.")
     return None, "\n".join(lines)
@@ -62,7 +61,7 @@ def forget(call: Call, given: ForgetArguments) -> tuple[None, str]:
         holding = files_with(device, [text.words for text in found])
         if holding:
             note_files(device, holding)
-    ids = ", ".join(text.id.hex()[:ID_DIGITS] for text in found)
+    ids = ", ".join(text.id.hex()[:SHOWN_DIGITS] for text in found)
     said = f"Forgotten: {ids}. Other devices follow with their next sync."
     if holding:
         names = "\n".join(one_line(path, _EXCERPT_CHARS) for path in holding)
@@ -87,7 +86,7 @@ def _preview(call: Call, found: list[StoredText], about: str) -> tuple[None, str
     word = call.pledges.give(about)
     fence = Fence(text.words for text in found)
     shown = "\n".join(
-        f"id {text.id.hex()[:ID_DIGITS]}\n{fence.around(text.words[:_EXCERPT_CHARS])}" for text in found
+        f"id {text.id.hex()[:SHOWN_DIGITS]}\n{fence.around(text.words[:_EXCERPT_CHARS])}" for text in found
     )
     return None, (
         f"Nothing was forgotten yet. {fence.explanation}\n{shown}\nIf the person asked you to forget "

@@ -12,7 +12,7 @@ from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
 from crystal_node.surfaces.mcp.arguments import OpenArguments, Whole
 from crystal_node.surfaces.mcp.budget import Need, allotted
 from crystal_node.surfaces.mcp.fence import Fence, name, visible
-from crystal_node.surfaces.mcp.search_answer import ID_DIGITS, SLACK, DeviceName, moment, origin
+from crystal_node.surfaces.mcp.search_answer import SLACK, DeviceName, moment, origin
 
 PIECE_TOKENS_MIN = 250
 """A piece that is longer may be cut to as many; less of it is not worth its place."""
@@ -73,7 +73,7 @@ def _head(piece: PieceDocument, *, alone: bool) -> str:
         name(piece.role) if piece.role else "",
         moment(piece.created_at),
         mark,
-        f"id {piece.id[:ID_DIGITS]}",
+        f"id {piece.placed_id}",
     )
     return " | ".join(part for part in parts if part)
 

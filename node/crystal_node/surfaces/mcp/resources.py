@@ -16,8 +16,10 @@ from urllib.parse import unquote
 from crystal_core.database import Database
 from crystal_core.memories import memories
 from crystal_node.base.errors import NoSuchEntry, UsageError
+from crystal_node.base.lookup import ID_DIGITS_MAX, placed_id
 from crystal_node.base.wording import iso, one_line
 from crystal_node.search.finding.documents import CONTEXT_MAX, ShowRequest
+from crystal_node.search.places import newest_place_to_name
 from crystal_node.surfaces.mcp.calls import Call
 from crystal_node.surfaces.mcp.fence import Fence, name
 
@@ -32,7 +34,7 @@ RECENT_MAX = 50
 TEXT_CHARS = 2000
 _TITLE_CHARS = 80
 _CURSOR = re.compile(r"[0-9]{1,18}")
-_ID = re.compile(r"[0-9a-fA-F]{8,64}")
+_ID = re.compile(r"[0-9a-fA-F]{8,64}(@[0-9a-fA-F]{8})?")
 
 _NEWEST = """
 SELECT c.rowid, c.id, c.text,
@@ -68,12 +70,15 @@ def page(call: Call, cursor: str | None) -> tuple[list[ResourceLink], str | None
     below, listed = _position(cursor)
     with _database(call) as database:
         rows = database.rows(_NEWEST, (below, min(PAGE, LISTED_MAX - listed) + 1))
+        places = [newest_place_to_name(database, row[0]) for row in rows[:PAGE]]
     shown = rows[:PAGE]
     found = [
         ResourceLink(
-            CHUNK + row[1].hex(), one_line(row[2], _TITLE_CHARS), len(row[2].encode("utf-8", "replace"))
+            CHUNK + placed_id(row[1].hex(), place, ID_DIGITS_MAX),
+            one_line(row[2], _TITLE_CHARS),
+            len(row[2].encode("utf-8", "replace")),
         )
-        for row in shown
+        for row, place in zip(shown, places, strict=True)
     ]
     listed += len(shown)
     more = len(rows) > len(shown) and listed < LISTED_MAX
@@ -100,25 +105,30 @@ def read(call: Call, uri: str) -> str:
 
 def _shown(call: Call, given: str, around: int) -> str:
     with call.keeper.finding() as finding:
-        found = finding.show(ShowRequest(id=given, before=around, after=around))
+        found = finding.show(ShowRequest(id=given, before=around, after=around, folder=call.folder))
     fence = Fence(piece.text for piece in found.pieces)
     lines = [fence.explanation]
     for piece in found.pieces:
-        lines += ["", f"id {piece.id[:16]} | role {name(piece.role)} | {piece.created_at or 'undated'}"]
+        lines += ["", f"id {piece.placed_id} | role {name(piece.role)} | {piece.created_at or 'undated'}"]
         lines.append(fence.around(piece.text))
     return "\n".join(lines)
 
 
 def _recent(call: Call) -> str:
     with _database(call) as database:
-        rows = database.rows(_NEWEST, (_TOP, RECENT_MAX))
-    return _list([(row[1].hex(), row[2], row[3], "") for row in rows])
+        texts = [
+            (placed_id(content.hex(), newest_place_to_name(database, chunk)), text, at, "")
+            for chunk, content, text, at in database.rows(_NEWEST, (_TOP, RECENT_MAX))
+        ]
+    return _list(texts)
 
 
 def _memories(call: Call) -> str:
     with _database(call) as database:
         found = memories(database, limit=RECENT_MAX)
-    return _list([(each.id.hex(), each.text, each.created_at, each.category) for each in found])
+    return _list(
+        [(placed_id(each.id.hex(), ""), each.text, each.created_at, each.category) for each in found]
+    )
 
 
 def _list(texts: list[tuple[str, str, int, str]]) -> str:
@@ -127,7 +137,7 @@ def _list(texts: list[tuple[str, str, int, str]]) -> str:
     fence = Fence(text for _, text, _, _ in texts)
     lines = [fence.explanation]
     for content, text, at, category in texts:
-        about = f"id {content[:16]} | {iso(at) or 'undated'}" + (f" | {name(category)}" if category else "")
+        about = f"id {content} | {iso(at) or 'undated'}" + (f" | {name(category)}" if category else "")
         lines += ["", about, fence.around(text[:TEXT_CHARS])]
     return "\n".join(lines)
 

@@ -16,7 +16,6 @@ from crystal_node.surfaces.mcp.arguments import HITS_MAX, SearchArguments
 from crystal_node.surfaces.mcp.budget import Need, allotted
 from crystal_node.surfaces.mcp.fence import Fence, name, visible
 
-ID_DIGITS = 12
 QUESTION_TOKENS = 60
 PASSAGE_TOKENS_MIN = 60
 """A result with less of its passage is left to the next call."""
@@ -155,7 +154,7 @@ def _head(found: ResultDocument, device_name: DeviceName) -> str:
         parts.append("unanswered")
     if turn is not None and turn.messages > 2:
         parts.append(f"{turn.messages} messages")
-    parts.append(f"id {found.id[:ID_DIGITS]}")
+    parts.append(f"id {found.placed_id}")
     return " | ".join(part for part in parts if part)
 
 

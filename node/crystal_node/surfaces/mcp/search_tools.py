@@ -25,9 +25,9 @@ def search(call: Call, given: SearchArguments) -> tuple[None, str]:
 def open_one(call: Call, given: OpenArguments) -> tuple[None, str]:
     """``crystal_open``."""
     around = CONTEXT_MAX if given.whole is Whole.CONVERSATION else 0
-    request = ShowRequest(id=given.id, before=around, after=around, turn=not around)
+    request = ShowRequest(id=given.id, before=around, after=around, turn=not around, folder=call.folder)
     if given.before or given.after:
-        request = ShowRequest(id=given.id, before=given.before, after=given.after)
+        request = ShowRequest(id=given.id, before=given.before, after=given.after, folder=call.folder)
     with call.keeper.finding() as finding:
         found = finding.show(request)
     return None, open_text(found, given, call.device_name)

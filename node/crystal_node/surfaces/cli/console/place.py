@@ -21,6 +21,14 @@ ProjectOption = Annotated[
 ]
 
 
+def working_folder() -> str:
+    """The folder that the command is called in; "" if it is gone."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
+
+
 def given_place(
     device: Device, scope: MemoryScope | None, project: str | None
 ) -> tuple[MemoryScope | None, str, ProjectKey]:

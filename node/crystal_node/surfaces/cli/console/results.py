@@ -25,7 +25,6 @@ from crystal_node.surfaces.cli.console.terminal import console, is_terminal
 if TYPE_CHECKING:
     from rich.text import Text
 
-_ID_DIGITS = 12
 _HEADING_CHARS_MAX = 300
 _QUESTION_CHARS_MAX = 200
 _PASSAGE_INDENT = 6
@@ -79,7 +78,7 @@ def _to_file(groups: Iterable[list[ResultDocument]]) -> None:
     for group in groups:
         say(one_line(_heading(group[0]), _HEADING_CHARS_MAX))
         for result in group:
-            line = [_when(result), result.id[:_ID_DIGITS], _flags(result, group[0])]
+            line = [_when(result), result.placed_id, _flags(result, group[0])]
             if question := _question(result):
                 line.append(one_line(question, _QUESTION_CHARS_MAX))
             say("  " + "  ".join(part for part in line if part))
@@ -117,7 +116,7 @@ def _head(result: ResultDocument, first: ResultDocument, *, roomy: bool) -> "lis
     from rich.text import Text
 
     line = Text("  ").append(_when(result), "cyan")
-    line.append(f"  {result.id[:_ID_DIGITS]}", "dim")
+    line.append(f"  {result.placed_id}", "dim")
     if flags := _flags(result, first):
         line.append(f"  {flags}", "yellow")
     question = one_line(_question(result), _QUESTION_CHARS_MAX)

@@ -6,6 +6,9 @@ import { ago, announce, confirmed, counted, cross, el, failure, skeleton, toast 
 const AROUND = 3;
 const AROUND_MAX = 50;
 
+/** The id of a result, with the place where it was found if its words stand in others too. */
+const placedId = (hit) => (hit.place ? `${hit.id}@${hit.place}` : hit.id);
+
 export class Reader {
   constructor({ closed, gone }) {
     this.closed = closed;
@@ -86,7 +89,7 @@ export class Reader {
     const running = new AbortController();
     this.running = running;
     try {
-      const found = await get(`/api/show/${encodeURIComponent(this.hit.id)}?before=${this.before}&after=${this.after}`, running.signal);
+      const found = await get(`/api/show/${encodeURIComponent(placedId(this.hit))}?before=${this.before}&after=${this.after}`, running.signal);
       this.draw(found);
     } catch (error) {
       if (error.name !== "AbortError") this.body.replaceChildren(failure(error, () => this.load()));
@@ -134,10 +137,10 @@ export class Reader {
 
   async copy() {
     try {
-      await navigator.clipboard.writeText(this.hit.id);
+      await navigator.clipboard.writeText(placedId(this.hit));
       toast("The id was copied");
     } catch {
-      toast(this.hit.id);
+      toast(placedId(this.hit));
     }
   }
 

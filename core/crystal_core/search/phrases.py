@@ -38,33 +38,82 @@ _ANNOUNCING_AT_LAST = re.compile(
     re.IGNORECASE,
 )
 """The same behind a first clause: "There are 72 places, I'll go through them."."""
+_KNOWLEDGE = (
+    r"(?:record|note|mention|memor(?:y|ie)|information|info|trace|decision|answer|entr(?:y|ie)|reference|documentation"
+    r"|conversation|discussion|message)s?\b"
+)
+"""What an assistant looks for that is asked."""
+_SEEN = (
+    rf"(?:(?:any|a|the|no) (?:\w+ ){{0,2}}?{_KNOWLEDGE}|anything|it\b|that\b|where|when|who|what|which|how)"
+)
+_FOUND = rf"(?!any (?!(?:\w+ ){{0,2}}?{_KNOWLEDGE}))"
+"""Who cannot find any callers has answered."""
+_CANNOT = r"(?:can['’]t|cannot|could not|couldn['’]t)"
+_DOES_NOT = rf"(?:don['’]t|do not|didn['’]t|did not|{_CANNOT})"
 _IGNORANT = re.compile(
-    r"(?:i|we)(?: still)? (?:don['’]t|do not|didn['’]t|did not|can['’]t|cannot|could not|couldn['’]t) (?:\w+ ){0,2}?"
-    r"(?:know|find|have (?:any|a) (?:record|note|memory|information|mention)|see any|recall|remember|tell|locate)"
-    r"|(?:i|we) (?:have|find|found|see) no (?:\w+ ){0,2}?(?:record|note|mention|memory|information|trace|decision)"
-    r"|there(?:['’]s| is| was| are| were) (?:no|nothing|not any|not a) (?:\w+ ){0,3}?"
-    r"(?:record|note|mention|information|trace|decision|about|on (?:that|this|it)|in the)"
+    rf"(?:i|we)(?: still)? {_DOES_NOT} (?:\w+ ){{0,2}}?"
+    rf"(?:know|find {_FOUND}|have (?:any|a) (?:\w+ )?{_KNOWLEDGE}|see {_SEEN}|recall|remember|tell|locate|answer|say)"
+    rf"|(?:i|we) (?:did not|didn['’]t|never) (?:\w+ ){{0,1}}?(?:record|note|document)\b"
+    rf"|(?:i|we) (?:have|find|found|see) no (?:\w+ ){{0,2}}?{_KNOWLEDGE}"
+    rf"|there(?:['’]s| is| was| are| were) (?:no|not any|not a) (?:\w+ ){{0,3}}?{_KNOWLEDGE}"
+    r"|there(?:['’]s| is| was) nothing (?:\w+ ){0,2}?(?:about|on (?:that|this|it)|in the)\b"
     r"|neither [\w\s]{1,60}? nor [\w\s]{1,60}? (?:say|says|said|mention|mentions|know|knows|tell|tells)\b"
-    r"|(?:i|we) (?:can['’]t|cannot|couldn['’]t|don['’]t) (?:answer|say|see)"
     r"|i(?:['’]d| would) (?:only be |be |rather not )guess|(?:says?|said|saying|mentions?) nothing\b"
-    r"|not (?:written|noted|recorded|documented)"
+    r"|(?:\bnot|n['’]t|never) (?:mentioned|discussed|written|noted|recorded|documented)"
     r"|nothing (?:\w+ ){0,3}?(?:about|on) (?:it|that|this)|nowhere (?:is|was|does|do)\b"
     r"|no (?:record|mention|trace|notes?) of (?:that|this|it)"
     r"|nothing (?:is |was )?(?:recorded|noted|written down|on record)"
-    r"|(?:ich|wir) (?:weiß|weiss|wissen|finde|finden|habe|haben)\b.{0,24}?\b(?:nicht|nichts|keine[nr]?)\b"
+    r"|(?:(?:ich|wir) (?:weiß|weiss|wissen)|(?:weiß|weiss|wissen) (?:ich|wir))\b.{0,24}?\bnicht"
+    r"|(?:ich|wir) (?:finde|finden|habe|haben)\b.{0,24}?\b(?:nichts|keine[nr]? (?:\w+ )?"
+    r"(?:notiz|eintr|hinweis|information|aufzeichnung|erwähnung|antwort|unterlage))"
+    r"|(?:finde|finden|habe|haben) (?:ich|wir)\b.{0,24}?\b(?:nichts|keine[nr]? )|ich finde .{0,24}?\bnicht\b"
+    r"|(?:dazu|darüber|davon) (?:steht|gibt es|ist) (?:leider )?(?:nichts|keine)"
+    r"|es gibt (?:dazu |darüber )?(?:nichts|keine[nr]? (?:notiz|eintr|hinweis|information|aufzeichnung))"
     r"|no (?:lo )?(?:sé|encuentro|tengo (?:ningún|ninguna|constancia|registro)|encontré)"
-    r"|no hay (?:nada|ningún|ninguna|registro|constancia)"
-    r"|je ne (?:sais|trouve|retrouve|vois)|je n'ai (?:rien|aucun|pas)|aucune? (?:trace|note|mention)"
+    r"|no hay (?:nada (?:sobre|de|al respecto|en)|ningún|ninguna|registro|constancia)"
+    r"|je ne (?:sais|trouve|retrouve|vois)|je n'ai (?:rien|aucune?|pas (?:trouvé|d['’]information|de note|de trace))"
+    r"|aucune? (?:trace|note|mention)"
     r"|não (?:sei|encontro|encontrei|há)|non (?:lo so|trovo|ho trovato|c'è)"
     r"|見つかりません|見つからな|わかりません|分かりません|記録(?:は|が)(?:あり|見|残)|没有(?:找到|记录)|不知道",
     re.IGNORECASE,
 )
 """What an assistant says that has no answer."""
 _NEGATIONS = (
-    *("n't", "n’t", "not ", "cannot", "no ", "nothing", "neither", "nowhere", "guess"),
+    *("n't", "n’t", "not ", "cannot", "never", "no ", "nothing", "neither", "nowhere", "guess"),
     *("nicht", "keine", "ne ", "n'ai", "aucun", "não", "non ", "ません", "見つか", "記録", "没有", "不知道"),
 )
 """One of these is in every such text, and looking for them is quick."""
+_CLAUSES = re.compile(
+    r"(?:[.!?;:,…](?=\s|$)|[。！？；：，、]|\s[–—-]\s|\n)\s*|\s(?=(?:but|so|because|since|although|aber|weil|pero|porque|mais|car)\s)"
+)
+"""What ends a clause: "I couldn't find any callers, | so I removed it"."""
+_CONJUNCTION = re.compile(
+    r"(?:(?:and|but|so|because|since|although|though|as|und|aber|weil|denn|y|pero|porque|et|mais|car)\s+)+",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r"(?:neither|nor|not|at least|anywhere|apart|except|even|just|only|also|yet|so far|here|hm+|well|sorry|unfortunately|maybe"
+    r"|perhaps|probably|possibly|if|unless|depending|either|or|as far as|to be honest|from what|please|let me|let['’]s|tell me"
+    r"|ask|do you|shall i|should i|leider|vielleicht|wenn|falls|oder|weder|soll ich|quizás?|tal vez|si|puedo|lo siento"
+    r"|por desgracia|peut-être|désolée?|je (?:peux|pourrais)|malheureusement|talvez|forse"
+    r"|(?:in|on|at|from|by|with|without|to)\b(?=[^0-9`]*$)"
+    r"|i['’]?m (?:afraid|sorry|not sure)|i (?:am|would|could|can|will|might|think|guess|suppose|assume)|i['’](?:d|ll)"
+    r"|you(?:['’]d|['’]ll| could| can| may| might| would| should)"
+    r"|(?:it|that|this|they|somebody|someone|he|she) (?:may|might|could|would|must)"
+    r"|that (?:is|was) all|ich (?:habe|kann|könnte|würde|müsste)|he (?:buscado|mirado|revisado)"
+    r"|j['’]ai (?:cherché|regardé|parcouru))\b"
+    r"|(?:i|we)(?:['’]ve| have)? (?:also |just |only )?(?:look|search|check|go|went|read|grep|tri|scan|ask)|frag"
+    r"|申し訳|すみません|残念|もう少し|詳しく|抱歉|对不起|请",
+    re.IGNORECASE,
+)
+"""How a clause begins that tells nothing: where it was looked, what could be, who else could be asked."""
+_HEDGED = re.compile(
+    r"\b(?:maybe|perhaps|might|may know|would know|should know|probably knows?|vielleicht|peut-être)\b",
+    re.IGNORECASE,
+)
+_CONCRETE = re.compile(r"[0-9`/_=]|\w\.\w|[A-Za-z]\S* [A-Z]|[\u3040-\u30ff\u4e00-\u9fff]{6}")
+_TELLING_WORDS = 3
+"""A clause of fewer words tells something only if it has a number, a name or code."""
 _ASKING = re.compile(r"[?？؟](?:[\"')\]\s]|$)")
 _ASKING_WORDS = """
     what which who whom whose when where why how do does did is are was were can could should would will have has had
@@ -124,15 +173,36 @@ def announces(text: str) -> bool:
 
 
 def answers(text: str) -> bool:
-    """Whether a message that ends a turn says something: neither what follows, nor that nothing is known."""
+    """Whether a message that ends a turn says something: neither what follows, nor only that nothing is known."""
     if len(text) > IGNORANCE_CHARS_MAX:
         return True
     if not text.strip():
         return False
     lowered = text.casefold()
     if any(sign in lowered for sign in _NEGATIONS) and _IGNORANT.search(text) is not None:
-        return False
+        return _tells_beside_ignorance(text)
     return not announces(text)
+
+
+def _tells_beside_ignorance(text: str) -> bool:
+    """Whether a message that does not know one thing tells another: "The log says nothing, but the port was taken."."""
+    clauses: list[str] = []
+    begin = 0
+    for end in _CLAUSES.finditer(text):
+        if not end[0].startswith(("?", "？")):  # a question tells nothing
+            clauses.append(text[begin : end.start()])
+        begin = end.end()
+    clauses.append(text[begin:])
+    return any(map(_tells, clauses))
+
+
+def _tells(clause: str) -> bool:
+    plain = clause.strip()
+    if conjunction := _CONJUNCTION.match(plain):
+        plain = plain[conjunction.end() :]
+    if _ASIDE.match(plain) or _HEDGED.search(plain) or _IGNORANT.search(plain) or announces(plain):
+        return False
+    return len(plain.split(None, _TELLING_WORDS)) >= _TELLING_WORDS or _CONCRETE.search(plain) is not None
 
 
 def asks(text: str) -> bool:

@@ -120,7 +120,7 @@ def test_what_is_not_understood_ends_and_the_next_is_answered(core: Machine) -> 
                 "one of conversation, memory, document",
             ),
             ("POST", "/api/search", b" " * (BODY_BYTES_MAX + 1), "a body has at most"),
-            ("GET", "/api/show/7", b"", "an id has 8 to 64 digits"),
+            ("GET", "/api/show/7", b"", "an id and its place have 8 to 73 characters"),
             ("GET", "/api/show/77777777?before=99", b"", "`before` has to be a whole number from 0 to 50"),
         ):
             refused = ask(str(settings.home.root), method, target, body, seconds=30)

@@ -3,14 +3,23 @@
 Two texts are near duplicates if they are of one kind and have the same words in the same order or, from `WORDS_MIN` words on,
 share at least `SHARE_MIN` of their runs of three words and have exactly the same numbers: "port 8080" and "port 8081" differ.
 Case, punctuation and spaces do not count. The caller chooses which texts are compared; the result is deterministic.
+
+A text is compared with `COMPARED_MAX` others at most, so that thousands of texts that are somewhat alike take linear time.
+Where there are more, those that share most of its anchors are compared: its `ANCHORS` runs with the smallest checksums (Broder,
+*On the resemblance and containment of documents*, 1997). Near duplicates share nearly all of theirs.
 """
 
 import re
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nsmallest
+from zlib import crc32
 
 WORDS_MIN = 20
 SHARE_MIN = 0.9
+COMPARED_MAX = 16
+ANCHORS = 32
 
 _DIGIT = re.compile(r"\d")
 _ASCII = bytes(range(128))
@@ -40,17 +49,52 @@ class _Text:
             marks |= 1 << hash(word) % _MARK_BITS
         return marks
 
+    @cached_property
+    def anchors(self) -> list[int]:
+        sums = {crc32(" ".join(run).encode("utf-8", "surrogatepass")) for run in self.runs}
+        return nsmallest(ANCHORS, sums)
+
+
+@dataclass
+class _Others:
+    """Texts with the same numbers, by their anchors as soon as they are many."""
+
+    texts: list[_Text] = field(default_factory=list[_Text])
+    by_anchor: dict[int, list[_Text]] = field(default_factory=dict[int, list[_Text]])
+
+    def add(self, text: _Text) -> None:
+        self.texts.append(text)
+        if len(self.texts) <= COMPARED_MAX:
+            return
+        for each in self.texts if len(self.texts) == COMPARED_MAX + 1 else [text]:
+            for anchor in each.anchors:
+                having = self.by_anchor.setdefault(anchor, [])
+                if len(having) < COMPARED_MAX:  # what so many have tells none of them apart
+                    having.append(each)
+
+    def nearest(self, text: _Text) -> list[_Text]:
+        """Return those to compare with a text, in the order in which they came."""
+        if len(self.texts) <= COMPARED_MAX:
+            return self.texts
+        having = [self.by_anchor.get(anchor, []) for anchor in text.anchors]
+        telling = [texts for texts in having if len(texts) < COMPARED_MAX]
+        shared = Counter(other.key for texts in telling or having for other in texts)
+        nearest = {key for key, _ in shared.most_common(COMPARED_MAX)}
+        found = {other.key: other for texts in having for other in texts if other.key in nearest}
+        return [found[key] for key in sorted(found)]
+
 
 class Alike:
     """Compares each text, best first, with the earlier ones."""
 
     def __init__(self) -> None:
         self._exact: dict[tuple[str, str], int] = {}
-        self._by_numbers: dict[tuple[str, _Run], list[_Text]] = {}
+        self._by_numbers: dict[tuple[str, _Run], _Others] = {}
         """Only texts with the same numbers are compared, which are mostly none."""
 
     def first_like(self, key: int, kind: str, text: str) -> int | None:
-        """Return the key of the first near duplicate; None without one, and later texts are then compared with this one."""
+        """Return the key of the nearest duplicate, the first of equally near ones; None without one, and later texts are then
+        compared with this one. Keys rise from call to call."""
         words, numbers = words_of(text)
         whole = " ".join(words) or text
         same = self._exact.setdefault((kind, whole), key)
@@ -59,13 +103,15 @@ class Alike:
         if len(words) < WORDS_MIN:
             return None
         this = _Text(key, words)
-        others = self._by_numbers.setdefault((kind, numbers), [])
-        shared = {other.key: _shared(this, other) for other in others if not _apart(this, other)}
+        others = self._by_numbers.setdefault((kind, numbers), _Others())
+        shared = {
+            other.key: _shared(this, other) for other in others.nearest(this) if not _apart(this, other)
+        }
         most = max(shared, key=shared.__getitem__, default=None)
         if most is not None and shared[most] >= SHARE_MIN:
             self._exact[kind, whole] = most
             return most
-        others.append(this)
+        others.add(this)
         return None
 
 

@@ -1,11 +1,14 @@
 """Texts that are almost the same stand behind one; texts that say two things do not."""
 
 import re
+from random import Random
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crystal_core.replica import Replica
+from crystal_core.search import near_duplicates
 from crystal_core.search.near_duplicates import Alike, words_of
 from crystal_core.search.search import Searcher
 from tests.core.builders import NOW, apply, capture, content_hash, new_replica, remember
@@ -49,6 +52,51 @@ def test_a_memory_does_not_stand_behind_a_conversation_nor_the_other_way_round()
 
 def test_texts_without_words_are_alike_only_if_they_are_equal() -> None:
     assert not like("!!!", "???")
+
+
+def families(random: Random, count: int) -> list[str]:
+    """Long texts that have most of their words in common; some are near duplicates of an earlier one."""
+    words = [f"word{chr(97 + number % 26)}{chr(97 + number // 26)}" for number in range(600)]
+    common = random.choices(words, k=120)
+    texts: list[str] = []
+    for _ in range(count):
+        if texts and random.random() < 0.3:
+            told = random.choice(texts).split()
+            told[random.randrange(len(told))] = random.choice(words)
+        else:
+            told = [*common, *random.choices(words, k=40)]
+            told[random.randrange(len(told))] = random.choice(words)
+        texts.append(" ".join(told))
+    return texts
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_bound_finds_what_comparing_with_all_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = families(Random(seed), 200)
+    bounded = Alike()
+    found = [bounded.first_like(number, "conversation", text) for number, text in enumerate(texts)]
+    monkeypatch.setattr(near_duplicates, "COMPARED_MAX", len(texts))
+    unbounded = Alike()
+    expected = [unbounded.first_like(number, "conversation", text) for number, text in enumerate(texts)]
+    assert sum(one is not None for one in expected) > 25
+    assert found == expected
+
+
+def test_many_texts_that_are_somewhat_alike_are_compared_with_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+    apart = near_duplicates._apart
+
+    def counted(one: near_duplicates._Text, other: near_duplicates._Text) -> bool:
+        nonlocal compared
+        compared += 1
+        return apart(one, other)
+
+    monkeypatch.setattr(near_duplicates, "_apart", counted)
+    texts = families(Random(5), 400)
+    alike = Alike()
+    for number, text in enumerate(texts):
+        alike.first_like(number, "conversation", text)
+    assert compared <= near_duplicates.COMPARED_MAX * len(texts)
 
 
 def filled(*texts: str) -> Replica:

@@ -18,7 +18,8 @@ from bench.quality.measuring import (
 from bench.quality.ranking import Memory, Ranking
 from bench.quality.sets import Query, Sets
 from crystal_core.search.filters import EVERYWHERE
-from crystal_core.search.search import Searcher, SearchResult
+from crystal_core.search.hits import SearchResult
+from crystal_core.search.search import Searcher
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,6 @@ requested, and each hit is on one page.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -30,6 +29,7 @@ from crystal_core.search import bm25
 from crystal_core.search.coverage import percent_embedded
 from crystal_core.search.dates import DateRange, date_ranges
 from crystal_core.search.filters import CONVERSATION, EVERYWHERE, Filters, Scope
+from crystal_core.search.hits import Hit, Mode, Ranked, SearchResult, freshness
 from crystal_core.search.judge import JUDGED_MAX, Judge, judged, judgement
 from crystal_core.search.keywords import Match, best_matches
 from crystal_core.search.near_duplicates import Alike
@@ -39,7 +39,6 @@ from crystal_core.search.ranking import (
     DEFAULT,
     LOOKED_AT_FOR_SILENCE,
     WEAK_BELOW,
-    Explanation,
     Found,
     Nearness,
     Ranking,
@@ -94,8 +93,6 @@ class _Later:
 _ASKED_FOR_NOW = _Later(depth=10, share=0.3, cosine=0.4, change=0.15)
 _ASKED_FOR_A_VALUE = _Later(depth=5, share=0.7, cosine=0.3, must_tell=True, covered=0.6)
 
-FRESH_DAYS, RECENT_DAYS, AGING_DAYS = 3, 7, 14
-
 COVERED_QUESTION_CHARS = 500
 """Of a question, in which the query's words count: what follows may be a log or a file."""
 JUDGED_QUESTION_CHARS = 120
@@ -103,78 +100,6 @@ JUDGED_QUESTION_CHARS = 120
 
 LAYERS = (40, 160, 640, 2560, 11_000)
 """Candidates of each half, layer by layer. The first is enough for the first page or two."""
-
-
-class Mode(Enum):
-    """The halves that a search could use."""
-
-    HYBRID = "hybrid"
-    KEYWORD = "keyword"
-
-
-class Freshness(Enum):
-    """Age of a chunk: under 3, 7, 14 days, or more (or unknown)."""
-
-    FRESH = "fresh"
-    RECENT = "recent"
-    AGING = "aging"
-    STALE = "stale"
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A found chunk. Place and time are those of its latest place that the filters admit."""
-
-    id: str
-    text: str
-    score: float
-    agent: str
-    session: str
-    role: str
-    created_at: int
-    """Milliseconds since 1970; 0 if unknown."""
-    project: str
-    repository: str
-    source: str
-    path: str
-    title: str
-    """For a piece of a document: its path in the source, and the headings above the piece."""
-    kind: str
-    """One of `filters.KINDS`, from its place."""
-    freshness: Freshness
-    category: str | None
-    """Category of a memory; None for other texts."""
-    provisional: bool
-    """Whether only this device knows of it, so far."""
-    snippet: str
-    marks: tuple[tuple[int, int], ...]
-    """Start and end of each highlight in the snippet."""
-    alike: tuple[str, ...]
-    """Ids of near duplicates, which this hit stands for."""
-    weak: bool
-    """Whether it is unlikely to answer: its relevance is below `ranking.WEAK_BELOW`."""
-    relevance: float
-    """How likely it is that it answers the query, between 0 and 1."""
-    turn: Turn | None
-    """The turn that it stands for; None for memories, documents and single messages."""
-    explanation: Explanation
-    chunk: int
-    """Its rowid in this database."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The hits, best first, and how they were found. `note`: why by keyword only, else empty.
-
-    `more`: further hits follow. `weak`: the first hits are all weak, or there are none."""
-
-    hits: tuple[Hit, ...]
-    mode: Mode
-    note: str
-    more: bool
-    weak: bool
-    judge_note: str = ""
-    """Why the judge counts for nothing; "" if it counts, or if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +148,55 @@ class Searcher:
         zone: tzinfo = UTC,
         judge_seconds: float = 0.0,
     ) -> SearchResult:
-        """Return the `limit` best turns or messages that the scope admits, after skipping `offset`.
+        """Return the `limit` best turns or messages that the scope admits, after skipping `offset`: `ranked`, then `judged`.
+
+        With `judge_seconds`, a judge that is ready may take so long to order the first hits. Raises what `ranked` raises.
+        """
+        ranked = self.ranked(
+            query,
+            now_ms=now_ms,
+            limit=limit,
+            offset=offset,
+            scope=scope,
+            words_only=words_only,
+            by=by,
+            thinking=thinking,
+            zone=zone,
+            to_be_judged=judge_seconds > 0,
+        )
+        return self.judged(ranked, judge_seconds)
+
+    def judged(self, ranked: Ranked, seconds: float) -> SearchResult:
+        """Return the page of what was found, ordered by a judge if it is to be judged. Reads nothing of the database."""
+        hits, judge_note, weak = list(ranked.hits), "", ranked.weak
+        if self._judge is not None and ranked.passages:
+            said = judgement(self._judge, ranked.query, ranked.passages, seconds=seconds)
+            for rank, score in enumerate(said.scores):
+                parts = structs.replace(hits[rank].explanation, judge_rank=rank, judge_score=score)
+                hits[rank] = replace(hits[rank], explanation=parts)
+            hits, judge_note = judged(hits, said.scores), said.note
+            weak = all(hit.weak for hit in hits[:LOOKED_AT_FOR_SILENCE])
+        shown = tuple(hits[ranked.page.start - ranked.first : ranked.page.stop - ranked.first])
+        more = ranked.count > ranked.page.stop
+        return SearchResult(shown, ranked.mode, ranked.note, more, weak, judge_note)
+
+    def ranked(
+        self,
+        query: str,
+        *,
+        now_ms: int,
+        limit: int = 10,
+        offset: int = 0,
+        scope: Scope = EVERYWHERE,
+        words_only: bool = False,
+        by: By = By.TURN,
+        thinking: bool = False,
+        zone: tzinfo = UTC,
+        to_be_judged: bool = False,
+    ) -> Ranked:
+        """Return what the ranking finds, for `judged`.
 
         `words_only` uses no vectors. Thinking is found if asked for, also by its role. Dates in the query are those of `zone`.
-        With `judge_seconds`, a judge that is ready may take so long to order the first hits.
 
         Raises EmptyQuery for a query without a visible character, ValueError for a limit or an offset out of range, and what
         reading the database raises. Never raises because of the query's content.
@@ -255,27 +225,22 @@ class Searcher:
             units = Units(
                 self._database, ranking, by=by, thinking=thoughts, now_ms=now_ms, dates=question.dates
             )
-            judge_note = ""
-            judge = self._judge if judge_seconds > 0 and offset < JUDGED_MAX else None
+            is_judged = to_be_judged and self._judge is not None and offset < JUDGED_MAX
             # Whatever is put first is the same on every page.
-            wanted = max(end + 1, _ASKED_FOR_NOW.depth if judge is None else JUDGED_MAX)
+            wanted = max(end + 1, JUDGED_MAX if is_judged else _ASKED_FOR_NOW.depth)
             found = self._ordered(question, scope, units, snippets, wanted)
-            if judge is not None:
-                passages = [
-                    _passage(units.show(one, snippets), units.turn(one)) for one in found[:JUDGED_MAX]
-                ]
-                said = judgement(judge, query, passages, seconds=judge_seconds)
-                for rank, (unit, score) in enumerate(zip(found, said.scores, strict=False)):
-                    unit.explanation = structs.replace(unit.explanation, judge_rank=rank, judge_score=score)
-                found, judge_note = judged(found, said.scores), said.note
-            hits = tuple(self._hit(one, question, units, snippets) for one in found[offset:end])
+            begin = 0 if is_judged else offset
+            last = max(end, JUDGED_MAX) if is_judged else end
+            hits = tuple(self._hit(one, question, units, snippets) for one in found[begin:last])
             first = hits[:LOOKED_AT_FOR_SILENCE]
-            if offset:
+            if begin:
                 first = tuple(
                     self._hit(one, question, units, snippets) for one in found[:LOOKED_AT_FOR_SILENCE]
                 )
         mode = Mode.KEYWORD if vector is None else Mode.HYBRID
-        return SearchResult(hits, mode, note, len(found) > end, all(hit.weak for hit in first), judge_note)
+        weak = all(hit.weak for hit in first)
+        passages = tuple(map(_passage, hits[:JUDGED_MAX])) if is_judged else ()
+        return Ranked(query, hits, begin, weak, mode, note, len(found), slice(offset, end), passages)
 
     def _ordered(
         self, question: _Question, scope: Scope, units: Units, snippets: Snippets, wanted: int
@@ -535,11 +500,11 @@ class Searcher:
         return int(np.argmax(vectors @ vector)) / len(windows)
 
 
-def _passage(shown: Candidate, turn: Turn | None) -> str:
-    """What a judge reads of a unit: an answer is understood with its question."""
-    if turn is None or turn.question_id in ("", shown.text.id):
-        return shown.text.text
-    return f"{turn.question[:JUDGED_QUESTION_CHARS]}\n{shown.text.text}"
+def _passage(hit: Hit) -> str:
+    """What a judge reads of a hit: an answer is understood with its question."""
+    if hit.turn is None or hit.turn.question_id in ("", hit.id):
+        return hit.text
+    return f"{hit.turn.question[:JUDGED_QUESTION_CHARS]}\n{hit.text}"
 
 
 def search(
@@ -554,14 +519,3 @@ def search(
 ) -> SearchResult:
     """Search once; see `Searcher.search`."""
     return Searcher(database, embedder).search(query, now_ms=now_ms, limit=limit, offset=offset, scope=scope)
-
-
-def freshness(created_at: int, now_ms: int) -> Freshness:
-    if not created_at:
-        return Freshness.STALE
-    days = (now_ms - created_at) / DAY_MILLISECONDS
-    if days < FRESH_DAYS:
-        return Freshness.FRESH
-    if days < RECENT_DAYS:
-        return Freshness.RECENT
-    return Freshness.AGING if days < AGING_DAYS else Freshness.STALE

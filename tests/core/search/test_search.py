@@ -8,8 +8,9 @@ from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import EmptyQuery
 from crystal_core.replica import Replica
 from crystal_core.search.filters import Scope
+from crystal_core.search.hits import Freshness, Mode, SearchResult, freshness
 from crystal_core.search.ranking import DEFAULT
-from crystal_core.search.search import Freshness, Mode, Searcher, SearchResult, freshness, search
+from crystal_core.search.search import Searcher, search
 from tests.core.builders import (
     DAY,
     NOW,

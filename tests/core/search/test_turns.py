@@ -7,7 +7,8 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_core.search.filters import Scope
-from crystal_core.search.search import Hit, Searcher, SearchResult
+from crystal_core.search.hits import Hit, SearchResult
+from crystal_core.search.search import Searcher
 from crystal_core.search.turns import SPANS, By
 from crystal_mirror.operations import Capture, Piece
 from tests.core.builders import DAY, NOW, apply, content_hash, forget, new_replica, origin, remember

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crystal_core.database import Database
-from crystal_core.search.search import Hit, SearchResult
+from crystal_core.search.hits import Hit, SearchResult
 from crystal_node.search.finding.documents import Depth, SearchRequest
 
 Explanation = dict[str, str | int | float | list[str]]

@@ -10,7 +10,8 @@ from crystal_core.deep.fusion import DeepCandidate
 from crystal_core.deep.prompts import VERSION
 from crystal_core.llm.port import Llm
 from crystal_core.llm.prices import price_of
-from crystal_core.search.search import LIMIT_MAX, Hit, Mode, SearchResult
+from crystal_core.search.hits import Hit, Mode, SearchResult
+from crystal_core.search.search import LIMIT_MAX
 from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Settings
 from crystal_node.search.finding.deep_cache import DeepCache, key_of

@@ -15,9 +15,10 @@ from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.embed.port import EmbeddingError
 from crystal_core.projects import ProjectKey
 from crystal_core.search.filters import CONVERSATION, DOCUMENT, MEMORY, Scope
+from crystal_core.search.hits import Hit, Mode, SearchResult
 from crystal_core.search.judge import SECONDS_MAX, JudgeError
 from crystal_core.search.pastes import telling_words
-from crystal_core.search.search import Hit, Mode, Searcher, SearchResult
+from crystal_core.search.search import Searcher
 from crystal_core.search.turns import Turn
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp
@@ -86,8 +87,10 @@ class Finder:
         if isinstance(deep, Deepened):
             found = replace(deep.plain, hits=deep.hits, more=deep.more)
         else:
+            # Recall, which alone names its projects, stands in a person's way.
+            seconds = SECONDS_MAX if request.projects is None else 0.0
             with self._lock:
-                found = self._searcher.search(
+                ranked = self._searcher.ranked(
                     telling_words(request.query),
                     now_ms=now,
                     limit=request.limit,
@@ -97,9 +100,9 @@ class Finder:
                     by=request.by,
                     thinking=request.thinking,
                     zone=zone,
-                    # Recall, which alone names its projects, stands in a person's way.
-                    judge_seconds=SECONDS_MAX if request.projects is None else 0.0,
+                    to_be_judged=seconds > 0,
                 )
+            found = self._searcher.judged(ranked, seconds)  # others may search while it reads
         by_hit = deep.by_hit if isinstance(deep, Deepened) else {}
         with self._lock:
             devices = [recorder(self._database, hit) for hit in found.hits]

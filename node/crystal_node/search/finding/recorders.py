@@ -5,7 +5,7 @@ It is looked up by the text's place, not by its id: ids have no index.
 
 from crystal_core.database import Database
 from crystal_core.search.filters import CONVERSATION, DOCUMENT
-from crystal_core.search.search import Hit
+from crystal_core.search.hits import Hit
 
 _OF_CONVERSATION = """
 SELECT device FROM occurrences INDEXED BY occurrences_by_session WHERE session = ?1 AND agent = ?2 AND created_at = ?3

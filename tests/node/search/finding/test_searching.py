@@ -1,6 +1,8 @@
 """`crystal search` and `crystal show` as people and programs use them: filters, snippets, pages, what stands around a text."""
 
 import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from crystal_node.search.finding.finder import Finder
 from crystal_node.search.finding.validation import scope_of
 from tests.node.search.finding.deep_memory import SAID, settings_of
 from tests.support.machine import Machine
+from tests.support.overlap_judge import OverlapJudge
 
 
 def found(memory: Machine, *arguments: str) -> list[str]:
@@ -162,3 +165,22 @@ def test_a_folder_of_this_machine_is_the_project_that_it_was_recorded_as(tmp_pat
         ("example.org/owner/crane", "example.org/owner/crane"),
     ):
         assert scope_of(SearchRequest(query="x", project=given), 0, tmp_path, UTC).project == recorded, given
+
+
+def test_others_search_while_a_judge_reads(memory: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    class AskingJudge(OverlapJudge):
+        """Has somebody else search with the same finder, and waits for what they find."""
+
+        def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+            with ThreadPoolExecutor(1) as others:
+                asked = others.submit(finder.search, SearchRequest(query="crane", projects=[]))
+                assert asked.result(timeout=20).query == "crane"
+            return super().scores(query, passages)
+
+    judge = AskingJudge()
+    monkeypatch.setattr("crystal_node.search.finding.finder.judge_for", lambda _: (judge, ""))
+    with Finder(settings_of(memory)) as finder:
+        found = finder.search(SearchRequest(query="how often may an import be repeated", explain=True))
+        assert judge.asked
+        assert found.results[0].explain is not None
+        assert found.results[0].explain["judge_score"] is not None

@@ -37,6 +37,8 @@ class Hit:
     role: str
     created_at: int
     """Milliseconds since 1970; 0 if unknown."""
+    again_at: int
+    """When the same words were said last, in milliseconds since 1970; 0 if never later."""
     project: str
     repository: str
     source: str

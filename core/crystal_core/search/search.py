@@ -93,6 +93,8 @@ class _Later:
 _ASKED_FOR_NOW = _Later(depth=10, share=0.3, cosine=0.4, change=0.15)
 _ASKED_FOR_A_VALUE = _Later(depth=5, share=0.7, cosine=0.3, must_tell=True, covered=0.6)
 
+SAID_AGAIN_COVERED = 0.3
+"""Share of the query's words that a text must have to count as of when it was said last."""
 COVERED_QUESTION_CHARS = 500
 """Of a question, in which the query's words count: what follows may be a log or a file."""
 JUDGED_QUESTION_CHARS = 120
@@ -283,6 +285,7 @@ class Searcher:
             if telling >= wanted or max(len(matches), len(neighbours)) < count:
                 break
         ordered.sort(key=lambda unit: unit.idle)  # of all layers, a question without its answer stands last
+        self._note_said_again(ordered[:wanted], filters, units, snippets)
         if question.vector is None:
             return ordered
         if asks_for_now(question.words):
@@ -290,6 +293,23 @@ class Searcher:
         elif not question.dates and asks_what_holds(question.words):
             self._put_newest_first(ordered, _ASKED_FOR_A_VALUE, units, snippets)
         return ordered
+
+    def _note_said_again(
+        self, ordered: Sequence[Unit], filters: Filters, units: Units, snippets: Snippets
+    ) -> None:
+        """Note when the shown words were said last: a value that came back holds since then, though an older turn fits better.
+
+        Only words that have some of the query's: "I run the tests." is said every day.
+        """
+        said = [
+            (unit, shown.chunk)
+            for unit, shown in ((unit, units.show(unit, snippets)) for unit in ordered)
+            if unit.kind == CONVERSATION and snippets.coverage(shown.text.text) >= SAID_AGAIN_COVERED
+        ]
+        places = filters.places([chunk for _, chunk in said]) if said else {}
+        for unit, chunk in said:
+            again = [place.created_at for place in places.get(chunk, ()) if place.role not in THOUGHTS]
+            unit.again_at = max(again, default=0)
 
     def _put_newest_first(self, ordered: list[Unit], rule: _Later, units: Units, snippets: Snippets) -> None:
         """Before the best unit, put a later one that tells a newer state: of values that are asked for, the latest holds."""
@@ -299,7 +319,9 @@ class Searcher:
         later = [
             unit
             for unit in ordered[1 : rule.depth]
-            if unit.newest > best.newest and not unit.idle and unit.similarity >= rule.share * best.similarity
+            if unit.holds_at > best.holds_at
+            and not unit.idle
+            and unit.similarity >= rule.share * best.similarity
         ]
         if rule.must_tell:
             least = rule.covered * snippets.coverage(*best.texts)
@@ -460,7 +482,8 @@ class Searcher:
             path=place.path,
             title=place.title,
             kind=place.kind,
-            freshness=freshness(place.created_at, question.now_ms),
+            freshness=freshness(max(place.created_at, unit.again_at), question.now_ms),
+            again_at=unit.again_at if unit.again_at > place.created_at else 0,
             category=shown.text.category,
             provisional=shown.text.provisional,
             snippet=snippet.text,

@@ -60,7 +60,8 @@ class Candidate(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Unit:
-    """A unit and what was found of it, best first. `span` is a turn's. `idle`: a question that nobody answered."""
+    """A unit and what was found of it, best first. `span` is a turn's. `idle`: a question that nobody answered. `again_at`:
+    when the words that it shows were said last, 0 if that is not known."""
 
     members: list[Candidate]
     explanation: Explanation
@@ -68,6 +69,7 @@ class Unit:
     answered: bool = False
     idle: bool = False
     alike: list[str] = field(default_factory=list[str])
+    again_at: int = 0
     shown: Candidate | None = None
     pieces: list[TurnPiece] | None = None
 
@@ -78,6 +80,11 @@ class Unit:
     @property
     def newest(self) -> int:
         return max(member.place.created_at for member in self.members)
+
+    @property
+    def holds_at(self) -> int:
+        """When it was said last."""
+        return max(self.newest, self.again_at)
 
     @property
     def similarity(self) -> float:

@@ -333,6 +333,30 @@ def test_of_values_the_latest_holds() -> None:
     assert found.hits[0].text == "The port of the relay changed to 9090."
 
 
+def test_a_value_that_came_back_holds_since_it_was_said_again() -> None:
+    from tests.core.meanings import MeaningEmbedder, set_model
+
+    embedder, replica = MeaningEmbedder(), new_replica()
+    told = [
+        ("first", "the port of the relay", "The port of the relay is 8080.", 9),
+        ("then", "change the port of the relay", "The port of the relay changed to 9090.", 5),
+        ("back", "take that back, as it was before", "The port of the relay is 8080.", 1),
+    ]
+    for session, asked, answered, days in told:
+        said = conversation(("user", asked), ("assistant", answered), session=session, begun=NOW - days * DAY)
+        apply(replica, said, vectors=embedder.vectors)
+    set_model(replica, embedder.identity)
+    searcher = Searcher(replica.database, embedder)
+    first = searcher.search("what is the port of the relay now", now_ms=NOW).hits[0]
+    assert first.text == "The port of the relay is 8080."
+    assert max(first.created_at, first.again_at) >= NOW - DAY
+    assert first.freshness.value == "fresh"
+    before = Scope(until_ms=NOW - 2 * DAY)
+    first = searcher.search("what is the port of the relay now", now_ms=NOW, scope=before).hits[0]
+    assert first.text == "The port of the relay changed to 9090."
+    assert first.again_at == 0
+
+
 def test_by_message_nothing_is_put_together() -> None:
     replica = memory_of(
         conversation(("user", QUESTION), ("assistant", DECISION + " So much for the budget."))

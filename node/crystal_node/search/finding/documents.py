@@ -166,7 +166,7 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     left out for this one. ``weak``: it is not likely to answer, by its relevance. ``memory``
     is the category if the text is a memory. ``device`` is the id of the device that recorded it. ``place``: where the text
     stands in other places too, the digits that name this one behind the id (``ID@PLACE``); else "". ``explain``: how the score
-    came about, if it was asked for.
+    came about, if it was asked for. ``again_at``: when the same words were said last, "" if never later.
     """
 
     id: str
@@ -193,6 +193,7 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     relevance: float = 0.0
     turn: TurnDocument | None = None
     place: str = ""
+    again_at: str = ""
     explain: dict[str, float | int | str | None] | None = None
 
     @property

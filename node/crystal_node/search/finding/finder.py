@@ -238,6 +238,7 @@ def _result(hit: Hit, device: str, place: str, deep: HitExplanation, *, explain:
         relevance=round(hit.relevance, 4),
         turn=None if hit.turn is None else _turn(hit.turn),
         place=place,
+        again_at=iso(hit.again_at) or "" if hit.again_at else "",
         explain=_explained(hit) | deep if explain else None,
     )
 

@@ -55,7 +55,12 @@ def record_of(result: ResultDocument) -> Record:
         what = f"{result.role or result.kind.value}, {result.agent}".strip(", ")
     excerpt = result.snippet if len(result.snippet) < len(result.text) else ""
     return Record(
-        result.id, about(day_of(result.created_at), what), result.text, question, excerpt, result.place
+        result.id,
+        about(day_of(result.again_at or result.created_at), what),
+        result.text,
+        question,
+        excerpt,
+        result.place,
     )
 
 

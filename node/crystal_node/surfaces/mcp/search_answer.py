@@ -152,6 +152,8 @@ def _head(found: ResultDocument, device_name: DeviceName) -> str:
         parts.append(f"role {name(found.role)}")
     if turn is not None and not turn.answered:
         parts.append("unanswered")
+    if found.again_at:
+        parts.append(f"again {moment(found.again_at)}")
     if turn is not None and turn.messages > 2:
         parts.append(f"{turn.messages} messages")
     parts.append(f"id {found.placed_id}")

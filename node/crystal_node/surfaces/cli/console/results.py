@@ -160,6 +160,7 @@ def _flags(result: ResultDocument, first: ResultDocument) -> str:
         result.project if result.project != first.project and result.kind is ResultKind.CONVERSATION else "",
         "not shared yet" if result.provisional else "",
         "weak" if result.weak else "",
+        f"again {_local(result.again_at)[:10]}" if result.again_at else "",
         f"and {len(result.alike)} similar" if result.alike else "",
     ]
     said = ", ".join(one_line(part, 60) for part in parts if part)
@@ -169,8 +170,11 @@ def _flags(result: ResultDocument, first: ResultDocument) -> str:
 def _when(result: ResultDocument) -> str:
     """When the turn began, or the text was said, in this machine's zone."""
     moment = result.turn.began_at if result.turn is not None else result.created_at
-    if not moment:
-        return "undated"
+    return _local(moment) if moment else "undated"
+
+
+def _local(moment: str) -> str:
+    """A moment to the minute in this machine's zone."""
     try:
         return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
     except OverflowError:  # the last day of the calendar, east of Greenwich

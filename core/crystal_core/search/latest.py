@@ -48,7 +48,6 @@ class LatestTurn:
 @dataclass(frozen=True, slots=True)
 class _Piece:
     id: str
-    text: str
     chunk: int
     role: str
     message: str
@@ -69,7 +68,7 @@ def latest_turns(
         return []
     found: list[list[LatestTurn]] = []
     for session, agent in _latest_sessions(database, names, without):
-        last = _last_turns(database, session, agent, names)[-turns:]
+        last = _last_turns(database, session, agent, names, turns)
         if last:
             found.append(last[::-1])
         if len(found) == sessions:
@@ -94,25 +93,25 @@ def _latest_sessions(database: Database, names: Names, without: str) -> list[tup
     return sorted(latest, key=lambda place: (-latest[place], place))[:SESSIONS_MAX]
 
 
-def _last_turns(database: Database, session: str, agent: str, names: Names) -> list[LatestTurn]:
+def _last_turns(database: Database, session: str, agent: str, names: Names, turns: int) -> list[LatestTurn]:
     for most in PIECES_MAX:
         pieces = _pieces(database, session, agent, names, most)
-        found = _turns(session, agent, pieces)
+        found = _runs(pieces)[-turns:]
         if found or len(pieces) < most:
-            return found
+            return [_turn(database, session, agent, run) for run in found]
     return []
 
 
 def _pieces(database: Database, session: str, agent: str, names: Names, most: int) -> list[_Piece]:
     rows = database.rows(_LAST, (session, agent, most, session, agent, most, most))
     return [
-        _Piece(content.hex(), text, chunk, role, message, int(created_at), names.have((project, repository)))
-        for content, text, chunk, role, message, created_at, project, repository in reversed(rows)
+        _Piece(content.hex(), chunk, role, message, int(created_at), names.have((project, repository)))
+        for content, chunk, role, message, created_at, project, repository in reversed(rows)
     ]
 
 
-def _turns(session: str, agent: str, pieces: Sequence[_Piece]) -> list[LatestTurn]:
-    """Return the turns that begin among these pieces and were asked and ended in the projects, in order."""
+def _runs(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
+    """Return the pieces of each turn that begins among these and was asked and ended in the projects, in order."""
     runs: list[list[_Piece]] = []
     before = None
     for piece in pieces:
@@ -121,25 +120,29 @@ def _turns(session: str, agent: str, pieces: Sequence[_Piece]) -> list[LatestTur
         if runs:
             runs[-1].append(piece)
         before = piece
-    return [_turn(session, agent, run) for run in runs if run[0].here and run[-1].here]
+    return [run for run in runs if run[0].here and run[-1].here]
 
 
-def _turn(session: str, agent: str, run: Sequence[_Piece]) -> LatestTurn:
+def _turn(database: Database, session: str, agent: str, run: Sequence[_Piece]) -> LatestTurn:
     asked = [piece for piece in run if piece.role == PERSON]
     replied = [piece for piece in run if piece.role not in ASKERS]
-    last = _message(replied, len(replied) - 1) if replied else None
+    last = _words(database, _last_message(replied)) if replied else None
     answer = last if last is not None and answers(last.text) else None
-    question = Words(asked[0].id, "\n".join(piece.text for piece in asked), asked[0].chunk)
-    return LatestTurn(agent, session, question, answer, run[0].created_at, run[-1].created_at)
+    return LatestTurn(agent, session, _words(database, asked), answer, run[0].created_at, run[-1].created_at)
 
 
-def _message(pieces: Sequence[_Piece], last: int) -> Words:
-    """Return the message that ends with that piece."""
-    first = last
-    while first and pieces[last].message and pieces[first - 1].message == pieces[last].message:
+def _last_message(pieces: Sequence[_Piece]) -> Sequence[_Piece]:
+    first = len(pieces) - 1
+    while first and pieces[-1].message and pieces[first - 1].message == pieces[-1].message:
         first -= 1
-    words = "\n".join(piece.text for piece in pieces[first : last + 1])
-    return Words(pieces[first].id, words, pieces[first].chunk)
+    return pieces[first:]
+
+
+def _words(database: Database, pieces: Sequence[_Piece]) -> Words:
+    """Read what these pieces say: of a conversation, only its last turns are told."""
+    chunks = json.dumps([piece.chunk for piece in pieces])
+    texts: dict[int, str] = dict(database.rows(_TEXTS, (chunks,)))
+    return Words(pieces[0].id, "\n".join(texts[piece.chunk] for piece in pieces), pieces[0].chunk)
 
 
 _IS_SAID = "category IS NULL AND path IS NULL"
@@ -158,9 +161,10 @@ SELECT session, agent, max(created_at) FROM (
     WHERE agent = ? ORDER BY created_at DESC LIMIT ?)
 WHERE (project, repository) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?)) GROUP BY session, agent
 """
+_TEXTS = "SELECT rowid, text FROM chunks WHERE rowid IN (SELECT value FROM json_each(?))"
 _COLUMNS = "chunk, rowid, role, message, created_at, project, repository"
 _LAST = f"""
-SELECT c.id, c.text, said.chunk, said.role, said.message, said.created_at, said.project, said.repository FROM (
+SELECT c.id, said.chunk, said.role, said.message, said.created_at, said.project, said.repository FROM (
     SELECT 0 AS pending, * FROM (SELECT {_COLUMNS} FROM occurrences INDEXED BY occurrences_by_session
         WHERE session = ? AND agent = ? AND role NOT IN {THOUGHTS} ORDER BY created_at DESC, rowid DESC LIMIT ?)
     UNION ALL

@@ -96,8 +96,8 @@ def find_project(device: Device, name: str, *, here: Path | None = None) -> Proj
         Usage: several are.
     """
     shown = one_line(name, _NAME_CHARS)
-    if here is not None and (folder := here / Path(name).expanduser()).is_dir():
-        place = ProjectFinder(device.settings.person_home).of(str(folder.resolve()))
+    if here is not None and (folder := _folder(name, here)) is not None:
+        place = ProjectFinder(device.settings.person_home).of(str(folder))
         key = key_of(device.replica.database, place)
         if scope_of(key):
             return _identity(key)
@@ -114,9 +114,21 @@ def find_project(device: Device, name: str, *, here: Path | None = None) -> Proj
     return identities[0]
 
 
+def _folder(name: str, here: Path) -> Path | None:
+    """The folder that a name is the path of; None if it is none, as ``~nobody`` where nobody is called that."""
+    try:
+        folder = here / Path(name).expanduser()
+        return folder.resolve() if folder.is_dir() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
 def claims_of(device: Device, name: str, here: Path) -> list[LinkProjects]:
     """The claim of a folder of that name on its repository, if that was known nowhere: a link would make it known."""
-    place = ProjectFinder(device.settings.person_home).of(str((here / Path(name).expanduser()).resolve()))
+    folder = _folder(name, here)
+    if folder is None:
+        return []
+    place = ProjectFinder(device.settings.person_home).of(str(folder))
     return claim(device.replica.database, place.root, place.repository, now_ms())
 
 

@@ -1,7 +1,10 @@
 """The latest turns of a project: whole ones, however long, and none of which a part was said elsewhere."""
 
+from collections.abc import Sequence
+
 import pytest
 
+from crystal_core.database import Database
 from crystal_core.replica import Replica
 from crystal_core.search import latest
 from crystal_core.search.latest import LatestTurn, latest_turns
@@ -79,3 +82,19 @@ def test_a_turn_without_end_leaves_its_session_out(monkeypatch: pytest.MonkeyPat
     replica = new_replica()
     spoken(replica, (APP, "user", "Is it?"), *[(APP, "assistant", f"Step {number}.") for number in range(3)])
     assert turns(replica) == []
+
+
+def test_only_the_texts_of_the_last_turns_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = new_replica()
+    between: list[Spoken] = [(APP, "assistant", f"Step {number} of the long way.") for number in range(200)]
+    spoken(replica, (APP, "user", "How tall is the mast?"), *between, (APP, "assistant", "Nine metres."))
+    read: list[int] = []
+    words = latest._words
+
+    def counted(database: Database, pieces: Sequence[latest._Piece]) -> latest.Words:
+        read.append(len(pieces))
+        return words(database, pieces)
+
+    monkeypatch.setattr(latest, "_words", counted)
+    assert turns(replica) == [("How tall is the mast?", "Nine metres.")]
+    assert read == [1, 1]

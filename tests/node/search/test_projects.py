@@ -128,6 +128,13 @@ def test_a_project_that_is_none_is_named(vault: Vault, monkeypatch: pytest.Monke
     assert "a/app, c/app" in several.err
 
 
+def test_a_home_of_nobody_is_no_project(vault: Vault) -> None:
+    for arguments in (("link", "~nosuchuser/work", "."), ("unlink", "~nosuchuser", "x" * 5000)):
+        refused = vault.core.call("projects", *arguments, check=False)
+        assert refused.code == 10
+        assert "no project is called" in refused.err
+
+
 def test_projects_are_listed_and_linked_on_every_device(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:

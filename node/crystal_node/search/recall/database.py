@@ -100,6 +100,13 @@ class Logged(Struct, frozen=True):
     records: list[LoggedRecord]
 
 
+class Noted(Struct, frozen=True):
+    """What one answer changed in the log: its entry, None if it gave nothing; and its day, None if it answered no prompt."""
+
+    entry: int | None
+    day: int | None
+
+
 class DayCount(Struct, frozen=True):
     """The prompts of some days that were looked up, and those at which nothing was said."""
 
@@ -156,10 +163,13 @@ class RecallDatabase:
         key = (_session(session),)
         self._changed(lambda: self._db.execute("DELETE FROM given WHERE session = ?", key))
 
-    def add(self, recalled: Recalled, prompt: str, now_ms: int) -> None:
+    def add(self, recalled: Recalled, prompt: str, now_ms: int) -> Noted:
         """Log what was given, or that nothing was; remove what is old or too much."""
+        entry: int | None = None
 
         def write() -> None:
+            nonlocal entry
+            entry = None
             self._db.execute("DELETE FROM day WHERE day < ?", ((now_ms - LOG_KEPT_MILLISECONDS) // _DAY,))
             if recalled.mode:
                 self._db.execute(
@@ -175,24 +185,23 @@ class RecallDatabase:
                     " ON CONFLICT (one) DO UPDATE SET mark = '' WHERE mark <> excluded.mark",
                     (recalled.forget_mark,),
                 )
-                self._insert(recalled, prompt, now_ms)
+                entry = self._insert(recalled, prompt, now_ms)
                 self._trim(now_ms)
 
         self._changed(write)
+        return Noted(entry, now_ms // _DAY if recalled.mode else None)
 
-    def take_back(self, recalled: Recalled, now_ms: int) -> None:
-        """Take the last log of that back: it was not given after all."""
+    def take_back(self, noted: Noted) -> None:
+        """Take out of the log what ``add`` put there: it was not given after all."""
 
         def write() -> None:
-            if recalled.mode:
+            if noted.day is not None:
                 self._db.execute(
                     "UPDATE day SET prompts = max(prompts - 1, 0), silent = max(silent - ?, 0) WHERE day = ?",
-                    (not recalled.given, now_ms // _DAY),
+                    (noted.entry is None, noted.day),
                 )
-            if recalled.given:
-                last = "SELECT max(number) FROM entry WHERE session = ?"
-                found = self._db.execute(last, (recalled.session,)).fetchall()
-                self._remove([int(number) for (number,) in found if number is not None])
+            if noted.entry is not None:
+                self._remove([noted.entry])
 
         self._changed(write)
 
@@ -256,7 +265,7 @@ class RecallDatabase:
     def close(self) -> None:
         self._db.close()
 
-    def _insert(self, recalled: Recalled, prompt: str, now_ms: int) -> None:
+    def _insert(self, recalled: Recalled, prompt: str, now_ms: int) -> int:
         about = (now_ms, recalled.session, recalled.event, recalled.mode, prompt, "", recalled.tokens, 0)
         self._db.execute(
             "INSERT INTO entry (at, session, event, mode, prompt, prompt_id, tokens, judged)"
@@ -271,6 +280,7 @@ class RecallDatabase:
                 for place, each in enumerate(recalled.given)
             ],
         )
+        return number
 
     def _trim(self, now_ms: int) -> None:
         old = "SELECT number FROM entry WHERE at < ?"

@@ -52,18 +52,23 @@ def answer_too_late(data: bytes) -> int:
 
 
 class _Answer:
-    """Prints one answer, once: what was found, or that time ran out."""
+    """Prints one answer, once and whole: what was found, or that time ran out."""
 
     def __init__(self, moment: str) -> None:
         self._moment = moment
         self._once = threading.Lock()
+        self._printed = threading.Event()
 
     def tell(self, recalled: Recalled) -> bool:
-        """False if something was said before."""
+        """False if something was said before; it is printed then. So whoever ends the process ends no half answer."""
         if not self._once.acquire(blocking=False):
+            self._printed.wait()
             return False
-        sys.stdout.buffer.write(output(self._moment, recalled))
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(output(self._moment, recalled))
+            sys.stdout.buffer.flush()
+        finally:
+            self._printed.set()
         return True
 
     def failed(self, why: str) -> None:

@@ -8,7 +8,7 @@ from crystal_node.base.settings import Settings
 from crystal_node.base.wording import one_line
 from crystal_node.capture.redaction import redact
 from crystal_node.device.privacy import peek_privacy
-from crystal_node.search.recall.database import RecallDatabase
+from crystal_node.search.recall.database import Noted, RecallDatabase
 from crystal_node.search.recall.hook import Recalled
 
 PROMPT_CHARS = 100
@@ -19,28 +19,32 @@ _RECORDING = "claude-code"
 """The tool whose hooks these are."""
 
 
-def told(recalled: Recalled, settings: Settings, now_ms: int) -> None:
-    """Note and log what a session was given. What cannot be noted is given again. Raises OSError, apsw.Error, LocalStorage."""
+def told(recalled: Recalled, settings: Settings, now_ms: int) -> Noted | None:
+    """Note and log what a session was given. What cannot be noted is given again. Returns what was logged, for ``untold``.
+
+    Raises OSError, apsw.Error, LocalStorage."""
     if not recalled.session or not (recalled.given or recalled.mode):
-        return
+        return None
     database = RecallDatabase.open(settings.home.recall_database)
     try:
         if recalled.given:
             database.note(recalled.session, recalled.ids, now_ms)
-        database.add(recalled, first_words(recalled, settings), now_ms)
+        return database.add(recalled, first_words(recalled, settings), now_ms)
     finally:
         database.close()
 
 
-def untold(recalled: Recalled, settings: Settings, now_ms: int) -> None:
-    """It was not given after all. Raises OSError, apsw.Error, LocalStorage."""
+def untold(recalled: Recalled, settings: Settings, noted: Noted | None) -> None:
+    """It was not given after all. ``noted``: what ``told`` logged, None if it could not. Raises OSError, apsw.Error,
+    LocalStorage."""
     if not recalled.session or not (recalled.given or recalled.mode):
         return
     database = RecallDatabase.open(settings.home.recall_database)
     try:
         if recalled.given:
             database.strike(recalled.session, recalled.ids)
-        database.take_back(recalled, now_ms)
+        if noted is not None:
+            database.take_back(noted)
     finally:
         database.close()
 

@@ -39,11 +39,12 @@ def recall_of(finder: Finder, data: bytes) -> HookAnswer:
     recalled = recall(hook, finder.settings, lambda: finder, now_ms(), words_only=not ready)
     if not ready:
         finder.prepare()
+    noted = None
     with suppress(OSError, apsw.Error, CrystalError):  # then it is given once more
-        told(recalled, finder.settings, now_ms())
+        noted = told(recalled, finder.settings, now_ms())
 
     def lost() -> None:
         with suppress(OSError, apsw.Error, CrystalError):  # then it is given no more
-            untold(recalled, finder.settings, now_ms())
+            untold(recalled, finder.settings, noted)
 
     return HookAnswer(output(hook.hook_event_name, recalled), lost)

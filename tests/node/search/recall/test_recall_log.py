@@ -6,6 +6,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec import structs
 
 from crystal_core.database import Database
 from crystal_node.base.clock import now_ms
@@ -139,11 +140,21 @@ def test_silence_is_counted_and_no_word_of_its_prompt_is_kept(settings: Settings
 
 
 def test_what_a_hook_went_without_is_not_in_the_log(settings: Settings, memory: Database) -> None:
-    recalled = prompted(settings)
-    untold(recalled, settings, now_ms())
+    hook = HookInput(HookEvent.PROMPT, "session-1", str(settings.person_home), "", PROMPT)
+    with Finder(settings) as finder:
+        recalled = recall(hook, settings, lambda: finder, now_ms(), words_only=True)
+    untold(recalled, settings, told(recalled, settings, now_ms()))
     assert recall_log(settings, memory, now_ms()).entries == []
     report = recall_report(settings, memory, now_ms())
     assert (report.prompts, report.silent, report.injections) == (0, 0, 0)
+
+
+def test_what_could_not_be_logged_takes_no_other_entry_back(settings: Settings, memory: Database) -> None:
+    recalled = prompted(settings)
+    untold(structs.replace(recalled, given=()), settings, None)
+    report = recall_report(settings, memory, now_ms())
+    assert (report.prompts, report.silent, report.injections) == (1, 0, 1)
+    assert len(recall_log(settings, memory, now_ms()).entries) == 1
 
 
 def test_credentials_in_a_prompt_are_blanked_out(settings: Settings, memory: Database) -> None:

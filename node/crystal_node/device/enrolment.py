@@ -46,7 +46,7 @@ from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.device_keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.device.keys.roots import kept_roots, take_root
 from crystal_node.device.privacy import begin_after_loss, read_privacy, write_privacy
-from crystal_node.device.registration import UnknownVault, create_vault, register, token_of
+from crystal_node.device.registration import UnknownVault, create_vault, keep_new, register, token_for
 from crystal_node.device.relay import open_http, own_enrolment_token
 from crystal_node.device.relay_move import MoveProgress, RelayAccess, copy_objects, drop_own_relay
 from crystal_node.device.runner import Runner
@@ -107,9 +107,10 @@ async def found_vault(
             keys.keep_root(root)
         vault = settings.vault or root.vault
         identity = _identity(keys)
-        token = token_of(keys, identity)
+        token = token_for(settings, keys, identity)
         async with open_http(settings, vault=vault, token=token) as store:
             accepted = await create_vault(store, keys, root, identity, token, enrolment_token)
+        keep_new(keys, identity, accepted)
         moves = not fresh and settings.config.relay_url == LOCAL_RELAY and not settings.relay_is_local
         with _no_round(settings.home) if moves else nullcontext():
             if moves:
@@ -146,9 +147,10 @@ async def join_vault(
         settings, keys, identity = home.settings, home.keys, home.identity
         kept = keys.root()
         home.journal().close()
-        token = token_of(keys, identity)
+        token = token_for(settings, keys, identity)
         async with open_http(settings, vault=vault, token=token) as store:
             token = await register(store, keys, root, identity, token)
+        keep_new(keys, identity, token)
         async with open_http(settings, vault=vault, token=token) as store:
             await home.check_log(store, root)
         if kept is None:

@@ -6,6 +6,7 @@ Everything may be repeated, so that a process that died simply runs again.
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_node.base.errors import BadConfig, WrongCode
+from crystal_node.base.settings import LOCAL_RELAY, Settings
 from crystal_node.device.keys.device_keys import DeviceKeys
 from crystal_node.device.runner import store_failure
 from crystal_relay.client.http import HttpStore
@@ -41,6 +42,25 @@ def token_of(keys: DeviceKeys, identity: DeviceIdentity) -> str:
         token = new_token(identity.id)
         keys.keep_token(token)
     return token
+
+
+def token_for(settings: Settings, keys: DeviceKeys, identity: DeviceIdentity) -> str:
+    """This device's token for the relay of ``settings``: another one if the vault moves there from another relay.
+
+    The relay before has seen the kept token, and so has an intruder there. Another one is kept by ``keep_new`` once the new
+    relay has taken it: one that refuses does not cost the access to the relay before. Nobody but this device has seen the
+    token of the relay in the home.
+    """
+    before = settings.config.relay_url
+    if settings.vault is not None and before not in ("", LOCAL_RELAY, settings.relay_url):
+        return new_token(identity.id)
+    return token_of(keys, identity)
+
+
+def keep_new(keys: DeviceKeys, identity: DeviceIdentity, token: str) -> None:
+    """Stores the token that the relay has taken, if it is another than the stored one."""
+    if token != keys.token(identity.id):
+        keys.keep_token(token)
 
 
 async def create_vault(

@@ -39,7 +39,13 @@ from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.roots import take_root
 from crystal_node.device.privacy import read_privacy
 from crystal_node.device.recovery_kit import KitOutdated, WrongKit, check_kit, kit_mark
-from crystal_node.device.registration import UnknownVault, create_vault, register, token_of
+from crystal_node.device.registration import (
+    UnknownVault,
+    create_vault,
+    keep_new,
+    register,
+    token_for,
+)
 from crystal_node.device.relay import open_http
 from crystal_node.device.runner import Runner
 from crystal_node.safekeeping.recovery.files import FilesBack, bring_files
@@ -196,9 +202,10 @@ async def _enter(
     enrolment_token: str,
 ) -> tuple[int, RestoreProgress | None]:
     """Registers at the relay, and joins the device log. Returns how many of its slots were put back, and the progress."""
-    token = token_of(home.keys, home.identity)
+    token = token_for(home.settings, home.keys, home.identity)
     async with open_http(home.settings, vault=kit.vault, token=token) as store:
         token = await _registered(home, kit, store, token, enrolment_token, log, progress)
+    keep_new(home.keys, home.identity, token)
     details = Details(home.settings.name.value, system_name(), now_ms(), home.identity.id)
     keys = StoreKeys(kit.vault)
     put_back = 0

@@ -10,9 +10,11 @@ import pytest
 
 from crystal_core.inspection import open_unchanging
 from crystal_mirror.operations import Remember, decode_operation
+from crystal_node.base.errors import UsageError
 from crystal_node.base.home import write_private
 from crystal_node.device.device import opened
 from crystal_node.safekeeping.backup.creation import BackedUp, Subject, back_up
+from crystal_node.safekeeping.backup.keys import copy_keys
 from crystal_node.safekeeping.backup.manifest import read_manifest
 from crystal_node.safekeeping.backup.verification import open_journal, verify_backup
 from tests.support.backups import backed_up
@@ -43,6 +45,14 @@ def test_a_backup_holds_all_of_a_home_but_its_keys_and_nobody_else_can_read_it(
     assert (with_keys / "home/state/secrets/identity").stat().st_mode & 0o777 == 0o600
     told = lived.call("backup", "--to", str(tmp_path / "shelf"), "--with-keys").out
     assert "KEYS ARE IN IT" in told
+
+
+def test_no_keys_are_put_where_everybody_may_read(lived: Machine, tmp_path: Path) -> None:
+    """A folder that stays open to others, as on a disk without modes."""
+    (tmp_path / "home" / "state" / "secrets").mkdir(mode=0o755, parents=True)
+    with pytest.raises(UsageError, match="lets everybody read"):
+        copy_keys(settings_of(lived), tmp_path / "home")
+    assert list((tmp_path / "home" / "state" / "secrets").iterdir()) == []
 
 
 def test_a_backup_can_be_checked_without_crystal(lived: Machine, tmp_path: Path) -> None:

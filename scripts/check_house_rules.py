@@ -5,6 +5,7 @@
     name         no module called utils, helpers, misc or common: files are named after what they hold
     environment  only the composition roots read the process's environment
     import-time  nothing asks for the home, the working directory, the host's name or the clock at import
+    decoding     who catches msgspec's errors of decoding catches all that it lets through: `UNDECODABLE`
     unfinished   no marks of unfinished work
 
 `python -m scripts.check_house_rules [DIRECTORY]` prints `path:line: rule: what` for each breach; exit
@@ -87,6 +88,7 @@ def _breaches(path: Path, source: str) -> Iterator[Breach]:
         if not _is_composition_root(path):
             yield from _environment(path, tree)
         yield from _import_time(path, tree)
+        yield from _decoding(path, tree)
 
 
 def _is_composition_root(path: Path) -> bool:
@@ -127,6 +129,18 @@ def _import_time(path: Path, tree: ast.Module) -> Iterator[Breach]:
             case _:
                 pass
         pending.extend(ast.iter_child_nodes(node))
+
+
+def _decoding(path: Path, tree: ast.Module) -> Iterator[Breach]:
+    """Handlers that name msgspec's own errors and not the two of Python's that it lets through as well."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and node.type is not None:
+            names = {each.rpartition(".")[2] for each in re.findall(r"[\w.]+", ast.unparse(node.type))}
+            through = {"RecursionError"} | (set() if "ValueError" in names else {"UnicodeDecodeError"})
+            if names & {"MsgspecError", "DecodeError"} and "EncodeError" not in names and through - names:
+                yield Breach(
+                    path, node.lineno, "decoding", f"{sorted(through - names)} would pass: use UNDECODABLE"
+                )
 
 
 def main() -> int:

@@ -6,6 +6,14 @@ Rules:
 - `exit_code` and `hint` are for the program's edge: what the process ends with, and what the person can do about it.
 """
 
+from typing import Final
+
+import msgspec
+
+UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not of the asked type. The last two are not its own: a text that is not UTF-8, and
+arrays in arrays without end, also in a field that it would skip."""
+
 
 class CrystalError(Exception):
     """The root of all errors that Crystal raises on purpose."""

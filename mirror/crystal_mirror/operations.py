@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from crystal_crypto.errors import Malformed, TooLarge
+from crystal_crypto.errors import UNDECODABLE, Malformed, TooLarge
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.file_paths import PATH_BYTES_MAX, check_path
 from crystal_mirror.types import HASH_BYTES
@@ -288,7 +288,7 @@ def encode_operation(operation: Operation) -> bytes:
     """
     try:
         data = _encoder.encode(_written(operation))
-    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
+    except (UnicodeEncodeError, OverflowError, *UNDECODABLE) as error:
         raise Malformed(f"an operation could not be encoded: {error}") from error
     if decode_operation(data) != operation:
         raise Malformed("an operation does not survive its encoding")
@@ -306,7 +306,7 @@ def decode_operation(data: bytes) -> Operation:
         raise TooLarge(f"an operation of {len(data)} bytes is over the limit of {PUT_BYTES_MAX}")
     try:
         decoded = _decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise Malformed(f"not an operation of this version: {error}") from error
     if len(data) > OPERATION_BYTES_MAX and not isinstance(decoded, PutFile):  # §10.2-7
         raise TooLarge(f"an operation of {len(data)} bytes is over the limit of {OPERATION_BYTES_MAX}")

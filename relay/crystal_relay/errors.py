@@ -5,7 +5,13 @@ the wire, `status` its HTTP status; `exit_code` and `hint` are for programs that
 secret or the bytes of an object.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+import msgspec
+
+UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not of the asked type. The last two are not its own: a text that is not UTF-8, and
+arrays in arrays without end, also in a field that it would skip."""
 
 
 class RelayError(Exception):

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_relay import errors
-from crystal_relay.errors import InviteOver, RelayError, TooManyRequests
+from crystal_relay.errors import UNDECODABLE, InviteOver, RelayError, TooManyRequests
 from crystal_relay.invites import InviteState
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import BLOB_BYTES_MAX, CONDEMNED_KEYS_MAX, KEY_CHARS_MAX, VAULT_DEVICES_MAX
@@ -291,7 +291,7 @@ def error_of_reply(status: int, body: bytes, *, retry_after: str | None = None) 
 def _error_of_reply(status: int, body: bytes) -> RelayError:
     try:
         reply = msgspec.json.decode(body, type=ErrorReply)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return _error_of_status(status)
     kind = _BY_CODE.get(reply.error)
     if kind is None or kind.status != status:  # §R8-2

@@ -40,6 +40,11 @@ def test_all_folders_of_a_project_are_checked(tmp_path: Path) -> None:
             "node/crystal_node/a.py",
             '"""Doc."""\n\n\ndef f(now=time.time()):\n    return now\n',
         ),
+        (
+            "decoding",
+            "core/crystal_core/a.py",
+            '"""Doc."""\ntry:\n    pass\nexcept (OSError, msgspec.DecodeError, UnicodeDecodeError):\n    pass\n',
+        ),
         ("unfinished", "tests/core/test_a.py", '"""Doc."""\nx = 1  # TO' + "DO: later\n"),
     ],
 )
@@ -54,6 +59,11 @@ def test_a_breach_is_seen(rule: str, path: str, source: str) -> None:
             "node/crystal_node/surfaces/cli.py",
             '"""Doc."""\nimport os\n\n\ndef f():\n    return os.environ["A"]\n',
         ),
+        (
+            "core/crystal_core/a.py",
+            '"""Doc."""\ntry:\n    pass\nexcept (MsgspecError, UnicodeDecodeError, RecursionError):\n    pass\n',
+        ),
+        ("core/crystal_core/b.py", '"""Doc."""\ntry:\n    pass\nexcept (OSError, *UNDECODABLE):\n    pass\n'),
         (
             "node/crystal_node/surfaces/cli/search.py",
             '"""Doc."""\nimport os\n\n\ndef f():\n    return os.getenv("A")\n',

@@ -178,9 +178,9 @@ def test_another_devices_cursor_is_not_passed_off_as_this_ones(home: Household) 
     assert set(read(home, home.core)) == {home.core.device_id}
 
 
-@pytest.mark.parametrize("forged", ["sender", "vault", "kind", "signature", "body"])
+@pytest.mark.parametrize("forged", ["sender", "vault", "kind", "signature", "body", "text"])
 def test_what_is_no_cursor_of_this_device_is_left_out(home: Household, forged: str) -> None:
-    tell(home, home.laptop)
+    tell(home, home.laptop, version="version")
     key = home.laptop.keys.cursor(home.laptop.device_id)
     good = parse(home.store[key])
     body = good.open(home.laptop.generation_key)[0]
@@ -189,9 +189,11 @@ def test_what_is_no_cursor_of_this_device_is_left_out(home: Household, forged: s
         "vault": {"vault": b"another vault..."},
         "kind": {"kind": Kind.OFFER, "channel": Channel.CONVERSATIONS},
     }.get(forged, {})
+    forged_bodies = {"body": body + b"!", "text": body.replace(b"version", b"\xffersion")}
+    assert body not in forged_bodies.values()
     home.store[key] = seal(
         replace(good.header, sequence=9, **changes),  # type: ignore[arg-type]
-        [Frame(body + (b"!" if forged == "body" else b""))],
+        [Frame(forged_bodies.get(forged, body))],
         key=home.laptop.generation_key,
         signer=(home.core if forged == "signature" else home.laptop).identity.signing,
         salt=bytes(24),

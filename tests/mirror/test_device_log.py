@@ -6,7 +6,14 @@ from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import GenerationKey, Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.devicelog.log import ROOT_SENDER, DeviceLog, Verdict
-from crystal_mirror.devicelog.records import AddRecord, LeadRecord, Record, entry_details
+from crystal_mirror.devicelog.records import (
+    AddRecord,
+    LeadRecord,
+    NameRecord,
+    Record,
+    encode_details,
+    entry_details,
+)
 from crystal_mirror.devicelog.sync import read_log, restore_log
 from crystal_mirror.errors import LogForked, WrongVault
 from crystal_mirror.membership.authority import Authority, seal_record
@@ -15,6 +22,7 @@ from crystal_mirror.membership.member import load_keys, load_log
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.store_keys import StoreKeys
 from crystal_node.device.journal import SqliteJournal
+from tests.mirror.logs import Logbook
 from tests.mirror.support import DETAILS, Objects, new_device, new_root, seeded
 
 
@@ -72,6 +80,16 @@ def test_founding_makes_a_vault_that_its_device_leads(vault: Vault) -> None:
     key, _ = load_keys(vault.core, vault.log)
     details = entry_details(vault.log.members()[0].named, key)
     assert details == DETAILS
+
+
+@pytest.mark.parametrize("more", [b"\xc0", b"\x91" * 5000 + b"\xc0", b"\xa1\xff"])
+def test_details_of_a_later_version_are_read_and_ones_without_end_are_none(more: bytes) -> None:
+    book = Logbook.founded()
+    written = encode_details(DETAILS)
+    frame = bytes([written[0] + 1]) + written[1:] + more
+    data = book.seal(NameRecord(book.core.id), book.core, frames=[frame])
+    assert book.log.would_take(data)
+    assert entry_details(parse(data), book.key(1)) in (DETAILS, None)
 
 
 def test_founding_can_be_repeated_after_a_crash_at_any_request() -> None:

@@ -48,7 +48,15 @@ from tests.support.relay_server import ServedRelay
     ],
 )
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>captive portal</html>", b"{}", b'{"error": "other", "message": "x"}']
+    "body",
+    [
+        b"",
+        b"<html>captive portal</html>",
+        b"{}",
+        b'{"error": "other", "message": "x"}',
+        b'{"error": "not-found", "message": "\xff"}',
+        b'{"more": ' + b"[" * 3000 + b"]" * 3000 + b', "error": "not-found", "message": "x"}',
+    ],
 )
 async def test_only_a_relays_own_words_mean_missing_or_taken(
     status: int, kind: type[RelayError], body: bytes
@@ -148,6 +156,7 @@ async def test_another_part_than_asked_for_is_refused(answer: bytes) -> None:
         '{"key": "x/y", "size": "1"}',
         '{"key": "a"}',
         '{"size": 1}',
+        '{"key": "a", "size": 1, "more": ' + "[" * 3000 + "]" * 3000 + "}",
         "1",
         ", ".join(f'{{"key": "m{number}", "size": 1}}' for number in range(100, 111)),
     ],

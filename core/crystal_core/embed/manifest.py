@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from crystal_core.embed.port import ModelDamaged
+from crystal_crypto.errors import UNDECODABLE
 
 MANIFEST_FILE = "manifest.json"
 GRAPH_FILE = "model.onnx"
@@ -77,7 +78,7 @@ def read_manifest(directory: Path) -> ModelManifest:
         manifest = msgspec.json.decode(data, type=ModelManifest)
     except OSError as error:
         raise ModelDamaged(f"the embedding model's {path.name} cannot be read: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise ModelDamaged(f"the embedding model's {path.name} is not a manifest: {error}") from error
     missing = {GRAPH_FILE, WEIGHTS_FILE, TOKENIZER_FILE} - manifest.files.keys()
     if missing or manifest.revision:

@@ -46,7 +46,7 @@ from crystal_core.snapshots.rows import (
 )
 from crystal_core.state.files import unpack_parts
 from crystal_crypto.compression import compress, decompress
-from crystal_crypto.errors import Malformed
+from crystal_crypto.errors import UNDECODABLE, Malformed
 from crystal_mirror.file_paths import check_path
 from crystal_mirror.operations import (
     CONFIDENCE_MAX,
@@ -245,7 +245,7 @@ def decode_part(data: bytes) -> PartRows:
             ],
             project_links=[_checked_link(row) for row in wire.project_links],
         )
-    except (msgspec.MsgspecError, UnicodeError, IndexError) as error:
+    except (UnicodeError, IndexError, *UNDECODABLE) as error:
         raise Malformed(f"not a part of a snapshot: {type(error).__name__}") from error
 
 

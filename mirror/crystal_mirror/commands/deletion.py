@@ -10,6 +10,7 @@ the times but not the order of the two.
 
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.commands.entries import CommandPlace, claim_key, parse_place
 from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Condemn, Flow, List, Listing
@@ -110,7 +111,7 @@ def _read(member: Member) -> _State:
     kept = member.journal.meta_get(META)
     try:
         return _decoder.decode(kept) if kept else _State()
-    except msgspec.MsgspecError:  # written by another version: deletions only wait longer
+    except UNDECODABLE:  # written by another version: deletions only wait longer
         return _State()
 
 

@@ -21,7 +21,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_crypto.entry import Entry
-from crystal_crypto.errors import CryptoError
+from crystal_crypto.errors import UNDECODABLE, CryptoError
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_mirror.types import DEVICE_ID_BYTES
 
@@ -137,7 +137,7 @@ def decode_record(public: bytes) -> Record | None:
     """The record in an entry's public part; None if it is not a record of this version."""
     try:
         return _decoder.decode(public)  # §9.2-1, §9.3-2
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         return None
 
 
@@ -152,7 +152,7 @@ def entry_details(entry: Entry, key: GenerationKey | None) -> Details | None:
     try:
         frames = entry.open(key)
         details = _details.decode(frames[0]) if frames else None  # §9.2-3
-    except (CryptoError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (CryptoError, *UNDECODABLE):
         return None
     if details is None or max(len(details.name), len(details.system)) <= DETAIL_CHARS_MAX:
         return details

@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, seal
-from crystal_crypto.errors import Malformed
+from crystal_crypto.errors import UNDECODABLE, Malformed
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import SigningKey
 from crystal_mirror.entries.offers import PackedOrigin
@@ -159,7 +159,7 @@ def decode_batch(frames: Sequence[bytes]) -> Batch:
         raise Malformed("a batch has a head and vectors")
     try:
         head = _decoder.decode(frames[0])  # §11.2-1
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise Malformed(f"not a batch of this version: {error}") from error
     if len(head.origins) != len(frames) - 2:  # §11.2-3
         raise Malformed(f"a batch names {len(head.origins)} operations and holds {len(frames) - 2}")

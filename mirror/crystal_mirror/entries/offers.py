@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, seal
-from crystal_crypto.errors import Malformed
+from crystal_crypto.errors import UNDECODABLE, Malformed
 from crystal_crypto.hierarchy import GenerationKey
 from crystal_crypto.identity import SigningKey
 from crystal_mirror.operations import Operation, decode_operation
@@ -85,7 +85,7 @@ def open_offer(entry: Entry, key: GenerationKey) -> Offer:
         raise Malformed(f"an offer has 2 frames, not {len(frames)}")  # §10.3-2
     try:
         head = _decoder.decode(frames[0])  # §10.3-2
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise Malformed(f"not an offer of this version: {error}") from error
     header = entry.header
     carrier = Origin(header.sender, header.incarnation, header.sequence)

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from crystal_crypto.entry import Channel, Entry, Frame, Header, Kind, parse, seal
-from crystal_crypto.errors import CryptoError
+from crystal_crypto.errors import UNDECODABLE, CryptoError
 from crystal_crypto.limits import SIGNATURE_BYTES
 from crystal_mirror.devicelog.log import DeviceLog, MemberInfo
 from crystal_mirror.devicelog.sync import read_log
@@ -357,7 +357,7 @@ def _opened(member: Member, entry: Entry) -> _Seen | None:
     key = member.key_for(header.generation)
     try:
         body = _body_decoder.decode(entry.open(key)[0]) if key is not None else None  # §15-2
-    except (CryptoError, msgspec.MsgspecError, IndexError):
+    except (CryptoError, IndexError, *UNDECODABLE):
         return None
     return _Seen(header.sender, header.sequence, body, header.log_head) if body is not None else None
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 
 import msgspec
 
-from crystal_crypto.errors import CryptoError
+from crystal_crypto.errors import UNDECODABLE, CryptoError
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.entries.batches import CONDEMNED_MAX, Announced, Pack
 from crystal_mirror.entries.control_state import (
@@ -136,7 +136,7 @@ def read_state(member: Member) -> RetentionState:
     kept = member.journal.meta_get(META)
     try:
         return _decoder.decode(kept) if kept else RetentionState()
-    except msgspec.MsgspecError:  # another version's
+    except UNDECODABLE:  # another version's
         return RetentionState()
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_crypto.errors import Malformed
+from crystal_crypto.errors import UNDECODABLE, Malformed
 from crystal_mirror.entries.batches import Announced, Bytes32, Number
 from crystal_mirror.operations import Named
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
@@ -87,7 +87,7 @@ def decode_manifest(data: bytes, announced: Announced) -> Manifest:
     """
     try:
         parsed = _decoder.decode(data)  # §12.1-2
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise UnreadableSnapshot(f"not a manifest of this version: {error}") from error
     stated = (parsed.epoch, parsed.sequence, parsed.previous, parsed.digest)
     if stated != (announced.epoch, announced.sequence, announced.previous, announced.digest):  # §12.1-4

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from crystal_crypto.entry import parse
-from crystal_crypto.errors import CryptoError
+from crystal_crypto.errors import UNDECODABLE, CryptoError
 from crystal_mirror.entries.batches import PACKS_MAX, Pack, opened_batch
 from crystal_mirror.entries.control_state import Place, packs_of, published_floor
 from crystal_mirror.history.slots import SlotKind, judge_slot
@@ -120,7 +120,7 @@ class PackReader:
                 try:
                     content = yield from get_blob(member, BlobRef(pack.content, pack.length, pack.named))
                     slots = unpacked(content)
-                except (BlobDamaged, CryptoError, msgspec.MsgspecError):
+                except (BlobDamaged, CryptoError, *UNDECODABLE):
                     return  # the slots themselves are still there
                 for number, data in enumerate(slots[: pack.count]):
                     self._held[pack.epoch, pack.first + number] = data

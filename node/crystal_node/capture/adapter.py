@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from crystal_core.projects import ProjectKey
+from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.operations import Capture
 from crystal_node.capture.line_reader import FileState
 from crystal_node.device.repositories import Roots
@@ -164,5 +165,5 @@ def decode_state(data: bytes) -> FileState | None:
     """The state from its bytes; None if another version wrote them (the file is then read from its start)."""
     try:
         return msgspec.msgpack.decode(data, type=FileState)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_node.capture.messages import TranscriptMessage, said_mark
 
 MARK_BYTES = 8
@@ -38,7 +39,7 @@ def decoded(memo: bytes) -> Context:
     """The context from its bytes; an empty one if another version wrote them."""
     try:
         return msgspec.msgpack.decode(memo, type=Context) if memo else Context()
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return Context()
 
 

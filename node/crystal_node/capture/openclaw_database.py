@@ -22,6 +22,7 @@ import msgspec
 import zstandard
 
 from crystal_core.sqlite_file import open_read_only
+from crystal_crypto.errors import UNDECODABLE
 from crystal_node.capture.line_reader import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
 
 STORE_NAME = "openclaw-agent.sqlite"
@@ -237,7 +238,7 @@ def _name(session: str) -> bytes:
 def _decoded(memo: bytes) -> Positions:
     try:
         return msgspec.msgpack.decode(memo, type=Positions) if memo else {}
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return {}
 
 

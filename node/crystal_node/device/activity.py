@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import apsw
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.errors import ExitCode, describe
 from crystal_node.device.journal import SqliteJournal
 
@@ -114,7 +115,7 @@ def read_trouble(journal: SqliteJournal) -> RoundFailure | None:
     data = journal.meta_get(_META_TROUBLE)
     try:
         return _trouble.decode(data) if data else None
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None  # of another version; the next round tells
 
 
@@ -123,7 +124,7 @@ def read_problems(journal: SqliteJournal) -> list[UnreadableTranscript]:
     data = journal.meta_get(_META_PROBLEMS)
     try:
         return _problems.decode(data) if data else []
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return []
 
 
@@ -150,7 +151,7 @@ def read_strange(journal: SqliteJournal) -> list[UnknownLines]:
     data = journal.meta_get(_META_STRANGE)
     try:
         return _strange.decode(data) if data else []
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return []
 
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct, json
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError
 from crystal_node.base.home import sync_directory
 
@@ -75,7 +76,7 @@ def look(root: Path, claude_folder: Path) -> Prototype | None:
     """The prototype in that home; None if it is not a home of the prototype. Changes nothing. Raises LocalStorage."""
     try:
         config = json.decode((root / "config.json").read_bytes(), type=_PrototypeConfig)
-    except (OSError, DecodeError, UnicodeDecodeError):
+    except (OSError, *UNDECODABLE):
         return None
     database = root / "memory" / "crystal.db"
     try:

@@ -19,7 +19,7 @@ from typing import Self
 import msgspec
 
 from crystal_prototype.relay.names import HOLDER_DIGITS, Role, V1Channel, check_agent, check_space
-from crystal_relay.errors import AlreadyExists, BadRequest, Forbidden, NotFound, StoreDamaged
+from crystal_relay.errors import UNDECODABLE, AlreadyExists, BadRequest, Forbidden, NotFound, StoreDamaged
 from crystal_relay.store import Listed, Store
 from crystal_relay.tokens import HASH
 
@@ -172,7 +172,7 @@ class Tokens:
         text = await (await self._store.get(key)).read()
         try:
             return msgspec.json.decode(text, type=_Record)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise StoreDamaged("a record of the compatibility layer's tokens is damaged") from None
 
 

@@ -27,7 +27,7 @@ from crystal_relay.client.replies import (
 )
 from crystal_relay.client.vaults import VaultCalls, header_safe
 from crystal_relay.deletion import check_condemned
-from crystal_relay.errors import BadReply, BadRequest, Closed, RelayError, StoreUnavailable
+from crystal_relay.errors import UNDECODABLE, BadReply, BadRequest, Closed, RelayError, StoreUnavailable
 from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import BLOB_BYTES_MAX, LIST_LIMIT_MAX, PIECE_BYTES
 from crystal_relay.store import (
@@ -242,7 +242,7 @@ class HttpStore(VaultCalls):
             await response.aclose()
         try:
             return msgspec.json.decode(text, type=reply)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise BadReply("what answers there does not speak the relay's protocol") from None
 
     def _client(self, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from crystal_relay.errors import BadRequest, RelayError, StoreUnavailable, Unusable
+from crystal_relay.errors import UNDECODABLE, BadRequest, RelayError, StoreUnavailable, Unusable
 from crystal_relay.server.check import CheckReport
 from crystal_relay.server.enrollment import Enrollment
 from crystal_relay.server.extension import Extension
@@ -214,7 +214,7 @@ async def _read_request(
         raise ConnectionResetError from None
     try:
         return decoder.decode(line)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         raise BadRequest("the request is not understood", hint="Is the relay of the same version?") from None
 
 
@@ -296,7 +296,7 @@ class RemoteOperator:
                     return
                 if line.item is not None:
                     yield msgspec.convert(line.item, type=kind)
-        except (OSError, EOFError, asyncio.LimitOverrunError, msgspec.DecodeError):
+        except (OSError, EOFError, asyncio.LimitOverrunError, *UNDECODABLE):
             raise StoreUnavailable(
                 "the relay broke off", hint="What it was asked may or may not be done; ask again."
             ) from None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from crystal_relay.errors import BadRequest, Forbidden, NotFound, StoreDamaged, TooManyRequests
+from crystal_relay.errors import UNDECODABLE, BadRequest, Forbidden, NotFound, StoreDamaged, TooManyRequests
 from crystal_relay.keys import check_key, check_prefix
 from crystal_relay.limits import CONDEMNED_KEYS_MAX
 from crystal_relay.server.expiry import ExpiryKind, expiry_at, record_expiry
@@ -74,7 +74,7 @@ class Condemned:
         try:
             condemnation = msgspec.json.decode(text, type=Condemnation)
             check_condemnation(condemnation)
-        except (msgspec.DecodeError, BadRequest, Forbidden):
+        except (BadRequest, Forbidden, *UNDECODABLE):
             raise StoreDamaged("a record of what is to be deleted is damaged") from None
         return condemnation
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, BadRequest, NotFound, StoreDamaged, VaultDropped
+from crystal_relay.errors import UNDECODABLE, AlreadyExists, BadRequest, NotFound, StoreDamaged, VaultDropped
 from crystal_relay.server.expiry import ExpiryKind, expiry_at, record_expiry
 from crystal_relay.store import Store
 
@@ -43,7 +43,7 @@ class DroppedVaults:
             return None
         try:
             return msgspec.json.decode(text, type=_Record).until
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise StoreDamaged("the record of a dropped vault is damaged") from None
 
     async def check(self, vault: str) -> None:

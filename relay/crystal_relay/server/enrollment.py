@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, BadRequest, NotFound
+from crystal_relay.errors import UNDECODABLE, AlreadyExists, BadRequest, NotFound
 from crystal_relay.store import Store
 
 PREFIX = "r/enrollment/"
@@ -108,6 +108,6 @@ class Enrollments:
         text = await (await self.store.get(PREFIX + name)).read()
         try:
             record = msgspec.json.decode(text, type=_Record)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             record = _Record("(damaged record)")  # listed so that it can be revoked: its token is valid
         return Enrollment(name[:ID_CHARS], record.label, record.created)

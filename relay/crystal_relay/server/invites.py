@@ -21,6 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from crystal_relay.errors import (
+    UNDECODABLE,
     AlreadyExists,
     InviteClosed,
     InviteExpired,
@@ -251,7 +252,7 @@ class Invites:
             return None
         try:
             return msgspec.json.decode(text, type=kind)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise StoreDamaged("a record of an invite is damaged") from None
 
 

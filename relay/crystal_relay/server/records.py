@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, NotFound, StoreDamaged
+from crystal_relay.errors import UNDECODABLE, AlreadyExists, NotFound, StoreDamaged
 from crystal_relay.store import Store
 
 AT_ONCE = 8
@@ -53,7 +53,7 @@ class Records:
         text = await (await self._store.get(key)).read()
         try:
             return msgspec.json.decode(text, type=kind)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise StoreDamaged("a record of the relay's registry is damaged") from None
 
     async def names(self, prefix: str) -> list[str]:

@@ -13,6 +13,7 @@ import hmac
 import msgspec
 
 from crystal_relay.errors import (
+    UNDECODABLE,
     AlreadyExists,
     NotFound,
     RecoveryReplaced,
@@ -86,7 +87,7 @@ class RecoverySecrets:
             return None
         try:
             return msgspec.json.decode(text, type=_Replacement).recovery_hash
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise StoreDamaged("a record of the relay's registry is damaged") from None
 
 

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope
 
-from crystal_relay.errors import BadRequest, BodyTooLarge, LengthRequired, SizeMismatch, TooSlow
+from crystal_relay.errors import UNDECODABLE, BadRequest, BodyTooLarge, LengthRequired, SizeMismatch, TooSlow
 from crystal_relay.server.settings import QUERY_BYTES_MAX, RelaySettings
 from crystal_relay.store import Body
 from crystal_relay.wire import REQUEST_JSON_BYTES_MAX
@@ -161,7 +161,7 @@ async def json_of(
         return msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
         raise BadRequest(f"the JSON does not fit: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         raise BadRequest("the body is not JSON") from None
 
 

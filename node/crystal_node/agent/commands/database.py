@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from crystal_core.sqlite_file import SqliteFile
-from crystal_crypto.errors import CrystalError
+from crystal_crypto.errors import UNDECODABLE, CrystalError
 from crystal_mirror.commands.database import AskedRequest, OutgoingMessage, ReceivedRequest, StreamTail
 from crystal_node.base.stream_database import StreamDatabase
 
@@ -128,5 +128,5 @@ class SqliteCommandDatabase(StreamDatabase):
 def _decoded(row: Any, kind: type[_T]) -> _T:
     try:
         return msgspec.msgpack.decode(row, type=kind)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise CommandsDamaged(f"a row of commands.db cannot be read: {error}") from error

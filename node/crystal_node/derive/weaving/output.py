@@ -22,6 +22,7 @@ from crystal_core.weaver.database import WeaverDatabase
 from crystal_core.weaver.documents import JOURNALS, PAGES, WOVEN
 from crystal_core.weaver.records import Method, Run
 from crystal_core.weaver.sources import WeaverSource
+from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.operations import Remember
 from crystal_node.base.agent_names import agent_folder
 from crystal_node.base.errors import LocalStorage, UsageError
@@ -191,5 +192,5 @@ def _read(output: DeviceOutput) -> _Woven | None:
     text = output.read(WOVEN)
     try:
         return msgspec.json.decode(text, type=_Woven) if text else None
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return None

@@ -30,6 +30,7 @@ from pathlib import Path
 
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_crypto.kit import Kit
 from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError
@@ -185,7 +186,7 @@ def read_progress(home: Home) -> BackupRestoreProgress | None:
         return msgspec.json.decode(home.backup_restore_file.read_bytes(), type=BackupRestoreProgress)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise LocalStorage(
             f"{home.backup_restore_file} is damaged",
             hint="Restore into another, empty home: CRYSTAL_HOME=~/.crystal-2.",

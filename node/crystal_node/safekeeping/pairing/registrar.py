@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crystal_crypto.errors import CrystalError, Malformed
+from crystal_crypto.errors import UNDECODABLE, CrystalError, Malformed
 from crystal_crypto.invite import Newcomer
 from crystal_mirror.devicelog.damage import compare_log, replace_damaged
 from crystal_mirror.devicelog.sync import read_log
@@ -123,7 +123,7 @@ class Registrar:
         self.settle()
         try:
             intent = msgspec.msgpack.decode(data, type=Intent)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNDECODABLE:
             return None
         return intent if self._device.member.log.is_active(intent.device) else None
 

@@ -17,6 +17,7 @@ import msgspec
 
 from crystal_core.errors import ForeignSecret
 from crystal_core.replica import Replica
+from crystal_crypto.errors import UNDECODABLE
 from crystal_crypto.kit import Kit
 from crystal_mirror.devicelog.keyring import KeyRing
 from crystal_mirror.devicelog.log import DeviceLog
@@ -61,7 +62,7 @@ def read_progress(home: Home) -> RestoreProgress | None:
         return None
     try:
         return msgspec.json.decode(data, type=RestoreProgress)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise LocalStorage(
             f"{home.restore_file} is damaged",
             hint="Restore into another, empty home: CRYSTAL_HOME=~/.crystal-2.",

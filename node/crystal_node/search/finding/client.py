@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from crystal_crypto.errors import CrystalError
+from crystal_crypto.errors import UNDECODABLE, CrystalError
 from crystal_node.base import local_api
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.local_api import SEARCH_SECONDS_MAX, NotUnderstood, ServiceAnswer
@@ -121,7 +121,7 @@ def decoded_answer(answer: ServiceAnswer, kind: type[T]) -> T:
         if answer.good:
             return msgspec.json.decode(answer.body, type=kind)
         error = msgspec.json.decode(answer.body, type=_Error)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as failure:
+    except UNDECODABLE as failure:
         raise NotUnderstood("no document of this version") from failure
     if not answer.exit_code:
         raise NotUnderstood("no error of this API")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Struct, inspect
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.errors import UsageError
 from crystal_node.base.wording import one_line
 
@@ -37,7 +38,7 @@ def decoded(body: bytes, kind: type[_Request]) -> _Request:
         raise SchemaMismatch("the body is nested too deeply") from error
     except msgspec.ValidationError as error:
         raise SchemaMismatch(error_text(error, kind)) from error
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise SchemaMismatch("the body is no JSON") from error
 
 

@@ -20,6 +20,7 @@ import apsw
 import msgspec
 
 from crystal_core.sqlite_file import SqliteFile, immediate
+from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.file_paths import folded
 from crystal_mirror.files.ports import FileOffer, FileStamp, LocalFile, PartPlace, SeenFile
 from crystal_mirror.files.tree import FUSE_WINDOW_MILLISECONDS, AgreedFile, DeletionDirection, FileContent
@@ -354,5 +355,5 @@ def stored_report(database: FileDatabase) -> StoredReport:
     data = database.meta_get(META_REPORT)
     try:
         return msgspec.msgpack.decode(data, type=StoredReport) if data else StoredReport()
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         return StoredReport()

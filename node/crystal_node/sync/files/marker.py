@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.file_rules import MARKER_NAME
 from crystal_node.base.home import write_private
 
@@ -42,7 +43,7 @@ def read_marker(root: Path) -> Marker | None:
     with os.fdopen(descriptor, "rb") as file:
         try:
             return msgspec.json.decode(file.read(MARKER_BYTES_MAX), type=Marker)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *UNDECODABLE):
             return Marker("", "")
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile
 from crystal_node.base.file_rules import TRASH_NAME, TreeRules
 from crystal_node.base.home import DIRECTORY_MODE, sync_directory, write_private
@@ -67,7 +68,7 @@ class Trash:
         for path in sorted(self.folder.glob("*.json")):
             try:
                 record = msgspec.json.decode(path.read_bytes(), type=TrashRecord)
-            except (OSError, msgspec.MsgspecError):
+            except (OSError, *UNDECODABLE):
                 continue
             files = list((self.folder / path.stem).glob("*"))
             if len(files) == 1:

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import msgspec
 
-from crystal_relay.errors import BadRequest, Unauthorized
+from crystal_relay.errors import UNDECODABLE, BadRequest, Unauthorized
 from crystal_relay.limits import KEY_CHARS_MAX, KIB
 
 PATH = "/v2/peers/heard"
@@ -85,5 +85,5 @@ def read(secret: bytes, authorization: str | None, body: bytes) -> tuple[News, s
         raise Unauthorized("the relay does not know these credentials")
     try:
         return msgspec.json.decode(body, type=News), code
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         raise BadRequest("not a message between relay processes") from None

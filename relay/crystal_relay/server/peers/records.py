@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, NotFound, StoreDamaged
+from crystal_relay.errors import UNDECODABLE, AlreadyExists, NotFound, StoreDamaged
 from crystal_relay.server.peers.messages import ProcessName, Url
 from crystal_relay.store import Store
 
@@ -91,6 +91,6 @@ class ProcessRecords:
         try:
             text = await (await self._store.get(PROCESSES + name)).read()
             record = msgspec.json.decode(text, type=_Process)
-        except (NotFound, msgspec.DecodeError, UnicodeDecodeError):
+        except (NotFound, *UNDECODABLE):
             return None
         return Process(record.name, record.url) if record.name == name else None

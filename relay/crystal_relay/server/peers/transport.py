@@ -7,7 +7,7 @@ import ssl
 import httpx
 import msgspec
 
-from crystal_relay.errors import BadReply, RelayError, StoreUnavailable
+from crystal_relay.errors import UNDECODABLE, BadReply, RelayError, StoreUnavailable
 from crystal_relay.limits import KIB
 from crystal_relay.server.peers.messages import AUTHORIZATION, PATH, Heard, News, answer, sign
 
@@ -65,7 +65,7 @@ class PeerConnection:
             raise AnotherProcess("another process is at that address now")
         try:
             heard = msgspec.json.decode(said, type=Heard).heard
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             heard = ""
         if status != 200 or not hmac.compare_digest(heard.encode(), answer(secret, code).encode()):
             raise NotHeard(f"another process answered with HTTP status {status}")

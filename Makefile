@@ -7,11 +7,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # Simulator: `make sim SEEDS=1000` runs that many random worlds; `make sim SEED=42` runs one again.
 SEEDS ?= 200
 SEED ?=
+# Fuzzing: `make fuzz INPUTS=10000000 ARGS=crypto.entry`.
+INPUTS ?= 1000000
 # More for pytest: `make test ARGS="tests/crypto -k padding"`.
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test lint format bench bench-quality docs sim clean
+.PHONY: help setup run check test lint format bench bench-quality docs sim fuzz clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -85,6 +87,9 @@ docs: $(VENV)/.dev ## write docs/cli.md anew and check the links in all pages
 sim: $(VENV)/.dev ## run the simulated world for SEEDS random seeds, or SEED once
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
+fuzz: $(VENV)/.dev ## fuzz each parser of foreign bytes with INPUTS inputs (1,000,000); ARGS="crypto --jobs 2" chooses
+	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(ARGS)
+
 clean: ## remove the environment and everything generated
-	@rm -rf $(VENV) .venv-swift .venv-inspector build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
+	@rm -rf $(VENV) .venv-swift .venv-inspector build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

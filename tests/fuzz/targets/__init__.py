@@ -1,0 +1,1 @@
+"""The parsers, by folder of the product."""

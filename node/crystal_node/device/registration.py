@@ -82,7 +82,16 @@ async def create_vault(
         )
     except AlreadyExists:
         # The vault exists with another first token: the root allows this device to register.
-        return await register(store, keys, root, identity, token)
+        try:
+            return await register(store, keys, root, identity, token)
+        except UnknownVault as error:
+            if isinstance(error.__cause__, RecoveryReplaced):
+                raise
+            raise UnknownVault(
+                "that relay has a vault with this id and another root",
+                hint="Its root was replaced elsewhere: then use the newest kit. Or somebody else registered the id there: "
+                "use another relay, or have its operator drop it with `crystal-relay vaults drop`.",
+            ) from error.__cause__
     except Unauthorized as error:
         raise BadConfig(
             "the relay does not accept that enrolment token",

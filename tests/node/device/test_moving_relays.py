@@ -28,16 +28,31 @@ def test_each_way_to_another_relay_takes_another_token_there(vault: Vault, tmp_p
     vault.settle()
     before = {token_of(vault.core), token_of(node)}
     with running_relay(tmp_path / "second") as second, running_relay(tmp_path / "third") as third:
-        enrol = {"CRYSTAL_RELAY_ENROLL_TOKEN": second.enroll_token}
-        vault.core.call("init", "--role", "core", "--relay", second.url, "--yes", **enrol)
+        vault.core.call(
+            "init",
+            "--role",
+            "core",
+            "--relay",
+            second.url,
+            "--yes",
+            CRYSTAL_RELAY_ENROLL_TOKEN=second.enroll_token,
+        )
         vault.core.call("sync")
         node.call("pair", "--code", "-", "--relay", second.url, typed=vault.code() + "\n")
         moved = {token_of(vault.core), token_of(node)}
         assert len(before | moved) == 4
-        enrol = {"CRYSTAL_RELAY_ENROLL_TOKEN": third.enroll_token}
         kit = tmp_path / "kit.txt"
         kit.write_text(kit_of(vault.core), encoding="utf-8")
-        vault.core.call("recovery", "restore", "--relay", third.url, "--kit", str(kit), "--yes", **enrol)
+        vault.core.call(
+            "recovery",
+            "restore",
+            "--relay",
+            third.url,
+            "--kit",
+            str(kit),
+            "--yes",
+            CRYSTAL_RELAY_ENROLL_TOKEN=third.enroll_token,
+        )
         assert token_of(vault.core) not in before | moved
         vault.core.call("sync")
 
@@ -45,9 +60,15 @@ def test_each_way_to_another_relay_takes_another_token_there(vault: Vault, tmp_p
 def test_a_relay_that_refuses_does_not_cost_the_token_of_the_one_before(vault: Vault, tmp_path: Path) -> None:
     before = token_of(vault.core)
     with running_relay(tmp_path / "second") as second:
-        wrong = {"CRYSTAL_RELAY_ENROLL_TOKEN": "0" * 64}
         refused = vault.core.call(
-            "init", "--role", "core", "--relay", second.url, "--yes", check=False, **wrong
+            "init",
+            "--role",
+            "core",
+            "--relay",
+            second.url,
+            "--yes",
+            check=False,
+            CRYSTAL_RELAY_ENROLL_TOKEN="0" * 64,
         )
     assert refused.code != 0
     assert token_of(vault.core) == before
@@ -56,6 +77,13 @@ def test_a_relay_that_refuses_does_not_cost_the_token_of_the_one_before(vault: V
 
 def test_the_same_relay_keeps_its_token(vault: Vault) -> None:
     before = token_of(vault.core)
-    enrol = {"CRYSTAL_RELAY_ENROLL_TOKEN": vault.relay.enroll_token}
-    vault.core.call("init", "--role", "core", "--relay", vault.relay.url, "--yes", **enrol)
+    vault.core.call(
+        "init",
+        "--role",
+        "core",
+        "--relay",
+        vault.relay.url,
+        "--yes",
+        CRYSTAL_RELAY_ENROLL_TOKEN=vault.relay.enroll_token,
+    )
     assert token_of(vault.core) == before

@@ -8,14 +8,15 @@ from tests.fuzz.target import FOLDERS, all_targets, targets_of
 pytest.importorskip("atheris", reason="atheris is made for Linux on x86-64 and CPython up to 3.13")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-SECONDS = 1
+INPUTS, SECONDS = 5_000, 1
+"""For each target, whichever comes first."""
 PLANTED_SECONDS = 60
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_input_of_a_moment_is_a_fault(folder: str) -> None:
     targets = targets_of(folder)
-    found = list(fuzz(targets, seconds=SECONDS, seed=1))
+    found = list(fuzz(targets, inputs=INPUTS, seconds=SECONDS, seed=1))
     assert [(one.name, one.fault) for one in found if one.fault] == []
     assert [one.name for one in found] == [target.name for target in targets]
     assert all(one.inputs > 0 for one in found)
@@ -24,7 +25,7 @@ def test_no_input_of_a_moment_is_a_fault(folder: str) -> None:
 @pytest.fixture(scope="module")
 def planted() -> dict[str, Fuzzed]:
     return {
-        one.name: one for one in fuzz(targets_of("planted"), seconds=PLANTED_SECONDS, inputs=200_000, seed=1)
+        one.name: one for one in fuzz(targets_of("planted"), seconds=PLANTED_SECONDS, inputs=100_000, seed=1)
     }
 
 
@@ -46,7 +47,7 @@ def test_a_planted_fault_is_found_with_its_input(name: str, said: str, planted: 
 
 def test_where_nothing_is_planted_nothing_is_found(planted: dict[str, Fuzzed]) -> None:
     found = planted["planted.sound"]
-    assert (found.fault, found.inputs) == ("", 200_000)
+    assert (found.fault, found.inputs) == ("", 100_000)
 
 
 def test_every_target_has_inputs_to_begin_with_of_which_one_is_taken() -> None:

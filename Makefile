@@ -13,7 +13,7 @@ INPUTS ?= 1000000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test lint format bench bench-quality docs sim fuzz clean
+.PHONY: help setup run check test lint format bench bench-quality docs sim fuzz mutants clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -90,6 +90,10 @@ sim: $(VENV)/.dev ## run the simulated world for SEEDS random seeds, or SEED onc
 fuzz: $(VENV)/.dev ## fuzz each parser of foreign bytes with INPUTS inputs (1,000,000); ARGS="crypto --jobs 2" chooses
 	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(ARGS)
 
+# All mutants take days: what was run stays in .mutants/, and the next run goes on. ARGS="mirror --minutes 60" runs an hour of one part.
+mutants: $(VENV)/.dev ## change the code in one place after the other, and list the changes that no test finds
+	@nice -n 15 $(BIN)/python -m scripts.mutants $(ARGS)
+
 clean: ## remove the environment and everything generated
-	@rm -rf $(VENV) .venv-swift .venv-inspector build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache
+	@rm -rf $(VENV) .venv-swift .venv-inspector build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache .mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

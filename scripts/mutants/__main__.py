@@ -1,0 +1,158 @@
+"""Runs mutants of a part of the product, and writes what became of them.
+
+    python -m scripts.mutants mirror                       all mutants of `mirror`, in an order by chance
+    python -m scripts.mutants mirror --minutes 30          as many as come in half an hour; run it again for more
+    python -m scripts.mutants mirror --module streams      those of modules whose path has this word
+    python -m scripts.mutants --planted                    the mutations of docs/mutations.md, each of which has to be found
+    python -m scripts.mutants --report                     the share found by module, and who survived
+
+The order is by the hash of a mutant's name: the share found of the first thousand is a fair estimate of all. What was run stands in
+`.mutants/` and is not run again while its function is the same and the mutant was found; `--again` runs survivors again.
+Exit code 1 if a planted mutation survives.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from scripts.mutants.planted import planted_mutants
+from scripts.mutants.session import FOUND, TIMEOUT, UNRUN, Lines, Mutant, Result, Session, mutants_of
+from scripts.mutants.targets import PROJECT, TARGETS, Target
+
+KEPT = PROJECT / ".mutants"
+JUDGED = Path(__file__).with_name("judged.tsv")
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.mutants")
+    parser.add_argument("target", nargs="?", choices=sorted(TARGETS))
+    parser.add_argument("--module", default="", help="only modules whose path has this word")
+    parser.add_argument("--minutes", type=float, default=24 * 60.0)
+    parser.add_argument("--again", action="store_true", help="run survivors again")
+    parser.add_argument("--planted", action="store_true", help="run the planted mutations")
+    parser.add_argument("--report", action="store_true", help="only report what was run")
+    chosen = parser.parse_args(arguments)
+    KEPT.mkdir(exist_ok=True)
+    if chosen.planted:
+        return _planted(chosen.module, chosen.minutes)
+    names = [chosen.target] if chosen.target else sorted(TARGETS)
+    if not chosen.report:
+        for name in names:
+            _run(name, chosen.module, chosen.minutes / len(names), again=chosen.again)
+    _report(names)
+    return 0
+
+
+def _run(name: str, word: str, minutes: float, *, again: bool) -> None:
+    target = TARGETS[name]
+    known = {result[:3] + (result.source,): result for result in _results(name)}
+    left = [
+        mutant
+        for path in target.modules()
+        if word in path.as_posix()
+        for mutant in mutants_of(path)
+        if (before := known.get(mutant.key)) is None or (again and before.verdict not in (FOUND, TIMEOUT))
+    ]
+    left.sort(key=lambda mutant: hashlib.sha256("".join(mutant.key[:3]).encode()).digest())
+    if left:
+        _pytest(target, left, name, KEPT / f"{name}.jsonl", minutes)
+
+
+def _planted(word: str, minutes: float) -> int:
+    survived = 0
+    results = KEPT / "planted.jsonl"
+    results.unlink(missing_ok=True)
+    for name in TARGETS:
+        mutants = [mutant for mutant in planted_mutants(name) if word in mutant.module + mutant.name]
+        if mutants:
+            _pytest(TARGETS[name], mutants, name, results, minutes)
+    for line in results.read_text(encoding="utf-8").splitlines():
+        result = Result(*json.loads(line))
+        survived += result.verdict not in (FOUND, TIMEOUT)
+        print(f"{result.verdict:<16} {result.name}: {result.test}")
+    return 1 if survived else 0
+
+
+def _pytest(target: Target, mutants: Sequence[Mutant], name: str, results: Path, minutes: float) -> None:
+    with os.fdopen(os.dup(2), "w") as terminal:
+        lines = Lines(KEPT / f"{name}.lines.json", target)
+        session = Session(mutants, lines, results, time.monotonic() + 60 * minutes, terminal)
+        files = [str(path) for path in target.test_files()]
+        # Repeated tests and those on disks or for S3 servers would only slow it down.
+        options = ["-q", "-n", "0", "-p", "no:rerunfailures", "--timeout", "0", "-p", "no:cacheprovider"]
+        sys.dont_write_bytecode = False
+        os.chdir(PROJECT)
+        code = pytest.main([*options, *files], plugins=[session])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit(f"the tests of {name} could not be run: {code}")
+
+
+def _results(name: str) -> list[Result]:
+    """The last of each mutant that the code still has."""
+    path = KEPT / f"{name}.jsonl"
+    if not path.exists():
+        return []
+    now = {mutant.key for module in TARGETS[name].modules() for mutant in mutants_of(module)}
+    rows = [Result(*json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    last = {(*row[:3], row.source): row for row in rows}
+    return [row for key, row in last.items() if key in now]
+
+
+def judged() -> dict[str, str]:
+    """Survivors that were looked at and cannot matter, with the reason."""
+    rows = (line.split("\t", 1) for line in JUDGED.read_text(encoding="utf-8").splitlines() if line)
+    return {name: reason for name, reason in rows}
+
+
+def _report(names: Sequence[str]) -> None:
+    """Prints a table, and writes the survivors to a file."""
+    reasons = judged()
+    survivors: list[str] = []
+    print("module | mutants | run | found | judged | survived | share found of those that matter")
+    print("---|---|---|---|---|---|---")
+    for name in names:
+        results = _results(name)
+        total: Counter[str] = Counter()
+        by_module: defaultdict[str, list[Result]] = defaultdict(list)
+        for result in results:
+            by_module[result.module].append(result)
+        for module in TARGETS[name].modules():
+            path = module.relative_to(PROJECT).as_posix()
+            rows = by_module[path]
+            counts = Counter(
+                "found" if row.verdict in (FOUND, TIMEOUT) else "judged" if row.id in reasons else "survived"
+                for row in rows
+            )
+            counts["mutants"], counts["run"] = len(mutants_of(module)), len(rows)
+            total.update(counts)
+            if rows:
+                print(_row(path, counts))
+            survivors += [
+                f"{row.module}:{row.line}\t{row.verdict}\t{row.left_out}\t{row.id}"
+                for row in sorted(rows, key=lambda row: row.line)
+                if row.verdict not in (FOUND, TIMEOUT) and row.id not in reasons
+            ]
+        print(_row(f"**{name}**", total))
+    path = KEPT / "survivors.tsv"
+    path.write_text("".join(f"{line}\n" for line in survivors), encoding="utf-8")
+    unrun = sum(f"\t{UNRUN}\t" in line for line in survivors)
+    print(f"{len(survivors)} survivors, {unrun} of them in lines that no test runs: {path.relative_to(PROJECT)}")
+
+
+def _row(name: str, counts: Counter[str]) -> str:
+    matter = counts["run"] - counts["judged"]
+    share = f"{100 * counts['found'] / matter:.1f} %" if matter else ""
+    told = (str(counts[each]) for each in ("mutants", "run", "found", "judged", "survived"))
+    return " | ".join((name, *told, share))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -36,44 +36,46 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("target", nargs="?", choices=sorted(TARGETS))
     parser.add_argument("--module", default="", help="only modules whose path has this word")
     parser.add_argument("--minutes", type=float, default=24 * 60.0)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant, at most")
     parser.add_argument("--again", action="store_true", help="run survivors again")
     parser.add_argument("--planted", action="store_true", help="run the planted mutations")
     parser.add_argument("--report", action="store_true", help="only report what was run")
     chosen = parser.parse_args(arguments)
     KEPT.mkdir(exist_ok=True)
     if chosen.planted:
-        return _planted(chosen.module, chosen.minutes)
+        return _planted(chosen)
     names = [chosen.target] if chosen.target else sorted(TARGETS)
     if not chosen.report:
         for name in names:
-            _run(name, chosen.module, chosen.minutes / len(names), again=chosen.again)
+            _run(name, chosen, chosen.minutes / len(names))
     _report(names)
     return 0
 
 
-def _run(name: str, word: str, minutes: float, *, again: bool) -> None:
+def _run(name: str, chosen: argparse.Namespace, minutes: float) -> None:
     target = TARGETS[name]
     known = {result[:3] + (result.source,): result for result in _results(name)}
     left = [
         mutant
         for path in target.modules()
-        if word in path.as_posix()
+        if chosen.module in path.as_posix()
         for mutant in mutants_of(path)
-        if (before := known.get(mutant.key)) is None or (again and before.verdict not in (FOUND, TIMEOUT))
+        if (before := known.get(mutant.key)) is None or (chosen.again and before.verdict not in (FOUND, TIMEOUT))
     ]
     left.sort(key=lambda mutant: hashlib.sha256("".join(mutant.key[:3]).encode()).digest())
     if left:
-        _pytest(target, left, name, KEPT / f"{name}.jsonl", minutes)
+        _pytest(target, left, name, KEPT / f"{name}.jsonl", minutes, chosen.seconds)
 
 
-def _planted(word: str, minutes: float) -> int:
+def _planted(chosen: argparse.Namespace) -> int:
     survived = 0
-    results = KEPT / "planted.jsonl"
+    results = KEPT / "-".join(("planted", *chosen.module.split("/"))).removesuffix(".py")
+    results = results.with_suffix(".jsonl")
     results.unlink(missing_ok=True)
     for name in TARGETS:
-        mutants = [mutant for mutant in planted_mutants(name) if word in mutant.module + mutant.name]
+        mutants = [mutant for mutant in planted_mutants(name) if chosen.module in mutant.module]
         if mutants:
-            _pytest(TARGETS[name], mutants, name, results, minutes)
+            _pytest(TARGETS[name], mutants, name, results, chosen.minutes, chosen.seconds)
     for line in results.read_text(encoding="utf-8").splitlines():
         result = Result(*json.loads(line))
         survived += result.verdict not in (FOUND, TIMEOUT)
@@ -81,10 +83,13 @@ def _planted(word: str, minutes: float) -> int:
     return 1 if survived else 0
 
 
-def _pytest(target: Target, mutants: Sequence[Mutant], name: str, results: Path, minutes: float) -> None:
+def _pytest(
+    target: Target, mutants: Sequence[Mutant], name: str, results: Path, minutes: float, seconds: float
+) -> None:
     with os.fdopen(os.dup(2), "w") as terminal:
         lines = Lines(KEPT / f"{name}.lines.json", target)
-        session = Session(mutants, lines, results, time.monotonic() + 60 * minutes, terminal)
+        until = time.monotonic() + 60 * minutes
+        session = Session(mutants, lines, results, terminal, until=until, seconds=seconds)
         files = [str(path) for path in target.test_files()]
         # Repeated tests and those on disks or for S3 servers would only slow it down.
         options = ["-q", "-n", "0", "-p", "no:rerunfailures", "--timeout", "0", "-p", "no:cacheprovider"]

@@ -164,8 +164,9 @@ PLANTED = (
         "if next_epoch <= position.epoch",
         "if next_epoch < position.epoch",
     ),
-    _mirror(
-        "files/round",
+    Planted(
+        "files",
+        "mirror/crystal_mirror/files/round.py",
         "a put that names a condemned blob counts",
         "if any(replica.is_condemned(name) for name in offer.names):",
         "if False:",

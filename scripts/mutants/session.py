@@ -27,8 +27,6 @@ import pytest
 from scripts.mutants.mutations import Mutation, mutations
 from scripts.mutants.targets import PROJECT, Target
 
-NOMINAL_SECONDS_MAX = 60.0
-"""Of the tests of a mutant, as they took in the first run, those run that fit in here; the rest are left out and counted."""
 MEMORY_MAX = 6 * 1024**3
 SURVIVED, FOUND, TIMEOUT, UNRUN = "survived", "found", "timeout", "no test runs it"
 
@@ -177,15 +175,24 @@ def _hash(path: Path) -> str:
 
 
 class Session:
-    """The plugin. `results` are those of runs before; `until` is by `time.monotonic`."""
+    """The plugin. `results`: a file to which each is added. `until`: by `time.monotonic`. `seconds`: of the tests of a mutant, as
+    they took in the first run, those run that fit in here; the rest are left out and counted."""
 
     def __init__(
-        self, mutants: Sequence[Mutant], lines: Lines, results: Path, until: float, terminal: TextIO
+        self,
+        mutants: Sequence[Mutant],
+        lines: Lines,
+        results: Path,
+        terminal: TextIO,
+        *,
+        until: float,
+        seconds: float,
     ) -> None:
         self._mutants = mutants
         self._lines = lines
         self._results = results
         self._until = until
+        self._seconds = seconds
         self._terminal = terminal
         self._failed = ""
         self._finders: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -254,7 +261,7 @@ class Session:
         nominal = 0.0
         for name in order:
             nominal += self._lines.seconds[name]
-            if chosen and nominal > NOMINAL_SECONDS_MAX:
+            if chosen and nominal > self._seconds:
                 break
             chosen.append(tests[name])
         began = time.monotonic()

@@ -107,6 +107,16 @@ def test_remembering_the_old_text_again_makes_it_current_and_a_circle_never_come
     assert listed(replica, MemoryStatus.SUPERSEDED) == {NEW}
 
 
+def test_a_memory_that_names_itself_as_superseded_stays_current(replica: Replica) -> None:
+    do(replica, remember(NEW, instead_of=(NEW,)))
+    assert found(replica) == {NEW} == listed(replica)
+    do(replica, remember(NEW, instead_of=(NEW,), confidence=40, at=NOW + 1))
+    assert found(replica) == {NEW} == listed(replica)
+    kept = memory(replica.database, content_hash(NEW))
+    assert kept is not None
+    assert (kept.confidence, kept.superseded_by) == (40, None)
+
+
 def test_an_amendment_does_not_revive_what_was_superseded(replica: Replica) -> None:
     apply(replica, remember(OLD), remember(NEW, instead_of=(OLD,)))
     do(replica, amend(OLD, status="active", confidence=3))

@@ -52,10 +52,10 @@ def counted_sync(home: Household, member: Member) -> Counter[str]:
         reply = home.store.answer(request)
 
 
-def away(home: Household) -> Member:
+def away(home: Household, entries: int = 600) -> Member:
     laptop = home.add("laptop")
     home.sync(laptop)
-    week(home)
+    week(home, entries)
     return laptop
 
 

@@ -37,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--module", default="", help="only modules whose path has this word")
     parser.add_argument("--minutes", type=float, default=24 * 60.0)
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant, at most")
+    parser.add_argument("--tests", nargs="+", default=[], help="only these tests of the target")
     parser.add_argument("--again", action="store_true", help="run survivors again")
     parser.add_argument("--planted", action="store_true", help="run the planted mutations")
     parser.add_argument("--report", action="store_true", help="only report what was run")
@@ -52,8 +53,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _run(name: str, chosen: argparse.Namespace, minutes: float) -> None:
+def _target(name: str, chosen: argparse.Namespace) -> Target:
     target = TARGETS[name]
+    return Target(target.code, tuple(chosen.tests)) if chosen.tests else target
+
+
+def _run(name: str, chosen: argparse.Namespace, minutes: float) -> None:
+    target = _target(name, chosen)
     known = {result[:3] + (result.source,): result for result in _results(name)}
     left = [
         mutant
@@ -75,7 +81,7 @@ def _planted(chosen: argparse.Namespace) -> int:
     for name in TARGETS:
         mutants = [mutant for mutant in planted_mutants(name) if chosen.module in mutant.module]
         if mutants:
-            _pytest(TARGETS[name], mutants, name, results, chosen.minutes, chosen.seconds)
+            _pytest(_target(name, chosen), mutants, name, results, chosen.minutes, chosen.seconds)
     for line in results.read_text(encoding="utf-8").splitlines():
         result = Result(*json.loads(line))
         survived += result.verdict not in (FOUND, TIMEOUT)

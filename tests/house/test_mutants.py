@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -100,6 +101,14 @@ def test_planted_mutations_fit_the_code_and_stand_in_the_page() -> None:
     assert len(planted) == len(PLANTED)
     page = (PROJECT / "docs/mutations.md").read_text(encoding="utf-8")
     assert [one.what for one in PLANTED if f"| {one.what} |" not in page] == []
+
+
+def test_the_page_names_tests_that_there_are() -> None:
+    page = (PROJECT / "docs/mutations.md").read_text(encoding="utf-8")
+    named = re.findall(r"\| `([\w/]+\.py)` `(test_\w+)` \|", page)
+    assert len(named) == len(PLANTED)
+    for file, test in named:
+        assert f"def {test}(" in (PROJECT / "tests" / file).read_text(encoding="utf-8"), f"{file}: {test}"
 
 
 def test_survivors_that_are_judged_are_mutants_of_today() -> None:

@@ -4,6 +4,8 @@ import os
 import random
 
 from crystal_mirror.files.tree import DeletionDirection
+from crystal_mirror.history.control_entries import write_control_entry
+from crystal_mirror.replication.publish import publish
 from tests.support.desks import Desk, Desks, settle
 
 MIB = 1024 * 1024
@@ -269,6 +271,27 @@ def test_a_file_whose_parts_are_not_on_the_relay_is_named_and_comes_later(core: 
     core.write("again", "a plan")  # the same content is put back
     settle(core, laptop)
     assert laptop.tree() == core.tree()
+
+
+def test_a_version_whose_parts_were_condemned_before_it_was_ordered_is_offered_again(
+    core: Desk, laptop: Desk
+) -> None:
+    laptop.write("plan.md", "a plan")
+    settle(laptop, core)
+    before = laptop.replica.file("plan.md")
+    laptop.write("plan.md", "a better plan")
+    laptop.files()
+    (offer,) = laptop.book.offers()
+    assert offer.names
+    write_control_entry(core.member, condemned=offer.names)
+    core.store.run(publish(core.member))
+    laptop.memory()
+    core.memory()
+    laptop.memory()
+    assert laptop.replica.done(offer.origin)
+    assert laptop.replica.file("plan.md") == before, "it had no effect"
+    settle(laptop, core)
+    assert laptop.tree() == core.tree() == {"plan.md": b"a better plan"}
 
 
 def test_a_folder_becomes_a_file_and_a_file_a_folder(core: Desk, laptop: Desk) -> None:

@@ -9,6 +9,7 @@ is not mutated by this.
 import ast
 import gc
 import hashlib
+import importlib
 import json
 import os
 import resource
@@ -199,6 +200,7 @@ class Session:
         self._seconds = seconds
         self._terminal = terminal
         self._failed = ""
+        self._living: dict[str, list[FunctionType]] = {}
         self._finders: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     @pytest.hookimpl
@@ -215,6 +217,11 @@ class Session:
         items = list(session.items)
         self._first_run(items)
         by_line = self._lines.tests_of(items)
+        for module in sorted({mutant.module for mutant in self._mutants}):
+            # One that is only imported inside functions would come into a child as it is on the disk.
+            importlib.import_module(".".join(Path(module).with_suffix("").parts[1:]))
+        self._living = functions()
+        gc.freeze()  # or each child's collector would touch, and so copy, all memory of this process
         began = time.monotonic()
         done = found = 0
         with self._results.open("a", encoding="utf-8") as results:
@@ -310,7 +317,8 @@ class Session:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
             if mutant.mutation is not None:
                 mutant.mutation.make()
-            exchange(str(PROJECT / mutant.module), mutant.tree)
+            path = str(PROJECT / mutant.module)
+            exchange(path, mutant.tree, self._living[path])
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             for number, item in enumerate(tests):
                 os.write(writer, f"{item.nodeid}\n".encode())
@@ -325,19 +333,30 @@ class Session:
             os._exit(code)
 
 
-def exchange(path: str, tree: ast.Module) -> None:
-    """Gives every function of this file that lives in this process the code that the tree has for it."""
-    fresh = _codes(compile(tree, path, "exec", dont_inherit=True))
-    living: defaultdict[tuple[str, int], list[FunctionType]] = defaultdict(list)
+def functions() -> dict[str, list[FunctionType]]:
+    """All functions that live in this process, by the file of their code."""
+    living: defaultdict[str, list[FunctionType]] = defaultdict(list)
     for each in gc.get_objects():
-        if isinstance(each, FunctionType) and each.__code__.co_filename == path:
-            living[each.__code__.co_qualname, each.__code__.co_firstlineno].append(each)
-    for qualified in {name for name, _ in living}:
-        places = sorted(line for name, line in living if name == qualified)
-        for line, code in zip(places, fresh.get(qualified, ()), strict=False):
-            for function in living[qualified, line]:
-                if len(function.__code__.co_freevars) == len(code.co_freevars):
-                    function.__code__ = code
+        if isinstance(each, FunctionType):
+            living[each.__code__.co_filename].append(each)
+    return living
+
+
+def exchange(path: str, tree: ast.Module, living: Sequence[FunctionType]) -> None:
+    """Gives each of these functions, which are of that file, the code that the tree has for it."""
+    fresh = _codes(compile(tree, path, "exec", dont_inherit=True))
+    places: defaultdict[str, set[int]] = defaultdict(set)
+    for function in living:
+        places[function.__code__.co_qualname].add(function.__code__.co_firstlineno)
+    by_place = {
+        (qualified, line): code
+        for qualified, lines in places.items()
+        for line, code in zip(sorted(lines), fresh.get(qualified, ()), strict=False)
+    }
+    for function in living:
+        code = by_place.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
+        if code is not None and len(function.__code__.co_freevars) == len(code.co_freevars):
+            function.__code__ = code
 
 
 def _codes(code: CodeType) -> dict[str, list[CodeType]]:

@@ -11,7 +11,7 @@ import pytest
 from scripts.mutants.__main__ import judged
 from scripts.mutants.mutations import mutations
 from scripts.mutants.planted import PLANTED, planted_mutants
-from scripts.mutants.session import exchange, mutants_of
+from scripts.mutants.session import exchange, functions, mutants_of
 from scripts.mutants.targets import PROJECT, TARGETS
 
 SOURCE = '''
@@ -81,7 +81,8 @@ def test_code_is_exchanged_in_the_functions_that_are_there(tmp_path: Path) -> No
     boundary = next(one for one in mutations(tree) if one.name == "a < b -> a <= b")
     assert imported_elsewhere(2, 2) == 2
     boundary.make()
-    exchange(str(tmp_path / "mutated_here.py"), tree)
+    path = str(tmp_path / "mutated_here.py")
+    exchange(path, tree, functions()[path])
     with pytest.raises(ValueError, match="too small"):
         imported_elsewhere(2, 2)
     assert holder.hold([3]) is None

@@ -6,9 +6,9 @@
     python -m scripts.mutants --planted                    the mutations of docs/mutations.md, each of which has to be found
     python -m scripts.mutants --report                     the share found by module, and who survived
 
-The order is by the hash of a mutant's name: the share found of the first thousand is a fair estimate of all. What was run stands in
-`.mutants/` and is not run again while its function is the same and the mutant was found; `--again` runs survivors again.
-Exit code 1 if a planted mutation survives.
+The order is by the hash of a mutant's name: the share found of the first thousand is a fair estimate of all. What was
+run stands in `.mutants/` and is not run again while its function is the same; `--again` runs survivors again. Exit code 1
+if a planted mutation survives.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,18 +56,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def _target(name: str, chosen: argparse.Namespace) -> Target:
     target = TARGETS[name]
-    return Target(target.code, tuple(chosen.tests)) if chosen.tests else target
+    return replace(target, tests=tuple(chosen.tests)) if chosen.tests else target
 
 
 def _run(name: str, chosen: argparse.Namespace, minutes: float) -> None:
     target = _target(name, chosen)
-    known = {result[:3] + (result.source,): result for result in _results(name)}
+    known = {(*result[:3], result.source): result for result in _results(name)}
     left = [
         mutant
         for path in target.modules()
         if chosen.module in path.as_posix()
         for mutant in mutants_of(path)
-        if (before := known.get(mutant.key)) is None or (chosen.again and before.verdict not in (FOUND, TIMEOUT))
+        if (before := known.get(mutant.key)) is None
+        or (chosen.again and before.verdict not in (FOUND, TIMEOUT))
     ]
     left.sort(key=lambda mutant: hashlib.sha256("".join(mutant.key[:3]).encode()).digest())
     if left:
@@ -119,8 +121,8 @@ def _results(name: str) -> list[Result]:
 
 def judged() -> dict[str, str]:
     """Survivors that were looked at and cannot matter, with the reason."""
-    rows = (line.split("\t", 1) for line in JUDGED.read_text(encoding="utf-8").splitlines() if line)
-    return {name: reason for name, reason in rows}
+    lines = JUDGED.read_text(encoding="utf-8").splitlines()
+    return {name: reason for name, _, reason in (line.partition("\t") for line in lines)}
 
 
 def _report(names: Sequence[str]) -> None:
@@ -155,7 +157,9 @@ def _report(names: Sequence[str]) -> None:
     path = KEPT / "survivors.tsv"
     path.write_text("".join(f"{line}\n" for line in survivors), encoding="utf-8")
     unrun = sum(f"\t{UNRUN}\t" in line for line in survivors)
-    print(f"{len(survivors)} survivors, {unrun} of them in lines that no test runs: {path.relative_to(PROJECT)}")
+    print(
+        f"{len(survivors)} survivors, {unrun} of them in lines that no test runs: {path.relative_to(PROJECT)}"
+    )
 
 
 def _row(name: str, counts: Counter[str]) -> str:

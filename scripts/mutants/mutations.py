@@ -1,16 +1,16 @@
 """Which mutations a module has, and how one is made in its syntax tree.
 
     comparison   the boundary moves (< to <=), or the sense turns (== to !=, in to not in, is to is not)
-    condition    of `if`, of `x if c else y`, of a comprehension, of `and`, `or`: always true, always false, or without one operand
+    condition    of `if`, of `x if c else y`, of a comprehension: always true, always false; of `and`, `or`: without one operand
     negation     `not` is dropped
     number       n becomes n + 1, + becomes -, * becomes //
     choice       min and max, any and all change places
     truth        True and False change places
-    statement    a call whose value is not used, an assignment to an attribute or an item, `raise`, `continue`, `break` is left out;
+    statement    left out: a call whose value is not used, an assignment to an attribute or an item, `raise`, `continue`, `break`;
                  `return x` returns None
 
-Only in functions: what runs at import, defaults and decorators stay. Assertions, docstrings, annotations and what is said in errors
-and notices stay as well.
+Only in functions: what runs at import, defaults and decorators stay. Assertions, docstrings, annotations, formatted texts and
+what errors say stay as well.
 """
 
 import ast

@@ -151,7 +151,9 @@ PLANTED = (
     _mirror(
         "replication/rebuild", "packs listed at the fork are kept", "listed_at >= place", "listed_at > place"
     ),
-    _mirror("replication/rebuild", "a base announced at the fork keeps its slot", "slot >= fork:", "slot > fork:"),
+    _mirror(
+        "replication/rebuild", "a base announced at the fork keeps its slot", "slot >= fork:", "slot > fork:"
+    ),
     _mirror(
         "replication/rebuild",
         "a fork right at the base is below it",
@@ -199,8 +201,8 @@ PLANTED = (
     _mirror(
         "streams/outbox",
         "its own signature counts at any place",
-        "    return stands_at(\n        entry, vault=member.vault, device=member.device_id, incarnation=incarnation, sequence=sequence\n    )",
-        "    return True\n\n",
+        "    return stands_at(\n        entry, vault=member.vault",
+        "    return True or stands_at(\n        entry, vault=member.vault",
     ),
     _mirror(
         "streams/outbox",

@@ -1,5 +1,5 @@
-"""The run itself, inside one pytest: every test runs once and its lines are noted; then a forked child for each mutant takes the
-mutated code into the functions that are there and runs the tests of the mutated lines until one fails.
+"""The run itself, inside one pytest: every test runs once and its lines are noted; then a forked child for each mutant takes
+the mutated code into the functions that are there and runs the tests of the mutated lines until one fails.
 
 A child costs a fork instead of an interpreter with all imports. Its code is exchanged in place (`__code__`), so it makes no
 difference who has imported the function, or from where. Processes that a test starts run the code as it is: what only they run
@@ -7,6 +7,7 @@ is not mutated by this.
 """
 
 import ast
+import contextlib
 import gc
 import hashlib
 import importlib
@@ -152,7 +153,9 @@ class Lines:
         """How many of its lines can be run."""
         if id(code) not in self._counts:
             begin = code.co_firstlineno
-            self._counts[id(code)] = len({line for *_, line in code.co_lines() if line is not None and line != begin})
+            self._counts[id(code)] = len(
+                {line for *_, line in code.co_lines() if line is not None and line != begin}
+            )
         return self._counts[id(code)]
 
     def write(self) -> None:
@@ -180,8 +183,8 @@ def _hash(path: Path) -> str:
 
 
 class Session:
-    """The plugin. `results`: a file to which each is added. `until`: by `time.monotonic`. `seconds`: of the tests of a mutant, as
-    they took in the first run, those run that fit in here; the rest are left out and counted."""
+    """The plugin. `results`: a file to which each is added. `until`: by `time.monotonic`. `seconds`: of the tests of a mutant,
+    as they took in the first run, those run that fit in here; the rest are left out and counted."""
 
     def __init__(
         self,
@@ -285,7 +288,15 @@ class Session:
         seconds = round(time.monotonic() - began, 2)
         left_out = len(order) - len(chosen)
         return Result(
-            mutant.module, mutant.function, mutant.name, first, mutant.source, verdict, test, left_out, seconds
+            mutant.module,
+            mutant.function,
+            mutant.name,
+            first,
+            mutant.source,
+            verdict,
+            test,
+            left_out,
+            seconds,
         )
 
     def _run(self, mutant: Mutant, tests: Sequence[pytest.Item]) -> tuple[str, str]:
@@ -298,10 +309,8 @@ class Session:
         with os.fdopen(reader, encoding="utf-8") as pipe:
             told = pipe.read().splitlines()
         _, status = os.waitpid(child, 0)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # what its tests have left running
-        except ProcessLookupError:
-            pass
         if not os.WIFEXITED(status):
             return TIMEOUT, told[-1] if told else ""
         return (FOUND, told[-1]) if os.WEXITSTATUS(status) == 1 else (SURVIVED, "")

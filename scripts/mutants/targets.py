@@ -8,16 +8,21 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Folders or modules of the product, and folders or files of tests that run it in their own process."""
+    """Folders or modules of the product, and folders or files of tests that run it in their own process. `apart`: a folder of
+    the code that is another target's."""
 
     code: tuple[str, ...]
     tests: tuple[str, ...]
+    apart: str = "-"
 
     def modules(self) -> list[Path]:
-        return [path for each in self.code for path in _python(PROJECT / each) if path.name != "__init__.py"]
+        found = (path for each in self.code for path in _python(PROJECT / each))
+        return [path for path in found if path.name != "__init__.py" and self.apart not in path.as_posix()]
 
     def test_files(self) -> list[Path]:
-        return [path for each in self.tests for path in _python(PROJECT / each) if path.name.startswith("test_")]
+        return [
+            path for each in self.tests for path in _python(PROJECT / each) if path.name.startswith("test_")
+        ]
 
 
 def _python(path: Path) -> list[Path]:
@@ -25,7 +30,7 @@ def _python(path: Path) -> list[Path]:
 
 
 TARGETS = {
-    "mirror": Target(("mirror/crystal_mirror",), ("tests/mirror",)),
+    "mirror": Target(("mirror/crystal_mirror",), ("tests/mirror",), apart="mirror/crystal_mirror/files/"),
     "core": Target(("core/crystal_core",), ("tests/core", "tests/mirror/test_file_decisions.py")),
     "relay": Target(
         ("relay/crystal_relay/local",),
@@ -41,6 +46,10 @@ TARGETS = {
     ),
     "files": Target(
         ("node/crystal_node/sync/files", "mirror/crystal_mirror/files"),
-        ("tests/node/sync/files", "tests/mirror/test_file_decisions.py", "tests/node/surfaces/cli/test_files.py"),
+        (
+            "tests/node/sync/files",
+            "tests/mirror/test_file_decisions.py",
+            "tests/node/surfaces/cli/test_files.py",
+        ),
     ),
 }

@@ -1,4 +1,5 @@
-"""The mutation runner: which mutations it makes, that it exchanges code in place, and that planted ones and judgements still fit the code."""
+"""The mutation runner: which mutations it makes, that it exchanges code in place, and that what is planted or judged still fits
+the code."""
 
 import ast
 import importlib.util

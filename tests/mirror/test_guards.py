@@ -78,7 +78,12 @@ def with_journal(member: Member, image: bytes, path: Path) -> Member:
     """The device after its `state.db` was put back from a backup, while its memory was not."""
     path.write_bytes(image)
     return Member.open(
-        member.identity, member.vault, SqliteJournal.open(path), member.replica, seeded("put back"), member.root
+        member.identity,
+        member.vault,
+        SqliteJournal.open(path),
+        member.replica,
+        seeded("put back"),
+        member.root,
     )
 
 

@@ -104,7 +104,7 @@ def _pytest(
         sys.dont_write_bytecode = False
         os.chdir(PROJECT)
         code = pytest.main([*options, *files], plugins=[session])
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise SystemExit(f"the tests of {name} could not be run: {code}")
 
 

@@ -6,8 +6,8 @@
     number       n becomes n + 1, + becomes -, * becomes //
     choice       min and max, any and all change places
     truth        True and False change places
-    statement    left out: a call whose value is not used, an assignment to an attribute or an item, `raise`, `continue`, `break`;
-                 `return x` returns None
+    statement    left out: a call whose value is not used, an assignment to an attribute or an item, `raise`, `continue`,
+                 `break`; `return x` returns None
 
 Only in functions: what runs at import, defaults and decorators stay. Assertions, docstrings, annotations, formatted texts and
 what errors say stay as well.

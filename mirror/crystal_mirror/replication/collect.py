@@ -321,8 +321,6 @@ def _commit(
         stored.append(windows)
         return windows
 
-    if sum(len(vector) for windows in vectors.values() for vector in windows) > VECTOR_BYTES_BATCH_MAX:
-        raise TooLarge("the vectors of a batch are over its limit")
     taken = {offer.carrier: offer for offer in inbox.offers}
     with member.replica.transaction() as transaction:
         if transaction.position() != position or transaction.kept(EntryState.UNSENT):
@@ -330,6 +328,8 @@ def _commit(
         for offer in fresh:
             transaction.apply(offer.origin, offer.operation, take)
             transaction.mark_done(offer.origin)
+        if sum(len(vector) for windows in stored for vector in windows) > VECTOR_BYTES_BATCH_MAX:
+            raise TooLarge("the vectors of a batch are over its limit")
         for place in also_done:
             transaction.mark_done(place)
         for device, incarnation in {(place.device, place.incarnation) for place in taken}:

@@ -1,11 +1,14 @@
 """What garbage collection leaves alone, and until when: each limit is shown by itself (docs/mutations.md)."""
 
+from hashlib import sha256
+
 import pytest
 
 from crystal_core.snapshots import export
 from crystal_mirror.entries.control_state import newest_snapshot, packs_of, published_floor
 from crystal_mirror.history.control_entries import write_control_entry
 from crystal_mirror.membership.member import Member
+from crystal_mirror.operations import Forget
 from crystal_mirror.replication.publish import publish
 from crystal_mirror.retention.forgets import DAY_MS, HOUR_MS, note_forgets
 from crystal_mirror.retention.gc import KeptSnapshot, read_state, retain
@@ -146,3 +149,32 @@ def test_packs_of_two_passes_follow_each_other_and_each_is_fetched_once(
     ends = [each.first + each.count for each in listed]
     assert [each.first for each in listed[1:]] == ends[:-1]
     assert counted_sync(home, laptop)["blobs"] == len(listed)
+
+
+def test_what_was_lone_when_a_core_first_looked_counts_from_the_first_forget_on(home: Household) -> None:
+    """The Core before it may have seen it lone since then; if it holds what was forgotten it has to go in time."""
+    remember(home.core, "to be forgotten")
+    home.sync(home.core)
+    target = home.core.secret.forget_hash(sha256(b"to be forgotten").digest())
+    home.core.accept(Forget((target,)))
+    home.sync(home.core)
+    (forget,) = note_forgets(home.core, NOW)
+    assert forget.since == NOW
+    lone = home.core.keys.blob(b"\7" * 32)
+    home.store[lone] = b"left by the Core before"
+    collected(home, 4 * DAY_MS)
+    assert lone in home.store
+    collected(home, 5 * DAY_MS + HOUR_MS)
+    collected(home, 5 * DAY_MS + 3 * HOUR_MS)
+    assert lone not in home.store
+
+
+def test_a_lone_blob_stays_for_thirty_days_where_nothing_was_forgotten(home: Household) -> None:
+    lone = home.core.keys.blob(b"\7" * 32)
+    home.store[lone] = b"of no file"
+    for day in (0, 10, 20, 29):
+        collected(home, day * DAY_MS)
+        assert lone in home.store, day
+    collected(home, 30 * DAY_MS)
+    collected(home, 30 * DAY_MS + 2 * HOUR_MS)
+    assert lone not in home.store

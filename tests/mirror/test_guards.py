@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crystal_core.replica import Replica
-from crystal_crypto.entry import Kind
+from crystal_crypto.entry import Kind, parse
 from crystal_mirror.entries.batches import seal_mirror
 from crystal_mirror.entries.control_state import newest_snapshot, packs_of, packs_slot, snapshot_slot
 from crystal_mirror.errors import BehindTheFloor, TransactionStale
@@ -347,3 +347,17 @@ def test_a_core_that_could_not_drain_does_not_say_that_it_has() -> None:
     assert (drains, core_stage(home.core)) == ([False], CoreStage.CORE)
     home.run(heed(home.core, About(home.now), lambda: drain(True)))
     assert (drains, core_stage(home.core)) == ([False, True], CoreStage.HOLDING)
+
+
+def test_batches_that_are_sealed_again_behind_junk_leave_the_core_at_their_end(home: Household) -> None:
+    waiting = unsent(home)
+    home.store[home.core.keys.mirror(waiting.epoch, waiting.sequence)] = b"junk" * 50
+    home.store.run(publish(home.core))
+    position = home.core.replica.position()
+    assert position[:2] == (waiting.epoch, waiting.sequence + 2)
+    last = home.store[slot_key(home.core, 1)]
+    assert position.previous == parse(last).hash
+    remember(home.core, "after the junk")
+    home.sync(home.core, home.laptop)
+    assert same(home.core, home.laptop)
+    assert has(home.laptop, "after the junk")

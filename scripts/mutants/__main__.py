@@ -138,8 +138,8 @@ def _report(names: Sequence[str]) -> None:
         for result in results:
             by_module[result.module].append(result)
         for module in TARGETS[name].modules():
-            path = module.relative_to(PROJECT).as_posix()
-            rows = by_module[path]
+            named = module.relative_to(PROJECT).as_posix()
+            rows = by_module[named]
             counts = Counter(
                 "found" if row.verdict in (FOUND, TIMEOUT) else "judged" if row.id in reasons else "survived"
                 for row in rows
@@ -147,7 +147,7 @@ def _report(names: Sequence[str]) -> None:
             counts["mutants"], counts["run"] = len(mutants_of(module)), len(rows)
             total.update(counts)
             if rows:
-                print(_row(path, counts))
+                print(_row(named, counts))
             survivors += [
                 f"{row.module}:{row.line}\t{row.verdict}\t{row.left_out}\t{row.id}"
                 for row in sorted(rows, key=lambda row: row.line)

@@ -136,7 +136,7 @@ class Lines:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
         self.seconds[item.nodeid] = time.perf_counter() - began
         seen: defaultdict[str, set[int]] = defaultdict(set)
         for number, lines in here.items():
@@ -147,7 +147,7 @@ class Lines:
 
     def forget(self, item: pytest.Item) -> None:
         for each in (self.seconds, self._lines, self._hashes):
-            each.pop(item.nodeid, None)  # type: ignore[attr-defined]
+            each.pop(item.nodeid, None)
 
     def width(self, name: str, module: str) -> int:
         """How many lines of the module a test runs."""

@@ -339,9 +339,9 @@ def test_a_core_that_could_not_drain_does_not_say_that_it_has() -> None:
     drains: list[bool] = []
 
     def drain(could: bool) -> Flow[bool]:
+        yield from ()
         drains.append(could)
         return could
-        yield
 
     home.run(heed(home.core, About(home.now), lambda: drain(False)))
     assert (drains, core_stage(home.core)) == ([False], CoreStage.CORE)

@@ -346,6 +346,25 @@ def test_a_state_that_differs_again_after_a_rebuild_is_held_and_not_rebuilt_for_
     assert has(home.laptop, "the first fact")
 
 
+def test_a_slot_that_the_relay_changed_is_found_by_who_stands_before_it_and_nothing_is_lost(
+    home: Household,
+) -> None:
+    for number in range(3):
+        remember(home.core, f"fact number {number}")
+        home.sync(home.core, home.laptop)
+    home.store[home.core.keys.mirror(1, 1)] = b"junk" * 50
+    late = home.add("late")
+    home.sync(late)
+    assert has(late, "the first fact") and not has(late, "fact number 2")
+    home.core.rounds = 0
+    report = home.store.run(sync_round(home.core, MODEL))
+    assert report.rebuilt and report.claimed
+    assert Notice.MIRROR_TAMPERED in home.core.notices.current()
+    home.laptop.rounds = 0
+    assert settled(home, home.core, home.laptop, late)
+    assert all(has(late, f"fact number {number}") for number in range(3))
+
+
 # What is deleted, and what is told of it.
 
 

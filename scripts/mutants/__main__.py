@@ -25,7 +25,17 @@ from pathlib import Path
 import pytest
 
 from scripts.mutants.planted import planted_mutants
-from scripts.mutants.session import FOUND, TIMEOUT, UNRUN, Lines, Mutant, Result, Session, mutants_of
+from scripts.mutants.session import (
+    FOUND,
+    SURVIVED,
+    TIMEOUT,
+    UNRUN,
+    Lines,
+    Mutant,
+    Result,
+    Session,
+    mutants_of,
+)
 from scripts.mutants.targets import PROJECT, TARGETS, Target
 
 KEPT = PROJECT / ".mutants"
@@ -126,11 +136,13 @@ def judged() -> dict[str, str]:
 
 
 def _report(names: Sequence[str]) -> None:
-    """Prints a table, and writes the survivors to a file."""
+    """Prints a table, and writes the survivors to a file. Cut short: tests were left out, one of which might find it."""
     reasons = judged()
     survivors: list[str] = []
-    print("module | mutants | run | found | judged | survived | share found of those that matter")
-    print("---|---|---|---|---|---|---")
+    print(
+        "module | mutants | run | found | judged | survived | of these cut short | share found of those that matter"
+    )
+    print("---|---|---|---|---|---|---|---")
     for name in names:
         results = _results(name)
         total: Counter[str] = Counter()
@@ -144,6 +156,7 @@ def _report(names: Sequence[str]) -> None:
                 "found" if row.verdict in (FOUND, TIMEOUT) else "judged" if row.id in reasons else "survived"
                 for row in rows
             )
+            counts["cut short"] = sum(row.left_out > 0 and row.verdict == SURVIVED for row in rows)
             counts["mutants"], counts["run"] = len(mutants_of(module)), len(rows)
             total.update(counts)
             if rows:
@@ -165,7 +178,7 @@ def _report(names: Sequence[str]) -> None:
 def _row(name: str, counts: Counter[str]) -> str:
     matter = counts["run"] - counts["judged"]
     share = f"{100 * counts['found'] / matter:.1f} %" if matter else ""
-    told = (str(counts[each]) for each in ("mutants", "run", "found", "judged", "survived"))
+    told = (str(counts[each]) for each in ("mutants", "run", "found", "judged", "survived", "cut short"))
     return " | ".join((name, *told, share))
 
 

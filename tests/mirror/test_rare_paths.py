@@ -10,6 +10,7 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_core.state.vectors import float16_vectors
+from crystal_mirror import round as rounds
 from crystal_mirror.entries.control_state import newest_snapshot, published_floor, read_base
 from crystal_mirror.errors import Unready
 from crystal_mirror.file_paths import PATH_BYTES_MAX, conflict_path, conflict_paths
@@ -30,6 +31,7 @@ from crystal_mirror.retention.gc import RetentionState, listed_blobs, read_state
 from crystal_mirror.retention.status import retention_summary
 from crystal_mirror.round import sync_round
 from crystal_mirror.snapshots.blobs import BlobDamaged
+from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_mirror.streams.outbox import push, restart_stream
 from crystal_mirror.types import Origin
 from crystal_node.device.journal import SqliteJournal
@@ -146,6 +148,18 @@ def test_a_batch_has_no_more_offers_than_its_limit(home: Household, monkeypatch:
     home.store.run(publish(home.core))
     assert settled(home, home.core, home.laptop, tablet)
     assert all(has(home.core, f"{who} {number}") for who in ("laptop", "tablet") for number in range(4))
+
+
+def test_a_core_with_more_to_do_than_a_round_takes_announces_what_is_ready(
+    home: Household, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "BATCHES_PER_ROUND_MAX", 1)
+    monkeypatch.setattr(collecting, "OFFERS_MAX", 1)
+    made = home.store.run(make_snapshot(home.core))
+    lines_in(home, home.laptop, "one", "two", "three")
+    report = home.store.run(sync_round(home.core, MODEL))
+    assert report.more and not report.caught_up
+    assert newest_snapshot(home.core.replica) == made
 
 
 def test_an_entry_at_another_place_than_it_was_made_for_is_held(home: Household) -> None:

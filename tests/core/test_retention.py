@@ -206,3 +206,13 @@ def _copy_rows(source: Database, target: Database) -> None:
                 target.run_many(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - the same
         chunks = [row[0] for row in source.rows("SELECT rowid FROM chunks")]
         store(target, [(chunk, float16_vectors(source, chunk)) for chunk in chunks])
+
+
+def test_a_text_whose_vectors_are_taken_away_lacks_them_again() -> None:
+    replica = new_replica()
+    apply(replica, capture("amber", "birch"), vectors=one_window)
+    assert replica.without_vectors(9) == []
+    with replica.transaction() as transaction:
+        transaction.embed_anew(content_hash("amber"), [])
+    assert [text for _, text in replica.without_vectors(9)] == ["amber"]
+    assert replica.digest() == replica.recompute_digest()

@@ -10,10 +10,12 @@ import pytest
 
 from crystal_core.replica import Replica
 from crystal_core.state.vectors import float16_vectors
+from crystal_crypto.limits import BLOB_BYTES_MAX
 from crystal_mirror import round as rounds
 from crystal_mirror.entries.control_state import newest_snapshot, published_floor, read_base
 from crystal_mirror.errors import Unready
 from crystal_mirror.file_paths import PATH_BYTES_MAX, conflict_path, conflict_paths
+from crystal_mirror.handover.core import look_for_calls
 from crystal_mirror.membership.cursors import read_cursors
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
@@ -30,7 +32,7 @@ from crystal_mirror.retention.forgets import DAY_MS, pending_forgets
 from crystal_mirror.retention.gc import RetentionState, listed_blobs, read_state, retain
 from crystal_mirror.retention.status import retention_summary
 from crystal_mirror.round import sync_round
-from crystal_mirror.snapshots.blobs import BlobDamaged
+from crystal_mirror.snapshots.blobs import BlobDamaged, get_blob, put_blob
 from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_mirror.streams.outbox import push, restart_stream
 from crystal_mirror.types import Origin
@@ -377,6 +379,31 @@ def test_a_slot_that_the_relay_changed_is_found_by_who_stands_before_it_and_noth
     home.laptop.rounds = 0
     assert settled(home, home.core, home.laptop, late)
     assert all(has(late, f"fact number {number}") for number in range(3))
+
+
+def test_a_blob_that_is_larger_than_any_is_not_opened(home: Household) -> None:
+    ref = home.store.run(put_blob(home.core, b"a part"))
+    assert home.store.run(get_blob(home.core, ref)) == b"a part"
+    (key,) = (key for key in home.store if "/blob/" in key)
+    home.store[key] = bytes(BLOB_BYTES_MAX + 1)
+    with pytest.raises(BlobDamaged, match="too large"):
+        home.store.run(get_blob(home.core, ref))
+
+
+def test_a_node_that_looks_whether_it_is_called_reads_the_cores_cursor_alone(home: Household) -> None:
+    home.sync(home.core, home.add("tablet"))
+    home.read(home.laptop)
+    asked: list[Request] = []
+
+    def answer(request: Request) -> Any:
+        asked.append(request)
+        return home.store.answer(request)
+
+    assert driven(look_for_calls(home.laptop), answer) is False
+    core, others = home.core.device_id.hex(), [info.device.hex() for info in home.laptop.log.active()]
+    assert asked and all(core in repr(request) for request in asked)
+    others.remove(core)
+    assert not any(device in repr(request) for device in others for request in asked)
 
 
 # What is deleted, and what is told of it.

@@ -144,6 +144,14 @@ def test_a_dropped_documents_text_goes_unless_something_else_has_it(replica: Rep
     assert found(replica, "alone") == {"alone"}, "nothing was suppressed by it"
 
 
+def test_dropping_a_document_that_is_not_there_changes_nothing(replica: Replica) -> None:
+    apply(replica, put("words"))
+    before = documents(replica.database, "notes")
+    apply(replica, drop("nowhere.md"))
+    assert documents(replica.database, "notes") == before
+    assert pieces(replica) == ["words"]
+
+
 def test_a_forgotten_text_leaves_a_document_and_stays_out_of_it(replica: Replica) -> None:
     apply(replica, put("open", "secret words", "after"))
     apply(replica, forget("secret words"))

@@ -10,7 +10,7 @@ import pytest
 
 from crystal_core.database import Database
 from crystal_core.replica import Replica
-from crystal_mirror.operations import Operation, PutDocument, PutSource, Remember
+from crystal_mirror.operations import DropDocument, DropSource, Operation, PutDocument, PutSource, Remember
 from tests.core.builders import (
     SECRET,
     apply,
@@ -212,3 +212,24 @@ def test_a_suppressed_text_that_was_only_pending_leaves_no_traces_either(tmp_pat
     assert len(traces(text, stored(path))) > 0
     replica.drop_provisional(origin(5))
     assert traces(text, stored(path)) == []
+
+
+@pytest.mark.parametrize("dropped", [DropDocument("notes", "a.md"), DropSource("notes")])
+def test_no_byte_of_a_document_is_left_that_was_dropped(
+    tmp_path: Path, dropped: DropDocument | DropSource
+) -> None:
+    path = tmp_path / "crystal.db"
+    random = Random(7)
+    kept, gone = nonsense(random, 40), nonsense(random, 40)
+    replica = new_replica(path)
+    apply(
+        replica,
+        remember(kept),
+        PutSource("notes", "", (), (), 1),
+        PutDocument("notes", "a.md", bytes(32), 1, "md", 0, 2, (kept, gone), ("", "")),
+    )
+    assert len(traces(gone, stored(path))) > 30
+    apply(replica, dropped)
+    found = stored(path)
+    assert traces(gone, found) == []
+    assert len(traces(kept, found)) > 30

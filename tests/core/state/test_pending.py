@@ -142,6 +142,13 @@ def test_a_pending_capture_of_a_suppressed_text_is_not_shown() -> None:
     assert replica.database.value("SELECT count(*) FROM chunks") == 0
 
 
+def test_a_text_that_is_said_again_after_a_pending_forget_stays_hidden() -> None:
+    replica = new_replica()
+    pending(replica, forget("said again"), capture("said again"))
+    assert found(replica, "again") == []
+    assert replica.database.value("SELECT count(*) FROM chunks") == 0
+
+
 def test_a_forget_from_elsewhere_takes_pending_captures_with_it() -> None:
     replica = new_replica()
     pending(replica, capture("both pending and forgotten"))

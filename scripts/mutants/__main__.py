@@ -7,7 +7,7 @@
     python -m scripts.mutants --report                     the share found by module, and who survived
 
 The order is by the hash of a mutant's name: the share found of the first thousand is a fair estimate of all. What was
-run stands in `.mutants/` and is not run again while its function is the same; `--again` runs survivors again. Exit code 1
+run stands in `.mutants/` and is not run again while its function is the same; `--again` runs the survivors alone. Exit code 1
 if a planted mutation survives.
 """
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=24 * 60.0)
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for one mutant, at most")
     parser.add_argument("--tests", nargs="+", default=[], help="only these tests of the target")
-    parser.add_argument("--again", action="store_true", help="run survivors again")
+    parser.add_argument("--again", action="store_true", help="run the survivors again, and nothing else")
     parser.add_argument("--planted", action="store_true", help="run the planted mutations")
     parser.add_argument("--report", action="store_true", help="only report what was run")
     chosen = parser.parse_args(arguments)
@@ -77,8 +77,8 @@ def _run(name: str, chosen: argparse.Namespace, minutes: float) -> None:
         for path in target.modules()
         if chosen.module in path.as_posix()
         for mutant in mutants_of(path)
-        if (before := known.get(mutant.key)) is None
-        or (chosen.again and before.verdict not in (FOUND, TIMEOUT))
+        if ((before := known.get(mutant.key)) is None) != chosen.again
+        and (before is None or before.verdict not in (FOUND, TIMEOUT))
     ]
     left.sort(key=lambda mutant: hashlib.sha256("".join(mutant.key[:3]).encode()).digest())
     if left:

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.errors import UsageError
 from crystal_node.base.home import write_private
 from crystal_node.device.journal import SqliteJournal, peek
@@ -128,7 +129,7 @@ def begin_after_loss(journal: SqliteJournal) -> bool:
     assert journal.path is not None, "a journal of a home"
     try:
         privacy = _decoder.decode(_copy_beside(journal.path).read_bytes())
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         write_privacy(journal, Privacy(since=0))
         return True
     write_privacy(journal, privacy)

@@ -1,6 +1,7 @@
 """A hook's answer without the background service is printed whole, or not at all, whoever ends the process."""
 
 import io
+import os
 import sys
 import threading
 
@@ -34,7 +35,7 @@ def test_the_process_ends_behind_a_whole_answer(monkeypatch: pytest.MonkeyPatch,
     out = SlowOutput()
     ended: list[bytes] = []
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
-    monkeypatch.setattr(fallback.os, "_exit", lambda _: ended.append(out.getvalue()))
+    monkeypatch.setattr(os, "_exit", lambda _: ended.append(out.getvalue()))
     answer = fallback._Answer(HookEvent.PROMPT)
     other = threading.Thread(target=answer.too_late)
     first = threading.Thread(target=(answer.too_late if late else lambda: answer.tell(FOUND)))

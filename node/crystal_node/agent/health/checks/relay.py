@@ -24,9 +24,10 @@ from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import ago
 from crystal_node.device.device import Device
-from crystal_node.device.relay import CONNECT_SECONDS_MAX, OWN_URL, own_relay
+from crystal_node.device.relay import CONNECT_SECONDS_MAX, own_relay
 from crystal_node.device.runner import Runner, TokenRefused
 from crystal_relay.address import check_relay_url, http_client
+from crystal_relay.embedded.transport import URL as OWN_URL
 from crystal_relay.errors import RelayError
 
 CLOCK_SECONDS_MAX = 60.0

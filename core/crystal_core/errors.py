@@ -57,6 +57,26 @@ class ForeignSecret(VaultDataError):
     hint = "This memory belongs to another vault: move crystal.db away, or use the home that it belongs to"
 
 
+class DatabaseKeyMissing(VaultDataError):
+    """The databases are encrypted, and their key is not in the key store."""
+
+    exit_code = 7
+    hint = (
+        "Bring the key back: restore state/secrets, or the keyring, from a backup. Without it nothing in this home can be "
+        "read: move the home away, then join again with `crystal pair --code -` or `crystal recovery restore`; all that was "
+        "synced comes back"
+    )
+
+
+class NoCiphers(VaultDataError):
+    """The installed apsw cannot read or write encrypted databases."""
+
+    hint = (
+        "Install the build that can, in Crystal's environment: pip uninstall apsw; "
+        "pip install --force-reinstall apsw-sqlite3mc. Nothing was changed"
+    )
+
+
 class UnusableVectors(VaultDataError):
     """Vectors differ in size from those stored, or have values that are not finite. Nothing was stored."""
 

@@ -20,6 +20,9 @@ from urllib.parse import quote
 
 import apsw
 
+from crystal_core.encryption import connect
+from crystal_crypto.errors import CrystalError
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -28,6 +31,8 @@ MEMORY = ":memory:"
 """Path of a database that exists only while its connection is open."""
 FILE_MODE = 0o600
 _WAL_RETRY_SECONDS = 0.02
+_REOPENINGS_MAX = 3
+"""How often a file is opened again because another one has taken its name meanwhile."""
 
 Migration = Callable[[apsw.Connection], object]
 """Migration from one version of a schema to the next, within a transaction."""
@@ -80,10 +85,32 @@ class SqliteFile:
     def open(self, path: Path | str) -> apsw.Connection:
         """Open or create the file; ``":memory:"`` creates one in memory.
 
-        Raises the errors of ``damaged``, ``too_new`` and ``foreign``; NoWal, NoBackup, other OSErrors, and apsw's errors.
+        Raises the errors of ``damaged``, ``too_new`` and ``foreign``; NoWal, NoBackup, other OSErrors, DatabaseKeyMissing,
+        NoCiphers, and apsw's errors.
         """
-        _make_private(path)
-        db = apsw.Connection(str(path))
+        if path == MEMORY:
+            return self._opened(path)
+        for _ in range(_REOPENINGS_MAX):
+            _make_private(path)
+            before = _inode(path)
+            try:
+                db = self._opened(path)
+            except (apsw.Error, CrystalError):
+                if _inode(path) == before:
+                    raise
+                continue
+            if _inode(path) == before:
+                return db
+            # Encrypting or restoring has put another file there while this one waited: what is written here would be lost.
+            db.close()
+        return self._opened(path)
+
+    def _opened(self, path: Path | str) -> apsw.Connection:
+        db = (
+            apsw.Connection(MEMORY)
+            if path == MEMORY
+            else connect(path, busy_milliseconds=self.busy_milliseconds)
+        )
         try:
             self.set_up(db, path)
         except BaseException:
@@ -156,26 +183,26 @@ def open_read_only(
     """Open a file for reading, without checking its kind.
 
     ``immutable``: nothing changes it meanwhile, so no lock is taken and no file is created beside it. Not ``trusted``: its
-    schema may be another program's and must not run functions with side effects. Raises apsw's errors.
+    schema may be another program's and must not run functions with side effects, and it has no key of ours. Raises apsw's
+    errors, DatabaseKeyMissing, NoCiphers.
     """
     parameters = "mode=ro&immutable=1" if immutable else "mode=ro"
-    db = apsw.Connection(
-        f"file:{quote(os.fsencode(Path(path).absolute()))}?{parameters}",
-        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-    )
+    uri = f"file:{quote(os.fsencode(Path(path).absolute()))}?{parameters}"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    if trusted:
+        return connect(path, filename=uri, flags=flags, busy_milliseconds=busy_milliseconds)
+    db = apsw.Connection(uri, flags=flags)
     if busy_milliseconds:
         db.set_busy_timeout(busy_milliseconds)
-    if not trusted:
-        db.execute("PRAGMA trusted_schema=OFF")
+    db.execute("PRAGMA trusted_schema=OFF")
     return db
 
 
 def open_scratch(path: Path | str, schema: str, *, busy_milliseconds: int) -> apsw.Connection:
     """Open or create a disposable file without versions, with a rollback journal so that removing it leaves nothing."""
     _make_private(path)
-    db = apsw.Connection(str(path))
+    db = connect(path, busy_milliseconds=busy_milliseconds)
     try:
-        db.set_busy_timeout(busy_milliseconds)
         db.execute("PRAGMA journal_mode=DELETE")
         _configure(db, "FULL", secure_delete=True)
         db.execute(schema)
@@ -216,6 +243,14 @@ def _make_private(path: Path | str) -> None:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
+def _inode(path: Path | str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _configure(db: apsw.Connection, synchronous: str, *, secure_delete: bool) -> None:
     db.execute(f"PRAGMA synchronous={synchronous}")
     if secure_delete:
@@ -249,8 +284,11 @@ def _back_up(source: Path, target: Path) -> None:
     try:
         draft.unlink(missing_ok=True)
         os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
-        committed, copy = open_read_only(source), apsw.Connection(str(draft))
+        committed, copy = open_read_only(source), connect(draft)
         try:
+            copy.execute(
+                f"PRAGMA page_size={_number(committed, 'page_size')}"
+            )  # encrypted files are copied page by page
             with copy.backup("main", committed, "main") as backup:
                 backup.step()
         finally:

@@ -18,10 +18,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -40,6 +39,9 @@ from crystal_crypto.limits import (
     WRAPPED_OVERHEAD_BYTES,
 )
 from crystal_crypto.memory import wipe, wiped
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 Random = Callable[[int], bytes]
 
@@ -121,7 +123,7 @@ class MasterKeys:
         salt = random(SALT_BYTES)  # §18.2-1
         head = _SECRET_MAGIC + bytes([_VERSION]) + _key_id(self._current) + salt
         with _cipher(self._current, salt, labels.PASSPHRASE_SECRET + name.encode("ascii")) as (key, nonce):
-            return head + AESGCM(key).encrypt(nonce, secret, head + name.encode("ascii"))
+            return head + _aes(key).encrypt(nonce, secret, head + name.encode("ascii"))
 
     def unwrap(self, name: str, data: bytes) -> bytes | None:
         """The secret, or None if `data` is not wrapped under one of these keys. Raises WrongKey if it is but was changed."""
@@ -137,7 +139,7 @@ class MasterKeys:
             nonce,
         ):
             try:
-                return AESGCM(key).decrypt(nonce, sealed, head + name.encode("ascii"))
+                return _aes(key).decrypt(nonce, sealed, head + name.encode("ascii"))
             except InvalidTag:
                 raise WrongKey(f"the secret {name!r} was changed, or is another one") from None  # §18.2-5
 
@@ -203,7 +205,7 @@ class PassphraseHeader:
         opened = bytearray(2 * KEY_BYTES)
         with wiped(opened), _cipher(kek, self.seal_salt, labels.PASSPHRASE_HEADER) as (key, nonce):
             try:
-                AESGCM(key).decrypt_into(nonce, self.sealed, self.bound(), opened)
+                _aes(key).decrypt_into(nonce, self.sealed, self.bound(), opened)
             except InvalidTag:
                 raise WrongKey("the passphrase header was changed") from None  # §18.2-3
             previous = opened[KEY_BYTES:]
@@ -216,7 +218,7 @@ class PassphraseHeader:
         bare = replace(self, state=state, seal_salt=random(SALT_BYTES), sealed=b"")
         material = keys.material()
         with wiped(material), _cipher(kek, bare.seal_salt, labels.PASSPHRASE_HEADER) as (key, nonce):
-            return replace(bare, sealed=AESGCM(key).encrypt(nonce, material, bare.bound()))
+            return replace(bare, sealed=_aes(key).encrypt(nonce, material, bare.bound()))
 
     def bound(self) -> bytes:
         """Everything before the sealed keys."""
@@ -283,3 +285,10 @@ def _cipher(key: bytearray, salt: bytes, info: bytes) -> Generator[tuple[memoryv
     view = memoryview(buffer)
     with wiped(buffer):
         yield view[:KEY_BYTES], view[KEY_BYTES:]
+
+
+def _aes(key: bytes | bytearray | memoryview) -> "AESGCM":
+    # Loaded with the first wrapped secret: a search in an encrypted home reads one secret, which need not be wrapped.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)

@@ -20,6 +20,7 @@ Layout (directories 0700, files 0600):
     state/restore.json    progress of a restore from another home, while it is under way
     state/backup-restore.json  which backup is being restored, while that is under way
     state/secrets/        keys, when no keyring keeps them
+    state/.db-encryption  there while databases in this folder are encrypted, and beside crystal.db as well
     state/*.lock          who syncs, who watches
     state/nudge/now       touched to make the background service sync, ``look`` to make it read all transcripts
     staging/              agents that are new to the Core

@@ -1,4 +1,4 @@
-"""Copies of the memory that a schema migration or a restore left beside it. They are deleted after a week.
+"""Copies of the memory that a schema migration, a restore or a killed encryption left beside it. They are deleted after a week.
 
 They hold what was in the memory when they were made, forgotten texts included; a week is time enough to go back.
 """
@@ -11,7 +11,9 @@ from crystal_node.base.home import Home
 KEPT_MS = 7 * 24 * 3600 * 1000
 BEFORE = ".before-"
 """In the name of a database that a restore replaced, before the time."""
-_MARKS = (".schema-", BEFORE)
+REWRITING = ".rewriting"
+"""At the end of the name of a database's copy, while it is encrypted or decrypted."""
+_MARKS = (".schema-", BEFORE, REWRITING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from crystal_node.agent.health.checks import background
 from crystal_node.agent.health.checks.databases import databases
 from crystal_node.agent.health.checks.device import device_checks
 from crystal_node.agent.health.checks.home import disk_space, leftovers_here, permissions
-from crystal_node.agent.health.checks.keys import key_store, passphrase
+from crystal_node.agent.health.checks.keys import encryption, key_store, passphrase
 from crystal_node.agent.health.checks.memory import model
 from crystal_node.agent.health.checks.relay import honesty_checks, relay_checks
 from crystal_node.agent.health.findings import Finding, Severity, failed, guarded
@@ -30,6 +30,7 @@ def examine(settings: Settings, *, offline: bool, deep: bool = False) -> list[Fi
         *guarded("key store", lambda: key_store(settings)),
     ]
     checks += guarded("passphrase", lambda: passphrase(settings))
+    checks += guarded("at rest", lambda: encryption(settings))
     checks += guarded("disk", lambda: disk_space(settings))
     checks += guarded("databases", lambda: databases(settings, deep=deep))
     checks += guarded("device", lambda: _device(settings, offline=offline, deep=deep))

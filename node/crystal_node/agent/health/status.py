@@ -8,6 +8,7 @@ from typing import cast
 
 from msgspec import to_builtins
 
+from crystal_core.encryption import EncryptionState
 from crystal_mirror.entries.control_state import META_MODEL
 from crystal_mirror.membership.changes import vault_changes
 from crystal_mirror.membership.status import MemberStatus, details_of, status
@@ -28,6 +29,7 @@ from crystal_node.device.activity import (
     read_trouble,
 )
 from crystal_node.device.device import Device
+from crystal_node.device.keys.report import encryption_state, encryption_word
 from crystal_node.device.privacy import Privacy, read_privacy
 from crystal_node.search.recall.report import RecallReport, recall_report
 from crystal_node.sync.files.status import FilesStatus, files_document, files_status
@@ -53,7 +55,7 @@ class MemoryCounts:
 class DeviceStatus:
     """``pending_seconds``: None if nothing waits. ``holds_root``: whether this device can show the recovery code.
     ``generation_at``: when the keys' generation began, by its maker's clock, 0 if unknown. ``devices``: those not revoked.
-    ``trouble``: why the last round failed."""
+    ``trouble``: why the last round failed. ``databases``: how far they are encrypted at rest, None for not at all."""
 
     member: MemberStatus
     counts: MemoryCounts
@@ -73,6 +75,7 @@ class DeviceStatus:
     concerns: tuple[Finding, ...]
     stuck: tuple[Finding, ...]
     recall: RecallReport
+    databases: EncryptionState | None
 
     @property
     def watching(self) -> bool:
@@ -127,6 +130,7 @@ def device_status(device: Device) -> DeviceStatus:
         concerns=tuple(vault_findings(device)),
         stuck=tuple(device_findings(facts)),
         recall=recall_report(device.settings, device.replica.database, now, judging=False),
+        databases=encryption_state(device.settings.home),
     )
 
 
@@ -210,6 +214,7 @@ def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
         "keys": device.keys.kind.value,
         "holds_root": found.holds_root,
         "generation": {"number": found.generation, "begun_at": iso(found.generation_at)},
+        "databases": encryption_word(found.databases),
         "devices": [_device(row) for row in found.devices],
         "channels": _channels(found),
         "last": {moment.value: iso(found.moments.get(moment, 0)) for moment in Activity},

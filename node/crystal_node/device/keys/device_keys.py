@@ -5,8 +5,11 @@ the system's keyring if it works, else files of mode 0600, which a passphrase ca
 the keyring include the home, so that several homes of one user do not share keys.
 """
 
+import os
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
+from weakref import WeakValueDictionary
 
 from crystal_crypto.errors import KeyStoreError, Malformed, UnknownVersion
 from crystal_crypto.hierarchy import Root
@@ -30,7 +33,9 @@ _REPLACED = "recovery.before"
 REPLACED_MAX = 4
 """How many recovery secrets of replaced roots are kept."""
 
-NAMES = (_IDENTITY, _NEXT_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN, _NEXT_TOKEN)
+_DATABASE = "database"
+
+NAMES = (_IDENTITY, _NEXT_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN, _NEXT_TOKEN, _DATABASE)
 """All names under which secrets are kept: a keyring cannot list them."""
 
 
@@ -141,6 +146,22 @@ class DeviceKeys:
         own = identity is None or _is_of(token, identity.id)
         self.store.store(_TOKEN if own else _NEXT_TOKEN, token.encode("ascii"))
 
+    def database_key(self) -> bytes | None:
+        """The key of this device's databases (``keys.database_key``); None if they were never encrypted."""
+        return self.store.load(_DATABASE)
+
+    def made_database_key(self) -> bytes:
+        """The same, made and stored at the first call. It is never deleted: backups may need it. Raises KeyStoreError."""
+        data = self.store.load(_DATABASE)
+        if data is None:
+            data = os.urandom(KEY_BYTES)
+            self.store.store(_DATABASE, data)
+            if self.store.load(_DATABASE) != data:
+                raise KeyStoreError(
+                    "the key store did not return the key that it was given; nothing was encrypted"
+                )
+        return data
+
 
 def _is_of(token: str, device: bytes) -> bool:
     return token.partition(".")[0] == device.hex()
@@ -158,14 +179,27 @@ def open_keys(home: Home, chosen: str, backend: str = "") -> DeviceKeys:
     keep_others_out()
     match chosen:
         case KeyStoreKind.FILE:
-            return DeviceKeys(file_store(home), KeyStoreKind.FILE, "")
+            store = _given_away.pop((home.secrets, home.passphrase_file), None) or file_store(home)
+            _lately_opened[home.secrets, home.passphrase_file] = store
+            return DeviceKeys(store, KeyStoreKind.FILE, "")
         case KeyStoreKind.KEYRING:
-            store = keyring_store(home, backend)
-            return DeviceKeys(store, KeyStoreKind.KEYRING, "", store.backend_name)
+            keyring = keyring_store(home, backend)
+            return DeviceKeys(keyring, KeyStoreKind.KEYRING, "", keyring.backend_name)
         case _:
             raise BadConfig(
                 f"config.json names no key store ({chosen!r})", hint='Its "key_store" is file or keyring.'
             )
+
+
+_Place = tuple[Path, Path | None]
+_lately_opened: WeakValueDictionary[_Place, FileKeyStore] = WeakValueDictionary()
+_given_away: dict[_Place, FileKeyStore] = {}
+
+
+def file_store_in_use(home: Home) -> FileKeyStore:
+    """The key files as this process has opened them, or will open them next: the passphrase is asked for once."""
+    place = (home.secrets, home.passphrase_file)
+    return _lately_opened.get(place) or _given_away.setdefault(place, file_store(home))
 
 
 def choose_keys(home: Home, wanted: KeyStoreKind) -> DeviceKeys:

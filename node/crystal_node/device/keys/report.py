@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
+from crystal_core.encryption import EncryptionState, read_marker
 from crystal_crypto.keystore import SealState
 from crystal_node.base.errors import NotSetUp
+from crystal_node.base.home import Home
 from crystal_node.base.settings import KeyStoreKind, Settings
 from crystal_node.device.keys.device_keys import file_store
 
@@ -26,9 +29,33 @@ _WORDS = {
 }
 
 
+DATABASE_WORDS: Final = {
+    None: "databases are plain: anyone who can read the files can read them (`crystal keys encrypt`)",
+    EncryptionState.ENCRYPTED: "databases are encrypted",
+    EncryptionState.ENCRYPTING: "encrypting them was interrupted: run `crystal keys encrypt` again",
+    EncryptionState.DECRYPTING: "decrypting them was interrupted: run `crystal keys decrypt` again",
+}
+
+
+def encryption_state(home: Home) -> EncryptionState | None:
+    """How far the databases are encrypted; None: not at all. Needs no key. Raises VaultDataError for a damaged marker."""
+    markers = [read_marker(folder) for folder in (home.state, home.database.parent)]
+    states = {None if marker is None else marker.state for marker in markers}
+    if len(states) == 1:
+        return states.pop()
+    # Killed between the two: that in state/ is written first, and removed last.
+    return EncryptionState.DECRYPTING if markers[0] is None else markers[0].state
+
+
+def encryption_word(state: EncryptionState | None) -> str:
+    """For programs: "plain", or the state's own word."""
+    return "plain" if state is None else state.value
+
+
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """``names`` is None for a keyring, which is not opened; ``left``: where an interrupted move may have left copies."""
+    """``names`` is None for a keyring, which is not opened; ``left``: where an interrupted move may have left copies;
+    ``databases``: how far they are encrypted at rest, None for not at all."""
 
     kind: KeyStoreKind
     where: str
@@ -36,6 +63,12 @@ class KeyReport:
     passphrase_file: str
     names: tuple[str, ...] | None
     left: str
+    databases: EncryptionState | None = None
+
+    @property
+    def key_beside(self) -> bool:
+        """Whether a copy of the whole home holds the keys in the clear."""
+        return self.kind is KeyStoreKind.FILE and self.passphrase is PassphraseState.NONE
 
     @property
     def passphrase_words(self) -> str:
@@ -63,12 +96,19 @@ def key_report(settings: Settings) -> KeyReport:
                 file,
                 tuple(store.names()),
                 config.key_store_left,
+                encryption_state(home),
             )
         case KeyStoreKind.KEYRING:
             backend = f" ({config.keyring_backend})" if config.keyring_backend else ""
             where = f"the system's keyring{backend}"
             return KeyReport(
-                KeyStoreKind.KEYRING, where, PassphraseState.KEYRING, file, None, config.key_store_left
+                KeyStoreKind.KEYRING,
+                where,
+                PassphraseState.KEYRING,
+                file,
+                None,
+                config.key_store_left,
+                encryption_state(home),
             )
         case _:
             raise NotSetUp(f"{home.root} has no keys yet")

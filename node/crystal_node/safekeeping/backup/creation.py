@@ -23,12 +23,12 @@ from msgspec.structs import replace
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import LocalStorage, UsageError
-from crystal_node.base.home import DIRECTORY_MODE, sync_directory, write_private
+from crystal_node.base.home import DIRECTORY_MODE, Home, sync_directory, write_private
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import size
 from crystal_node.device.device import Device
-from crystal_node.safekeeping.backup.databases import JOURNAL, copy_database, snapshots
+from crystal_node.safekeeping.backup.databases import JOURNAL, copy_database, marker_paths, snapshots
 from crystal_node.safekeeping.backup.folder import (
     SHELF_MARK,
     BackupOwner,
@@ -53,7 +53,7 @@ from crystal_node.safekeeping.backup.manifest import (
 )
 from crystal_node.safekeeping.backup.tree import copy_tree, find_files
 from crystal_node.safekeeping.backup.verification import Verified, open_journal, verify_files
-from crystal_node.safekeeping.file_copy import CopiedFile, Meter, Tell, never
+from crystal_node.safekeeping.file_copy import CopiedFile, Meter, Tell, never, write_new
 
 SPARE_BYTES = 16 * 1024 * 1024
 """Disk space needed beyond the copied files, for names, folders and the manifest."""
@@ -223,6 +223,7 @@ def _databases(
         if tell is not None:
             tell(f"backing up {size(total)}")
         meter = Meter(tell, "copying", total, stopped)
+        items += _markers(home, target)  # first: they say how the copies are written
         for each in taken:
             path = target / each.place
             path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -231,6 +232,14 @@ def _databases(
                 hashed = file_digest(file, "sha256").hexdigest()
             items.append(CopiedFile(each.place, path.stat().st_size, hashed))
     return items, meter
+
+
+def _markers(home: Home, target: Path) -> list[CopiedFile]:
+    return [
+        write_new(target, place, path.read_bytes())
+        for place, path in marker_paths(home).items()
+        if path.is_file()
+    ]
 
 
 def _refuse_damage(found: Verified) -> None:

@@ -4,7 +4,8 @@ All snapshots are taken first and then copied, so that they are at most a few mi
 dependencies: what is known of files, works and dreams is older than the journal, and the journal is older than the memory. So
 an operation that has just left the outbox is in the memory's copy; one that is in both counts once, by its name.
 
-A copy is one file without a log beside it, and so can be read without being changed.
+A copy is one file without a log beside it, and so can be read without being changed. That of an encrypted database is encrypted
+with the same key, and the markers that name the key come along.
 """
 
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import apsw
 
+from crystal_core.encryption import MARKER_NAME, connect
 from crystal_core.sqlite_file import open_read_only
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.home import FILE_MODE, Home
@@ -42,6 +44,14 @@ def database_paths(home: Home) -> dict[str, Path]:
         "state/commands.db": home.commands_database,
         JOURNAL: home.state_database,
         MEMORY: home.database,
+    }
+
+
+def marker_paths(home: Home) -> dict[str, Path]:
+    """The markers of encrypted databases, in the same way. A home without encryption has none."""
+    return {
+        f"state/{MARKER_NAME}": home.state / MARKER_NAME,
+        f"memory/{MARKER_NAME}": home.database.parent / MARKER_NAME,
     }
 
 
@@ -84,8 +94,10 @@ def snapshots(home: Home) -> Generator[list[DatabaseSnapshot]]:
 def copy_database(snapshot: DatabaseSnapshot, target: Path, meter: Meter) -> None:
     """Writes the snapshot to a new file, and ends it."""
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
-    copy = apsw.Connection(str(target))
+    copy = connect(target)
     try:
+        # An encrypted database is copied page by page to another one: both need the same size of page.
+        copy.execute(f"PRAGMA page_size = {int(snapshot.connection.execute('PRAGMA page_size').get)}")
         # Fast and not durable: the copy is flushed as a whole at the end, and is worthless before.
         for setting in ("locking_mode = EXCLUSIVE", "journal_mode = OFF", "synchronous = OFF"):
             copy.execute(f"PRAGMA {setting}")

@@ -40,7 +40,7 @@ from crystal_node.base.settings import Config, KeyStoreKind, Settings, read_conf
 from crystal_node.device.device import opened
 from crystal_node.device.keys.device_keys import file_store, keyring_store
 from crystal_node.device.recovery_kit import WrongKit
-from crystal_node.safekeeping.backup.databases import FILES, WEAVER, WORKS, database_paths
+from crystal_node.safekeeping.backup.databases import FILES, WEAVER, WORKS, database_paths, marker_paths
 from crystal_node.safekeeping.backup.keys import SECRETS
 from crystal_node.safekeeping.backup.manifest import HOME_NAME, BackupDamaged, BackupManifest, Keys
 from crystal_node.safekeeping.backup.tree import CONFIG, backup_rules, may_be_restored
@@ -156,6 +156,12 @@ async def restore_as_new(
     manifest = _checked(home, folder, tell)
     if kit.vault.hex() != manifest.vault:
         raise WrongKit("that kit belongs to another vault than the backup")
+    if any(item.path in marker_paths(home) for item in manifest.items):
+        raise UsageError(
+            "the databases in this backup are encrypted with their device's own key, which no recovery kit holds",
+            hint="With that device's keys it comes back as the same device: leave --kit out. Without them "
+            "`crystal recovery restore` brings back all that was synced.",
+        )
     if read_progress(home) is None or not home.config_file.exists():
         _begin(home, folder, manifest, with_keys=False, anew=True)
         own = database_paths(home).keys() - KEPT
@@ -300,7 +306,7 @@ def _is_wanted(path: str, own: set[str]) -> bool:
 
 def _place(home: Home, path: str) -> Path | None:
     """Where a file of a backup goes; None if no home has such a file."""
-    database = database_paths(home).get(path)
+    database = (database_paths(home) | marker_paths(home)).get(path)
     if database is not None:
         return database
     folder, _, name = path.rpartition("/")

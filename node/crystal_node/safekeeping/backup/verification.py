@@ -13,7 +13,8 @@ from pathlib import Path
 
 import apsw
 
-from crystal_core.errors import VaultDataError
+from crystal_core.encryption import find_key, read_marker
+from crystal_core.errors import DatabaseKeyMissing, NoCiphers, VaultDataError
 from crystal_core.inspection import check_state, has_schema_of_now, open_unchanging
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import VaultSecret
@@ -41,7 +42,7 @@ FindSecret = Callable[[DeviceLog], VaultSecret | None]
 class Verified:
     """The outcome. ``problems``: what is wrong, by path in the backup. ``unsound``: those whose bytes are as written, and were
     wrong then. ``digest``: of the memory's rows, "" without the key or for an earlier version; ``position``: its epoch and
-    slot."""
+    slot. ``locked``: its databases are encrypted, and their key is not here: their bytes alone were compared."""
 
     manifest: BackupManifest
     problems: dict[str, str] = field(default_factory=dict[str, str])
@@ -49,6 +50,7 @@ class Verified:
     digest: str = ""
     position: tuple[int, int] = (0, 0)
     bytes: int = 0
+    locked: bool = False
 
     def check(self) -> None:
         """Raises BackupDamaged if there is a problem, with the first file."""
@@ -83,7 +85,8 @@ def verify_files(
         if what:
             found.problems[f"{HOME_NAME}/{item.path}"] = what
         found.bytes += item.size
-    for item in manifest.items:
+    found.locked = _is_locked(home)
+    for item in () if found.locked else manifest.items:
         path = f"{HOME_NAME}/{item.path}"
         if path not in found.problems and item.path.endswith(DATABASE_ENDING) and _is_ours(item.path):
             what = _integrity(home / item.path)
@@ -129,6 +132,22 @@ def _is_ours(path: str) -> bool:
     return path == MEMORY or path.startswith("state/")
 
 
+def _is_locked(home: Path) -> bool:
+    """Whether the databases are encrypted with a key that is not here."""
+    folder = (home / JOURNAL).parent
+    try:
+        marker = read_marker(folder)
+        if marker is not None:
+            find_key(folder, marker)
+    except DatabaseKeyMissing:
+        return True
+    except NoCiphers:
+        raise
+    except VaultDataError:
+        return False  # a damaged marker is reported with the databases
+    return False
+
+
 def _integrity(path: Path) -> str:
     try:
         connection = open_unchanging(path)
@@ -136,7 +155,7 @@ def _integrity(path: Path) -> str:
             faults = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
         finally:
             connection.close()
-    except apsw.Error as error:
+    except (apsw.Error, VaultDataError) as error:
         return f"SQLite cannot read it ({error})"
     return "" if faults == ["ok"] else f"SQLite finds that {faults[0]}"
 
@@ -147,7 +166,7 @@ def _check_state(home: Path, found: Verified, secret: FindSecret) -> None:
     for place in (JOURNAL, MEMORY):
         if place not in places:
             found.problems.setdefault(f"{HOME_NAME}/{place}", "it is not there")
-    if any(f"{HOME_NAME}/{place}" in found.problems for place in (JOURNAL, MEMORY)):
+    if found.locked or any(f"{HOME_NAME}/{place}" in found.problems for place in (JOURNAL, MEMORY)):
         return
     vault = bytes.fromhex(found.manifest.vault)
     place = JOURNAL

@@ -6,6 +6,7 @@ page; values of the old device alone are removed; then the whole file is moved i
 """
 
 import os
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from crystal_core.database import Database
+from crystal_core.encryption import read_marker
 from crystal_core.errors import ForeignFile, VaultDamaged
 from crystal_core.inspection import strange_objects
 from crystal_mirror.membership.member import META_CLAIM
@@ -22,6 +24,7 @@ from crystal_mirror.streams.reoffers import META_HELD
 from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home, sync_directory
 from crystal_node.device.journal import JournalDamaged, SqliteJournal
+from crystal_node.safekeeping.database_encryption import replace_in_form
 
 TRIES = 3
 """How often a database that is being written is copied, before its home counts as in use."""
@@ -162,6 +165,12 @@ def clear_scratch(home: Home) -> None:
 
 def _copied(source: Path, target: Path) -> Path:
     """Copies the database and its log into a new folder beside ``target``."""
+    if read_marker(source.parent) is not None:
+        raise UsageError(
+            f"{source} is encrypted with the key of its own device",
+            hint=f"Decrypt that home first, where its keys are: `CRYSTAL_HOME={shlex.quote(str(source.parent.parent))} "
+            "crystal keys decrypt`. Without its keys leave --from out: the relay has all that was synced.",
+        )
     scratch = target.parent / _SCRATCH
     for _ in range(TRIES):
         shutil.rmtree(scratch, ignore_errors=True)
@@ -202,7 +211,7 @@ def _copy_bytes(source: Path, target: Path) -> None:
 
 
 def _move(copy: Path, target: Path) -> None:
-    """Moves a closed database into its place, and deletes logs of a former one."""
+    """Moves a closed plain database into its place, encrypted where the home is, and deletes logs of a former one."""
     for ending in _LEFT_OVER:
         Path(f"{target}{ending}").unlink(missing_ok=True)
     descriptor = os.open(copy, os.O_RDONLY | os.O_CLOEXEC)
@@ -211,5 +220,5 @@ def _move(copy: Path, target: Path) -> None:
     finally:
         os.close(descriptor)
     copy.chmod(FILE_MODE)
-    copy.replace(target)
+    replace_in_form(copy, target)
     sync_directory(target.parent)

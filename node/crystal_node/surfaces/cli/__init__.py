@@ -8,6 +8,10 @@ output, and an error is one on standard error, with ``error``, ``hint`` and ``ex
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PROGRAM = "crystal"
 _HOOK_SECONDS_MAX = 0.24
@@ -61,11 +65,25 @@ def _forbid_core_dumps() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def _provide_keys() -> None:
+    """Say how the keys of encrypted databases are found. The key store is opened when one is needed."""
+    from crystal_core import key_finder
+
+    key_finder.use(_find_key)
+
+
+def _find_key(folder: "Path", wanted: str) -> bytes:
+    from crystal_node.device.keys.database_key import find_key
+
+    return find_key(folder, wanted)
+
+
 def _searched(arguments: list[str]) -> bool:
     """Print the result of a plain ``search --json``; False if the argument parser is needed."""
     from crystal_node.surfaces.cli.console.output import emit
     from crystal_node.surfaces.cli.search_json import searched
 
+    _provide_keys()
     found = searched(arguments, _home([]))
     if found is not None:
         emit(found)
@@ -76,6 +94,7 @@ def _run(arguments: list[str]) -> int:
     from crystal_core.embed.session import PROCESS_ENVIRONMENT
 
     os.environ.update(PROCESS_ENVIRONMENT)
+    _provide_keys()
     from crystal_node.surfaces.cli.app import build
 
     result: object = build(arguments)(args=arguments, prog_name=_PROGRAM, standalone_mode=False)
@@ -151,4 +170,5 @@ def _recall(arguments: list[str]) -> int:
             return 0
     from crystal_node.search.recall.fallback import answer_here
 
+    _provide_keys()
     return answer_here(data, {**os.environ, "CRYSTAL_HOME": home})

@@ -182,6 +182,7 @@ def verify(folder: Folder, as_json: Json = False) -> None:
                 "bytes": manifest.bytes,
                 "digest": found.digest or None,
                 "digest_checked": bool(found.digest),
+                "locked": found.locked,
             }
         )
     else:
@@ -192,6 +193,8 @@ def verify(folder: Folder, as_json: Json = False) -> None:
         digest = (
             "the memory's rows are what their digest says"
             if found.digest
+            else "the databases were not looked into: they are encrypted, and their key is not here"
+            if found.locked
             else "the digest was not checked: no key of the vault is here"
         )
         say(f"Whole: {counted(len(manifest.items), 'file')}, {size(manifest.bytes)}; {digest}.")

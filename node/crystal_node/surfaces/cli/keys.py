@@ -1,4 +1,4 @@
-"""``crystal keys``: where this device stores its keys, their passphrase, and moving them."""
+"""``crystal keys``: where this device stores its keys, their passphrase, moving them, and databases encrypted at rest."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,8 +7,20 @@ import typer
 
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import KeyStoreKind, resolve
+from crystal_node.base.wording import size
 from crystal_node.device.keys.moves import PassphraseChange, move_keys, remove_passphrase, set_passphrase
-from crystal_node.device.keys.report import KeyReport, key_report
+from crystal_node.device.keys.report import (
+    DATABASE_WORDS,
+    KeyReport,
+    encryption_state,
+    encryption_word,
+    key_report,
+)
+from crystal_node.safekeeping.database_encryption import (
+    Rewritten,
+    decrypt_databases,
+    encrypt_databases,
+)
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
@@ -35,9 +47,9 @@ _RESTART = (
 
 @group.callback(invoke_without_command=True)
 def run(context: typer.Context, as_json: Json = False) -> None:
-    """Show where this device's keys are stored, or move them.
+    """Show where this device's keys are stored, move them, encrypt databases.
 
-    Lists the keys, and whether a passphrase protects them. Opens none of them.
+    Lists the keys, whether a passphrase protects them, and whether the databases are encrypted. Opens none of them.
 
     Example:
 
@@ -58,9 +70,9 @@ def passphrase(new_file: NewFile = None, remove: Remove = False, as_json: Json =
     """Set, change or remove the passphrase of this home's keys.
 
     Every command that opens the keys then needs it: from the file that CRYSTAL_PASSPHRASE_FILE names, or typed. A copy of
-    the home or of the disk then gives no key, and so nothing new; the memory on the disk is not encrypted by it, and is
-    searched without it. Interrupted, run it again. Nobody can reset it: without it, this machine has to join the vault
-    again.
+    the home or of the disk then gives no key, and so nothing new. What was recorded is closed by it once the databases are
+    encrypted (`crystal keys encrypt`). Interrupted, run it again. Nobody can reset it: without it, this machine has to join
+    the vault again.
 
     Example:
 
@@ -79,9 +91,10 @@ def passphrase(new_file: NewFile = None, remove: Remove = False, as_json: Json =
     match change:
         case PassphraseChange.SET:
             say("The passphrase is set: without it nobody can use the keys in this home.")
-            say(
-                "The memory in it stays as it was: anybody who has this disk can read it, unless the disk is encrypted."
-            )
+            if encryption_state(settings.home) is None:
+                say(
+                    "The memory in it stays as it was: anybody who has this disk can read it (`crystal keys encrypt`)."
+                )
             note(_RESTART)
         case PassphraseChange.CHANGED:
             say("The passphrase is changed, and the keys are wrapped again.")
@@ -92,6 +105,56 @@ def passphrase(new_file: NewFile = None, remove: Remove = False, as_json: Json =
             say("The passphrase is removed: anybody who can read this home's files can use its keys.")
         case PassphraseChange.NONE:
             say("There was no passphrase.")
+
+
+@group.command("encrypt")
+def encrypt(as_json: Json = False) -> None:
+    """Encrypt this machine's databases at rest.
+
+    Afterwards nobody reads them without the key, which is kept as this device's other keys are: in the system's keyring, or
+    under a passphrase. Backups of this home are encrypted with it, too. Not covered: the pages and files in agents/,
+    staging/ and drop/, logs, earlier backups, and the agents' own transcripts. Stop the background service first. Interrupted,
+    run it again: nothing is lost at any point.
+
+    Example:
+
+        crystal keys encrypt
+    """
+    done = encrypt_databases(resolve(), None if as_json else note)
+    if as_json:
+        emit(_rewritten(done))
+        return
+    if done.files:
+        say(f"Encrypted: {', '.join(done.files)} ({size(done.bytes)}).")
+    else:
+        say("This machine's databases are encrypted.")
+    for each in done.left:
+        say(f"! {each} is damaged and stays readable for anybody: delete it if you do not need it.")
+    if done.key_beside:
+        say("! Their key is in a plain file beside them, so that a copy of the whole home opens them.")
+        say("  `crystal keys passphrase`, or `crystal keys move --to keyring`, closes it.")
+
+
+@group.command("decrypt")
+def decrypt(as_json: Json = False) -> None:
+    """Make this machine's databases plain again.
+
+    Stop the background service first. Interrupted, run it again. The key stays in the key store, because backups that were
+    made meanwhile need it.
+
+    Example:
+
+        crystal keys decrypt
+    """
+    done = decrypt_databases(resolve(), None if as_json else note)
+    if as_json:
+        emit(_rewritten(done))
+    elif done.files:
+        say(
+            f"Plain again: {', '.join(done.files)} ({size(done.bytes)}). Anybody who has this disk can read them."
+        )
+    else:
+        say("This machine's databases are not encrypted.")
 
 
 @group.command("move")
@@ -117,11 +180,22 @@ def move(to: Target, as_json: Json = False) -> None:
         say(f"This device's keys are in {where}, and nowhere else.")
 
 
+def _rewritten(done: Rewritten) -> dict[str, object]:
+    return {
+        "databases": encryption_word(done.state),
+        "rewritten": list(done.files),
+        "bytes": done.bytes,
+        "left": list(done.left),
+        "key_beside": done.key_beside,
+    }
+
+
 def _document(found: KeyReport) -> dict[str, object]:
     return {
         "place": found.kind.value,
         "where": found.where,
         "passphrase": found.passphrase.value,
+        "databases": encryption_word(found.databases),
         "passphrase_file": found.passphrase_file or None,
         "names": None if found.names is None else list(found.names),
         "copies_left_in": found.left or None,
@@ -133,6 +207,7 @@ def _print(found: KeyReport) -> None:
     if found.names is not None:
         say(f"keys        {', '.join(found.names) or 'none'}")
     say(f"passphrase  {found.passphrase_words}")
+    say(f"at rest     {DATABASE_WORDS[found.databases]}")
     if found.left:
         say(
             f"! a move was interrupted: {found.left} may hold copies. Run `crystal keys move --to {found.kind}`"

@@ -26,6 +26,7 @@ from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import ago, clock_time, counted, one_line
 from crystal_node.device.activity import Activity
 from crystal_node.device.device import Device
+from crystal_node.device.keys.report import DATABASE_WORDS
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, emit_line, say
 from crystal_node.surfaces.cli.console.terminal import can_move, console, is_terminal
@@ -127,6 +128,7 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     yield f"relay    {_OWN_RELAY if settings.relay_is_local else settings.relay_url or 'none'}"
     age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
     yield f"keys     generation {found.generation}{age}"
+    yield f"at rest  {DATABASE_WORDS[found.databases]}"
     yield f"sync     {_sync(found)}"
     capture = settings.capture
     if not capture.on:
@@ -336,6 +338,7 @@ def _plain(found: DeviceStatus) -> dict[str, str]:
         "files": f"{found.files.synced:,} of {found.files.tree:,} synced, {found.files.offered:,} waiting",
         "sync": "nobody watches" if runner is None else f"{runner.purpose or 'another process'} is running",
         "private": "on" if found.privacy.on else "off",
+        "at rest": DATABASE_WORDS[found.databases],
     }
     if through.commands is not None:
         commands = through.commands

@@ -32,6 +32,7 @@ def test_a_device_that_is_well_is_told_so(vault: Vault) -> None:
         "permissions": "ok",
         "key store": "ok",
         "passphrase": "ok",
+        "at rest": "ok",
         "disk": "ok",
         "databases": "ok",
         "device": "ok",

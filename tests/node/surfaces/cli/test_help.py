@@ -30,6 +30,7 @@ VERBS = frozenset(
         "Delete",
         "Deny",
         "Exclude",
+        "Encrypt",
         "Export",
         "Find",
         "Forget",

@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 
 from crystal_core.sqlite_file import open_read_only
+from crystal_crypto.errors import CrystalError
 from crystal_node.agent.health.findings import Finding, Severity
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import Home
@@ -84,7 +85,7 @@ def _look(path: Path, *, deep: bool) -> _Found:
     pragma = "integrity_check" if deep else "quick_check"
     try:
         database = open_read_only(path)
-    except apsw.Error as error:
+    except (apsw.Error, CrystalError) as error:
         return _Found(unread=str(error))
     try:
         rows = tuple(str(row[0]) for row in database.execute(f"PRAGMA {pragma}(20)"))

@@ -1,10 +1,12 @@
-"""The key store and its passphrase. A keyring is asked to keep and return a test secret."""
+"""The key store, its passphrase, and encryption at rest. A keyring is asked to keep and return a test secret."""
 
+from crystal_core.encryption import EncryptionState
 from crystal_crypto.errors import KeyStoreError
 from crystal_node.agent.health.findings import Finding, Severity
 from crystal_node.base.settings import KeyStoreKind, Settings
 from crystal_node.device.keys.device_keys import keyring_store
-from crystal_node.device.keys.report import PassphraseState, key_report
+from crystal_node.device.keys.report import DATABASE_WORDS, PassphraseState, key_report
+from crystal_node.safekeeping.database_encryption import plain_copies
 
 
 def key_store(settings: Settings) -> list[Finding]:
@@ -25,6 +27,28 @@ def passphrase(settings: Settings) -> list[Finding]:
     if report.passphrase is PassphraseState.UNFINISHED:
         return [Finding("passphrase", Severity.WARNING, report.passphrase_words, "crystal keys passphrase")]
     return [Finding("passphrase", Severity.OK, report.passphrase_words)]
+
+
+def encryption(settings: Settings) -> list[Finding]:
+    """Whether the databases are encrypted at rest, all of them, with a key that is not beside them."""
+    report = key_report(settings)
+    what = DATABASE_WORDS[report.databases]
+    match report.databases:
+        case None:
+            return [Finding("at rest", Severity.OK, what)]
+        case EncryptionState.ENCRYPTING:
+            return [Finding("at rest", Severity.WARNING, what, "crystal keys encrypt")]
+        case EncryptionState.DECRYPTING:
+            return [Finding("at rest", Severity.WARNING, what, "crystal keys decrypt")]
+        case EncryptionState.ENCRYPTED:
+            pass
+    plain = ", ".join(path.name for path in plain_copies(settings.home))
+    if plain:
+        return [Finding("at rest", Severity.WARNING, f"{what}, but not {plain}", "crystal keys encrypt")]
+    if report.key_beside:
+        what += ", but their key is in a plain file beside them: a copy of the home opens them"
+        return [Finding("at rest", Severity.WARNING, what, "crystal keys passphrase")]
+    return [Finding("at rest", Severity.OK, what)]
 
 
 def _why_files(settings: Settings) -> str:

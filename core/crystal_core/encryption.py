@@ -33,6 +33,7 @@ import msgspec
 
 from crystal_core import key_finder
 from crystal_core.errors import NoCiphers, VaultDataError
+from crystal_crypto.errors import UNDECODABLE
 
 KEY_BYTES = 32
 MARKER_NAME = ".db-encryption"
@@ -77,7 +78,7 @@ def read_marker(folder: Path) -> Marker | None:
         return None
     except OSError as error:
         raise VaultDataError(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise VaultDataError(
             f"{path} is damaged: {error}",
             hint="Restore this small file from a backup, or from its twin: state/ and memory/ hold the same",

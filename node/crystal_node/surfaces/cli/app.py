@@ -60,7 +60,9 @@ COMMANDS = (
     Command("demo", Topic.SETTING_UP, "Show everything at work: a relay, a Core and two Nodes."),
     Command("init", Topic.SETTING_UP, "Set up this machine as a Core, or prepare a Node."),
     Command("config", Topic.SETTING_UP, "Show each setting and where it comes from, or change it."),
-    Command("keys", Topic.SETTING_UP, "Show where this device's keys are stored, move them, encrypt databases."),
+    Command(
+        "keys", Topic.SETTING_UP, "Show where this device's keys are stored, move them, encrypt databases."
+    ),
     Command("hooks", Topic.SETTING_UP, "Install, remove and check the hooks in Claude Code."),
     Command(
         "takeover", Topic.SETTING_UP, "Take over a home of the published prototype, in place.", _PROTOTYPE

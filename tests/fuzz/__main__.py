@@ -38,26 +38,26 @@ def main() -> int:
         parser.error(f"no target is called {' or '.join(given.names)}; folders are {', '.join(FOLDERS)}")
     os.nice(10)
     began = time.monotonic()
+    groups = [list(group) for _, group in groupby(chosen, _folder)]
+
+    def fuzzed(group: list[Target]) -> list[Fuzzed]:
+        return _fuzzed(group, given.inputs, given.seconds)
+
     with ThreadPoolExecutor(given.jobs) as pool:
-        groups = [list(group) for _, group in groupby(chosen, lambda target: target.name.partition(".")[0])]
-        found = [
-            one
-            for done in pool.map(lambda group: _fuzzed(group, given.inputs, given.seconds), groups)
-            for one in done
-        ]
+        found = [one for done in pool.map(fuzzed, groups) for one in done]
     total = sum(one.inputs for one in found)
     faults = [one.name for one in found if one.fault]
     print(f"{len(found)} parsers, {total:,} inputs, {time.monotonic() - began:,.0f} s: {len(faults)} faults")
     return 1 if faults else 0
 
 
+def _folder(target: Target) -> str:
+    return target.name.partition(".")[0]
+
+
 def _chosen(names: list[str]) -> list[Target]:
     targets = all_targets()
-    return [
-        target
-        for target in targets
-        if not names or target.name in names or target.name.partition(".")[0] in names
-    ]
+    return [target for target in targets if not names or target.name in names or _folder(target) in names]
 
 
 def _fuzzed(targets: list[Target], inputs: int, seconds: int) -> list[Fuzzed]:

@@ -24,14 +24,14 @@ PACKAGES = [
 
 def main() -> None:
     wanted: list[tuple[str, list[str]]] = json.loads(sys.argv[1])
-    with atheris.instrument_imports(include=PACKAGES):
+    with atheris.instrument_imports(include=PACKAGES):  # pyright: ignore[reportAttributeAccessIssue]
         from tests.fuzz.target import target_named
 
         targets = [(target_named(name), options) for name, options in wanted]
     for target, options in targets:
         pid = os.fork()
         if pid == 0:
-            atheris.Setup([target.name, *options], target.check)
+            atheris.Setup([target.name, *options], target.fuzz)
             atheris.Fuzz()
             os._exit(0)
         _, status = os.waitpid(pid, 0)

@@ -1,4 +1,5 @@
 """The byte formats. Where a check or a key stands before a parser, the target computes it, so that the parser is reached."""
+# pyright: reportPrivateUsage=false
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -3,6 +3,7 @@
 The encodings are MessagePack, which has more than one form for a number: what was read is written and read again, and must be
 the same value.
 """
+# pyright: reportPrivateUsage=false
 
 import unicodedata
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,5 @@
 """What a device reads that others wrote: transcripts, settings, backups, exports, requests, repositories, answers."""
+# pyright: reportPrivateUsage=false
 
 import contextlib
 import functools

@@ -82,7 +82,7 @@ def _run(name: str, chosen: argparse.Namespace, minutes: float) -> None:
     ]
     left.sort(key=lambda mutant: hashlib.sha256("".join(mutant.key[:3]).encode()).digest())
     if left:
-        _pytest(target, left, name, KEPT / f"{name}.jsonl", minutes, chosen.seconds)
+        _pytest(target, left, name, KEPT / f"{name}.jsonl", chosen, minutes)
 
 
 def _planted(chosen: argparse.Namespace) -> int:
@@ -93,7 +93,7 @@ def _planted(chosen: argparse.Namespace) -> int:
     for name in TARGETS:
         mutants = [mutant for mutant in planted_mutants(name) if chosen.module in mutant.module]
         if mutants:
-            _pytest(_target(name, chosen), mutants, name, results, chosen.minutes, chosen.seconds)
+            _pytest(_target(name, chosen), mutants, name, results, chosen, chosen.minutes)
     for line in results.read_text(encoding="utf-8").splitlines():
         result = Result(*json.loads(line))
         survived += result.verdict not in (FOUND, TIMEOUT)
@@ -102,12 +102,25 @@ def _planted(chosen: argparse.Namespace) -> int:
 
 
 def _pytest(
-    target: Target, mutants: Sequence[Mutant], name: str, results: Path, minutes: float, seconds: float
+    target: Target,
+    mutants: Sequence[Mutant],
+    name: str,
+    results: Path,
+    chosen: argparse.Namespace,
+    minutes: float,
 ) -> None:
     with os.fdopen(os.dup(2), "w") as terminal:
         lines = Lines(KEPT / f"{name}.lines.json", target)
         until = time.monotonic() + 60 * minutes
-        session = Session(mutants, lines, results, terminal, until=until, seconds=seconds)
+        session = Session(
+            mutants,
+            lines,
+            results,
+            terminal,
+            until=until,
+            seconds=chosen.seconds,
+            part=bool(chosen.tests) and not chosen.planted,
+        )
         files = [str(path) for path in target.test_files()]
         # Repeated tests and those on disks or for S3 servers would only slow it down.
         options = ["-q", "-n", "0", "-p", "no:rerunfailures", "--timeout", "0", "-p", "no:cacheprovider"]

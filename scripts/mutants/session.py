@@ -188,7 +188,8 @@ def _hash(path: Path) -> str:
 
 class Session:
     """The plugin. `results`: a file to which each is added. `until`: by `time.monotonic`. `seconds`: of the tests of a mutant,
-    as they took in the first run, those run that fit in here; the rest are left out and counted."""
+    as they took in the first run, those run that fit in here; the rest are left out and counted. `part`: these
+    are not all tests, so that only what they find is kept."""
 
     def __init__(
         self,
@@ -199,12 +200,14 @@ class Session:
         *,
         until: float,
         seconds: float,
+        part: bool,
     ) -> None:
         self._mutants = mutants
         self._lines = lines
         self._results = results
         self._until = until
         self._seconds = seconds
+        self._part = part
         self._terminal = terminal
         self._failed = ""
         self._living: dict[str, list[FunctionType]] = {}
@@ -236,10 +239,12 @@ class Session:
                 if time.monotonic() > self._until:
                     break
                 result = self._try(mutant, by_line)
-                results.write(json.dumps(result) + "\n")
-                results.flush()
+                was_found = result.verdict in (FOUND, TIMEOUT)
+                if was_found or not self._part:  # what some of the tests do not find has not survived all
+                    results.write(json.dumps(result) + "\n")
+                    results.flush()
                 done += 1
-                found += result.verdict in (FOUND, TIMEOUT)
+                found += was_found
                 self._tell(done, found, began)
         self._terminal.write("\n")
         return True

@@ -36,6 +36,7 @@ TARGETS = {
         ("relay/crystal_relay/local",),
         (
             "tests/relay/test_local_store.py",
+            "tests/relay/test_local_errors.py",
             "tests/relay/test_local_model.py",
             "tests/relay/test_writer.py",
             "tests/relay/test_durability.py",

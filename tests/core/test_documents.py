@@ -215,6 +215,16 @@ def test_vectors_are_foreseen_for_whatever_a_batch_takes_out_and_puts_back(repli
     assert pieces(replica) == ["a", "x", "b"]
 
 
+def test_vectors_are_foreseen_for_what_is_taken_out_and_said_in_one_batch(replica: Replica) -> None:
+    apply(replica, put("amber", "birch"), vectors=one_window)
+    said = capture("birch", session="later")
+    assert replica.unembedded([said]) == []
+    assert replica.unembedded([drop(), said]) == ["birch"]
+    assert replica.unembedded([DropSource("notes"), said]) == ["birch"]
+    assert replica.unembedded([put("amber", version="2"), said]) == ["birch"], "the new version ends before it"
+    assert replica.unembedded([put("amber", "birch", version="2"), said]) == []
+
+
 def test_an_unchanged_text_is_not_embedded_again(replica: Replica) -> None:
     apply(replica, put("a", "b", "c"))
     assert replica.unembedded([put("new", "a", "b", "c", version="2")]) == ["new"]

@@ -221,7 +221,9 @@ def test_vectors_are_foreseen_for_what_is_taken_out_and_said_in_one_batch(replic
     assert replica.unembedded([said]) == []
     assert replica.unembedded([drop(), said]) == ["birch"]
     assert replica.unembedded([DropSource("notes"), said]) == ["birch"]
-    assert replica.unembedded([put("amber", version="2"), said]) == ["birch"], "the new version ends before it"
+    assert replica.unembedded([put("amber", version="2"), said]) == ["birch"], (
+        "the new version ends before it"
+    )
     assert replica.unembedded([put("amber", "birch", version="2"), said]) == []
 
 

@@ -152,14 +152,15 @@ def test_a_batch_has_no_more_offers_than_its_limit(home: Household, monkeypatch:
     assert all(has(home.core, f"{who} {number}") for who in ("laptop", "tablet") for number in range(4))
 
 
+@pytest.mark.parametrize(("batches", "enough"), [(1, False), (9, True)])
 def test_a_core_with_more_to_do_than_a_round_takes_announces_what_is_ready(
-    home: Household, monkeypatch: pytest.MonkeyPatch
+    home: Household, monkeypatch: pytest.MonkeyPatch, batches: int, enough: bool
 ) -> None:
-    monkeypatch.setattr(rounds, "BATCHES_PER_ROUND_MAX", 1)
+    monkeypatch.setattr(rounds, "BATCHES_PER_ROUND_MAX", batches)
     monkeypatch.setattr(collecting, "OFFERS_MAX", 1)
     made = home.store.run(make_snapshot(home.core))
     lines_in(home, home.laptop, "one", "two", "three")
-    report = home.store.run(sync_round(home.core, MODEL))
+    report = home.store.run(sync_round(home.core, MODEL, enough=lambda: enough))
     assert report.more and not report.caught_up
     assert newest_snapshot(home.core.replica) == made
 

@@ -38,7 +38,7 @@ class Hit:
     created_at: int
     """Milliseconds since 1970; 0 if unknown."""
     again_at: int
-    """When the same words were said last, in milliseconds since 1970; 0 if never later."""
+    """When the same words were said last, in ms since 1970; 0 if never later, or if no present value is asked for."""
     project: str
     repository: str
     source: str

@@ -285,7 +285,8 @@ class Searcher:
             if telling >= wanted or max(len(matches), len(neighbours)) < count:
                 break
         ordered.sort(key=lambda unit: unit.idle)  # of all layers, a question without its answer stands last
-        self._note_said_again(ordered[:wanted], filters, units, snippets)
+        if asks_for_now(question.words) or asks_what_holds(question.words):
+            self._note_said_again(ordered[:wanted], filters, units, snippets)
         if question.vector is None:
             return ordered
         if asks_for_now(question.words):

@@ -75,6 +75,7 @@ class EmbeddedRelay:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
         self._servers: list[asyncio.Server] = []
+        self._closed = False
         self._of_network: WeakSet[Connection] = WeakSet()
 
     @classmethod
@@ -130,25 +131,33 @@ class EmbeddedRelay:
 
     async def aclose(self) -> None:
         """End the long polls, finish what was begun, release the directory. Idempotent."""
-        servers, self._servers = self._servers, []
-        if not servers:
+        if self._closed:
             return
+        self._closed = True
         # First, so that nobody connects any more: whoever finds no socket waits for the lock.
         (self._directory / SOCKET_NAME).unlink(missing_ok=True)
         self._relay.health.stopping()
         self._relay.waits.close()
         deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX
         await asyncio.sleep(_ACCEPT_SECONDS)  # those who have connected are accepted
-        for server in servers:
+        for server in self._servers:
             server.close()
-        for kept in [*self._of_network]:  # their clients keep them open between requests
-            kept.shutdown()
-        while self._state.connections and time.monotonic() < deadline:  # noqa: ASYNC110  they have no event, and it takes milliseconds
+        for connection in [*self._state.connections]:
+            if connection in self._of_network:  # its client keeps it open between requests
+                connection.shutdown()
+        while self._waited_for() and time.monotonic() < deadline:  # noqa: ASYNC110  they have no event, and it takes milliseconds
             await asyncio.sleep(_ACCEPT_SECONDS)
         for connection in [*self._state.connections]:
             connection.transport.abort()
         await self._relay.aclose()
         await self._store.aclose()
+
+    def _waited_for(self) -> bool:
+        """Whether somebody is served, or has connected on the Unix socket to ask for something."""
+        open_ones = {
+            connection for connection in self._state.connections if isinstance(connection, Connection)
+        }
+        return any(connection not in self._of_network or not connection.idle for connection in open_ones)
 
 
 def enroll_token(directory: Path) -> str:

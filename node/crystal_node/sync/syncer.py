@@ -30,6 +30,7 @@ from crystal_node.device.access import Access, note_access
 from crystal_node.device.activity import RoundNotes
 from crystal_node.device.device import Device
 from crystal_node.device.runner import Runner, TokenRefused, Traffic, store_failure
+from crystal_node.search.devices import keep_names
 from crystal_node.sync.files.rounds import FileRounds
 from crystal_node.sync.leftovers import tidy_leftovers
 from crystal_node.sync.members.duties import do_duties
@@ -172,6 +173,7 @@ class Syncer:
         self._moments.succeeded(result.report, now_ms())
         note_access(self._device.journal, Access.OPEN)
         self._keep_news()
+        keep_names(self._device.member)
         return result
 
     async def run(self, flow: Flow[T], *, wait_seconds: float = LOCK_WAIT_SECONDS) -> T:

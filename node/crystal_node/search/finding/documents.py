@@ -163,10 +163,10 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
 
     By turn, the text is the passage of the answer that fits best, and ``turn`` says what it answers. ``relevance``, between 0
     and 1: how likely it is that the result answers the query. ``alike`` are the ids of texts that are almost the same and were
-    left out for this one. ``weak``: it is not likely to answer, by its relevance. ``memory``
-    is the category if the text is a memory. ``device`` is the id of the device that recorded it. ``place``: where the text
-    stands in other places too, the digits that name this one behind the id (``ID@PLACE``); else "". ``explain``: how the score
-    came about, if it was asked for. ``again_at``: when the same words were said last, "" if never later.
+    left out for this one. ``weak``: it is not likely to answer, by its relevance. ``memory`` is the category if the text is a
+    memory. ``device`` and ``device_name``: the id and the name of the device that recorded it. ``place``: where the text stands
+    in other places too, the digits that name this one behind the id (``ID@PLACE``); else "". ``explain``: how the score came
+    about, if it was asked for. ``again_at``: when the same words were said last, "" if never later.
     """
 
     id: str
@@ -188,6 +188,7 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     memory: str | None = None
     provisional: bool = False
     device: str = ""
+    device_name: str = ""
     alike: list[str] = []
     weak: bool = False
     relevance: float = 0.0
@@ -249,8 +250,8 @@ class PieceDocument(Struct, frozen=True, kw_only=True):
 
 
 class ShowDocument(Struct, frozen=True, kw_only=True):
-    """A text whole, where it comes from, and its surroundings in order; ``pieces`` has at least the text itself. ``device`` is
-    the id of the device that recorded it; ``before`` and ``after`` count what follows on either side."""
+    """A text whole, where it comes from, and its surroundings in order; ``pieces`` has at least the text itself. ``device`` and
+    ``device_name``: the id and the name of the device that recorded it; ``before`` and ``after`` count what follows."""
 
     id: str
     kind: ResultKind
@@ -264,6 +265,7 @@ class ShowDocument(Struct, frozen=True, kw_only=True):
     memory: str | None
     provisional: bool
     device: str = ""
+    device_name: str = ""
     before: int = 0
     after: int = 0
     pieces: list[PieceDocument]

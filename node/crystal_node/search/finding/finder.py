@@ -30,6 +30,7 @@ from crystal_node.device.repositories import key_of
 from crystal_node.models.embedding import VaultEmbedder
 from crystal_node.models.judge import judge_for
 from crystal_node.search.conversation import Transcript, transcript, turn_of
+from crystal_node.search.devices import DeviceNames
 from crystal_node.search.finding.deep import Deep
 from crystal_node.search.finding.deep_outcome import Deepened, Fast, HitExplanation, forget_mark
 from crystal_node.search.finding.documents import (
@@ -106,6 +107,7 @@ class Finder:
         by_hit = deep.by_hit if isinstance(deep, Deepened) else {}
         with self._lock:
             devices = [recorder(self._database, hit) for hit in found.hits]
+            names = DeviceNames(self._database)
             places = [_place(self._database, hit) for hit in found.hits]
         return SearchDocument(
             query=request.query,
@@ -115,7 +117,9 @@ class Finder:
             weak=found.weak,
             more=found.more,
             results=[
-                _result(hit, device, place, by_hit.get(hit.id, {}), explain=request.explain)
+                _result(
+                    hit, (device, names.name(device)), place, by_hit.get(hit.id, {}), explain=request.explain
+                )
                 for hit, device, place in zip(found.hits, devices, places, strict=True)
             ],
             took_ms=round((time.perf_counter() - began) * 1000, 3),
@@ -212,7 +216,10 @@ def _place(database: Database, hit: Hit) -> str:
     return place_to_name(database, hit.chunk, hit.kind, one, two)
 
 
-def _result(hit: Hit, device: str, place: str, deep: HitExplanation, *, explain: bool) -> ResultDocument:
+def _result(
+    hit: Hit, device: tuple[str, str], place: str, deep: HitExplanation, *, explain: bool
+) -> ResultDocument:
+    """``device``: id and name."""
     return ResultDocument(
         id=hit.id,
         text=hit.text,
@@ -232,7 +239,8 @@ def _result(hit: Hit, device: str, place: str, deep: HitExplanation, *, explain:
         freshness=hit.freshness.value,
         memory=hit.category,
         provisional=hit.provisional,
-        device=device,
+        device=device[0],
+        device_name=device[1],
         alike=list(hit.alike),
         weak=hit.weak,
         relevance=round(hit.relevance, 4),
@@ -311,6 +319,7 @@ def _of_conversation(
         memory=category,
         provisional=asked.provisional,
         device=asked.device.hex(),
+        device_name=DeviceNames(database).name(asked.device.hex()),
         before=said.before,
         after=said.after,
         pieces=_pieces(database, said),
@@ -350,6 +359,7 @@ def _of_document(
         if piece.part <= part + after
     ]
     moment = iso(created_at) or ""
+    recorded_by = (source_recorder(database, source) or b"").hex()
     return ShowDocument(
         id=found.id.hex(),
         kind=ResultKind.DOCUMENT,
@@ -362,7 +372,8 @@ def _of_document(
         title=title,
         memory=_category(database, found),
         provisional=bool(database.value("SELECT provisional FROM chunks WHERE rowid = ?", (found.chunk,))),
-        device=(source_recorder(database, source) or b"").hex(),
+        device=recorded_by,
+        device_name=DeviceNames(database).name(recorded_by),
         before=first,
         after=int(database.value(_PARTS_BEHIND, (source, path, part + after))),
         pieces=[_piece(database, place, piece, moment, asked=piece.part == part) for piece in pieces],

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crystal_node.base.errors import UsageError
-from crystal_node.search.devices import DeviceNames
 from crystal_node.search.finding.keeper import Keeper
 
 PLEDGE_SECONDS = 600.0
@@ -81,15 +80,10 @@ class Call:
 
     keeper: Keeper
     pledges: Pledges
-    devices: DeviceNames
     asked: bool = False
     progress: Callable[[float, float | None, str], None] = _no_progress
     over: threading.Event = field(default_factory=threading.Event)
     folder: str = ""
-
-    def device_name(self, device: str) -> str:
-        """What the device with this id is called; see ``DeviceNames``."""
-        return self.devices.name(self.keeper.settings(), device)
 
     def check(self) -> None:
         """Call between the steps of long work. Raises CallCancelled if the client cancelled the call."""

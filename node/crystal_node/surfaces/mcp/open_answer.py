@@ -12,7 +12,7 @@ from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
 from crystal_node.surfaces.mcp.arguments import OpenArguments, Whole
 from crystal_node.surfaces.mcp.budget import Need, allotted
 from crystal_node.surfaces.mcp.fence import Fence, name, visible
-from crystal_node.surfaces.mcp.search_answer import SLACK, DeviceName, moment, origin
+from crystal_node.surfaces.mcp.search_answer import SLACK, moment, origin
 
 PIECE_TOKENS_MIN = 250
 """A piece that is longer may be cut to as many; less of it is not worth its place."""
@@ -20,13 +20,13 @@ _ENDING_TOKENS = 90
 _GAP_TOKENS = 12
 
 
-def open_text(found: ShowDocument, given: OpenArguments, device_name: DeviceName) -> str:
+def open_text(found: ShowDocument, given: OpenArguments) -> str:
     """The whole answer. It costs at most ``given.max_tokens``."""
     pieces = [piece for piece in found.pieces if piece.asked or piece.role != "thinking"]
     texts = {number: visible(piece.text) for number, piece in enumerate(pieces)}
     fence = Fence(texts.values())
     heads = {number: _head(piece, alone=len(pieces) == 1) for number, piece in enumerate(pieces)}
-    intro = f"{fence.explanation}\n{_about(found, device_name)}"
+    intro = f"{fence.explanation}\n{_about(found)}"
     order = _order(pieces)
     needs: list[Need] = []
     frames: dict[int, int] = {}
@@ -78,12 +78,12 @@ def _head(piece: PieceDocument, *, alone: bool) -> str:
     return " | ".join(part for part in parts if part)
 
 
-def _about(found: ShowDocument, device_name: DeviceName) -> str:
+def _about(found: ShowDocument) -> str:
     what = f"memory, {name(found.memory or '')}" if found.kind is ResultKind.MEMORY else found.kind.value
     parts = [what]
     if found.kind is ResultKind.DOCUMENT:
         parts = [f"document {name(found.path)}", f"title {name(found.title)}" if found.title else ""]
-    parts += origin(found.project, found.repository, device_name(found.device), found.source, found.agent)
+    parts += origin(found.project, found.repository, found.device_name, found.source, found.agent)
     if found.session:
         parts.append(f"session {name(found.session)}")
     return " | ".join(part for part in parts if part)

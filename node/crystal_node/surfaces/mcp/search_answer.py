@@ -6,7 +6,7 @@ be handed the one without fences.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crystal_node.base.wording import counted, one_line
@@ -30,8 +30,6 @@ _LED_BY = "… "
 _LEAD_WORDS = 8
 """Words of a snippet by which its place in the text is found."""
 
-DeviceName = Callable[[str], str]
-
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
@@ -49,7 +47,7 @@ class _Shown:
         return estimated_tokens("\n".join(lines))
 
 
-def search_text(found: SearchDocument, given: SearchArguments, device_name: DeviceName) -> str:
+def search_text(found: SearchDocument, given: SearchArguments) -> str:
     """The whole answer. It costs at most ``given.max_tokens``."""
     results = [
         each for each in found.results if given.nearest or not each.weak or each.relevance >= RELEVANCE_MIN
@@ -57,7 +55,7 @@ def search_text(found: SearchDocument, given: SearchArguments, device_name: Devi
     unlikely = len(found.results) - len(results)
     if not results or (found.weak and not given.nearest):
         return cut_to_tokens(_nothing(found, given), given.max_tokens)
-    shown = [_shown(each, device_name) for each in results]
+    shown = [_shown(each) for each in results]
     fence = Fence([text for each in shown for text in (each.question, each.text)])
     intro = fence.explanation
     if found.note:
@@ -122,7 +120,7 @@ def _left_out(
     return ["", " ".join(said)] if said else []
 
 
-def _shown(found: ResultDocument, device_name: DeviceName) -> _Shown:
+def _shown(found: ResultDocument) -> _Shown:
     turn = found.turn
     text = visible(found.text)
     question, label = "", ""
@@ -132,7 +130,7 @@ def _shown(found: ResultDocument, device_name: DeviceName) -> _Shown:
         asked = one_line(visible(turn.question), len(turn.question))
         question = cut_to_tokens(f"Asked: {asked}", QUESTION_TOKENS) if asked else ""
         label = "Answered: " if turn.answered else "Said: "
-    return _Shown(_head(found, device_name), question, label, text, visible(found.snippet))
+    return _Shown(_head(found), question, label, text, visible(found.snippet))
 
 
 def _need(each: _Shown, fence: Fence) -> Need:
@@ -140,14 +138,14 @@ def _need(each: _Shown, fence: Fence) -> Need:
     return Need(frame + min(text, PASSAGE_TOKENS_MIN), frame + text)
 
 
-def _head(found: ResultDocument, device_name: DeviceName) -> str:
+def _head(found: ResultDocument) -> str:
     turn = found.turn
     parts = [moment(found.created_at if turn is None or not turn.began_at else turn.began_at)]
     if found.kind is ResultKind.MEMORY:
         parts.append(f"memory, {name(found.memory or '')}")
     elif found.kind is ResultKind.DOCUMENT:
         parts += [f"document {name(found.path)}", f"title {name(found.title)}" if found.title else ""]
-    parts += origin(found.project, found.repository, device_name(found.device), found.source, found.agent)
+    parts += origin(found.project, found.repository, found.device_name, found.source, found.agent)
     if turn is None and found.role:
         parts.append(f"role {name(found.role)}")
     if turn is not None and not turn.answered:

@@ -19,7 +19,7 @@ def search(call: Call, given: SearchArguments) -> tuple[None, str]:
     """``crystal_search``."""
     with call.keeper.finding() as finding:
         found = finding.search(SearchRequest.of(given))
-    return None, search_text(found, given, call.device_name)
+    return None, search_text(found, given)
 
 
 def open_one(call: Call, given: OpenArguments) -> tuple[None, str]:
@@ -30,7 +30,7 @@ def open_one(call: Call, given: OpenArguments) -> tuple[None, str]:
         request = ShowRequest(id=given.id, before=given.before, after=given.after, folder=call.folder)
     with call.keeper.finding() as finding:
         found = finding.show(request)
-    return None, open_text(found, given, call.device_name)
+    return None, open_text(found, given)
 
 
 def status(call: Call, _given: NoArguments) -> tuple[StatusAnswer, str]:

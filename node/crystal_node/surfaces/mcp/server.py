@@ -22,7 +22,6 @@ from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from crystal_node.base.errors import ExitCode, describe
-from crystal_node.search.devices import DeviceNames
 from crystal_node.search.finding.keeper import Keeper
 from crystal_node.surfaces.mcp import resources
 from crystal_node.surfaces.mcp.agreement import agreed
@@ -79,7 +78,6 @@ class CrystalServer:
         self._keeper = keeper
         self._folder = folder
         self._pledges = Pledges()
-        self._devices = DeviceNames()
         self._tools = {tool.name: tool for tool in tools}
         self._listed = [listed_tool(tool) for tool in tools]
         self._prompts = {prompt.name: prompt for prompt in PROMPTS}
@@ -195,7 +193,7 @@ class CrystalServer:
         def progress(done: float, total: float | None, what: str) -> None:
             anyio.from_thread.run(context.session.report_progress, done, total, what, token=token)
 
-        return Call(self._keeper, self._pledges, self._devices, progress=progress, folder=self._folder)
+        return Call(self._keeper, self._pledges, progress=progress, folder=self._folder)
 
     async def _asked(self, call: Call, work: Callable[[], _T]) -> _T:
         """Run what is no tool; it fails by the protocol's own errors."""

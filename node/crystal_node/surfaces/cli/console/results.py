@@ -2,7 +2,7 @@
 
 ::
 
-    tidewatch · claude-code · cc-mini                       where it was said, once for a conversation's results
+    tidewatch · claude-code on laptop                       where it was said, once for a conversation's results
       2026-11-17 09:24  955a96bca0e8  The nightly expo…     when, the id that `crystal show` takes, the question in a line
           The export starts ten minutes after the backup …  the passage of the answer, with the query's words marked
 
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from crystal_node.base.settings import DEFAULT_AGENT
 from crystal_node.base.wording import one_line, printable
 from crystal_node.search.finding.documents import ResultDocument, ResultKind
 from crystal_node.search.finding.explanation import why
@@ -128,15 +129,17 @@ def _head(result: ResultDocument, first: ResultDocument, *, roomy: bool) -> "lis
 
 
 def _heading(result: ResultDocument) -> str:
-    """Where it was said: project, tool and agent."""
+    """Where it was said: project, tool and device; and the agent, where it has a name of its own."""
     if result.kind is ResultKind.DOCUMENT:
         parts = [result.source, result.path]
     else:
         parts = [
             f"memory: {result.memory}" if result.memory else "",
             result.project or result.repository,
-            result.source,
-            result.agent,
+            f"{result.source} on {result.device_name}"
+            if result.source and result.device_name
+            else result.source,
+            result.agent if result.agent != DEFAULT_AGENT else "",
         ]
     return " · ".join(part for part in parts if part) or result.kind.value
 

@@ -252,7 +252,7 @@ class Search {
   heading(hit, name) {
     const where = hit.kind === "document" ? hit.path : hit.project || hit.repository;
     const heading = el("div", { class: "meta", id: name }, el("span", { class: `kind ${hit.kind}` }, kindOf(hit)));
-    for (const [kind, text] of [["where", where], ["tool", hit.source], ["agent", hit.agent]]) {
+    for (const [kind, text] of [["where", where], ["tool", hit.source], ["device", hit.device_name], ["agent", hit.agent]]) {
       if (text) heading.append(el("span", { class: kind, title: text }, text));
     }
     return heading;

@@ -271,7 +271,7 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         KeyStoreError: the keys cannot be kept.
     """
     if settings.vault is not None and settings.vault != vault:
-        raise _other_vault(settings.vault)
+        raise _other_vault(settings.vault, alone=settings.config.relay_url == LOCAL_RELAY)
     with _setup(settings.home):
         # A person may have typed a code for minutes: read again where the keys are.
         settings = settings.reread()
@@ -387,11 +387,20 @@ async def _write_log(
         journal.close()
 
 
-def _other_vault(vault: bytes | None) -> WrongCode:
+TAKE_ALONG = (
+    "Its own memory can go along: `crystal export DIR`, `crystal uninstall --purge --yes-lose-it`, join, `crystal import DIR`. "
+    "Or use another home for the other vault: CRYSTAL_HOME=~/.crystal-2."
+)
+"""For a machine that was set up alone before it joins."""
+
+
+def _other_vault(vault: bytes | None, *, alone: bool = False) -> WrongCode:
     named = vault.hex()[:8] if vault else "unknown"
     return WrongCode(
         f"this home belongs to another vault ({named}) than that code",
-        hint="Use another home for it: CRYSTAL_HOME=~/.crystal-2 crystal pair --code -",
+        hint=TAKE_ALONG
+        if alone
+        else "Use another home for it: CRYSTAL_HOME=~/.crystal-2 crystal pair --code -",
     )
 
 

@@ -12,10 +12,10 @@ from crystal_crypto.pairing import decode
 from crystal_node.agent.hooks.claude_code import ClaudeHooks
 from crystal_node.base.errors import UsageError
 from crystal_node.base.locking import is_held
-from crystal_node.base.settings import Flags, Settings, SettingSource, enrolment_token, resolve
+from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, SettingSource, enrolment_token, resolve
 from crystal_node.capture.history import History, decided
 from crystal_node.device.device import opened
-from crystal_node.device.enrolment import found_vault, join_vault
+from crystal_node.device.enrolment import TAKE_ALONG, found_vault, join_vault
 from crystal_node.surfaces.cli import up_dialogue as people
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, MachineRole, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit_line, say
@@ -146,6 +146,8 @@ def _check_flags(
             raise UsageError("an enrolment token was given, and no relay", hint="Add --relay URL.")
         return
     if code is not None or token is not None:
+        if settings.config.relay_url == LOCAL_RELAY and code is not None:
+            raise UsageError("this machine has a memory of its own already", hint=TAKE_ALONG)
         raise UsageError(
             "this machine is in a vault already",
             hint="To mend its access to the relay: `crystal pair --code -`, or on the Core `crystal init --role core`.",

@@ -37,7 +37,7 @@ class HomeLoss:
 
     ``operations``: recorded here and not durable yet; ``entries``: of the Core's log, not on the relay yet; ``files``: of
     the home, changed here and not shared; ``only_root``: as far as is known nobody else has the root, and no kit was
-    verified.
+    verified. ``holds_relay``: the vault's relay is in the home.
     """
 
     root: Path
@@ -49,6 +49,7 @@ class HomeLoss:
     holds_root: bool = False
     only_root: bool = False
     is_core: bool = False
+    holds_relay: bool = False
     others: int = 0
     why_unknown: str = ""
 
@@ -64,6 +65,12 @@ class HomeLoss:
                 f"{counted(self.entries, 'change')} of the vault's log that the relay lacks",
             ),
             (self.files, f"{counted(self.files, 'file')} that was changed here and not shared"),
+            (
+                self.holds_relay,
+                "the relay, which is in this home, and at which your other devices meet"
+                if self.others
+                else "the memory itself: it is on no other machine, and its relay is in this home",
+            ),
             (self.only_root, "the vault's root, without a recovery kit that was verified here"),
             (self.why_unknown, f"whatever is in it, since it cannot be looked into: {self.why_unknown}"),
         ]
@@ -177,6 +184,7 @@ def _loss(device: Device) -> HomeLoss:
         device.holds_root,
         device.holds_root and not kit and not holders(member),
         member.is_core,
+        settings.relay_is_local,
         sum(info.device != member.device_id for info in member.log.active()),
     )
 

@@ -169,3 +169,28 @@ def test_a_taken_port_is_named(open_first: Machine) -> None:
     ):
         refused = open_first.call("pair", "--here", "--json", typed="\n", check=False)
     assert "is taken" in refused.err
+
+
+def test_a_machine_with_a_memory_of_its_own_takes_it_along(
+    first: Machine, other: Machine, relay: RelayProcess, tmp_path: Path
+) -> None:
+    transcript(other, "The buoy was repainted.")
+    other.run("up", "--no-service", "--yes")
+    other.run("sync")
+    first.extra["CRYSTAL_RELAY_ENROLL_TOKEN"] = relay.enroll_token
+    with inviting(first, "--relay", relay.url) as inviter:
+        code = inviter.code()
+        refused = other.call("up", "--code", "-", "--no-service", typed=f"{code}\n", check=False)
+        assert "crystal export DIR" in refused.err
+        other.run("export", str(tmp_path / "own"))
+        kept = other.call("uninstall", "--purge", "--yes", check=False)
+        assert kept.code == 2
+        assert "on no other machine" in kept.err
+        other.run("uninstall", "--purge", "--yes-lose-it", "--yes")
+        with joining(other, code) as newcomer:
+            inviter.type(newcomer.event("digits")["digits"])
+            assert inviter.end() == newcomer.end() == 0
+    other.run("import", str(tmp_path / "own"))
+    other.run("sync")
+    first.run("sync")
+    assert first.found("buoy") == ["The buoy was repainted."]

@@ -109,7 +109,7 @@ def no_id(given: str) -> UsageError:
     return UsageError(
         f"{given[:80]!r} is no id",
         hint=f"An id has {ID_DIGITS_MAX} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do."
-        f" A place stands behind it: ID{_PLACE_SIGN}PLACE, with {PLACE_DIGITS} digits.",
+        f" A place may follow it: ID{_PLACE_SIGN}PLACE, with {PLACE_DIGITS} digits.",
     )
 
 

@@ -140,7 +140,7 @@ async def join_vault(
     _need_relay(settings)
     if settings.relay_is_local:
         raise UsageError(
-            "a vault of another machine is not at this machine's own relay", hint="Add --relay URL."
+            "a vault of another machine cannot be at the relay in this home", hint="Add --relay URL."
         )
     vault = root.vault if vault is None else vault
     with joining(settings, vault, new_keys=new_keys) as home:

@@ -70,8 +70,8 @@ def own_address() -> str:
             probe.connect((remote, _DISCARD_PORT))
             return str(probe.getsockname()[0])
     raise NotSetUp(
-        "this machine is in no network, so that no other reaches it",
-        hint="Connect it, or name it: crystal config set own_relay_host NAME.",
+        "this machine has no network, so no other machine can reach it",
+        hint="Connect it, or set its name in the network: crystal config set own_relay_host NAME.",
     )
 
 

@@ -389,14 +389,14 @@ class ServiceSettings:
         number(0, 65535),
         "CRYSTAL_OWN_RELAY_PORT",
         "0",
-        "Where other machines reach the relay in this home; 0: nowhere.",
+        "The port at which other machines reach the relay in this home; 0: none.",
     )
     own_relay_host: str = _option(
         "own_relay_host",
         TEXT,
         "CRYSTAL_OWN_RELAY_HOST",
         "",
-        "This machine's name or address for them; found by itself if empty.",
+        "This machine's name or address for them; if empty, the address of its default route.",
     )
     commands_denied: tuple[str, ...] = _option(
         "commands_denied",

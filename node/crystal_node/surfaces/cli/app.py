@@ -50,7 +50,7 @@ class Command:
 _PROTOTYPE = "crystal_prototype.cli"
 
 DAILY = ("up", "search", "show", "remember", "memories", "forget", "private", "pair", "status", "doctor")
-"""The ten that people need; `crystal --help` lists these alone."""
+"""The ten for every day; `crystal --help` lists these alone."""
 COMMANDS = (
     Command(
         "up", Topic.SETTING_UP, "Set up this machine: vault, capture, hooks, MCP and background service."
@@ -128,8 +128,8 @@ COMMANDS = (
 _ABOUT = "End-to-end encrypted memory for AI agents, shared by all of your machines."
 _HELP = f"""{_ABOUT}
 
-These ten are what people need; `crystal help --all` lists all. `crystal help machines` and the other topics (setting,
-finding, remembering, recording, safety, moving) list those about one thing. `crystal demo` shows everything at work.
+These are the ten commands for every day; `crystal help --all` lists all. `crystal help TOPIC` lists those of one topic:
+setting, finding, remembering, recording, machines, safety or moving. `crystal demo` shows everything at work.
 """
 
 _DEBUG = TyperOption(

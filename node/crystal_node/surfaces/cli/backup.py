@@ -193,7 +193,7 @@ def verify(folder: Folder, as_json: Json = False) -> None:
         digest = (
             "the memory's rows are what their digest says"
             if found.digest
-            else "the databases were not looked into: they are encrypted, and their key is not here"
+            else "the databases were not checked inside: they are encrypted, and their key is not here"
             if found.locked
             else "the digest was not checked: no key of the vault is here"
         )

@@ -23,7 +23,7 @@ Asked = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ID... | WORDS",
-        help="Ids as search shows them, their first 8 digits or more; or words that the messages contain; - reads the words.",
+        help="Ids as search shows them, or their first 8 digits or more; or words that messages contain; - reads the words.",
     ),
 ]
 _ASK = "-"

@@ -111,10 +111,11 @@ def passphrase(new_file: NewFile = None, remove: Remove = False, as_json: Json =
 def encrypt(as_json: Json = False) -> None:
     """Encrypt this machine's databases at rest.
 
-    Afterwards nobody reads them without the key, which is kept as this device's other keys are: in the system's keyring, or
-    under a passphrase. Backups of this home are encrypted with it, too. Not covered: the pages and files in agents/,
-    staging/ and drop/, logs, earlier backups, and the agents' own transcripts. Stop the background service first. Interrupted,
-    run it again: nothing is lost at any point.
+    Afterwards nobody reads them without the key, which is stored with this device's other keys. If those are plain files, close
+    them as well (`crystal keys passphrase`, or `crystal keys move --to keyring`): until then a copy of the whole home opens the
+    databases. Later backups of this home are encrypted with the same key. Not covered: files in agents/, staging/ and drop/,
+    logs, earlier backups, and the agents' own transcripts. Stop the background service first. If it is interrupted, run it
+    again: nothing is lost at any point.
 
     Example:
 
@@ -129,18 +130,20 @@ def encrypt(as_json: Json = False) -> None:
     else:
         say("This machine's databases are encrypted.")
     for each in done.left:
-        say(f"! {each} is damaged and stays readable for anybody: delete it if you do not need it.")
+        say(
+            f"! {each} is damaged and was not encrypted, so anybody can read it: delete it if you do not need it."
+        )
     if done.key_beside:
-        say("! Their key is in a plain file beside them, so that a copy of the whole home opens them.")
-        say("  `crystal keys passphrase`, or `crystal keys move --to keyring`, closes it.")
+        say("! Their key is in a plain file beside them: a copy of the whole home opens them.")
+        say("  `crystal keys passphrase` or `crystal keys move --to keyring` protects the key.")
 
 
 @group.command("decrypt")
 def decrypt(as_json: Json = False) -> None:
-    """Make this machine's databases plain again.
+    """Decrypt this machine's databases.
 
-    Stop the background service first. Interrupted, run it again. The key stays in the key store, because backups that were
-    made meanwhile need it.
+    Stop the background service first. If it is interrupted, run it again. The key stays in the key store, because backups
+    that were made meanwhile need it.
 
     Example:
 
@@ -151,7 +154,7 @@ def decrypt(as_json: Json = False) -> None:
         emit(_rewritten(done))
     elif done.files:
         say(
-            f"Plain again: {', '.join(done.files)} ({size(done.bytes)}). Anybody who has this disk can read them."
+            f"Decrypted: {', '.join(done.files)} ({size(done.bytes)}). Anybody who has this disk can read them."
         )
     else:
         say("This machine's databases are not encrypted.")

@@ -74,12 +74,10 @@ EnrolToken = Annotated[
     typer.Option(
         "--enroll-token",
         metavar="T",
-        help="Of the relay that the vault moves to with the second machine; - reads it.",
+        help="The enrolment token of the relay that the vault moves to; - reads it.",
     ),
 ]
-Here = Annotated[
-    bool, typer.Option("--here", help="Let the other machine reach the relay in this home, over the network.")
-]
+Here = Annotated[bool, typer.Option("--here", help="Open the relay in this home to your network.")]
 NewKeys = Annotated[
     bool,
     typer.Option("--new-keys", help="Join as a new device: for a machine that was revoked."),
@@ -107,10 +105,10 @@ def run(
     showing it. An invite adds nobody without the digits. Joining again, with another invite, replaces a lost relay token.
     With --json each event is one line; digits are read from standard input.
 
-    The first machine's relay is in its home. With the second one this asks whether it shall be opened to your network, or
-    which other relay the vault shall move to.
+    While the vault's relay is in this home, it first asks for one that both machines reach: this relay, opened to your
+    network (--here), or another one (--relay URL), to which the vault then moves.
 
-    --offline shows the code that works without anybody's help, and opens everything.
+    --offline shows a code that works without the first machine's help, and opens everything.
 
     Example:
 

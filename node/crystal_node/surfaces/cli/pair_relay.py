@@ -1,4 +1,4 @@
-"""``crystal pair`` on a vault whose relay is in the home: where the second machine shall meet this one.
+"""``crystal pair`` on a vault whose relay is in the home: which relay the second machine shall use.
 
 ::
 
@@ -30,13 +30,13 @@ from crystal_relay.limits import WAIT_SECONDS_MAX
 OPEN_SECONDS_MAX = 20.0
 """How long the background service may take to open the relay to the network."""
 SYNCED_SECONDS_MAX = 30.0
-"""For a memory that is large, the newcomer goes on when the background service runs."""
+"""A large memory takes longer: the new machine continues once the background service runs here."""
 _ASK = "-"
 _LOOK_SECONDS = 0.2
 _ABOUT = """\
-Your machines meet at a relay, which keeps what they send each other and can read none of it. It can be this machine: then
-the others reach it at {here}, while this machine is on and in the same network. Or it is a server that runs all the
-time; its first start (crystal-relay serve) prints a token. Either way, what is recorded here goes along.
+Your machines exchange data through a relay, which can read none of it. It can be on this machine: the others then reach it
+at {here}, while this machine is on and in the same network. Or it is a server that runs all the time; its
+first start (crystal-relay serve) prints a token. Either way, everything recorded so far is kept.
 """
 
 
@@ -52,7 +52,10 @@ def at_shared_relay(settings: Settings, token: str | None, *, here: bool, as_jso
     """
     if settings.config.relay_url != LOCAL_RELAY or settings.vault is None:
         if token is not None or here:
-            raise UsageError("this vault has its relay", hint="Leave out --enroll-token and --here.")
+            raise UsageError(
+                "this vault has a relay that other machines reach already",
+                hint="Leave out --enroll-token and --here.",
+            )
         return settings
     given = "" if settings.relay_is_local else settings.relay_url
     if here and given:
@@ -105,8 +108,8 @@ async def until_reached(settings: Settings) -> None:
             except httpx.HTTPError:
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(
-                        f"this machine's relay is not reached at {url.partition('#')[0]}",
-                        hint="Let that port through its firewall, or choose another one: crystal config set own_relay_port N. "
+                        f"this machine's relay cannot be reached at {url.partition('#')[0]}",
+                        hint="Open that port in the firewall, or choose another one: crystal config set own_relay_port N. "
                         "`crystal agent logs` says if the port is taken.",
                     ) from None
                 await asyncio.sleep(_LOOK_SECONDS)

@@ -19,7 +19,7 @@ Id = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The id that `crystal search` shows, with what stands behind an @; or its first 8 digits.",
+        help="The id that `crystal search` shows, with its @ part if it has one; or its first 8 digits.",
     ),
 ]
 Context = Annotated[

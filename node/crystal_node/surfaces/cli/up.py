@@ -75,10 +75,10 @@ def run(
     """Set up this machine: vault, capture, hooks, MCP and background service.
 
     It looks for AI tools, says what it found, shows what it is going to do, and does it after one Enter. The first machine
-    needs no relay: `crystal pair` asks for one when the second comes. On that one, say join, or give --code. Run it again at
-    any time, also after it was interrupted: nothing is done twice. Without a terminal nothing is asked, and everything that is
-    found is recorded, unless you say otherwise. With --json each event is one line. The exit code is that of the first step
-    that failed.
+    needs no relay elsewhere: `crystal pair` asks for one when you add the second. On the second machine, answer join, or give
+    --code. Run it again at any time, also after it was interrupted: nothing is done twice. Without a terminal nothing is
+    asked, and everything that is found is recorded, unless options say otherwise. With --json each event is one line. The
+    exit code is that of the first step that failed.
 
     Example:
 
@@ -143,7 +143,7 @@ def _check_flags(
         )
     if settings.vault is None:
         if token is not None and not settings.relay_url:
-            raise UsageError("an enrolment token was given, and no relay", hint="Add --relay URL.")
+            raise UsageError("an enrolment token was given, but no relay", hint="Add --relay URL.")
         return
     if code is not None or token is not None:
         if settings.config.relay_url == LOCAL_RELAY and code is not None:

@@ -79,8 +79,8 @@ class OpenArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             min_length=ID_DIGITS_MIN,
             max_length=ID_CHARS_MAX,
             pattern=ID_PATTERN,
-            title="8 to 64 hexadecimal digits, and perhaps @ and the 8 of a place",
-            description="The id of a text as a result has it, with what stands behind an @; or its first 8 digits or more.",
+            title="8 to 64 hexadecimal digits, and perhaps @ and 8 more",
+            description="The id of a text as a result has it, with its @ part if it has one; or its first 8 digits or more.",
         ),
     ]
     whole: Annotated[

@@ -48,7 +48,7 @@ def test_what_was_recorded_alone_goes_along(first: Machine, other: Machine, rela
 
 def test_a_wrong_address_or_token_is_asked_for_again(first: Machine, relay: RelayProcess) -> None:
     with terminal(first, "pair", TERM="dumb") as shown:
-        shown.until("Your machines meet at a relay")
+        shown.until("Your machines exchange data through a relay")
         shown.until("(here)")
         shown.type("relay.example.org\n")
         shown.until("is no http or https address")

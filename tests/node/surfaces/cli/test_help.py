@@ -27,6 +27,7 @@ VERBS = frozenset(
         "Compare",
         "Confirm",
         "Create",
+        "Decrypt",
         "Delete",
         "Deny",
         "Exclude",

@@ -413,7 +413,9 @@ def vector_findings(device: Device) -> Iterator[Finding]:
 
 
 def kit_findings(settings: Settings, member: Member) -> Iterator[Finding]:
-    """Where no recovery kit works, as far as this device knows."""
+    """Where no recovery kit works, as far as this device knows. One for a relay in this home would bring nothing back."""
+    if settings.relay_is_local:
+        return
     match kit_state(settings.config, member.log.root):
         case KitState.NEVER if member.root is not None or not holders(member):
             text = (

@@ -13,18 +13,13 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 class Topic(Enum):
     """What a group of commands is about: a panel of `crystal help --all`, and a word for `crystal help`."""
 
-    SETTING_UP = "setting up"
+    SET_UP = "setup"
     FINDING = "finding"
     REMEMBERING = "remembering"
     RECORDING = "recording"
     MACHINES = "machines"
     SAFETY = "safety"
-    MOVING = "moving data"
-
-    @property
-    def word(self) -> str:
-        """Its name on a command line."""
-        return self.value.split()[0]
+    DATA = "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +47,16 @@ _PROTOTYPE = "crystal_prototype.cli"
 DAILY = ("up", "search", "show", "remember", "memories", "forget", "private", "pair", "status", "doctor")
 """The ten for every day; `crystal --help` lists these alone."""
 COMMANDS = (
-    Command(
-        "up", Topic.SETTING_UP, "Set up this machine: vault, capture, hooks, MCP and background service."
-    ),
-    Command("down", Topic.SETTING_UP, "Stop recording and syncing; keep everything recorded."),
-    Command("uninstall", Topic.SETTING_UP, "Remove the background service, the hooks and the MCP server."),
-    Command("demo", Topic.SETTING_UP, "Show everything at work: a relay, a Core and two Nodes."),
-    Command("init", Topic.SETTING_UP, "Set up this machine as a Core, or prepare a Node."),
-    Command("config", Topic.SETTING_UP, "Show each setting and where it comes from, or change it."),
-    Command(
-        "keys", Topic.SETTING_UP, "Show where this device's keys are stored, move them, encrypt databases."
-    ),
-    Command("hooks", Topic.SETTING_UP, "Install, remove and check the hooks in Claude Code."),
-    Command(
-        "takeover", Topic.SETTING_UP, "Take over a home of the published prototype, in place.", _PROTOTYPE
-    ),
-    Command("help", Topic.SETTING_UP, "Show the help of a topic, of a command, or of all."),
+    Command("up", Topic.SET_UP, "Set up this machine: vault, capture, hooks, MCP and background service."),
+    Command("down", Topic.SET_UP, "Stop recording and syncing; keep everything recorded."),
+    Command("uninstall", Topic.SET_UP, "Remove the background service, the hooks and the MCP server."),
+    Command("demo", Topic.SET_UP, "Show everything at work: a relay, a Core and two Nodes."),
+    Command("init", Topic.SET_UP, "Set up this machine as a Core, or prepare a Node."),
+    Command("config", Topic.SET_UP, "Show each setting and where it comes from, or change it."),
+    Command("keys", Topic.SET_UP, "Show where this device's keys are stored, move them, encrypt databases."),
+    Command("hooks", Topic.SET_UP, "Install, remove and check the hooks in Claude Code."),
+    Command("takeover", Topic.SET_UP, "Take over a home of the published prototype, in place.", _PROTOTYPE),
+    Command("help", Topic.SET_UP, "Show the help of a topic, of a command, or of all."),
     Command("search", Topic.FINDING, "Find what was said, remembered or decided, on any machine."),
     Command("show", Topic.FINDING, "Show a question with its answer, or what was said around it."),
     Command("open", Topic.FINDING, "Show the whole conversation around a message."),
@@ -110,16 +99,16 @@ COMMANDS = (
     Command("restore", Topic.SAFETY, "Rebuild this machine's memory from the relay or a copy."),
     Command("snapshot", Topic.SAFETY, "Make a snapshot of the memory on the relay now."),
     Command("prune", Topic.SAFETY, "Show or delete what the relay no longer needs to keep."),
-    Command("export", Topic.MOVING, "Export the memory as JSON lines and files."),
-    Command("import", Topic.MOVING, "Import an export into this vault."),
-    Command("embed", Topic.MOVING, "Show or change the model that makes the vault's vectors."),
-    Command("reembed", Topic.MOVING, "Make missing or outdated vectors with the configured model."),
+    Command("export", Topic.DATA, "Export the memory as JSON lines and files."),
+    Command("import", Topic.DATA, "Import an export into this vault."),
+    Command("embed", Topic.DATA, "Show or change the model that makes the vault's vectors."),
+    Command("reembed", Topic.DATA, "Make missing or outdated vectors with the configured model."),
     Command(
-        "migrate-db", Topic.MOVING, "Import what the published prototype recorded and remembered.", _PROTOTYPE
+        "migrate-db", Topic.DATA, "Import what the published prototype recorded and remembered.", _PROTOTYPE
     ),
     Command(
         "migrate-embeddings",
-        Topic.MOVING,
+        Topic.DATA,
         "Import the conversations of OpenClaw's context-embeddings.sqlite.",
         _PROTOTYPE,
     ),
@@ -129,7 +118,7 @@ _ABOUT = "End-to-end encrypted memory for AI agents, shared by all of your machi
 _HELP = f"""{_ABOUT}
 
 These are the ten commands for every day; `crystal help --all` lists all. `crystal help TOPIC` lists those of one topic:
-setting, finding, remembering, recording, machines, safety or moving. `crystal demo` shows everything at work.
+setup, finding, remembering, recording, machines, safety or data. `crystal demo` shows everything at work.
 """
 
 _DEBUG = TyperOption(

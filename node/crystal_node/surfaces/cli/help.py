@@ -16,7 +16,7 @@ All = Annotated[bool, typer.Option("--all", help="List all commands, by topic.")
 def run(words: Words = None, every: All = False) -> None:
     """Show the help of a topic, of a command, or of all.
 
-    The topics: setting, finding, remembering, recording, machines, safety, moving.
+    The topics: setup, finding, remembering, recording, machines, safety, data.
 
     Example:
 
@@ -25,7 +25,7 @@ def run(words: Words = None, every: All = False) -> None:
         crystal help devices revoke
     """
     asked = [] if words is None else words
-    topic = next((each for each in Topic if asked and asked[0] == each.word), None)
+    topic = next((each for each in Topic if asked and asked[0] == each.value), None)
     if every or not asked:
         listed = [command.name for command in COMMANDS] if every else None
         _show(["--help"], listed)
@@ -34,7 +34,7 @@ def run(words: Words = None, every: All = False) -> None:
     elif asked[0] in {command.name for command in COMMANDS}:
         _show([*asked, "--help"])
     else:
-        topics = ", ".join(each.word for each in Topic)
+        topics = ", ".join(each.value for each in Topic)
         raise UsageError(
             f"there is no command and no topic {asked[0][:60]!r}",
             hint=f"The topics are {topics}; `crystal help --all` lists all commands.",

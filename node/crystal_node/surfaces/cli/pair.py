@@ -14,7 +14,7 @@ from crystal_crypto.invite_code import InviteCode, decode_invite
 from crystal_crypto.pairing import decode, encode
 from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
 from crystal_node.base.locking import FileLock, is_held
-from crystal_node.base.settings import Flags, Settings, resolve
+from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, resolve
 from crystal_node.base.wording import one_line
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import EnrolmentResult, join_vault
@@ -38,6 +38,7 @@ from crystal_node.surfaces.cli.pair_dialogue import (
     shown,
 )
 from crystal_node.surfaces.cli.pair_relay import at_shared_relay, until_reached, until_synced
+from crystal_node.surfaces.cli.recovery import offer_kit
 from crystal_node.sync.syncer import sync_now
 from crystal_relay.errors import RelayError
 
@@ -141,8 +142,10 @@ def run(
         settings = at_shared_relay(settings, enroll_token, here=here, as_json=as_json)
         show_offline(settings, qr, yes=yes, as_json=as_json)
     else:
-        settings = at_shared_relay(settings, enroll_token, here=here, as_json=as_json)
-        invite(settings, qr, grant=grant, as_json=as_json)
+        shared = at_shared_relay(settings, enroll_token, here=here, as_json=as_json)
+        invite(shared, qr, grant=grant, as_json=as_json)
+        if settings.config.relay_url == LOCAL_RELAY and not shared.relay_is_local and not as_json:
+            offer_kit(shared)  # from now on it would bring the vault back
 
 
 def join(

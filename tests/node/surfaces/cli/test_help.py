@@ -133,7 +133,7 @@ def test_the_first_help_lists_ten_commands_and_the_others_are_by_topic(machine: 
     everything = machine.run("help", "--all").out
     assert all(re.search(rf"^│ {command.name} ", everything, re.MULTILINE) for command in COMMANDS)
     for topic in Topic:
-        listed = re.findall(r"^│ ([a-z][a-z-]*) +[A-Z]", machine.run("help", topic.word).out, re.MULTILINE)
+        listed = re.findall(r"^│ ([a-z][a-z-]*) +[A-Z]", machine.run("help", topic.value).out, re.MULTILINE)
         assert set(listed) == {command.name for command in COMMANDS if command.topic is topic}
     assert machine.run("help", "devices", "revoke").out == machine.run("devices", "revoke", "--help").out
     unknown = machine.run("help", "teapots", check=False)

@@ -1,6 +1,7 @@
 """A relay in a directory that several processes of one machine share, and which one of them serves."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -16,8 +17,8 @@ import pytest
 from crystal_relay.client.http import HttpStore
 from crystal_relay.embedded import SOCKET_NAME
 from crystal_relay.embedded import transport as asking
-from crystal_relay.embedded.relay import TOKEN_FILE, enroll_token
-from crystal_relay.errors import BadRequest, InUse, Unauthorized
+from crystal_relay.embedded.relay import TOKEN_FILE, EmbeddedRelay, enroll_token
+from crystal_relay.errors import BadRequest, InUse, Unauthorized, Unusable
 from crystal_relay.tokens import recovery_hash, token_hash
 from tests.support.relay_process import running_relay
 from tests.support.relay_server import Member, embedded_member
@@ -137,6 +138,26 @@ async def test_a_relay_that_serves_the_network_over_the_directory_is_named(
         through = member.store(relay.url)
         assert not (await through.list(member.prefix)).more
         await through.aclose()
+
+
+async def test_what_was_condemned_is_gone_when_the_one_who_served_ends(tmp_path: Path) -> None:
+    member = await embedded_member(tmp_path)
+    key = f"{member.prefix}blob/a"
+    async with opened(member, tmp_path) as store:
+        await store.put_new(key, b"1")
+        await store.condemn(keys=[key])
+    assert await names(member, tmp_path) == set()
+
+
+async def test_a_disk_without_sockets_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr("crystal_relay.embedded.relay.listen_at", refuse)
+    with pytest.raises(Unusable, match="no socket can be made"):
+        await EmbeddedRelay.open(tmp_path)
+    monkeypatch.undo()
+    await (await EmbeddedRelay.open(tmp_path)).aclose()
 
 
 def test_a_damaged_token_names_its_file(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """An address that names its relay's certificate: TLS 1.3 with that one, and not a byte for any other."""
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator
@@ -13,7 +14,7 @@ from crystal_node.base.home import Home
 from crystal_node.device.own_relay import certificate_file
 from crystal_relay.address import check_relay_url, pin_of, pinned
 from crystal_relay.client.http import HttpStore, Timeouts
-from crystal_relay.embedded.relay import EmbeddedRelay, NetworkDoor
+from crystal_relay.embedded.relay import HANDSHAKES_OF_ADDRESS_MAX, EmbeddedRelay, NetworkDoor
 from crystal_relay.errors import BadReply, BadRequest, StoreUnavailable
 from tests.support.relay_server import Member, embedded_member
 from tests.support.s3_servers.daemons import free_port
@@ -26,14 +27,19 @@ def der(file: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") :])
 
 
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 @asynccontextmanager
 async def on_network(directory: Path) -> AsyncGenerator[tuple[Member, str]]:
     """A member of a vault at an embedded relay, and the relay's address for other machines."""
     member = await embedded_member(directory / "state" / "relay")
     file = certificate_file(Home(directory))
     port = free_port()
-    relay = await EmbeddedRelay.open(directory / "state" / "relay", NetworkDoor("127.0.0.1", port, file))
+    relay = await EmbeddedRelay.open(directory / "state" / "relay")
     try:
+        await relay.open_to_network(NetworkDoor("127.0.0.1", port, file))
         yield member, pinned(f"https://127.0.0.1:{port}", der(file))
     finally:
         await relay.aclose()
@@ -96,7 +102,7 @@ async def test_an_older_tls_and_plain_http_get_nothing(tmp_path: Path) -> None:
 async def test_it_ends_in_time_whatever_is_connected(tmp_path: Path) -> None:
     async with on_network(tmp_path) as (member, url):
         port = int(url.partition("#")[0].rpartition(":")[2])
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
         store = HttpStore(url, vault=member.vault, token=member.token, timeouts=Timeouts(idle=5))
         await store.list(member.prefix)  # its connection stays open
         began = time.monotonic()
@@ -104,6 +110,26 @@ async def test_it_ends_in_time_whatever_is_connected(tmp_path: Path) -> None:
     await store.aclose()
     for _, writer in silent:
         writer.close()
+
+
+async def test_strangers_who_never_finish_a_handshake_take_no_descriptors_and_keep_nobody_out(
+    tmp_path: Path,
+) -> None:
+    async with on_network(tmp_path) as (_, url):
+        port = int(url.partition("#")[0].rpartition(":")[2])
+        before = descriptors()
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+        await asyncio.sleep(0.3)
+        there = descriptors()
+        assert there - before - len(silent) <= HANDSHAKES_OF_ADDRESS_MAX
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, local_addr=("127.0.0.2", 0), ssl_handshake_timeout=5
+        )
+        writer.close()
+        for each in silent:
+            each.close()
 
 
 @pytest.mark.parametrize(

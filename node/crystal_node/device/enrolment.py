@@ -16,7 +16,7 @@ sends. When such a home joins again it does so as another device, by the log as 
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -307,8 +307,13 @@ def _setup(home: Home) -> FileLock:
     return FileLock(home.setup_lock, purpose="crystal init or pair", wait_seconds=_SETUP_WAIT_SECONDS)
 
 
-def _no_round(home: Home) -> FileLock:
-    return FileLock(home.sync_lock, purpose="crystal pair", wait_seconds=_MOVE_WAIT_SECONDS)
+@contextmanager
+def _no_round(home: Home) -> Generator[None]:
+    """Neither messages nor files nor a snapshot go to a relay meanwhile."""
+    with ExitStack() as held:
+        for path in (home.sync_lock, home.files_lock, home.snapshot_lock):
+            held.enter_context(FileLock(path, purpose="crystal pair", wait_seconds=_MOVE_WAIT_SECONDS))
+        yield
 
 
 def _need_relay(settings: Settings) -> None:

@@ -6,21 +6,18 @@ So no name, no authority and no trust in the network is needed, and nobody who l
 
 import asyncio
 import datetime as dt
+import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from crystal_node.base.errors import LocalStorage, NotSetUp
 from crystal_node.base.home import DIRECTORY_MODE, Home, write_private
 from crystal_node.base.settings import Settings
 from crystal_relay.address import pinned
 from crystal_relay.errors import InUse, RelayError
-
-if TYPE_CHECKING:
-    from crystal_relay.embedded.relay import EmbeddedRelay
 
 RELAY_PORT = 18791
 _CERTIFICATE = "tls.pem"
@@ -40,7 +37,13 @@ def certificate_file(home: Home) -> Path:
     file = home.relay / _CERTIFICATE
     if not file.exists():
         home.relay.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        write_private(file, _new_certificate())
+        made = file.with_name(f"{_CERTIFICATE}.{os.getpid()}")
+        write_private(made, _new_certificate())
+        try:
+            with suppress(FileExistsError):
+                os.link(made, file)  # of two processes that make one, both take the first
+        finally:
+            made.unlink()
     return file
 
 
@@ -75,47 +78,61 @@ def own_address() -> str:
     )
 
 
+_served: set[Path] = set()
+"""Directories that `on_network` serves in this process, or is about to."""
+
+
+def is_served_here(directory: Path) -> bool:
+    """Whether `on_network` serves a relay's directory in this process, so that nothing else in it may."""
+    return directory in _served
+
+
 @asynccontextmanager
 async def on_network(settings: Settings, tell: Callable[[str], None]) -> AsyncGenerator[None]:
     """Lets other machines reach the relay in this home meanwhile, if that is wanted. ``tell``: what went wrong."""
+    directory = settings.home.relay
     if not settings.relay_is_local or not settings.service.own_relay_port:
         yield
         return
+    _served.add(directory)
     serving = asyncio.create_task(_serve(settings, tell))
     try:
         yield
     finally:
+        _served.discard(directory)
         serving.cancel()
         with suppress(asyncio.CancelledError):
             await serving
 
 
 async def _serve(settings: Settings, tell: Callable[[str], None]) -> None:
-    told = ""
-    while True:
-        try:
-            relay = await _open(settings)
-        except InUse:  # a command uses it: for moments, as a rule
-            await asyncio.sleep(_HELD_SECONDS)
-            continue
-        except (RelayError, OSError) as error:
-            if str(error) != told:
-                told = str(error)
-                tell(f"other machines cannot reach the relay here: {told}")
-            await asyncio.sleep(_FAILED_SECONDS)
-            continue
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await relay.aclose()
-
-
-async def _open(settings: Settings) -> "EmbeddedRelay":
+    """Serves as soon as nobody else does, first this machine and then others. A port that is taken is tried again."""
     from crystal_relay.embedded.relay import EmbeddedRelay, NetworkDoor
 
-    every = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104  other machines shall reach it
-    door = NetworkDoor(every, settings.service.own_relay_port, certificate_file(settings.home))
-    return await EmbeddedRelay.open(settings.home.relay, door)
+    relay: EmbeddedRelay | None = None
+    while relay is None:
+        try:
+            relay = await EmbeddedRelay.open(settings.home.relay)
+        except InUse:  # by a command, for moments; or by the background service, all the time
+            await asyncio.sleep(_HELD_SECONDS)
+        except RelayError as error:
+            tell(f"the relay in this home cannot be opened: {error}")
+            await asyncio.sleep(_FAILED_SECONDS)
+    told = ""
+    try:
+        while True:
+            try:
+                every = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104  other machines shall reach it
+                door = NetworkDoor(every, settings.service.own_relay_port, certificate_file(settings.home))
+                await relay.open_to_network(door)
+                await asyncio.Event().wait()
+            except (RelayError, OSError) as error:
+                if str(error) != told:
+                    told = str(error)
+                    tell(f"other machines cannot reach the relay here: {told}")
+                await asyncio.sleep(_FAILED_SECONDS)
+    finally:
+        await relay.aclose()
 
 
 def _new_certificate() -> bytes:

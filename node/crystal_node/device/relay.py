@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from crystal_crypto.invite_code import InviteCode
 from crystal_node.base.settings import Settings
+from crystal_node.device.own_relay import is_served_here
 from crystal_relay.client.http import HttpStore, Timeouts
 from crystal_relay.client.invite import InviteStore
 from crystal_relay.decorators import Pace, PacedStore, RetryingStore, RetryPolicy
@@ -95,7 +96,10 @@ async def open_store(settings: Settings, *, vault: bytes, token: Token) -> Async
 
 def own_relay(settings: Settings) -> EmbeddedTransport | None:
     """The way to the relay in this home, if that is this device's."""
-    return EmbeddedTransport(settings.home.relay) if settings.relay_is_local else None
+    directory = settings.home.relay
+    if not settings.relay_is_local:
+        return None
+    return EmbeddedTransport(directory, serves=not is_served_here(directory))
 
 
 def own_enrolment_token(settings: Settings) -> str:

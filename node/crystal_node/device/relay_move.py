@@ -10,19 +10,25 @@ round, as after any loss at a relay.
 """
 
 import asyncio
+import logging
 import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from crystal_node.base.settings import LOCAL_RELAY, Settings
+from crystal_node.device.device import opened
 from crystal_node.device.relay import open_store
 from crystal_node.device.runner import store_failure
 from crystal_relay.errors import AlreadyExists, NotFound, RelayError
 from crystal_relay.keys import vault_prefix
 from crystal_relay.store import Listed, Store
 
+META_RELAY_LOST = "node.relay-lost"
+"""In the journal: the relay may lack parts of files that this device has, until a round of files has looked."""
 COPIES_AT_ONCE = 8
 """Each in memory: at most 8 MiB."""
+
+_log = logging.getLogger(__name__)
 
 MoveProgress = Callable[[str, int, int], None]
 """What is done, bytes so far, bytes in all."""
@@ -44,11 +50,16 @@ async def copy_objects(
     Raises:
         StoreFailure: one of the relays cannot be reached, or refuses.
     """
+    # Lazy: it loads the server.
+    from crystal_relay.server.admin import RemoteOperator
+
     async with (
         open_store(source.settings, vault=vault, token=source.token) as there,
         open_store(target.settings, vault=vault, token=target.token) as here,
     ):
         try:
+            await there.list(vault_prefix(vault.hex()), limit=1)  # from now on somebody serves it
+            await RemoteOperator(source.settings.home.relay).sweep()  # what is condemned stays behind
             listed = [each async for each in _objects(there, vault, device)]
             total, done = sum(each.size for each in listed), 0
             for first in range(0, len(listed), COPIES_AT_ONCE):
@@ -64,12 +75,20 @@ async def copy_objects(
             raise store_failure(error) from error
 
 
-def drop_own_relay(settings: Settings) -> bool:
-    """Removes the relay in the home if the vault has another one. Nobody may be using it. Returns whether there was one."""
-    if settings.config.relay_url in ("", LOCAL_RELAY) or not settings.home.relay.is_dir():
-        return False
-    shutil.rmtree(settings.home.relay)
-    return True
+def drop_own_relay(settings: Settings) -> None:
+    """Removes the relay in the home if the vault has another one. What cannot be removed stays, and is logged.
+
+    Files that were changed while the vault moved may have left parts at this relay only: the next rounds offer them again.
+    """
+    folder = settings.home.relay
+    if settings.config.relay_url in ("", LOCAL_RELAY) or not folder.is_dir():
+        return
+    with opened(settings) as device, device.journal.transaction() as transaction:
+        transaction.meta_set(META_RELAY_LOST, b"1")
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        _log.warning("%s cannot be removed: %s", folder, error.strerror)
 
 
 async def _objects(store: Store, vault: bytes, device: bytes) -> AsyncIterator[Listed]:

@@ -87,7 +87,7 @@ class TokenRefused(RelayRefused):
     hint = (
         "This device was revoked, or the relay lost its tokens. `crystal devices` on another machine tells; to bring this one "
         "back in, pair it again: `crystal pair --code -`. A Core registers its vault at an emptied relay again: "
-        "`crystal init --role core --enroll-token -`."
+        "`crystal init --role core`, at a relay elsewhere with --enroll-token -."
     )
 
 

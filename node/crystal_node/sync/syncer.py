@@ -29,6 +29,7 @@ from crystal_node.base.wording import counted, size
 from crystal_node.device.access import Access, note_access
 from crystal_node.device.activity import RoundNotes
 from crystal_node.device.device import Device
+from crystal_node.device.relay_move import META_RELAY_LOST
 from crystal_node.device.runner import Runner, TokenRefused, Traffic, store_failure
 from crystal_node.search.devices import keep_names
 from crystal_node.sync.files.rounds import FileRounds
@@ -57,8 +58,6 @@ PROGRESS_SECONDS = 3.0
 DUTIES_AGAIN_SECONDS = 30.0
 """Pause before duties at the relay are tried again."""
 
-META_RELAY_LOST = "node.relay-lost"
-"""In the journal: the relay has lost something, and no round of files has run since."""
 
 T = TypeVar("T")
 

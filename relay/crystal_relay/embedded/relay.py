@@ -5,7 +5,8 @@ import logging
 import os
 import ssl
 import time
-from contextlib import suppress
+from collections import Counter
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_urlsafe
@@ -16,16 +17,27 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from crystal_relay.embedded import SOCKET_NAME
-from crystal_relay.errors import BadRequest
+from crystal_relay.errors import BadRequest, Unusable
 from crystal_relay.local.store import LocalStore
 from crystal_relay.server import RelaySettings, create_app
+from crystal_relay.server.admin import admin_socket
 from crystal_relay.server.connection import Connection, connection_class
+from crystal_relay.server.operator import Operator
 from crystal_relay.server.serving import listen
-from crystal_relay.server.settings import HEAD_SECONDS_MAX, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
+from crystal_relay.server.settings import KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
 from crystal_relay.unix_socket import listen_at, short_path
 
 TOKEN_FILE = "enroll-token"  # noqa: S105  a file's name
 BACKLOG = 128
+SWEEP_SECONDS = 5.0
+"""A process may serve for moments; what was condemned waits for no longer."""
+LOCAL_CONNECTIONS_MAX = 64
+NETWORK_CONNECTIONS_MAX = 128
+"""For one person's machines: each has a handful."""
+HANDSHAKES_MAX = 64
+HANDSHAKES_OF_ADDRESS_MAX = 8
+HANDSHAKE_SECONDS_MAX = 5.0
+_REFUSED_SECONDS = 1.0
 _ACCEPT_SECONDS = 0.005
 _TOKEN_BYTES = 32
 _TOKEN_CHARS_MAX = 256
@@ -50,17 +62,17 @@ class NetworkDoor:
 class EmbeddedRelay:
     """The serving side: holds the directory's lock until `aclose`. On the running event loop."""
 
-    def __init__(
-        self, directory: Path, store: LocalStore, listener: socket, network: NetworkDoor | None
-    ) -> None:
+    def __init__(self, directory: Path, store: LocalStore) -> None:
         self._directory = directory
         self._store = store
-        self._network = network
-        settings = RelaySettings(enroll_token=enroll_token(directory), quota_bytes=0, quota_entries=0)
+        settings = RelaySettings(
+            enroll_token=enroll_token(directory), quota_bytes=0, quota_entries=0, sweep_seconds=SWEEP_SECONDS
+        )
         app = create_app(store, settings)
         self._relay = app.state.relay
+        # Its process has other files to open.
+        self._relay.admission.connections_max = NETWORK_CONNECTIONS_MAX + LOCAL_CONNECTIONS_MAX
         self._state = ServerState()
-        self._listener = listener
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each request that is none
         self._protocol = connection_class(self._relay.admission)
         self._config = Config(
@@ -74,52 +86,88 @@ class EmbeddedRelay:
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
-        self._servers: list[asyncio.Server] = []
+        self._server: asyncio.Server | None = None
+        self._beside = AsyncExitStack()
         self._closed = False
+        self._door: asyncio.Task[None] | None = None
+        self._shaking: Counter[str] = Counter()
+        """Connections whose TLS handshake is not over, by address."""
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._of_network: WeakSet[Connection] = WeakSet()
 
     @classmethod
-    async def open(cls, directory: Path, network: NetworkDoor | None = None) -> "EmbeddedRelay":
-        """Serve a directory, which is made if it is missing; with `network`, to other machines, too.
+    async def open(cls, directory: Path) -> "EmbeddedRelay":
+        """Serve a directory, which is made if it is missing, to the processes of this machine.
 
-        Raises InUse (another process serves it, or begins to), StoreDamaged, StoreFull, Unusable; PortTaken, CannotListen.
+        Raises InUse (another process serves it, or begins to), StoreDamaged, StoreFull, Unusable.
         """
         store = await asyncio.to_thread(LocalStore, directory)
+        relay = None
         try:
+            relay = cls(directory, store)
             with short_path(directory, SOCKET_NAME) as path:
-                relay = cls(directory, store, listen_at(path, BACKLOG), network)
-        except BaseException:
-            await store.aclose()
-            raise
-        try:
-            await relay._start()
-        except BaseException:
-            await relay.aclose()
+                await relay._start(listen_at(path, BACKLOG))
+        except BaseException as error:
+            await (store if relay is None else relay).aclose()
+            if isinstance(error, OSError):
+                raise Unusable(
+                    f"no socket can be made in {directory} ({error.strerror})",
+                    hint="Put the home on a local disk: CRYSTAL_HOME names it.",
+                ) from None
             raise
         return relay
 
-    async def _start(self) -> None:
+    async def _start(self, listener: socket) -> None:
         self._config.load()
         # Not by uvicorn's own server: that one wakes ten times a second, and this one may have nothing to do for hours.
-        loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(self._connection, sock=self._listener))
-        if self._network is not None:
-            door = self._network
-            outside = listen(door.host, door.port)
-            try:
-                self._servers.append(
-                    await loop.create_server(
-                        self._network_connection,
-                        sock=outside,
-                        ssl=door.context(),
-                        ssl_handshake_timeout=HEAD_SECONDS_MAX,
-                    )
-                )
-            except BaseException:
-                outside.close()
-                raise
+        self._server = await asyncio.get_running_loop().create_server(self._connection, sock=listener)
         self._relay.start()
         self._relay.health.serving()
+        operator = Operator(self._store, registry=self._relay.registry, sweeper=self._relay.sweeper)
+        await self._beside.enter_async_context(admin_socket(self._directory, operator))
+
+    async def open_to_network(self, door: NetworkDoor) -> None:
+        """Serve other machines, too. Once. Raises PortTaken, CannotListen, OSError (the certificate cannot be read)."""
+        context = door.context()
+        outside = listen(door.host, door.port)
+        self._door = asyncio.create_task(self._accept(outside, context))
+
+    async def _accept(self, outside: socket, context: ssl.SSLContext) -> None:
+        """Accept connections. Before its handshake is over, one counts for nothing but these limits."""
+        loop = asyncio.get_running_loop()
+        with outside:
+            while True:
+                try:
+                    caller, address = await loop.sock_accept(outside)
+                except OSError:  # no descriptor is left
+                    await asyncio.sleep(_REFUSED_SECONDS)
+                    continue
+                host = str(address[0])
+                full = (
+                    self._shaking.total() >= HANDSHAKES_MAX
+                    or len(self._of_network) >= NETWORK_CONNECTIONS_MAX
+                )
+                if full or self._shaking[host] >= HANDSHAKES_OF_ADDRESS_MAX:
+                    caller.close()
+                    continue
+                self._shaking[host] += 1
+                task = asyncio.create_task(self._shake(caller, host, context))
+                self._handshakes.add(task)
+                task.add_done_callback(self._handshakes.discard)
+
+    async def _shake(self, caller: socket, host: str, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            caller.setblocking(False)
+            await loop.connect_accepted_socket(
+                self._network_connection, caller, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX
+            )
+        except (OSError, ssl.SSLError):  # asyncio says no more of it
+            caller.close()
+        finally:
+            self._shaking[host] -= 1
+            if not self._shaking[host]:
+                del self._shaking[host]
 
     def _connection(self) -> Connection:
         return self._protocol(self._config, self._state, {})
@@ -134,14 +182,24 @@ class EmbeddedRelay:
         if self._closed:
             return
         self._closed = True
+        if self._server is not None:
+            await self._end()
+        await self._relay.aclose()
+        await self._store.aclose()
+
+    async def _end(self) -> None:
+        assert self._server is not None, "it was started"
         # First, so that nobody connects any more: whoever finds no socket waits for the lock.
         (self._directory / SOCKET_NAME).unlink(missing_ok=True)
+        tasks = [*self._handshakes, *([self._door] if self._door is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._relay.health.stopping()
         self._relay.waits.close()
         deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX
         await asyncio.sleep(_ACCEPT_SECONDS)  # those who have connected are accepted
-        for server in self._servers:
-            server.close()
+        self._server.close()
         for connection in [*self._state.connections]:
             if connection in self._of_network:  # its client keeps it open between requests
                 connection.shutdown()
@@ -149,8 +207,8 @@ class EmbeddedRelay:
             await asyncio.sleep(_ACCEPT_SECONDS)
         for connection in [*self._state.connections]:
             connection.transport.abort()
-        await self._relay.aclose()
-        await self._store.aclose()
+        await self._beside.aclose()
+        await self._relay.sweeper.run()  # who served for moments only leaves nothing undone
 
     def _waited_for(self) -> bool:
         """Whether somebody is served, or has connected on the Unix socket to ask for something."""

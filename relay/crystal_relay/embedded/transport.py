@@ -28,8 +28,10 @@ class EmbeddedTransport(httpx.AsyncBaseTransport):
     Where nobody serves the directory, the first request makes this process serve it until `aclose`.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, serves: bool = True) -> None:
+        """`serves` is False where another part of this process serves, or will."""
         self._directory = directory
+        self._serves = serves
         self._changing = asyncio.Lock()
         self._open = ExitStack()
         self._line: httpx.AsyncHTTPTransport | None = None
@@ -77,8 +79,12 @@ class EmbeddedTransport(httpx.AsyncBaseTransport):
             from crystal_relay.embedded.relay import EmbeddedRelay
 
             try:
-                self._relay = await EmbeddedRelay.open(self._directory)
+                if self._serves:
+                    self._relay = await EmbeddedRelay.open(self._directory)
+                    return
             except InUse:
                 if time.monotonic() > deadline:
                     raise
-                await asyncio.sleep(_LOOK_SECONDS)
+            if time.monotonic() > deadline:
+                raise InUse(f"nobody serves {self._directory}")
+            await asyncio.sleep(_LOOK_SECONDS)

@@ -31,8 +31,8 @@ _DENIAL = re.compile(r"(\*|[0-9a-f]{8,32}):(\*|[a-z][a-z-]{0,30})")
 
 
 def checked_url(value: str, origin: str) -> str:
-    """The relay's address without a slash at its end; "" for none; ``LOCAL_RELAY``."""
-    if value in ("", LOCAL_RELAY):
+    """The relay's address without a slash at its end; "" for none; ``LOCAL_RELAY``, which only ``config.json`` may say."""
+    if value == "" or (value == LOCAL_RELAY and origin == "config.json"):
         return value
     where = f"the relay's address from {origin}"
     if len(value) > URL_CHARS_MAX:

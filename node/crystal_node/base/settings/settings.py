@@ -111,6 +111,11 @@ class Settings:
         return self.relay_url == LOCAL_RELAY
 
     @property
+    def relay_words(self) -> str:
+        """Which relay this device has, for people."""
+        return "in this home" if self.relay_is_local else self.relay_url or "none"
+
+    @property
     def agent_id(self) -> str:
         return self.option("agent")
 

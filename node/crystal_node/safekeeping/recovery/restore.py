@@ -46,7 +46,7 @@ from crystal_node.device.registration import (
     register,
     token_for,
 )
-from crystal_node.device.relay import open_http
+from crystal_node.device.relay import open_http, own_enrolment_token
 from crystal_node.device.runner import Runner
 from crystal_node.safekeeping.recovery.files import FilesBack, bring_files
 from crystal_node.safekeeping.recovery.home_copy import (
@@ -146,6 +146,8 @@ async def restore(
         LogDamaged: the relay's device log cannot be read to its end. A home that was not set up is as it was before.
         StoreFailure, LogForked, KeyStoreError.
     """
+    if not settings.relay_url and source is not None:
+        settings = settings.at_own_relay()
     if not settings.relay_url:
         raise UsageError(
             "no relay was given", hint="Add --relay URL: the kit names the one that the vault had."
@@ -263,6 +265,8 @@ async def _registered(
             raise KitOutdated(
                 "that kit is outdated: the vault's root was replaced since it was made, and the relay knows only the new one"
             ) from error
+        if home.settings.relay_is_local:
+            enrolment_token = own_enrolment_token(home.settings)
         if enrolment_token and log.root is not None:
             _check_copy(home, kit, log, progress)
             return await create_vault(store, home.keys, kit.root, home.identity, token, enrolment_token)

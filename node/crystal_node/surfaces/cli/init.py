@@ -85,7 +85,7 @@ def run(
         )
     if not yes and not as_json and is_terminal() and settings.vault is None:
         confirm(
-            f"Make a new vault in {settings.home.root}, with the relay {settings.relay_url or '(none given)'}? [yes/no] ",
+            f"Make a new vault in {settings.home.root}, with the relay {settings.relay_url or 'in it'}? [yes/no] ",
             expect="yes",
         )
     _init_core(settings, enroll_token, as_json)
@@ -93,7 +93,8 @@ def run(
 
 def _init_core(settings: Settings, enroll_token: str | None, as_json: bool) -> None:
     token = enrolment_token() if enroll_token is None else enroll_token
-    if enroll_token == _STANDARD_INPUT or (not token and is_terminal()):
+    needed = bool(settings.relay_url) and not settings.relay_is_local
+    if enroll_token == _STANDARD_INPUT or (needed and not token and is_terminal()):
         token = read_secret("The relay's enrolment token: ", what="enrolment token")
     enrolled = asyncio.run(found_vault(settings, token))
     settings = enrolled.settings
@@ -114,11 +115,13 @@ def _init_core(settings: Settings, enroll_token: str | None, as_json: bool) -> N
         )
         return
     if not enrolled.fresh:
-        say(f"This machine was set up before; its vault is registered at {settings.relay_url} again.")
+        say(
+            f"This machine was set up before; its vault is registered again at its relay ({settings.relay_words})."
+        )
         return
     say(f"Vault {enrolled.vault.hex()[:8]} is made, and this machine ({settings.name.value}) is its Core.")
     say(f"  home   {settings.home.root}")
-    say(f"  relay  {settings.relay_url}")
+    say(f"  relay  {settings.relay_words}")
     say(f"  keys   {place}" + (f" ({enrolled.keys.reason})" if enrolled.keys.reason else ""))
     say()
     say("Next:  crystal capture          record this machine's conversations")

@@ -37,7 +37,7 @@ from crystal_node.surfaces.cli.pair_dialogue import (
     described,
     shown,
 )
-from crystal_node.surfaces.cli.pair_relay import at_shared_relay, until_reached, until_synced
+from crystal_node.surfaces.cli.pair_relay import at_shared_relay, close_again, until_reached, until_synced
 from crystal_node.surfaces.cli.recovery import offer_kit
 from crystal_node.sync.syncer import sync_now
 from crystal_relay.errors import RelayError
@@ -139,11 +139,22 @@ def run(
                 "--grant goes with an invite",
                 hint="A machine that joins by the offline code may do everything.",
             )
-        settings = at_shared_relay(settings, enroll_token, here=here, as_json=as_json)
+        settings = at_shared_relay(settings, enroll_token, here=here, yes=yes, as_json=as_json)
         show_offline(settings, qr, yes=yes, as_json=as_json)
     else:
-        shared = at_shared_relay(settings, enroll_token, here=here, as_json=as_json)
-        invite(shared, qr, grant=grant, as_json=as_json)
+        shared = at_shared_relay(settings, enroll_token, here=here, yes=yes, as_json=as_json)
+        try:
+            invite(shared, qr, grant=grant, as_json=as_json)
+        except BaseException:
+            close_again(settings)
+            raise
+        if shared.relay_is_local and not as_json:
+            say(
+                f"Other machines reach this one's relay at port {shared.service.own_relay_port}, while its background service"
+            )
+            say(
+                "runs. A firewall here must let that port through. To close it: crystal config unset own_relay_port"
+            )
         if settings.config.relay_url == LOCAL_RELAY and not shared.relay_is_local and not as_json:
             offer_kit(shared)  # from now on it would bring the vault back
 
@@ -334,7 +345,7 @@ def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -
 def enter(settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new_keys: bool) -> Joined:
     """Join by an invite, with the person or program at this machine."""
     before, wanted = settings.config.relay_url, settings.at_relay(code.url).relay_url
-    if settings.vault is not None and before and before != wanted:
+    if settings.vault is not None and before not in ("", LOCAL_RELAY, wanted):
         # Whoever knows the vault's id can make such an invite: what the person is asked then is about more than a machine.
         note(
             f"This machine uses the relay {before}. The invite would move it to {one_line(wanted, 200)}: go on only if the "

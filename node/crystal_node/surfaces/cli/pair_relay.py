@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base.errors import BadConfig, NotSetUp, UsageError
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, enrolment_token, resolve
+from crystal_node.base.wording import counted
+from crystal_node.device.device import opened
 from crystal_node.device.enrolment import found_vault
 from crystal_node.device.own_relay import RELAY_PORT, own_address, shared_url
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
@@ -40,11 +42,13 @@ first start (crystal-relay serve) prints a token. Either way, everything recorde
 """
 
 
-def at_shared_relay(settings: Settings, token: str | None, *, here: bool, as_json: bool) -> Settings:
+def at_shared_relay(
+    settings: Settings, token: str | None, *, here: bool, yes: bool, as_json: bool
+) -> Settings:
     """The settings with a relay that other machines reach: as they are, opened to the network, or with the vault moved.
 
     ``settings`` have the relay of a flag or a variable, if there is one. ``token``: its enrolment token; ``-`` reads it.
-    ``here``: this machine's own relay.
+    ``here``: this machine's own relay. ``yes``: move the vault although other machines use the relay in this home.
 
     Raises:
         UsageError: the vault has another relay. NotSetUp: a relay is needed, and nobody can be asked for it.
@@ -63,13 +67,19 @@ def at_shared_relay(settings: Settings, token: str | None, *, here: bool, as_jso
     if here or (not given and settings.service.own_relay_port):
         return _open_here(settings)
     asks = is_terminal() and not as_json
+    others = _others(settings)
+    if given and others and not yes:
+        raise UsageError(
+            f"{counted(others, 'other machine')} would not find the vault any more",
+            hint="Add --yes, and then pair each of them again: `crystal pair` here, `crystal pair --code -` there.",
+        )
     if not given and not asks:
         raise NotSetUp(
             "the relay of this vault is in this home, where no other machine reaches it",
             hint="Open it to your network with --here, or name one that both reach: --relay URL --enroll-token -",
         )
     if not given:
-        say(_ABOUT.format(here=own_address()))
+        say(_ABOUT.format(here=_address_here(settings)))
     token = enrolment_token() if token is None else token
     while True:
         try:
@@ -125,6 +135,25 @@ async def until_synced(relay: HttpStore, vault: bytes, device: bytes) -> None:
         token = await relay.wait(prefix, token=token, timeout=min(left, WAIT_SECONDS_MAX))
         if (await relay.list(prefix)).entries:
             return
+
+
+def close_again(before: Settings) -> None:
+    """Closes the relay in this home to the network, if it was closed before and nobody was added."""
+    if before.relay_is_local and not before.service.own_relay_port and not _others(before):
+        now = resolve()
+        now.save(replace(now.config, own_relay_port=None))
+
+
+def _others(settings: Settings) -> int:
+    with opened(settings) as device:
+        return sum(info.device != device.member.device_id for info in device.member.log.active())
+
+
+def _address_here(settings: Settings) -> str:
+    try:
+        return settings.service.own_relay_host or own_address()
+    except NotSetUp:
+        return "its address"
 
 
 def _open_here(settings: Settings) -> Settings:

@@ -209,7 +209,9 @@ def _page(settings: Settings) -> KitPage:
     return KitPage(
         root=root,
         vault=log.vault,
-        relay=settings.relay_url,
+        relay=f"in the home of {name}: a backup of it is needed as well"
+        if settings.relay_is_local
+        else settings.relay_url,
         made=datetime.now(UTC).strftime("%Y-%m-%d"),
         device=name,
         number=log.root_number,

@@ -95,7 +95,6 @@ def _opened(settings: Settings) -> Generator[Device]:
 
 
 _DEVICES_MAX = 8
-_OWN_RELAY = "in this home, for this machine alone: `crystal pair` brings in another machine"
 """Others that are listed; `crystal devices` lists all."""
 
 
@@ -125,7 +124,7 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     if found.recall.line:
         yield f"recall   {found.recall.line}"
     yield f"last     {_moments(found, now_ms())}"
-    yield f"relay    {_OWN_RELAY if settings.relay_is_local else settings.relay_url or 'none'}"
+    yield f"relay    {_own_relay(settings) if settings.relay_is_local else settings.relay_words}"
     age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
     yield f"keys     generation {found.generation}{age}"
     yield f"at rest  {DATABASE_WORDS[found.databases]}"
@@ -137,6 +136,15 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
         yield f"capture  not of {one_line(', '.join(sorted(capture.without)), 100)}"
     if found.privacy.on:
         yield "private  ON: nothing is recorded (`crystal private off` ends it)"
+
+
+def _own_relay(settings: Settings) -> str:
+    port = settings.service.own_relay_port
+    if not port:
+        return "in this home, for this machine alone: `crystal pair` brings in another machine"
+    return (
+        f"in this home, open to your network at port {port}; `crystal config unset own_relay_port` closes it"
+    )
 
 
 def _mirror(found: DeviceStatus) -> str:

@@ -154,8 +154,10 @@ def _check_flags(
         )
     if relay is not None and settings.config.relay_url and settings.relay_url != settings.config.relay_url:
         raise UsageError(
-            f"this machine uses the relay {settings.config.relay_url}",
-            hint="To move it: `crystal pair --code -` with an invite from there, or on the Core `crystal init --role core`.",
+            f"this machine has its relay: {resolve().relay_words}",
+            hint="To move it: `crystal pair --relay URL --enroll-token -`."
+            if settings.config.relay_url == LOCAL_RELAY
+            else "To move it: `crystal pair --code -` with an invite from there, or on the Core `crystal init --role core`.",
         )
     if settings.name.source is SettingSource.FLAG and settings.name.value != settings.config.name:
         raise UsageError(

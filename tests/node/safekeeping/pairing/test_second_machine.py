@@ -1,8 +1,11 @@
 """The second machine comes: the vault moves from the first one's own relay to one that both reach."""
 
+import contextlib
 import json
 import re
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from tests.support.pairing import inviting, joining
 from tests.support.relay_process import RelayProcess
 from tests.support.s3_servers.daemons import free_port
 from tests.support.terminal import terminal
+from tests.support.watchers import until
 
 
 @pytest.fixture
@@ -158,9 +162,10 @@ def test_at_a_terminal_enter_opens_it_here(open_first: Machine) -> None:
         shown.until("(here)")
         shown.type("\n")
         shown.until("MC2:")
+        assert "18791" in open_first.run("config").out
         shown.stop()
         shown.end()
-    assert "18791" in open_first.run("config").out
+    assert "18791" not in open_first.run("config").out, "nobody was added"
 
 
 def test_a_taken_port_is_named(open_first: Machine) -> None:
@@ -194,3 +199,69 @@ def test_a_machine_with_a_memory_of_its_own_takes_it_along(
     other.run("sync")
     first.run("sync")
     assert first.found("buoy") == ["The buoy was repainted."]
+
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from crystal_relay.embedded.relay import EmbeddedRelay
+
+async def hold():
+    relay = await EmbeddedRelay.open(Path(sys.argv[1]))
+    print("held", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await relay.aclose()
+
+asyncio.run(hold())
+"""
+
+
+def test_the_service_opens_the_relay_also_when_a_command_had_it_first(open_first: Machine) -> None:
+    port = int(open_first.call("config", "--json").out.partition('"own_relay_port",')[2].split('"')[3])
+    folder = str(open_first.home / "state" / "relay")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-P", "-c", HOLDER, folder], text=True, **pipes) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "held\n"
+        with agent(open_first):
+            time.sleep(1)
+            holder.stdin.close()
+            until(lambda: _answers(port), "a port that is open")
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def test_a_pairing_that_came_to_nothing_closes_the_relay_again(first: Machine) -> None:
+    refused = first.call("pair", "--here", "--json", check=False)
+    assert refused.code == 2
+    assert "own_relay_port" not in (first.home / "config.json").read_text()
+
+
+def test_a_vault_with_other_machines_is_not_moved_away_from_them_unasked(
+    open_first: Machine, other: Machine, relay: RelayProcess
+) -> None:
+    paired(open_first, other)
+    open_first.extra["CRYSTAL_RELAY_ENROLL_TOKEN"] = relay.enroll_token
+    refused = open_first.call("pair", "--relay", relay.url, "--json", typed="\n", check=False)
+    assert "1 other machine would not find the vault" in refused.err
+    assert open_first.call("status", "--json").json["relay"] == "local"
+
+
+def test_a_backup_of_a_single_machine_comes_back_by_its_kit(first: Machine, tmp_path: Path) -> None:
+    kit, disk = tmp_path / "kit.txt", tmp_path / "disk"
+    disk.mkdir()
+    first.run("recovery", "show", "--out", str(kit))
+    first.run("backup", "setup", "--to", str(disk))
+    first.run("backup")
+    (tmp_path / "again").mkdir()
+    again = Machine(tmp_path / "again")
+    [made] = list(disk.rglob("manifest.json"))
+    again.run("backup", "restore", str(made.parent), "--kit", str(kit), "--yes")
+    again.run("sync")
+    assert again.found("lighthouse") == ["The lighthouse was painted."]
+    assert again.call("status", "--json").json["relay"] == "local"

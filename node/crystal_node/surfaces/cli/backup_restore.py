@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from crystal_node.base.errors import UsageError
-from crystal_node.base.settings import Flags, enrolment_token, resolve
+from crystal_node.base.settings import LOCAL_RELAY, Flags, enrolment_token, resolve
 from crystal_node.base.wording import counted, iso
 from crystal_node.safekeeping.backup.manifest import BackupManifest, Keys, read_manifest
 from crystal_node.safekeeping.backup.restore import (
@@ -98,7 +98,8 @@ def _as_new(
     manifest = read_manifest(folder)
     settings = resolve(Flags(relay_url=relay))
     if not settings.relay_url:
-        settings = resolve(Flags(relay_url=relay_of(folder)))
+        before = relay_of(folder)
+        settings = settings.at_own_relay() if before == LOCAL_RELAY else resolve(Flags(relay_url=before))
     token = enrolment_token() if enroll_token is None else enroll_token
     if enroll_token == _STANDARD_INPUT:
         token = read_secret("The relay's enrolment token: ", what="enrolment token")

@@ -237,7 +237,7 @@ def _answers(port: int) -> bool:
 
 
 def test_a_pairing_that_came_to_nothing_closes_the_relay_again(first: Machine) -> None:
-    refused = first.call("pair", "--here", "--json", check=False)
+    refused = first.run("pair", "--here", "--json", check=False)
     assert refused.code == 2
     assert "own_relay_port" not in (first.home / "config.json").read_text()
 
@@ -255,7 +255,7 @@ def test_a_vault_with_other_machines_is_not_moved_away_from_them_unasked(
 def test_a_backup_of_a_single_machine_comes_back_by_its_kit(first: Machine, tmp_path: Path) -> None:
     kit, disk = tmp_path / "kit.txt", tmp_path / "disk"
     disk.mkdir()
-    first.run("recovery", "show", "--out", str(kit))
+    first.run("recovery", "show", "--out", str(kit), "--yes")
     first.run("backup", "setup", "--to", str(disk))
     first.run("backup")
     (tmp_path / "again").mkdir()

@@ -43,10 +43,6 @@ _UNSEEN = re.compile(
 )
 
 
-def _named(device: str) -> str:
-    return f"device {device}"
-
-
 def _result(number: int, text: str, question: str | None = None, *, weak: bool = False) -> ResultDocument:
     turn = None
     if question is not None:
@@ -75,6 +71,7 @@ def _result(number: int, text: str, question: str | None = None, *, weak: bool =
         source="claude-code",
         freshness="stale",
         device="ab",
+        device_name="device ab",
         weak=weak,
         turn=turn,
     )
@@ -115,7 +112,7 @@ def test_a_search_keeps_to_its_tokens_and_its_fences(
 ) -> None:
     results = [_result(number, text, asked) for number, (text, asked) in enumerate(said, 1)]
     found = _found(results, more=more, note="searched by words alone: no model")
-    text = search_text(found, SearchArguments(query="q", max_tokens=budget), _named)
+    text = search_text(found, SearchArguments(query="q", max_tokens=budget))
     assert estimated_tokens(text) <= budget
     _is_safe(text, [part for pair in said for part in pair if part])
     shown = recorded(text)
@@ -142,7 +139,7 @@ def test_an_opened_text_keeps_to_its_tokens_and_its_fences(
         )
         for at, text in enumerate(said)
     ]
-    text = open_text(_shown(pieces, before=3), OpenArguments(id="a" * 8, max_tokens=budget), _named)
+    text = open_text(_shown(pieces, before=3), OpenArguments(id="a" * 8, max_tokens=budget))
     assert estimated_tokens(text) <= budget
     _is_safe(text, said)
     shown = recorded(text)
@@ -168,7 +165,7 @@ def test_what_one_answer_leaves_out_the_next_ones_give() -> None:
     offset = 0
     for _ in range(7):
         given = SearchArguments(query="q", max_tokens=450, offset=offset)
-        text = search_text(_found(results[offset : offset + 5], more=offset + 5 < 7), given, _named)
+        text = search_text(_found(results[offset : offset + 5], more=offset + 5 < 7), given)
         seen += [each.id for each in recorded(text)]
         following = re.search(r"offset (\d+)", text)
         if following is None:
@@ -179,10 +176,10 @@ def test_what_one_answer_leaves_out_the_next_ones_give() -> None:
 
 def test_the_tokens_that_a_refusal_names_are_enough() -> None:
     found = _found([_result(1, "Eleven attempts in an hour. " * 30, "How often?")])
-    refused = search_text(found, SearchArguments(query="q", max_tokens=120), _named)
+    refused = search_text(found, SearchArguments(query="q", max_tokens=120))
     assert not recorded(refused)
     wanted = int(refused.rsplit(" ", 1)[-1].strip("."))
-    assert recorded(search_text(found, SearchArguments(query="q", max_tokens=wanted), _named))
+    assert recorded(search_text(found, SearchArguments(query="q", max_tokens=wanted)))
 
 
 def test_the_first_result_has_the_most_room_and_nothing_is_told_twice() -> None:
@@ -190,7 +187,7 @@ def test_the_first_result_has_the_most_room_and_nothing_is_told_twice() -> None:
         _result(at, f"Passage {at}: " + " ".join(f"w{at}x{i}" for i in range(900)), "Q?")
         for at in range(1, 5)
     ]
-    text = search_text(_found(results), SearchArguments(query="q"), _named)
+    text = search_text(_found(results), SearchArguments(query="q"))
     sizes = [len(each.text) for each in recorded(text)]
     assert sizes == sorted(sizes, reverse=True)
     assert estimated_tokens(text) > 1300, "room is used"
@@ -212,19 +209,19 @@ def test_a_cut_passage_holds_what_the_query_found() -> None:
 
 def test_where_nothing_answers_one_line_says_so() -> None:
     weak = _found([_result(1, "The crane is red.", "Colour?", weak=True)], weak=True, note=NEAREST)
-    text = search_text(weak, SearchArguments(query="q"), _named)
+    text = search_text(weak, SearchArguments(query="q"))
     assert "\n" not in text
     assert "crane" not in text
     assert estimated_tokens(text) < 40
-    assert recorded(search_text(weak, SearchArguments(query="q", nearest=True), _named))
+    assert recorded(search_text(weak, SearchArguments(query="q", nearest=True)))
     none = _found([], weak=True, note="there is no project wrok")
-    assert "no project wrok" in search_text(none, SearchArguments(query="q"), _named)
+    assert "no project wrok" in search_text(none, SearchArguments(query="q"))
 
 
 def test_what_fits_badly_is_left_out_behind_what_fits() -> None:
     maybe = structs.replace(_result(3, "Ten, once.", "How often?", weak=True), relevance=0.3)
     found = _found([_result(1, "Eleven.", "How often?"), _result(2, "Blue.", "Colour?", weak=True), maybe])
-    text = search_text(found, SearchArguments(query="q"), _named)
+    text = search_text(found, SearchArguments(query="q"))
     answers = ["Asked: How often?\nAnswered: Eleven.", "Asked: How often?\nAnswered: Ten, once."]
     assert [each.text for each in recorded(text)] == answers
     assert "1 unlikely left out" in text
@@ -242,7 +239,7 @@ def test_of_a_long_conversation_what_was_asked_for_comes_with_its_question_and_t
         )
         for at in range(60)
     ]
-    text = open_text(_shown(pieces), OpenArguments(id="a" * 8), _named)
+    text = open_text(_shown(pieces), OpenArguments(id="a" * 8))
     numbers = [int(each.text.split()[1][:-1]) for each in recorded(text)]
     assert {2, 30, 59} <= set(numbers)
     assert numbers == sorted(numbers)
@@ -278,6 +275,7 @@ def _shown(pieces: list[PieceDocument], before: int = 0) -> ShowDocument:
         memory=None,
         provisional=False,
         device="ab",
+        device_name="device ab",
         before=before,
         pieces=pieces,
     )

@@ -83,7 +83,7 @@ def test_a_result_is_a_question_in_a_line_and_the_passage_of_its_answer(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert in_file(capfd, result_of()) == [
-        "src/importer · claude-code · cc-mini",
+        "src/importer · claude-code",
         f"  2026-03-14 09:05  {ID[:12]}  {QUESTION}",
         f"      {ANSWER}",
     ]
@@ -119,9 +119,9 @@ def test_results_of_a_conversation_stand_under_one_heading_where_its_best_stood(
     lines = in_file(capfd, *found)
     headings = [line for line in lines if not line.startswith(" ")]
     assert headings == [
-        "src/importer · claude-code · cc-mini",
-        "src/importer · claude-code · cc-mini",
-        "memory: fact · src/importer · claude-code · cc-mini",
+        "src/importer · claude-code",
+        "src/importer · claude-code",
+        "memory: fact · src/importer · claude-code",
         "src/importer · claude-code · another",
         "notes · a.md",
     ]

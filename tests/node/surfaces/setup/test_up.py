@@ -323,7 +323,7 @@ def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> Non
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--enroll-token", "0" * 64), "and no relay"),
+        (("--enroll-token", "0" * 64), "but no relay"),
         (("--role", "core", "--code", "MC2:x"), "does not join"),
         (("--role", "node", "--enroll-token", "-"), "needs no enrolment token"),
         (("--role", "node", "--code", "mc1:AAAA"), "not taken from a command line"),

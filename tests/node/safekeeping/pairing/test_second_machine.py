@@ -219,8 +219,9 @@ asyncio.run(hold())
 def test_the_service_opens_the_relay_also_when_a_command_had_it_first(open_first: Machine) -> None:
     port = int(open_first.call("config", "--json").out.partition('"own_relay_port",')[2].split('"')[3])
     folder = str(open_first.home / "state" / "relay")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-P", "-c", HOLDER, folder], text=True, **pipes) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", HOLDER, folder], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdin is not None
         assert holder.stdout.readline() == "held\n"

@@ -18,7 +18,8 @@ _LOADED = """
 import sys
 from crystal_node.surfaces.cli import main
 main(sys.argv[1:])
-heavy = {"typer", "rich", "msgspec", "apsw", "numpy", "cryptography", "asyncio", "crystal_core.database", "crystal_node.base.settings"}
+heavy = {"typer", "rich", "msgspec", "apsw", "numpy", "cryptography", "asyncio", "crystal_core.database"}
+heavy |= {"crystal_node.base.settings"}
 sys.stderr.write(" ".join(sorted(heavy & set(sys.modules))))
 """
 

@@ -6,6 +6,9 @@ from bench.quality import recall_projects
 from bench.quality.recall_projects import FOUND_MIN, Outcome, Place, run
 from crystal_node.search.recall import selection
 
+pytestmark = pytest.mark.timeout(400)
+"""How long a world takes is no property: it is a minute of processor time, on a machine that others use more."""
+
 
 def checked(found: Outcome, prompts: int) -> None:
     assert found.leaks == []

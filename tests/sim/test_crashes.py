@@ -9,6 +9,9 @@ import pytest
 from tests.sim.measure import TOTALS
 from tests.sim.script import SCRIPTS, Stage, count_points
 
+pytestmark = pytest.mark.timeout(400)
+"""How long a world takes is no property: it is a minute of processor time, on a machine that others use more."""
+
 SLICES = 8
 PLAYED = 2
 """The points of a script are dealt to so many slices, of which this many are played."""

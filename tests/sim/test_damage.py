@@ -11,6 +11,9 @@ from tests.sim.damaged import MOODS, Damaged
 from tests.sim.measure import TOTALS
 from tests.sim.mixed_plots import run
 
+pytestmark = pytest.mark.timeout(400)
+"""How long a world takes is no property: it is a minute of processor time, on a machine that others use more."""
+
 SEEDS = 3 * len(MOODS)
 SLICES = 3
 

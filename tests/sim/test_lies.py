@@ -30,6 +30,9 @@ from tests.sim.measure import note_lie
 from tests.sim.script import Stage
 from tests.sim.store import Lie, SimStore
 
+pytestmark = pytest.mark.timeout(400)
+"""How long a world takes is no property: it is a minute of processor time, on a machine that others use more."""
+
 LYING_ROUNDS = 2
 STREAM, LOST = Notice.STREAM_TAMPERED, Notice.STREAM_LOST
 FORKED, DAMAGED, TAMPERED = Notice.MIRROR_FORKED, Notice.MIRROR_DAMAGED, Notice.MIRROR_TAMPERED

@@ -14,6 +14,9 @@ from tests.sim.members_chaos import MOODS, MembersChaos
 from tests.sim.script import Stage
 from tests.sim.thief import member_of
 
+pytestmark = pytest.mark.timeout(400)
+"""How long a world takes is no property: it is a minute of processor time, on a machine that others use more."""
+
 SEEDS = 4 * len(MOODS)
 SLICES = 3
 

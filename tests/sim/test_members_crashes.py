@@ -5,6 +5,9 @@ import pytest
 from tests.sim.measure import TOTALS
 from tests.sim.members_script import SCRIPTS, count_points, play
 
+pytestmark = pytest.mark.timeout(400)
+"""How long a world takes is no property: it is a minute of processor time, on a machine that others use more."""
+
 STRIDE = 3
 """Not two: a commit has two points, and so has a request. `make sim` tries each point."""
 

@@ -8,6 +8,9 @@ import pytest
 from tests.sim.measure import TOTALS
 from tests.sim.mixed_script import SCRIPTS, count_points, play
 
+pytestmark = pytest.mark.timeout(400)
+"""How long a world takes is no property: it is a minute of processor time, on a machine that others use more."""
+
 STRIDE = 11
 """Prime, so that every kind of point comes round: a commit has two, and so has a request."""
 

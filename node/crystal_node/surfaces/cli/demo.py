@@ -60,10 +60,9 @@ def run(mine: Mine = False, keep: Keep = False, as_json: Json = False) -> None:
     say(f"Done in {seconds:.1f} s." + (f" The homes are in {folder}." if keep else " Nothing is left of it."))
     say()
     say("Next, for real:")
-    say("  crystal-relay serve --host ADDRESS     on a machine that the others reach")
-    say("  crystal up --role core --relay URL     on the machine that is on most: vault, hooks, service")
-    say("  crystal pair                           there: invites another machine, asks for its digits")
-    say("  crystal up --role node --code -        on that machine: asks for the invite's code")
+    say("  crystal up               on the first machine: vault, hooks, service, after one Enter")
+    say("  crystal pair             there, when a second machine comes: invites it, asks for its six digits")
+    say("  crystal up --code -      on the second machine: asks for the invite")
     if not mine:
         say("Or see it with your own conversations, read and nothing else:  crystal demo --mine")
 

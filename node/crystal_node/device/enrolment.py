@@ -36,7 +36,7 @@ from crystal_mirror.requests import Flow
 from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
+from crystal_node.base.errors import BadConfig, NotSetUp, UsageError, WrongCode
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import LOCAL_RELAY, Config, Settings
@@ -102,14 +102,20 @@ async def found_vault(
         fresh = settings.vault is None
         keys, settings = _keys(settings)
         root = keys.root() if settings.vault is None else _root_of(settings, keys, settings.vault)
+        new = root is None
         if root is None:
             root = Root.generate()
             keys.keep_root(root)
         vault = settings.vault or root.vault
         identity = _identity(keys)
         token = token_for(settings, keys, identity)
-        async with open_http(settings, vault=vault, token=token) as store:
-            accepted = await create_vault(store, keys, root, identity, token, enrolment_token)
+        try:
+            async with open_http(settings, vault=vault, token=token) as store:
+                accepted = await create_vault(store, keys, root, identity, token, enrolment_token)
+        except BadConfig:
+            if new:  # the relay took nothing, so that this root must not keep the home from another vault
+                keys.drop_root()
+            raise
         keep_new(keys, identity, accepted)
         moves = not fresh and settings.config.relay_url == LOCAL_RELAY and not settings.relay_is_local
         with _no_round(settings.home) if moves else nullcontext():

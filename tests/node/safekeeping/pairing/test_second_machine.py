@@ -266,3 +266,18 @@ def test_a_backup_of_a_single_machine_comes_back_by_its_kit(first: Machine, tmp_
     again.run("sync")
     assert again.found("lighthouse") == ["The lighthouse was painted."]
     assert again.call("status", "--json").json["relay"] == "local"
+
+
+def test_a_wrong_enrolment_token_keeps_the_home_from_no_other_vault(
+    first: Machine, other: Machine, relay: RelayProcess
+) -> None:
+    refused = other.call(
+        *("init", "--role", "core", "--relay", relay.url, "--enroll-token", "-", "--yes"),
+        typed="0" * 32 + "\n",
+        check=False,
+    )
+    assert refused.code == 3
+    first.extra["CRYSTAL_RELAY_ENROLL_TOKEN"] = relay.enroll_token
+    with inviting(first, "--relay", relay.url) as inviter, joining(other, inviter.code()) as newcomer:
+        inviter.type(newcomer.event("digits")["digits"])
+        assert inviter.end() == newcomer.end() == 0

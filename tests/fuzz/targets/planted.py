@@ -1,5 +1,7 @@
 """Faults that the fuzzer has to find: not in the product, only to see that it works."""
 
+import time
+
 import msgspec
 
 from crystal_crypto.errors import UNDECODABLE, Malformed
@@ -25,8 +27,13 @@ def _slow(data: bytes) -> None:
 
 
 def _greedy(data: bytes) -> None:
+    """Takes memory in parts, since a machine with slow memory would otherwise tell the time that one part takes; then waits
+    until the fuzzer, which looks once a second, has seen it."""
     if b"aaaa" in data:
-        _KEPT.append(b"x" * 2**31)
+        if len(_KEPT) < 32:
+            _KEPT.append(b"x" * 2**26)
+        else:
+            time.sleep(2)
 
 
 def _not_canonical(data: bytes) -> None:

@@ -15,10 +15,12 @@ import ipaddress
 import re
 import ssl
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import httpx
 
 from crystal_relay.errors import BadRequest
+from crystal_relay.http1 import Http1Transport
 
 URL_CHARS_MAX = 2048
 PIN_BYTES = 16
@@ -121,6 +123,15 @@ class SecretUrl(httpx.URL):
         return f"URL({str(self)!r})"
 
 
+def _verifying(base: str, *, environment: bool) -> ssl.SSLContext | None:
+    """By what an address's certificate is verified; None for plain HTTP, where loading the system's certificates would take a
+    tenth of a second for nothing."""
+    if not base.startswith("https:"):
+        return None
+    pin = pin_of(base)
+    return httpx.create_ssl_context(trust_env=environment) if pin is None else _pinning(pin)
+
+
 def http_client(
     base: str,
     *,
@@ -129,23 +140,20 @@ def http_client(
     connections_kept: int,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> httpx.AsyncClient:
-    """A client for a checked address. Times are seconds. The caller limits concurrency."""
+    """A client for a checked address. Times are seconds. The caller limits concurrency. Through a proxy of the environment it
+    goes by httpx's own transport, otherwise by ours."""
     parts = urlsplit(base)
-    # Loading the system's certificates takes a tenth of a second and is useless for plain HTTP. A context without any still
-    # verifies, and refuses all.
-    verify: ssl.SSLContext | bool = (
-        True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    )
-    if (pin := pin_of(base)) is not None:
-        verify = _pinning(pin)
+    environment = not is_loopback(parts.hostname or "") and pin_of(base) is None
+    proxied = environment and bool(getproxies())
+    if transport is None and not proxied:
+        transport = Http1Transport(verify=_verifying(base, environment=environment), kept=connections_kept)
     return httpx.AsyncClient(
         base_url=base.partition("#")[0],
         transport=transport,
-        verify=verify,
         timeout=httpx.Timeout(idle, connect=connect, pool=idle),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=connections_kept),
         follow_redirects=False,
-        trust_env=not is_loopback(parts.hostname or "") and pin is None,
+        trust_env=environment,
         # A compressing proxy would change the length that is checked; bodies are ciphertext anyway.
         headers={"Accept-Encoding": "identity", "User-Agent": "crystal"},
     )

@@ -10,6 +10,7 @@ import httpx
 
 from crystal_relay.embedded import SOCKET_NAME
 from crystal_relay.errors import InUse
+from crystal_relay.http1 import Http1Transport
 from crystal_relay.unix_socket import short_path
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class EmbeddedTransport(httpx.AsyncBaseTransport):
         self._serves = serves
         self._changing = asyncio.Lock()
         self._open = ExitStack()
-        self._line: httpx.AsyncHTTPTransport | None = None
+        self._line: Http1Transport | None = None
         self._relay: EmbeddedRelay | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -59,7 +60,7 @@ class EmbeddedTransport(httpx.AsyncBaseTransport):
                 self._relay = None
             self._open.close()
 
-    async def _connected(self) -> httpx.AsyncHTTPTransport:
+    async def _connected(self) -> Http1Transport:
         if self._line is None:
             async with self._changing:
                 if self._line is None:
@@ -67,8 +68,7 @@ class EmbeddedTransport(httpx.AsyncBaseTransport):
                     path = self._open.enter_context(short_path(self._directory, SOCKET_NAME))
                     # A connection for each request: one that is kept might be closed by a relay that ends just when a request
                     # goes over it, and nobody could tell whether that was carried out.
-                    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-                    self._line = httpx.AsyncHTTPTransport(uds=str(path), limits=limits, trust_env=False)
+                    self._line = Http1Transport(kept=0, unix_socket=path)
         return self._line
 
     async def _serve(self, deadline: float) -> None:

@@ -19,7 +19,7 @@ from bench.harness import Row, Subject
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 
 _SHOWN_VERSIONS = (
-    "apsw",
+    "apsw-sqlite3mc",
     "cryptography",
     "httpx",
     "numpy",

@@ -1,16 +1,23 @@
 """zstd frames (RFC 8878), one for each text that must not share its statistics with another's.
 
 Rules: a frame states its content size, has no dictionary and no checksum (the MAC is the checksum). A reader compares the
-stated size with what it was told and with its limit before anything is allocated: the library's own bound is ignored as
-soon as a frame states a size. zstd contexts are not thread-safe, so each thread has its own.
+stated size with what it was told and with its limit before anything is allocated, and takes no more than that out of the
+frame. A zstd context does one thing at a time, so each thread has its own compressors.
+
+The library is Python's own from 3.14 on, and its backport before.
 """
 
+import sys
 import threading
+from io import BytesIO
 from typing import Final
 
-import zstandard
-
 from crystal_crypto.errors import Malformed
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 _LEVEL: Final = 3
 _LEVEL_THOROUGH: Final = 6
@@ -18,18 +25,17 @@ _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _PROBED_BYTES_MIN: Final = 256 * 1024
 _PROBE_BYTES: Final = 2048
 _PROBES: Final = 4
-
-
-def _compressor(level: int) -> zstandard.ZstdCompressor:
-    return zstandard.ZstdCompressor(level=level, write_checksum=False, write_content_size=True)
+_PIECE_BYTES: Final = 256 * 1024
+_DESCRIPTOR_BYTE: Final = 4
+_CHECKSUM_FLAG: Final = 0x04
+"""Of the frame header's descriptor (RFC 8878, section 3.1.1.1.1)."""
 
 
 class _Contexts(threading.local):
     def __init__(self) -> None:
-        self.compressor = _compressor(_LEVEL)
-        self.thorough = _compressor(_LEVEL_THOROUGH)
-        self.prober = zstandard.ZstdCompressor(level=1)
-        self.decompressor = zstandard.ZstdDecompressor()
+        self.compressor = zstd.ZstdCompressor(level=_LEVEL)
+        self.thorough = zstd.ZstdCompressor(level=_LEVEL_THOROUGH)
+        self.prober = zstd.ZstdCompressor(level=1)
 
 
 _contexts = _Contexts()
@@ -40,7 +46,7 @@ def compress(data: bytes, *, thorough: bool = False, probing: bool = True) -> by
     gives up on large data of which some samples do not shrink."""
     if probing and len(data) >= _PROBED_BYTES_MIN and not _promising(data):
         return None
-    packed = (_contexts.thorough if thorough else _contexts.compressor).compress(data)
+    packed = _frame(_contexts.thorough if thorough else _contexts.compressor, data)
     return packed if len(packed) < len(data) else None
 
 
@@ -48,32 +54,76 @@ def decompress(frame: bytes | memoryview, length: int) -> bytes:
     """Exactly `length` bytes, which the caller has checked against its limit. Raises Malformed for anything else."""
     if bytes(frame[:4]) != _MAGIC:  # §5.5-12
         raise Malformed("a compressed frame does not begin as zstd frames do")
-    try:
-        stated = zstandard.get_frame_parameters(frame)
-    except zstandard.ZstdError:
-        raise Malformed("a compressed frame has a damaged zstd header") from None
-    if stated.content_size != length:  # §5.2-2, §5.5-12
+    stated = _frame_info(frame)
+    if stated.decompressed_size != length:  # §5.2-2, §5.5-12
         raise Malformed("a compressed frame states another content size than its entry")
-    if stated.dict_id or stated.has_checksum:  # §5.5-12
+    if stated.dictionary_id or frame[_DESCRIPTOR_BYTE] & _CHECKSUM_FLAG:  # §5.5-12
         raise Malformed("a compressed frame uses a dictionary or a checksum")
     try:
-        data = _contexts.decompressor.decompress(frame, allow_extra_data=False)  # §5.5-12
-    except (zstandard.ZstdError, MemoryError):
+        return _content(frame, length)
+    except (zstd.ZstdError, MemoryError):
         raise Malformed("a compressed frame does not decompress to its stated size") from None
-    if len(data) != length:  # §5.5-12
-        raise Malformed("a compressed frame gave another size than it stated")
+
+
+def decompress_at_most(frame: bytes, length_max: int) -> bytes:
+    """The content of another program's frame, whatever its header states. Raises Malformed if it is damaged or longer than
+    `length_max` bytes."""
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        data = decompressor.decompress(frame, max_length=length_max + 1)
+    except (zstd.ZstdError, MemoryError):
+        raise Malformed("a compressed frame is damaged") from None
+    if len(data) > length_max or not decompressor.eof:
+        raise Malformed("a compressed frame is cut off, or longer than its limit")
     return data
 
 
 def stated_length(frame: bytes) -> int:
     """The content size that the frame states; nothing else about it is checked. Raises Malformed where there is none."""
-    try:
-        stated = zstandard.frame_content_size(frame)  # §6.2-8
-    except zstandard.ZstdError:
-        raise Malformed("a compressed frame has a damaged zstd header") from None
-    if stated < 0:
+    stated = _frame_info(frame).decompressed_size  # §6.2-8
+    if stated is None:
         raise Malformed("a compressed frame does not state its content size")
     return stated
+
+
+def _content(frame: bytes | memoryview, length: int) -> bytes:
+    """In small pieces: what the library gives at once, and what it was given and has not used, are in memory twice."""
+    decompressor = zstd.ZstdDecompressor()
+    content = BytesIO()
+    if length > _PIECE_BYTES:
+        content.seek(length - 1)
+        content.write(b"\0")  # allocates all of it, once
+        content.seek(0)
+    taken, ended = 0, False
+    while taken < len(frame) and not ended:
+        more: bytes | memoryview = frame[taken : taken + _PIECE_BYTES]
+        taken += len(more)
+        while True:
+            piece = decompressor.decompress(more, max_length=_PIECE_BYTES)
+            if content.tell() + len(piece) > length:  # §5.5-12
+                raise Malformed("a compressed frame gave more than it stated")
+            content.write(piece)
+            ended = decompressor.eof
+            if ended or decompressor.needs_input:
+                break
+            more = b""
+    if not ended or content.tell() != length:  # §5.5-12
+        raise Malformed("a compressed frame gave less than it stated")
+    if decompressor.unused_data or taken < len(frame):  # §5.5-12
+        raise Malformed("a compressed frame is followed by other bytes")
+    return content.getvalue()
+
+
+def _frame(compressor: zstd.ZstdCompressor, data: bytes | memoryview) -> bytes:
+    """`data` as one frame. It states its size, because the compressor is given all at once."""
+    return compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+
+
+def _frame_info(frame: bytes | memoryview) -> zstd.FrameInfo:
+    try:
+        return zstd.get_frame_info(frame)
+    except zstd.ZstdError:
+        raise Malformed("a compressed frame has a damaged zstd header") from None
 
 
 def _promising(data: bytes) -> bool:
@@ -81,4 +131,4 @@ def _promising(data: bytes) -> bool:
     step = (len(data) - _PROBE_BYTES) // (_PROBES - 1)
     view = memoryview(data)
     samples = (view[n * step : n * step + _PROBE_BYTES] for n in range(_PROBES))
-    return any(len(_contexts.prober.compress(sample)) < _PROBE_BYTES for sample in samples)
+    return any(len(_frame(_contexts.prober, sample)) < _PROBE_BYTES for sample in samples)

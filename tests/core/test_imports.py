@@ -6,7 +6,7 @@ import sys
 SCRIPT = """
 import sys
 import crystal_core.search.search
-heavy = {"numpy", "onnxruntime", "tokenizers", "cryptography", "httpx", "asyncio", "sqlite_vec"}
+heavy = {"numpy", "onnxruntime", "cryptography", "httpx", "asyncio", "sqlite_vec"}
 print(sorted(heavy & set(sys.modules)))
 from crystal_core.database import Database
 from crystal_core.search.search import search

@@ -7,7 +7,6 @@ import sys
 import apsw
 import httpx
 import onnxruntime
-import tokenizers
 import watchfiles
 
 # Loaded before a child is forked; no thread, connection or model is made by importing these.
@@ -30,7 +29,6 @@ LOADED = (
     crystal_node.agent.watcher,
     httpx,
     onnxruntime,
-    tokenizers,
     watchfiles,
 )
 

@@ -3,7 +3,7 @@
 Rules:
 
 - Importing this module or creating a `BuiltinEmbedder` loads nothing. The first call loads the libraries and the model
-  (about 150 ms); `release` frees the memory. Imports of NumPy and tokenizers are therefore inside functions.
+  (about 150 ms); `release` frees the memory. Imports of NumPy and onnxruntime are therefore inside functions.
 - A batch holds windows of equal length, without padding, and runs on one thread; several threads run several batches.
   The model computes each window to the bit as if it were alone, so a text's vector does not depend on the texts beside it
   or on the number of threads.
@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from crystal_core.embed.manifest import GRAPH_FILE, TOKENIZER_FILE, ModelManifest, read_manifest
-from crystal_core.embed.port import EmbedderClosed, EmbeddingError, ModelDamaged
+from crystal_core.embed.port import EmbedderClosed, ModelDamaged
 from crystal_core.embed.session import Session, open_session
+from crystal_core.embed.wordpiece import UnreadableTokenizer, WordPiece
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from tokenizers import Tokenizer
 
 WINDOW_TOKENS_MAX = 254
 """Longest text that is one window: the 256 tokens of all-MiniLM-L6-v2, less the two that mark start and end."""
@@ -93,15 +93,10 @@ class _Window:
 class _Model:
     """The loaded model: immutable, so a `release` does not disturb threads that still use it."""
 
-    def __init__(self, session: Session, tokenizer: "Tokenizer", start: int, end: int) -> None:
+    def __init__(self, session: Session, tokenizer: WordPiece) -> None:
         self._session = session
-        self._tokenizer = tokenizer
-        self._start = start
-        self._end = end
-
-    def tokens(self, text: str) -> list[int]:
-        """Return the text's tokens, without the two that mark start and end."""
-        return self._tokenizer.encode(_encodable(text), add_special_tokens=False).ids
+        self.tokens = tokenizer.encode
+        self._start, self._end = tokenizer.start, tokenizer.end
 
     def vectors(self, windows: Sequence[Sequence[int]]) -> "NDArray[np.float32]":
         """Embed windows of one length together, a row each. Raises `ModelDamaged` for values that are not finite."""
@@ -262,28 +257,12 @@ def _length(window: _Window) -> int:
     return len(window.tokens)
 
 
-def _encodable(text: str) -> str:
-    """Replace lone surrogates, which command lines can contain and the tokenizer refuses."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
-    return text
-
-
 def _load_model(directory: Path) -> _Model:
     session = open_session(directory / GRAPH_FILE)
     try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        hint = "Crystal needs a platform that tokenizers supports; until then search works by keyword"
-        raise EmbeddingError(f"tokenizers cannot be loaded: {error}", hint=hint) from error
-    tokenizer = Tokenizer.from_file(str(directory / TOKENIZER_FILE))
-    # The published file truncates and pads to 128 tokens.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    start, end = tokenizer.encode("").ids
-    return _Model(session, tokenizer, start, end)
+        return _Model(session, WordPiece.read(directory / TOKENIZER_FILE))
+    except (OSError, UnreadableTokenizer) as error:
+        raise ModelDamaged(f"the embedding model's {TOKENIZER_FILE} is damaged: {error}") from error
 
 
 def _processors() -> int:

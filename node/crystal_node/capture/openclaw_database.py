@@ -19,10 +19,10 @@ from pathlib import Path
 
 import apsw
 import msgspec
-import zstandard
 
 from crystal_core.sqlite_file import open_read_only
-from crystal_crypto.errors import UNDECODABLE
+from crystal_crypto.compression import decompress_at_most
+from crystal_crypto.errors import UNDECODABLE, Malformed
 from crystal_node.capture.line_reader import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
 
 STORE_NAME = "openclaw-agent.sqlite"
@@ -197,10 +197,8 @@ def _unpacked(frame: object) -> bytes | None:
     if not isinstance(frame, bytes):
         return None
     try:
-        if zstandard.frame_content_size(frame) > LINE_BYTES_MAX:
-            return None
-        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LINE_BYTES_MAX)
-    except zstandard.ZstdError:
+        return decompress_at_most(frame, LINE_BYTES_MAX)
+    except Malformed:
         return None
 
 

@@ -13,7 +13,7 @@ from crystal_core.embed.session import PROCESS_ENVIRONMENT
 
 RESIDENT_MEGABYTES_MAX = 150
 
-HEAVY = ("numpy", "onnxruntime", "tokenizers")
+HEAVY = ("numpy", "onnxruntime")
 
 
 def run_python(code: str, home: Path) -> Any:
@@ -54,7 +54,7 @@ def refuse(event, arguments):
     if event in forbidden or (event == "open" and set(arguments[1] or "") & set("wax+")):
         raise RuntimeError(f"{event} {arguments}")
 sys.dont_write_bytecode = True
-import numpy, onnxruntime, tokenizers, ctypes, concurrent.futures
+import numpy, onnxruntime, ctypes, concurrent.futures
 sys.addaudithook(refuse)
 from crystal_core.embed.builtin import BuiltinEmbedder
 with BuiltinEmbedder(threads=2) as embedder:

@@ -12,7 +12,6 @@ import apscheduler.schedulers.asyncio
 import apsw
 import httpx
 import onnxruntime
-import tokenizers
 import uvicorn.protocols.http.httptools_impl
 import uvloop
 import watchfiles
@@ -45,7 +44,6 @@ LOADED = (
     encodings.idna,
     httpx,
     onnxruntime,
-    tokenizers,
     uvicorn.protocols.http.httptools_impl,
     uvloop,
     watchfiles,

@@ -10,7 +10,7 @@ from tests.support.machine import Machine, Vault
 from tests.support.relay_process import RelayProcess
 
 SERVERS = frozenset({"mcp", "mcp_types", "pydantic", "starlette", "uvicorn", "apscheduler"})
-MODEL = frozenset({"onnxruntime", "tokenizers"})
+MODEL = frozenset({"onnxruntime"})
 HOOK = {
     "hook_event_name": "UserPromptSubmit",
     "session_id": "s",

@@ -127,4 +127,4 @@ def test_serving_loads_no_model_before_the_first_search(machine: Machine) -> Non
     outcome = machine.run("mcp", PYTHONPROFILEIMPORTTIME="1")
     loaded = {line.rsplit("|", 1)[-1].strip() for line in outcome.err.splitlines() if "|" in line}
     assert "mcp.server" in loaded
-    assert not {"onnxruntime", "tokenizers", "numpy", "sqlite_vec", "crystal_core.search.search"} & loaded
+    assert not {"onnxruntime", "numpy", "sqlite_vec", "crystal_core.search.search"} & loaded

@@ -80,6 +80,7 @@ bench-quality: $(VENV)/.dev ## measure what search finds on sets with known answ
 
 docs: $(VENV)/.dev ## write docs/cli.md anew and check the links in all pages
 	@$(BIN)/python -m scripts.make_cli_reference
+	@$(BIN)/python -m scripts.make_man_pages
 	@$(BIN)/python -m scripts.make_mcp_reference
 	@$(BIN)/python -m scripts.make_mcp_answers
 	@$(BIN)/python -m scripts.check_links

@@ -15,6 +15,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = PROJECT / "requirements"
 CONSTRAINTS = REQUIREMENTS / "constraints.txt"
 LOCKS: dict[str, tuple[tuple[str, ...], str]] = {
+    "device.txt": ((), "What a device needs to run."),
     "relay.txt": (("--extra", "relay"), "What the project needs to run, its extra `relay` included."),
     "build.txt": ((), "What builds the wheel."),
 }

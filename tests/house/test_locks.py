@@ -76,7 +76,8 @@ def wanted_by(name: str) -> list[Requirement]:
     if name == "build.txt":
         return [Requirement(line) for line in build_requirements().splitlines()]
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *project["optional-dependencies"]["relay"]]
+    relay = project["optional-dependencies"]["relay"] if name == "relay.txt" else []
+    lines = [*project["dependencies"], *relay]
     return [Requirement(line) for line in lines]
 
 

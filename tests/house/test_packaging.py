@@ -34,7 +34,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
+    assert {top for top in tops if not top.endswith((".dist-info", ".data"))} == PACKAGES
+
+
+def test_the_manual_pages_are_installed_where_systems_look(wheel: zipfile.ZipFile) -> None:
+    data = {name.split(".data/")[1] for name in wheel.namelist() if ".data/" in name}
+    assert data == {"data/share/man/man1/crystal.1", "data/share/man/man1/crystal-relay.1"}
 
 
 def test_every_package_is_typed(wheel: zipfile.ZipFile) -> None:

@@ -1,0 +1,116 @@
+"""How this program was installed, and which commands upgrade it.
+
+Each installer leaves a mark: uv a ``uv-receipt.toml`` in the tool's environment, pipx a ``pipx_metadata.json``, Homebrew its
+``Cellar`` in the path, and every installer the ``direct_url.json`` of PEP 610 where the package came from a folder or a file.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import invalidate_caches
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+NAME = "memory-crystal"
+"""The distribution's name."""
+Command = tuple[str, ...]
+
+
+class Installer(StrEnum):
+    """What installed this program. The value is for people."""
+
+    UV_TOOL = "uv tool"
+    PIPX = "pipx"
+    HOMEBREW = "Homebrew"
+    CHECKOUT = "a source checkout"
+    FOLDER = "pip, from a folder"
+    PIP = "pip"
+    UV_PIP = "uv pip"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """``commands``: what upgrades it, one after the other. ``folder``: the sources, where it was installed from them."""
+
+    installer: Installer
+    version: str
+    commands: tuple[Command, ...]
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python that runs this program, its environment (``prefix``), and the Python that the environment is of."""
+
+    executable: str
+    prefix: Path
+    base_prefix: Path
+    has_pip: bool
+
+    @classmethod
+    def current(cls) -> "Interpreter":
+        """That of this process."""
+        return cls(sys.executable, Path(sys.prefix), Path(sys.base_prefix), find_spec("pip") is not None)
+
+
+def find_installation(
+    interpreter: Interpreter | None = None, package: Distribution | None = None
+) -> Installation:
+    """Looks at the marks of this process's own environment. Raises PackageNotFoundError: it was never installed."""
+    python = interpreter or Interpreter.current()
+    found = package or distribution(NAME)
+    origin, editable = _origin(found)
+    if editable and origin is not None:
+        setup = (("git", "-C", str(origin), "pull", "--ff-only"), _pip(python, "--editable", str(origin)))
+        return Installation(Installer.CHECKOUT, found.version, setup, origin)
+    if (python.prefix / "uv-receipt.toml").is_file():
+        return Installation(Installer.UV_TOOL, found.version, (("uv", "tool", "upgrade", NAME),))
+    if (python.prefix / "pipx_metadata.json").is_file():
+        return Installation(Installer.PIPX, found.version, (("pipx", "upgrade", _pipx_name(python.prefix)),))
+    if "Cellar" in python.prefix.parts:
+        return Installation(Installer.HOMEBREW, found.version, (("brew", "upgrade", NAME),))
+    if origin is not None and origin.is_dir():
+        steps = (("git", "-C", str(origin), "pull", "--ff-only"), _pip(python, "--upgrade", str(origin)))
+        return Installation(Installer.FOLDER, found.version, steps, origin)
+    installer = Installer.PIP if python.has_pip else Installer.UV_PIP
+    more = () if python.prefix != python.base_prefix or not python.has_pip else ("--user",)
+    return Installation(installer, found.version, (_pip(python, "--upgrade", *more, NAME),))
+
+
+def version_now() -> str:
+    """The version that is installed now, which may have changed since this process began; "" if it is gone from here."""
+    invalidate_caches()
+    try:
+        return distribution(NAME).version
+    except PackageNotFoundError:
+        return ""
+
+
+def _pip(python: Interpreter, *arguments: str) -> Command:
+    if python.has_pip:
+        return (python.executable, "-m", "pip", "install", *arguments)
+    return ("uv", "pip", "install", "--python", python.executable, *arguments)
+
+
+def _pipx_name(prefix: Path) -> str:
+    """The environment's name: with ``pipx install --suffix`` it is another than the package's."""
+    return prefix.name or NAME
+
+
+def _origin(package: Distribution) -> tuple[Path | None, bool]:
+    """The folder or file that it was installed from, if it was not an index; and whether it runs from there."""
+    try:
+        document = json.loads(package.read_text("direct_url.json") or "{}")
+    except ValueError:
+        return None, False
+    if not isinstance(document, Mapping):
+        return None, False
+    address, folder = document.get("url"), document.get("dir_info")
+    parts = urlsplit(address if isinstance(address, str) else "")
+    if parts.scheme != "file":
+        return None, False
+    return Path(unquote(parts.path)), isinstance(folder, Mapping) and folder.get("editable") is True

@@ -1,0 +1,140 @@
+"""``crystal upgrade``: upgrade this program as it was installed, and restart the background service."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+from packaging.version import Version
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.agent.service import ServiceState, manager_for
+from crystal_node.base.errors import ExitCode
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.device.installation import (
+    Command,
+    Installation,
+    Interpreter,
+    find_installation,
+    version_now,
+)
+from crystal_node.surfaces.cli.completion import installed_scripts
+from crystal_node.surfaces.cli.console.options import Json, Yes
+from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import typed_line
+from crystal_node.surfaces.cli.console.terminal import is_terminal
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the commands that would run.")]
+
+
+class UpgradeFailed(CrystalError):
+    """A command of the upgrade failed, or is not there."""
+
+    exit_code = ExitCode.STORAGE
+    hint = "Your memory is untouched."
+
+
+def run(yes: Yes = False, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Upgrade Crystal as it was installed; restart the background service.
+
+    It recognises uv tool, pipx, pip, Homebrew and a source checkout, shows the command that upgrades it, and runs that after
+    a yes. Where nobody can answer it only shows the command; `--yes` runs it.
+
+    Example:
+
+        crystal upgrade
+        crystal upgrade --yes
+    """
+    interpreter = Interpreter.current()
+    installation = find_installation(interpreter)
+    commands = [shlex.join(command) for command in installation.commands]
+    document: dict[str, object] = {
+        "installed_by": installation.installer.value,
+        "version": installation.version,
+        "commands": commands,
+    }
+    if not as_json:
+        say(f"Crystal {installation.version}, installed by {installation.installer.value}. To upgrade:")
+        for command in commands:
+            say(f"  {command}")
+    if dry_run or not (yes or (not as_json and _agreed())):
+        if as_json:
+            emit(document | {"ran": False})
+        return
+    for each in installation.commands:
+        _carry_out(each)
+    after = version_now()
+    restarted = False
+    if after:
+        _renew_completion(interpreter)
+        restarted = _restart(interpreter, resolve())
+    if as_json:
+        emit(document | {"ran": True, "version_after": after, "service_restarted": restarted})
+        return
+    say(outcome(installation, after))
+    if restarted:
+        say("The background service was restarted.")
+
+
+def outcome(installation: Installation, after: str) -> str:
+    """What became of it: ``after`` is the version that is installed now, "" if there is none where it was."""
+    before = installation.version
+    if not after:
+        return "Crystal was installed elsewhere; `crystal --version` says which version."
+    if after == before:
+        return f"Crystal {before} is the newest version that {installation.installer.value} offers."
+    if Version(after) < Version(before):
+        return (
+            f"Crystal went from {before} back to {after}. A memory that the newer version has opened may be refused by "
+            f"the older one, without being changed; then install {before} again."
+        )
+    return f"Crystal was upgraded from {before} to {after}."
+
+
+def _agreed() -> bool:
+    if not is_terminal():
+        note("Nothing was run: nobody can answer here. Run the command, or `crystal upgrade --yes`.")
+        return False
+    return typed_line("Run it now? [Y/n] ", "y").lower() in ("y", "yes")
+
+
+def _carry_out(command: Command) -> None:
+    """Runs it with its output on standard error. Raises UpgradeFailed."""
+    shown = shlex.join(command)
+    if shutil.which(command[0]) is None:
+        raise UpgradeFailed(
+            f"{command[0]} is not on the PATH", hint=f"Your memory is untouched. Run it where it is: {shown}"
+        )
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise UpgradeFailed(
+            f"{shown} ended with exit code {done.returncode}; what it said stands above",
+            hint="Your memory is untouched, and the installed version still runs. Mend what it names, and run it again.",
+        )
+
+
+def _renew_completion(interpreter: Interpreter) -> None:
+    """Has the new program write the scripts of its own commands, for the shells that have some. What fails is said there."""
+    for shell in sorted({shell.value for shell, _ in installed_scripts()}):
+        command = (interpreter.executable, "-P", "-m", "crystal_node", "completion", "install", shell)
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+
+
+def _restart(interpreter: Interpreter, settings: Settings) -> bool:
+    """Has the new program write its service file and start it, where a service is installed. Raises UpgradeFailed."""
+    manager = None
+    with suppress(CrystalError):  # no service manager here, so no service
+        manager = manager_for(settings)
+    if manager is None or manager.state() in (ServiceState.ABSENT, ServiceState.UNREACHABLE):
+        return False
+    command = (interpreter.executable, "-P", "-m", "crystal_node", "agent", "install")
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise UpgradeFailed(
+            "Crystal was upgraded, but its background service did not start again",
+            hint="`crystal agent install` tries again; `crystal agent logs` says why.",
+        )
+    return True

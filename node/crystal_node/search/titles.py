@@ -1,0 +1,91 @@
+"""The title of a conversation: the first sentence of what a person first asked.
+
+A tool writes more into a person's message than the person did: reminders, what a hook recalled, the output of commands. None of
+that is a title. Nor is mark-up, a pasted block of code, or a greeting where more follows. The words come from anybody: control
+characters and direction overrides are left out.
+"""
+
+import re
+from collections.abc import Iterable
+
+from crystal_node.base.wording import one_line, printable
+
+TITLE_CHARS_MAX = 80
+READ_CHARS_MAX = 8_000
+"""Of a message; a title stands near its beginning."""
+_SENTENCE_CHARS_MIN = 16
+"""A shorter sentence, as a greeting, takes the next one along."""
+_WORD_CHARS = 12
+"""How far back from a full stop an abbreviation is looked for."""
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_WRAPPED = re.compile(r"<([a-z][a-z0-9]*(?:[-_][a-z0-9]+)+)(?:\s[^<>]{0,200})?>.*?(?:</\1>|\Z)", re.DOTALL)
+"""What a tool puts in between: elements whose names have a dash or an underscore, which HTML's have not."""
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|<!--.*?(?:-->|\Z)", re.DOTALL)
+_RECALLED = re.compile(
+    r"^Recorded earlier on this person's machines\..*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE
+)
+"""What a hook of ours put before the prompt (``search.recall.text``)."""
+_LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\([^()\n]{0,2000}\)")
+_LINE_MARK = re.compile(r"^\s*(?:>\s?|#{1,6}\s+|[-*+]\s+(?:\[[ xX]\]\s+)?|\d{1,4}[.)]\s+)+")
+_RULE = re.compile(r"^[\s\-=_*~|:.#>+]*$")
+_EMPHASIS = re.compile(r"(\*\*|__|~~|`+)")
+_STAR = re.compile(r"(?<!\w)([*_])(\S(?:[^*_\n]*\S)?)\1(?!\w)")
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]]*(?=\s)|[。！？]")
+_ABBREVIATED = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|Mr|Mrs|Dr|St|No|z\.B|bzw|ca|usw)|\b[A-Z])\.$")
+
+
+def conversation_title(text: str) -> str:
+    """The title for a conversation that a person began with this text, at most ``TITLE_CHARS_MAX`` characters on one line; ""
+    if nothing in it is the person's own."""
+    text = text[:READ_CHARS_MAX]
+    for pattern in (_FENCE, _WRAPPED, _RECALLED):
+        text = pattern.sub("\n", text)
+    text = _LINK.sub(r"\1", _TAG.sub(" ", text))
+    title = ""
+    for line in text.splitlines():
+        words = _plain(line)
+        if not words:
+            continue
+        title = f"{title} {_first_sentence(words, _SENTENCE_CHARS_MIN - len(title))}".strip()
+        if len(title) >= _SENTENCE_CHARS_MIN:
+            break
+    return _cut(title)
+
+
+def first_title(texts: Iterable[str]) -> str:
+    """The title by the first of these texts that gives one; "" if none does."""
+    return next(filter(None, map(conversation_title, texts)), "")
+
+
+def _plain(line: str) -> str:
+    """A line without mark-up; "" for one that is nothing else."""
+    if _RULE.match(line):
+        return ""
+    line = _EMPHASIS.sub("", _LINE_MARK.sub("", line))
+    return " ".join(printable(_STAR.sub(r"\2", line)).split())
+
+
+def _first_sentence(line: str, chars_min: int) -> str:
+    for end in _SENTENCE_END.finditer(line):
+        if end.end() >= chars_min and not _ABBREVIATED.search(
+            line, max(end.end() - _WORD_CHARS, 0), end.end()
+        ):
+            return line[: end.end()]
+        if end.end() > TITLE_CHARS_MAX:
+            break
+    return line
+
+
+def _cut(title: str) -> str:
+    """At most so many characters, ending with a whole word where one ends in the second half; without a closing full stop."""
+    title = title.strip()
+    if title.endswith(".") and not title.endswith(".."):
+        title = title[:-1]
+    if len(title) <= TITLE_CHARS_MAX:
+        return title
+    kept = one_line(title, TITLE_CHARS_MAX)[:-1]
+    if not title[len(kept)].isspace():
+        begin, space, _ = kept.rpartition(" ")
+        kept = begin if space and len(begin) >= TITLE_CHARS_MAX // 2 else kept
+    return kept.rstrip(" ,;:–—-") + "…"

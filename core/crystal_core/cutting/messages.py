@@ -7,6 +7,7 @@ never between a letter and its accents or inside a joined emoji.
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from itertools import pairwise
 
 CHARS_PER_TOKEN = 4
@@ -18,6 +19,8 @@ _SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*\s+|[。！？]["'”’」
 _LOOK_BACK = PIECE_CHARS // 2
 _NEAR = 100
 _CLUSTER_CHARS = 32
+_SHARED_MIN = OVERLAP_CHARS // 4
+"""A shorter overlap of two pieces is an accident: white space at both ends of one takes less."""
 _JOINER = "\u200d"
 _SKIN_TONES = frozenset("\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
 
@@ -31,6 +34,30 @@ def split_message(text: str) -> list[str]:
         return [text]
     pieces = [text[start:end].strip() for start, end in spans(text)]
     return [piece for piece in pieces if piece]
+
+
+def joined_pieces(pieces: Sequence[str]) -> str:
+    """Return the message that ``split_message`` made these pieces of, which follow each other.
+
+    Where one is missing or was changed, an empty line stands between two pieces. A text that repeats one word over hundreds of
+    characters may come back with a few of them less.
+    """
+    whole = pieces[0] if pieces else ""
+    for piece in pieces[1:]:
+        shared = _shared(whole, piece)
+        whole += piece[shared:] if shared else f"\n\n{piece}"
+    return whole
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters at the beginning of ``other`` are the end of ``one``, as an overlap has them; 0 if it is none."""
+    longest = min(len(one), len(other))
+    usual, longer = (
+        range(OVERLAP_CHARS, _SHARED_MIN - 1, -1),
+        range(OVERLAP_CHARS + 1, OVERLAP_CHARS + _CLUSTER_CHARS + 1),
+    )
+    lengths = (length for length in (*usual, *longer) if length <= longest)
+    return next((length for length in lengths if other.startswith(one[-length:])), 0)
 
 
 def spans(text: str) -> list[tuple[int, int]]:

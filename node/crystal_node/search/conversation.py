@@ -107,6 +107,11 @@ def transcript(
     )
 
 
+def session_messages(database: Database, agent: str, session: str) -> list[ConversationMessage]:
+    """All pieces of a session in order; none if nothing of it is here. Belongs in a snapshot."""
+    return _in_order(list(database.each(_OF_SESSION, (agent, session))), b"")
+
+
 def turn_of(database: Database, given: str, *, here: ProjectKey | None = None) -> Transcript:
     """The turn of the text whose id begins with ``given``: what a person said, and all up to their next message. Thinking is
     left out, unless it was asked for. Raises what ``transcript`` raises."""

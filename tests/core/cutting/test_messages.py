@@ -2,10 +2,18 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crystal_core.cutting.messages import OVERLAP_CHARS, PIECE_CHARS, WHOLE_CHARS_MAX, spans, split_message
+from crystal_core.cutting.messages import (
+    OVERLAP_CHARS,
+    PIECE_CHARS,
+    WHOLE_CHARS_MAX,
+    joined_pieces,
+    spans,
+    split_message,
+)
 from crystal_mirror.operations import PIECE_BYTES_MAX
 
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
@@ -85,3 +93,23 @@ def test_what_is_seen_as_one_character_stays_whole() -> None:
 
 def test_a_very_long_message_is_cut_in_linear_time() -> None:
     assert len(split_message("no break " * 400_000)) > 2000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n\n".join(f"Paragraph {n} has a gauge that reads {n * n}." for n in range(600)),
+        "".join(f"value_{n} = {n}\n" for n in range(2000)),
+        " ".join(f"word{n}" for n in range(4000)),
+        "".join(chr(0x4E00 + n * 7 % 20000) for n in range(12_000)),
+        "short",
+        "",
+    ],
+)
+def test_the_pieces_of_a_message_give_the_message_again(text: str) -> None:
+    assert joined_pieces(split_message(text)) == text.strip()
+
+
+def test_where_a_piece_is_missing_an_empty_line_stands() -> None:
+    pieces = split_message(" ".join(f"word{n}" for n in range(4000)))
+    assert "\n\n" in joined_pieces([pieces[0], pieces[2]])

@@ -17,6 +17,14 @@ from crystal_node.base import local_api
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.local_api import SEARCH_SECONDS_MAX, NotUnderstood, ServiceAnswer
 from crystal_node.base.settings import Settings
+from crystal_node.search.conversation_documents import (
+    ActivityDocument,
+    ConversationFilter,
+    ConversationRequest,
+    ConversationsDocument,
+    ConversationsRequest,
+    ConversationTextDocument,
+)
 from crystal_node.search.finding.documents import (
     Depth,
     SearchDocument,
@@ -74,6 +82,22 @@ class MemoryClient:
         answered = self._asked("GET", target, ShowDocument)
         return self._disk().show(request) if answered is None else answered
 
+    def conversations(self, request: ConversationsRequest) -> ConversationsDocument:
+        """See ``Conversations``."""
+        answered = self._asked("GET", _target("/api/conversations", request), ConversationsDocument)
+        return self._disk().conversations(request) if answered is None else answered
+
+    def activity(self, request: ConversationFilter) -> ActivityDocument:
+        """See ``Conversations``."""
+        answered = self._asked("GET", _target("/api/activity", request), ActivityDocument)
+        return self._disk().activity(request) if answered is None else answered
+
+    def conversation(self, request: ConversationRequest) -> ConversationTextDocument:
+        """See ``Conversations``."""
+        target = _target(f"/api/conversations/{request.id}", request, without="id")
+        answered = self._asked("GET", target, ConversationTextDocument)
+        return self._disk().conversation(request) if answered is None else answered
+
     def close(self) -> None:
         if self._here is not None:
             self._here.close()
@@ -103,6 +127,14 @@ class MemoryClient:
             return decoded_answer(answer, kind)
         except (OSError, NotUnderstood):
             return None
+
+
+def _target(path: str, request: msgspec.Struct, without: str = "") -> str:
+    """The address with the request's fields as its query."""
+    fields = msgspec.to_builtins(request)
+    return f"{path}?{urlencode({name: value for name, value in fields.items() if name != without})}".rstrip(
+        "?"
+    )
 
 
 @contextmanager

@@ -30,6 +30,15 @@ from crystal_node.device.repositories import key_of
 from crystal_node.models.embedding import VaultEmbedder
 from crystal_node.models.judge import judge_for
 from crystal_node.search.conversation import Transcript, transcript, turn_of
+from crystal_node.search.conversation_documents import (
+    ActivityDocument,
+    ConversationFilter,
+    ConversationRequest,
+    ConversationsDocument,
+    ConversationsRequest,
+    ConversationTextDocument,
+)
+from crystal_node.search.conversations import ConversationList
 from crystal_node.search.devices import DeviceNames
 from crystal_node.search.finding.deep import Deep
 from crystal_node.search.finding.deep_outcome import Deepened, Fast, HitExplanation, forget_mark
@@ -71,6 +80,7 @@ class Finder:
         self._searcher = Searcher(self._database, self._embedder, judge=self._judge)
         self._deep = Deep(settings)
         self._preparing: threading.Thread | None = None
+        self._conversations = ConversationList(self._database, settings.capture.nameless_zone())
 
     def search(self, request: SearchRequest) -> SearchDocument:
         """See ``MemorySearch``."""
@@ -156,6 +166,21 @@ class Finder:
             if request.folder:
                 here = key_of(self._database, ProjectFinder(self.settings.person_home).of(request.folder))
             return shown(self._database, request, here)
+
+    def conversations(self, request: ConversationsRequest) -> ConversationsDocument:
+        """See ``Conversations``."""
+        with self._lock:
+            return self._conversations.listed(request)
+
+    def activity(self, request: ConversationFilter) -> ActivityDocument:
+        """See ``Conversations``."""
+        with self._lock:
+            return self._conversations.activity(request)
+
+    def conversation(self, request: ConversationRequest) -> ConversationTextDocument:
+        """See ``Conversations``."""
+        with self._lock:
+            return self._conversations.read(request)
 
     def read(self, work: Callable[[Database], T]) -> T:
         """Run queries of this device's memory, in one snapshot."""

@@ -28,6 +28,7 @@ import apsw
 from crystal_core.errors import VaultDataError
 from crystal_node.base.errors import ExitCode, NotSetUp, describe
 from crystal_node.base.settings import Settings
+from crystal_node.search.conversation_documents import Conversations
 from crystal_node.search.finding.client import MemoryClient
 from crystal_node.search.finding.documents import MemorySearch
 
@@ -40,7 +41,7 @@ _BROKEN = (VaultDataError, apsw.Error, OSError)
 """The next question begins with the file that is there then."""
 
 
-class OpenMemory(MemorySearch, Protocol):
+class OpenMemory(MemorySearch, Conversations, Protocol):
     """A memory that is open until it is closed."""
 
     def close(self) -> None: ...
@@ -84,7 +85,7 @@ class Keeper:
             return self._current()
 
     @contextmanager
-    def finding(self) -> Generator[MemorySearch]:
+    def finding(self) -> Generator[OpenMemory]:
         """The memory, for one question.
 
         Raises:
@@ -106,7 +107,7 @@ class Keeper:
                 opened.users -= 1
                 self._close_if_over(opened)
 
-    def ask(self, question: Callable[[MemorySearch], T]) -> T:
+    def ask(self, question: Callable[[OpenMemory], T]) -> T:
         """The answer. A memory that fails is opened anew, once. Raises what ``finding`` and the question raise."""
         with suppress(*_BROKEN), self.finding() as found:
             return question(found)

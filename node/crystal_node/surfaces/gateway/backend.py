@@ -12,7 +12,6 @@ from typing import TypeVar
 from crystal_node.base.settings import Settings
 from crystal_node.device.device import Device, opened
 from crystal_node.search.finding.client import MemoryClient
-from crystal_node.search.finding.documents import MemorySearch
 from crystal_node.search.finding.keeper import Keeper, OpenMemory
 from crystal_node.surfaces.gateway.limits import IDLE_SECONDS, THREADS_MAX
 
@@ -39,7 +38,7 @@ class Backend:
         """Run blocking work in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    async def find(self, question: Callable[[MemorySearch], T]) -> T:
+    async def find(self, question: Callable[[OpenMemory], T]) -> T:
         """Ask the memory."""
         return await self.thread(lambda: self._kept.ask(question))
 

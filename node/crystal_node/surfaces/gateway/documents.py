@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from crystal_node.derive.weaving.request import WeaveMode
+from crystal_node.search.conversation_documents import MESSAGES_MAX, OFFSET_MAX
 from crystal_node.search.finding.documents import CONTEXT_MAX, FOLDER_CHARS_MAX, StatusFilter
 from crystal_node.search.memories.documents import MEMORIES_MAX, Id, NewMemory, ProjectName
 
@@ -55,6 +56,13 @@ class ShowQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: Annotated[int, Meta(ge=0, le=CONTEXT_MAX)] = 0
     turn: bool = False
     folder: Annotated[str, Meta(max_length=FOLDER_CHARS_MAX)] = ""
+
+
+class ConversationQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which of a conversation's messages."""
+
+    limit: Annotated[int, Meta(ge=1, le=MESSAGES_MAX)] = 100
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] = 0
 
 
 class JobDocument(Struct, frozen=True, kw_only=True):

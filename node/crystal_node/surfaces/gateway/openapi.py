@@ -82,6 +82,7 @@ def _operation(route: ApiRoute, components: dict[str, Any]) -> dict[str, Any]:
 def _named(names: Sequence[str]) -> list[dict[str, Any]]:
     shapes = {
         "id": {"type": "string", "minLength": 8, "maxLength": 64, "pattern": "^[0-9a-f]{8,64}$"},
+        "conversation": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
         "name": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-z-]+$"},
     }
     return [{"name": name, "in": "path", "required": True, "schema": shapes[name]} for name in names]

@@ -1,10 +1,11 @@
-"""The routes of `/api`, by subject: search, status, jobs, memories.
+"""The routes of `/api`, by subject: search, conversations, status, jobs, memories.
 
 They do what the commands do, by the same functions. Questions come in bodies: an address is kept in too many places.
 """
 
 from functools import partial
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,6 +23,15 @@ from crystal_node.base.wording import iso
 from crystal_node.derive.sources.results import SourcesStatus
 from crystal_node.derive.sources.service import sources_status
 from crystal_node.device.device import Device
+from crystal_node.search.conversation_documents import (
+    CONVERSATION_DIGITS,
+    ActivityDocument,
+    ConversationFilter,
+    ConversationRequest,
+    ConversationsDocument,
+    ConversationsRequest,
+    ConversationTextDocument,
+)
 from crystal_node.search.finding.documents import (
     SearchDocument,
     SearchRequest,
@@ -42,6 +52,7 @@ from crystal_node.search.projects import NO_PROJECT, ProjectsDocument, list_proj
 from crystal_node.search.recall.report import RecallReport, recall_report
 from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import (
+    ConversationQuery,
     ForgetRequest,
     ForgottenDocument,
     JobDocument,
@@ -62,6 +73,7 @@ def api_routes(backend: Backend) -> list[ApiRoute]:
     """All of them."""
     return [
         *SearchRoutes(backend).routes,
+        *ConversationRoutes(backend).routes,
         *StatusRoutes(backend).routes,
         *JobRoutes(backend).routes,
         *MemoryRoutes(backend).routes,
@@ -105,6 +117,67 @@ class SearchRoutes:
             id=given, before=around.before, after=around.after, turn=around.turn, folder=around.folder
         )
         return DocumentReply(await self._backend.find(lambda finding: finding.show(asked)))
+
+
+class ConversationRoutes:
+    """Over a backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @property
+    def routes(self) -> list[ApiRoute]:
+        return [
+            ApiRoute(
+                "GET",
+                "/api/conversations",
+                self.conversations,
+                "The conversations",
+                ConversationsDocument,
+                query=ConversationsRequest,
+            ),
+            ApiRoute(
+                "GET",
+                "/api/conversations/{conversation}",
+                self.conversation,
+                "A conversation's messages",
+                ConversationTextDocument,
+                query=ConversationQuery,
+                names=("conversation",),
+            ),
+            ApiRoute(
+                "GET",
+                "/api/activity",
+                self.activity,
+                "What conversations there are, by project, device, tool, agent and day",
+                ActivityDocument,
+                query=ConversationFilter,
+            ),
+        ]
+
+    async def conversations(self, request: Request) -> Response:
+        """Some conversations, the last spoken in first."""
+        asked = query_of(request, ConversationsRequest)
+        return DocumentReply(await self._backend.find(lambda memory: memory.conversations(asked)))
+
+    async def conversation(self, request: Request) -> Response:
+        """Messages of one conversation, in order."""
+        part = query_of(request, ConversationQuery)
+        given = str(request.path_params["conversation"])
+        try:
+            asked = msgspec.convert(
+                {"id": given, "limit": part.limit, "offset": part.offset}, ConversationRequest
+            )
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(
+                f"a conversation's id has {CONVERSATION_DIGITS} digits, 0 to 9 and a to f"
+            ) from error
+        return DocumentReply(await self._backend.find(lambda memory: memory.conversation(asked)))
+
+    async def activity(self, request: Request) -> Response:
+        """What conversations can be filtered by, and when something was said."""
+        asked = query_of(request, ConversationFilter)
+        return DocumentReply(await self._backend.find(lambda memory: memory.activity(asked)))
 
 
 class StatusRoutes:

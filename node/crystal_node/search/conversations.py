@@ -1,0 +1,310 @@
+"""All conversations of this device's memory: listed by when something was last said in them, counted, and read whole.
+
+A conversation is what an agent heard and said in one session. Nothing about it is stored beside its texts: the list is made of
+the index over sessions, and made again when the memory has changed. What a pending forget hides is left out.
+
+::
+
+    occurrences_by_session ──► (session, agent, quarter of an hour): how many texts ──► days, in this machine's zone
+                           └─► the latest text's row ──► project, tool, device
+    occurrences_by_person  ──► the first messages of a person ──► title, for those that are shown
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from hashlib import sha256
+
+from crystal_core.cutting.messages import joined_pieces
+from crystal_core.database import Database
+from crystal_core.projects import scope_of
+from crystal_core.schema import HIDDEN
+from crystal_node.base.errors import NoSuchEntry
+from crystal_node.base.wording import iso
+from crystal_node.search.conversation import ConversationMessage, session_messages
+from crystal_node.search.conversation_documents import (
+    CONVERSATION_DIGITS,
+    VALUES_MAX,
+    ActivityDocument,
+    ConversationDocument,
+    ConversationFilter,
+    ConversationRequest,
+    ConversationsDocument,
+    ConversationsRequest,
+    ConversationTextDocument,
+    DayCount,
+    MessageDocument,
+    ValueCount,
+)
+from crystal_node.search.devices import DeviceNames
+from crystal_node.search.titles import READ_CHARS_MAX, first_title
+
+_QUARTER = 900_000
+"""Milliseconds. Every time zone's days begin at one."""
+_PROMPTS_READ = 6
+"""Of a person's first messages: the first ones may be a tool's alone."""
+
+_IS_SAID = "p.category IS NULL AND p.path IS NULL"
+_COUNTS = f"""
+SELECT session, agent, created_at / {_QUARTER}, min(created_at), max(created_at), count(*)
+FROM occurrences INDEXED BY occurrences_by_session GROUP BY 1, 2, 3
+UNION ALL
+SELECT p.session, p.agent, p.created_at / {_QUARTER}, min(p.created_at), max(p.created_at), count(*)
+FROM provisional_places p WHERE {_IS_SAID} GROUP BY 1, 2, 3
+"""  # noqa: S608 - constants of ours
+_HIDDEN_COUNTS = f"""
+WITH hidden AS MATERIALIZED (SELECT rowid AS chunk FROM chunks WHERE forget_hash IN ({HIDDEN}))
+SELECT o.session, o.agent, o.created_at / {_QUARTER} FROM hidden CROSS JOIN occurrences o ON o.chunk = hidden.chunk
+UNION ALL
+SELECT p.session, p.agent, p.created_at / {_QUARTER}
+FROM hidden CROSS JOIN provisional_places p ON p.chunk = hidden.chunk WHERE {_IS_SAID}
+"""  # noqa: S608 - constants of ours
+_ORIGIN = f"""
+SELECT project, repository, source, device FROM (
+    SELECT * FROM (
+        SELECT project, repository, source, device, created_at FROM occurrences INDEXED BY occurrences_by_session
+        WHERE session = ?1 AND agent = ?2 ORDER BY created_at DESC LIMIT 1)
+    UNION ALL
+    SELECT p.project, p.repository, p.source, q.device, p.created_at
+    FROM provisional_places p INDEXED BY provisional_places_by_session JOIN provisional q ON q.number = p.number
+    WHERE p.session = ?1 AND p.agent = ?2 AND {_IS_SAID}
+) ORDER BY created_at DESC LIMIT 1
+"""  # noqa: S608 - constants of ours
+
+
+def _first_texts(condition: str, index: str) -> str:
+    return f"""
+SELECT substr(c.text, 1, {READ_CHARS_MAX}) FROM (
+    SELECT * FROM (
+        SELECT chunk, created_at, rowid AS number FROM occurrences INDEXED BY {index}
+        WHERE session = ?1 AND agent = ?2 AND {condition} ORDER BY created_at, rowid LIMIT {_PROMPTS_READ})
+    UNION ALL
+    SELECT p.chunk, p.created_at, p.rowid + (1 << 48)
+    FROM provisional_places p INDEXED BY provisional_places_by_session
+    WHERE p.session = ?1 AND p.agent = ?2 AND {_IS_SAID} AND {condition}
+) s JOIN chunks c ON c.rowid = s.chunk
+WHERE NOT EXISTS (SELECT 1 FROM provisional_marks m WHERE m.forget_hash = c.forget_hash AND m.hides = 1)
+ORDER BY s.created_at, s.number LIMIT {_PROMPTS_READ}
+"""  # noqa: S608 - constants of ours
+
+
+_PROMPTS = _first_texts("role = 'user'", "occurrences_by_person")
+_BEGINNING = _first_texts("role NOT IN ('thinking', 'subagent-thinking')", "occurrences_by_session")
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One that was listed. Times in milliseconds since 1970, 0 if unknown. ``days``: pieces of text by day."""
+
+    agent: str
+    session: str
+    began_at: int = 0
+    ended_at: int = 0
+    texts: int = 0
+    days: Counter[str] = field(default_factory=Counter[str])
+    project: str = ""
+    tool: str = ""
+    device: str = ""
+
+    @property
+    def id(self) -> str:
+        return conversation_id(self.agent, self.session)
+
+
+def conversation_id(agent: str, session: str) -> str:
+    """What names a conversation in addresses: it tells nothing of the session's own name, which is anybody's words."""
+    named = f"{len(agent.encode())}:{agent}{session}"
+    return sha256(named.encode()).hexdigest()[:CONVERSATION_DIGITS]
+
+
+def title_of(database: Database, agent: str, session: str) -> str:
+    """The title of a conversation; "" if nothing in it gives one. Belongs in a snapshot."""
+    for query in (_PROMPTS, _BEGINNING):
+        found = first_title(str(text) for (text,) in database.rows(query, (session, agent)))
+        if found:
+            return found
+    return ""
+
+
+class ConversationList:
+    """The conversations of one database, as they are at each call. Used by one thread at a time."""
+
+    def __init__(self, database: Database, zone: tzinfo) -> None:
+        self._database = database
+        self._zone = zone
+        self._version: tuple[int, int] | None = None
+        self._ordered: list[Conversation] = []
+        self._by_id: dict[str, Conversation] = {}
+        self._origins: dict[tuple[str, str, int, int], tuple[str, str, str]] = {}
+        self._days: dict[int, str] = {}
+
+    def listed(self, asked: ConversationsRequest) -> ConversationsDocument:
+        """Some of them, the last spoken in first."""
+        with self._database.snapshot():
+            self._look()
+            found = [each for each in self._ordered if _meets(each, asked)]
+            names = DeviceNames(self._database)
+            shown = found[asked.offset : asked.offset + asked.limit]
+            return ConversationsDocument(
+                conversations=[self._document(each, names) for each in shown], total=len(found)
+            )
+
+    def activity(self, asked: ConversationFilter) -> ActivityDocument:
+        """What they can be filtered by, with counts, and the days on which something was said."""
+        with self._database.snapshot():
+            self._look()
+            names = DeviceNames(self._database)
+        days: dict[str, list[int]] = {}
+        for each in self._met(asked, without=("since", "until")):
+            for day, texts in each.days.items():
+                counted = days.setdefault(day, [0, 0])
+                counted[0] += 1
+                counted[1] += texts
+        return ActivityDocument(
+            total=sum(1 for _ in self._met(asked)),
+            projects=_counts(each.project for each in self._met(asked, without=("project",))),
+            devices=_counts((each.device for each in self._met(asked, without=("device",))), names),
+            tools=_counts(each.tool for each in self._met(asked, without=("tool",))),
+            agents=_counts(each.agent for each in self._met(asked, without=("agent",))),
+            days=[DayCount(day=day, conversations=days[day][0], texts=days[day][1]) for day in sorted(days)],
+        )
+
+    def read(self, asked: ConversationRequest) -> ConversationTextDocument:
+        """Messages of one. Raises NoSuchEntry."""
+        with self._database.snapshot():
+            self._look()
+            found = self._by_id.get(asked.id)
+            if found is None:
+                raise NoSuchEntry("that conversation is not in this memory, or was forgotten")
+            messages = list(_messages(session_messages(self._database, found.agent, found.session)))
+            return ConversationTextDocument(
+                conversation=self._document(found, DeviceNames(self._database)),
+                messages=messages[asked.offset : asked.offset + asked.limit],
+                offset=asked.offset,
+                total=len(messages),
+            )
+
+    def _met(self, asked: ConversationFilter, without: Sequence[str] = ()) -> Iterator[Conversation]:
+        return (each for each in self._ordered if _meets(each, asked, without))
+
+    def _document(self, found: Conversation, names: DeviceNames) -> ConversationDocument:
+        return ConversationDocument(
+            id=found.id,
+            title=title_of(self._database, found.agent, found.session),
+            agent=found.agent,
+            session=found.session,
+            project=found.project,
+            tool=found.tool,
+            device=found.device,
+            device_name=names.name(found.device),
+            began_at=iso(found.began_at) or "",
+            ended_at=iso(found.ended_at) or "",
+            texts=found.texts,
+        )
+
+    def _look(self) -> None:
+        """Make the list again if the memory has changed. Inside a snapshot."""
+        version = self._database.version()
+        if version == self._version:
+            return
+        hidden = Counter((str(s), str(a), int(q)) for s, a, q in self._database.rows(_HIDDEN_COUNTS))
+        found: dict[tuple[str, str], Conversation] = {}
+        for session, agent, quarter, first, last, count in self._database.each(_COUNTS):
+            left = count
+            if hidden and (taken := hidden.get((session, agent, quarter))):
+                left -= min(count, taken)
+                hidden[session, agent, quarter] -= count - left
+            if not left:
+                continue
+            each = found.get((session, agent))
+            if each is None:
+                each = found[session, agent] = Conversation(agent, session)
+            each.texts += left
+            if last > 0:
+                each.began_at = min(each.began_at or first, first) if first > 0 else each.began_at
+                each.ended_at = max(each.ended_at, last)
+                each.days[self._day(quarter)] += left
+        origins: dict[tuple[str, str, int, int], tuple[str, str, str]] = {}
+        for each in found.values():
+            key = (each.session, each.agent, each.ended_at, each.texts)
+            origins[key] = self._origins.get(key) or self._origin(each)
+            each.project, each.tool, each.device = origins[key]
+        self._origins = origins
+        self._ordered = sorted(found.values(), key=lambda each: (-each.ended_at, each.agent, each.session))
+        self._by_id = {each.id: each for each in self._ordered}
+        self._version = version
+
+    def _origin(self, found: Conversation) -> tuple[str, str, str]:
+        """Project, tool and device of the latest text."""
+        row = self._database.row(_ORIGIN, (found.session, found.agent))
+        if row is None:
+            return "", "", ""
+        folder, repository, source, device = row
+        return scope_of((str(folder), str(repository))), str(source), bytes(device).hex()
+
+    def _day(self, quarter: int) -> str:
+        """The day of a quarter of an hour, "" for one that no calendar has."""
+        day = self._days.get(quarter)
+        if day is None:
+            try:
+                day = datetime.fromtimestamp(quarter * _QUARTER // 1000, self._zone).date().isoformat()
+            except (OverflowError, ValueError, OSError):
+                day = ""
+            self._days[quarter] = day
+        return day
+
+
+def _meets(found: Conversation, asked: ConversationFilter, without: Sequence[str] = ()) -> bool:
+    for name in ("project", "device", "tool", "agent"):
+        wanted = getattr(asked, name)
+        if wanted and name not in without and getattr(found, name) != wanted:
+            return False
+    since = asked.since if "since" not in without else ""
+    until = asked.until if "until" not in without else ""
+    if not since and not until:
+        return True
+    return any(since <= day and (not until or day <= until) for day in found.days if day)
+
+
+def _counts(values: Iterator[str], names: DeviceNames | None = None) -> list[ValueCount]:
+    counted = Counter(value for value in values if value)
+    ordered = sorted(counted.items(), key=lambda each: (-each[1], each[0]))
+    return [
+        ValueCount(value=value, name=names.name(value) if names else value, conversations=count)
+        for value, count in ordered[:VALUES_MAX]
+    ]
+
+
+def _messages(pieces: Sequence[ConversationMessage]) -> Iterator[MessageDocument]:
+    """The messages that these pieces are of, in order."""
+    waiting: list[ConversationMessage] = []
+    for piece in pieces:
+        if waiting and not _continues(waiting[-1], piece):
+            yield _message(waiting)
+            waiting = []
+        waiting.append(piece)
+    if waiting:
+        yield _message(waiting)
+
+
+def _continues(one: ConversationMessage, other: ConversationMessage) -> bool:
+    """Whether it is the next piece of the same message. Some tools use an id for several messages."""
+    return (
+        bool(one.message)
+        and one.message == other.message
+        and one.role == other.role
+        and one.created_at == other.created_at
+        and other.part == one.part + 1
+    )
+
+
+def _message(pieces: Sequence[ConversationMessage]) -> MessageDocument:
+    first = pieces[0]
+    return MessageDocument(
+        id=first.id,
+        role=first.role,
+        text=joined_pieces([piece.text for piece in pieces]),
+        created_at=iso(first.created_at) or "",
+        provisional=any(piece.provisional for piece in pieces),
+    )

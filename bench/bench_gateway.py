@@ -97,7 +97,7 @@ def _page(url: str, link: str, questions: list[str]) -> tuple[float, list[float]
                         requestAnimationFrame(() => done(performance.now() - began));
                     }).observe(results, { attributes: true });
                     document.querySelector('#query').value = query;
-                    document.querySelector('form.searching').requestSubmit();
+                    document.querySelector('#searching').requestSubmit();
                 });
             }"""
         )

@@ -8,8 +8,7 @@ from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 
-from crystal_node.search.finding.documents import NAME_CHARS_MAX
-
+NAME_CHARS_MAX = 1024
 CONVERSATIONS_MAX = 200
 """In one answer."""
 MESSAGES_MAX = 200
@@ -109,9 +108,10 @@ class ActivityDocument(Struct, frozen=True, kw_only=True):
 
 class MessageDocument(Struct, frozen=True, kw_only=True):
     """A message, whole: a long one is stored in overlapping pieces, which are put together again. ``id``: of its first piece,
-    as ``crystal show`` takes it."""
+    as ``crystal show`` takes it; ``ids``: of all of them."""
 
     id: str
+    ids: list[str]
     role: str
     text: str
     created_at: str

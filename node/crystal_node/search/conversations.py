@@ -11,14 +11,14 @@ the index over sessions, and made again when the memory has changed. What a pend
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from hashlib import sha256
 
 from crystal_core.cutting.messages import joined_pieces
 from crystal_core.database import Database
-from crystal_core.projects import scope_of
+from crystal_core.projects import NO_FOLDERS, ProjectKey, scope_of
 from crystal_core.schema import HIDDEN
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.wording import iso
@@ -93,6 +93,10 @@ _PROMPTS = _first_texts("role = 'user'", "occurrences_by_person")
 _BEGINNING = _first_texts("role NOT IN ('thinking', 'subagent-thinking')", "occurrences_by_session")
 
 
+_Origin = tuple[ProjectKey, str, str]
+"""Folder and repository, tool, and device of a conversation's latest text."""
+
+
 @dataclass(slots=True)
 class Conversation:
     """One that was listed. Times in milliseconds since 1970, 0 if unknown. ``days``: pieces of text by day."""
@@ -136,7 +140,7 @@ class ConversationList:
         self._version: tuple[int, int] | None = None
         self._ordered: list[Conversation] = []
         self._by_id: dict[str, Conversation] = {}
-        self._origins: dict[tuple[str, str, int, int], tuple[str, str, str]] = {}
+        self._origins: dict[tuple[str, str, int, int], _Origin] = {}
         self._days: dict[int, str] = {}
 
     def listed(self, asked: ConversationsRequest) -> ConversationsDocument:
@@ -225,23 +229,26 @@ class ConversationList:
                 each.began_at = min(each.began_at or first, first) if first > 0 else each.began_at
                 each.ended_at = max(each.ended_at, last)
                 each.days[self._day(quarter)] += left
-        origins: dict[tuple[str, str, int, int], tuple[str, str, str]] = {}
+        origins: dict[tuple[str, str, int, int], _Origin] = {}
         for each in found.values():
             key = (each.session, each.agent, each.ended_at, each.texts)
             origins[key] = self._origins.get(key) or self._origin(each)
-            each.project, each.tool, each.device = origins[key]
+            _, each.tool, each.device = origins[key]
+        names = _project_names(place for place, _, _ in origins.values())
+        for each in found.values():
+            each.project = names[origins[each.session, each.agent, each.ended_at, each.texts][0]]
         self._origins = origins
         self._ordered = sorted(found.values(), key=lambda each: (-each.ended_at, each.agent, each.session))
         self._by_id = {each.id: each for each in self._ordered}
         self._version = version
 
-    def _origin(self, found: Conversation) -> tuple[str, str, str]:
-        """Project, tool and device of the latest text."""
+    def _origin(self, found: Conversation) -> _Origin:
+        """Where the latest text was said, with which tool, and on which device."""
         row = self._database.row(_ORIGIN, (found.session, found.agent))
         if row is None:
-            return "", "", ""
+            return ("", ""), "", ""
         folder, repository, source, device = row
-        return scope_of((str(folder), str(repository))), str(source), bytes(device).hex()
+        return (str(folder), str(repository)), str(source), bytes(device).hex()
 
     def _day(self, quarter: int) -> str:
         """The day of a quarter of an hour, "" for one that no calendar has."""
@@ -253,6 +260,23 @@ class ConversationList:
                 day = ""
             self._days[quarter] = day
         return day
+
+
+def _project_names(places: Iterable[ProjectKey]) -> dict[ProjectKey, str]:
+    """The names of the projects that these places are of. A folder without a repository is known by the one that it has
+    elsewhere, if that is one alone."""
+    keys = set(places)
+    repositories: dict[str, set[str]] = {}
+    for folder, repository in keys:
+        if repository:
+            repositories.setdefault(folder, set()).add(repository)
+    lone = {folder: min(names) for folder, names in repositories.items() if len(names) == 1}
+    return {
+        (folder, repository): scope_of(
+            (folder, repository or ("" if folder in NO_FOLDERS else lone.get(folder, "")))
+        )
+        for folder, repository in keys
+    }
 
 
 def _meets(found: Conversation, asked: ConversationFilter, without: Sequence[str] = ()) -> bool:
@@ -303,6 +327,7 @@ def _message(pieces: Sequence[ConversationMessage]) -> MessageDocument:
     first = pieces[0]
     return MessageDocument(
         id=first.id,
+        ids=list(dict.fromkeys(piece.id for piece in pieces)),
         role=first.role,
         text=joined_pieces([piece.text for piece in pieces]),
         created_at=iso(first.created_at) or "",

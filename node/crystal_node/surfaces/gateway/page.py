@@ -24,8 +24,8 @@ class WebPage:
 
     def __init__(self, folder: Path = _FOLDER) -> None:
         self._files = {
-            "/" if path.name == _START else f"/{path.name}": (path.read_bytes(), _TYPES[path.suffix])
-            for path in sorted(folder.iterdir())
+            _address(path.relative_to(folder)): (path.read_bytes(), _TYPES[path.suffix])
+            for path in sorted(folder.rglob("*"))
             if path.suffix in _TYPES
         }
         self._tags = {name: f'"{sha256(data).hexdigest()[:32]}"' for name, (data, _) in self._files.items()}
@@ -47,3 +47,7 @@ class WebPage:
         if request.headers.get("if-none-match") == tag:
             return Response(None, 304, headers)
         return Response(data, 200, headers | {"content-type": kind})
+
+
+def _address(path: Path) -> str:
+    return "/" if path.as_posix() == _START else f"/{path.as_posix()}"

@@ -56,10 +56,13 @@ def test_hostile_texts_are_shown_and_do_nothing(browser: Browser, hostile: Gatew
     with tab(browser) as opened:
         page = opened.page
         page.goto(hostile.link())
-        page.locator(".filters summary").click()
-        page.locator("select[name=explain]").select_option("yes")
+        expect(page.locator(".entry").first).to_be_visible()
+        expect(page.locator(".choice").first).to_be_visible()
         page.locator("#query").fill(f"wolfram {NAME}")
         page.keyboard.press("Enter")
+        page.locator(".filters summary").click()
+        page.locator(".filters .choice[data-value=yes]").click()
+        expect(page.locator(".scores").first).to_be_visible()
         hits = page.locator(".hit")
         expect(hits.first).to_be_visible()
         for number in range(hits.count()):
@@ -70,10 +73,10 @@ def test_hostile_texts_are_shown_and_do_nothing(browser: Browser, hostile: Gatew
         assert "<script>" in shown
         page.locator(".reader .danger").click()
         page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-        for view in ("Memories", "Devices", "Jobs"):
-            page.get_by_role("link", name=view).click()
+        for view in ("Projects", "Memories", "Settings", "Jobs", "Home"):
+            page.get_by_role("link", name=view, exact=True).click()
             page.wait_for_load_state("networkidle")
-        page.get_by_role("link", name="Memories").click()
+        page.get_by_role("link", name="Memories", exact=True).click()
         page.get_by_role("button", name="History").first.click()
         expect(page.locator("dialog")).to_contain_text("wolfram")
         assert page.evaluate("window.hit") is None

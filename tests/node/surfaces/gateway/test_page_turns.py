@@ -134,13 +134,13 @@ def test_messages_and_thinking_are_found_where_the_switches_say_so(shown: Tab) -
 def test_what_does_not_answer_is_said_first(shown: Tab) -> None:
     page = shown.page
     search(page, "Tuesday recipes for lemon cake in a hot oven")
-    expect(page.locator(".said")).to_contain_text("Nothing recorded seems to answer this")
-    assert page.locator(".said").inner_text().startswith("Nothing recorded")
+    expect(page.locator("#view-search .said")).to_contain_text("Nothing recorded seems to answer this")
+    assert page.locator("#view-search .said").inner_text().startswith("Nothing recorded")
 
 
 def test_what_recall_was_worth_stands_on_the_page(shown: Tab, gateway: Gateway) -> None:
     page = shown.page
-    page.get_by_role("link", name="Devices").click()
+    page.get_by_role("link", name="Settings").click()
     card = page.locator(".card.recall")
     expect(card).to_contain_text("No agent asked")
     hook = {

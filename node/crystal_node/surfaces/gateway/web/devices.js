@@ -4,6 +4,7 @@ import { get } from "/api.js";
 import { ago, counted, el, prose, span } from "/dom.js";
 import { flowPicture, standingOf, waitingOf } from "/flow.js";
 import { Living } from "/living.js";
+import { problemsList, problemsOf } from "/problems.js";
 
 const LOOK_MS = 5000;
 
@@ -40,19 +41,7 @@ class Devices extends Living {
   }
 
   needs(status) {
-    const lines = [
-      ...status.stuck.map((each) => ["bad", each.text, each.remedy]),
-      ...(status.sync.ok || status.stuck.length ? [] : [["bad", status.sync.failure, ""]]),
-      ...status.concerns.map((each) => ["warn", each.text, ""]),
-      ...status.notices.map((each) => ["warn", each.text, ""]),
-    ];
-    if (status.private.on) lines.unshift(["warn", "Private mode is on: nothing is recorded here.", "crystal private off"]);
-    if (!lines.length) return el("div", { class: "notice good" }, "Nothing needs you.");
-    return el(
-      "ul",
-      { class: "notices", "aria-label": "What needs you" },
-      lines.map(([kind, text, remedy]) => el("li", { class: `notice ${kind}` }, prose(text), remedy ? el("small", {}, prose(remedy)) : null)),
-    );
+    return problemsList(problemsOf(status)) ?? el("div", { class: "notice good" }, "Nothing needs you.");
   }
 
   table(status) {

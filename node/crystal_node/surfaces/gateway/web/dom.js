@@ -38,7 +38,12 @@ export function toast(text, kind = "good") {
 /** A date as people say it: "3 min ago". The element holds the whole of it. */
 export function ago(iso) {
   if (!iso) return el("span", { class: "quiet" }, "undated");
-  return el("time", { datetime: iso, title: new Date(iso).toLocaleString() }, agoText(iso));
+  return el("time", { datetime: iso, title: exact(iso) }, agoText(iso));
+}
+
+/** A date whole, as this person writes them. */
+export function exact(iso) {
+  return new Date(iso).toLocaleString(undefined, { dateStyle: "full", timeStyle: "medium" });
 }
 
 export function agoText(iso) {

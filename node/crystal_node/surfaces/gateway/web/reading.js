@@ -1,6 +1,7 @@
 // Reading: one text whole, with what stands around it, in the conversation's order.
 
 import { get, post } from "/api.js";
+import { body, isFolded, roleName } from "/conversation.js";
 import { ago, announce, confirmed, counted, cross, el, failure, skeleton, toast } from "/dom.js";
 
 const AROUND = 3;
@@ -8,6 +9,13 @@ const AROUND_MAX = 50;
 
 /** The id of a result, with the place where it was found if its words stand in others too. */
 const placedId = (hit) => (hit.place ? `${hit.id}@${hit.place}` : hit.id);
+
+/** What names a conversation in addresses, as the gateway has it. */
+async function conversationId(agent, session) {
+  const encoder = new TextEncoder();
+  const digest = await crypto.subtle.digest("SHA-256", encoder.encode(`${encoder.encode(agent).length}:${agent}${session}`));
+  return Array.from(new Uint8Array(digest).slice(0, 16), (each) => each.toString(16).padStart(2, "0")).join("");
+}
 
 export class Reader {
   constructor({ closed, gone }) {
@@ -59,8 +67,18 @@ export class Reader {
     else this.closed();
   }
 
+  /** The way to the conversation whole. */
+  async toWhole() {
+    const { hit } = this;
+    if (!hit.session) return;
+    const id = await conversationId(hit.agent, hit.session);
+    if (hit === this.hit) this.whole.replaceChildren(el("a", { class: "chip on", href: `#/conversation/${id}/${hit.id}` }, "Whole conversation"));
+  }
+
   header() {
     const { hit } = this;
+    this.whole = el("span", { class: "chip-place" });
+    this.toWhole();
     const filter = (name, label, value) =>
       value ? el("button", { type: "button", class: "chip", title: `Only this ${label}`, onclick: () => this.only(name, value) }, value) : null;
     this.head.replaceChildren(
@@ -80,6 +98,7 @@ export class Reader {
         filter("project", "project", hit.project || hit.repository),
         hit.kind === "document" ? filter("source", "source", hit.source) : null,
         hit.session ? el("button", { type: "button", class: "chip", title: hit.session, onclick: () => this.only("session", hit.session) }, "this conversation") : null,
+        this.whole,
       ),
     );
   }
@@ -127,11 +146,11 @@ export class Reader {
       el(
         "header",
         {},
-        el("strong", {}, piece.role || found.memory || found.kind),
+        el("strong", {}, (piece.role && roleName(piece.role)) || found.memory || found.kind),
         piece.agent && piece.role !== "user" ? el("span", {}, piece.agent) : null,
         ago(piece.created_at),
       ),
-      el("div", { class: "text" }, piece.text),
+      body(piece.text, { fold: isFolded(piece.role) && found.kind === "conversation" && !piece.asked ? roleName(piece.role) : "" }),
     );
   }
 

@@ -1,16 +1,23 @@
-// Searching: the question, its filters, what was found by conversation, and the text that is read beside it.
+// Searching: what was found by conversation, its filters, and the text that is read beside it. A search has an address: a reload and
+// the back button keep it.
 
-import { post } from "/api.js";
-import { ago, announce, choice, counted, el, empty, failure, field, marked, skeleton } from "/dom.js";
+import { addressOf, go, here, stateOf } from "/address.js";
+import { get, post } from "/api.js";
+import { choices, chosenChips, counted as countedValues } from "/choices.js";
+import { ago, announce, counted, el, empty, failure, marked, skeleton } from "/dom.js";
 import { Reader } from "/reading.js";
 
 const PAGE = 20;
 const FAST = "fast";
-const KINDS = [["", "Everything"], ["conversation", "Conversations"], ["memory", "Memories"], ["document", "Documents"]];
-const AGES = [["", "Any time"], ["24h", "Last 24 hours"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"]];
-const ROLES = [["", "Anybody"], ["user", "You"], ["assistant", "The agent"]];
+const KINDS = [["conversation", "Conversations"], ["memory", "Memories"], ["document", "Documents"]];
+const AGES = [["24h", "Last 24 hours"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"]];
+const ROLES = [["user", "You"], ["assistant", "The agent"]];
 const BYS = [["turn", "Questions with answers"], ["message", "Single messages"]];
-const DEPTHS = [["fast", "Fast"], ["deep", "With a language model"]];
+const DEPTHS = [["deep", "With a language model"]];
+const EXPLAINED = [["yes", "Explained"]];
+const LABELS = { kind: "Kind", since: "Time", role: "Said by", agent: "Agent", project: "Project", source: "Tool", session: "Conversation", depth: "How", explain: "Scores" };
+const NAMED = { kind: KINDS, since: AGES, role: ROLES, depth: DEPTHS, explain: EXPLAINED };
+const FILTERS = Object.keys(LABELS);
 
 export function searchView(root) {
   return new Search(root);
@@ -18,86 +25,123 @@ export function searchView(root) {
 
 class Search {
   constructor(root) {
+    this.state = { query: "" };
     this.hits = [];
     this.rows = [];
     this.found = 0;
     this.chosen = -1;
     this.running = null;
     this.asked = null;
+    this.drawn = "";
     this.more = false;
-    this.input = el("input", {
-      type: "search",
-      id: "query",
-      placeholder: "What was said, decided, remembered…",
-      "aria-label": "Search the memory",
-      autocomplete: "off",
-      spellcheck: "false",
-      enterkeyhint: "search",
-      maxlength: 16000,
-    });
-    this.controls = this.filters();
+    this.activity = null;
+    this.input = document.getElementById("query");
     this.ways = this.switches();
     this.badge = el("span", { class: "badge", hidden: true });
+    this.chips = el("div", { class: "chips" });
+    this.lists = el("div", { class: "lists across" });
+    this.filters = el("details", { class: "filters" }, el("summary", {}, "Filters ", this.badge), this.lists);
+    this.filters.addEventListener("toggle", () => this.filters.open && this.drawFilters());
     this.said = el("p", { class: "said quiet" });
     this.list = el("ul", { class: "hits", role: "listbox", "aria-label": "Results", tabindex: -1 });
     this.rest = el("button", { type: "button", class: "wide", hidden: true, onclick: () => this.next() }, "Show more");
     this.place = el("div", { class: "results" }, this.said, this.list, this.rest);
     this.reader = new Reader({ closed: () => this.back(), gone: (id) => this.gone(id) });
     this.split = el("div", { class: "split" }, this.place, this.reader.root);
-    root.append(
-      el(
-        "form",
-        { class: "searching", role: "search", onsubmit: (event) => this.submit(event) },
-        el("div", { class: "searchbar" }, this.input, el("button", { type: "submit", class: "primary" }, "Search")),
-        this.ways.root,
-        el(
-          "details",
-          { class: "filters" },
-          el("summary", {}, "Filters ", this.badge),
-          el("div", { class: "grid" }, Object.values(this.controls).map(([label, input]) => field(label, input))),
-          el("div", { class: "row" }, el("button", { type: "button", onclick: () => this.clear() }, "Clear filters")),
-        ),
-      ),
-      this.split,
-    );
-    root.addEventListener("change", (event) => {
-      if (event.target.closest(".filters, .ways")) this.refilter();
-    });
+    root.append(el("h1", { class: "unseen" }, "Search"), el("div", { class: "refining" }, this.ways.root, this.filters, this.chips), this.split);
     this.welcome();
-  }
-
-  filters() {
-    const text = (name) => el("input", { type: "text", name, autocomplete: "off", spellcheck: "false", maxlength: 1000 });
-    return {
-      kind: ["Kind", choice(KINDS, "", { name: "kind" })],
-      since: ["Time", choice(AGES, "", { name: "since" })],
-      role: ["Said by", choice(ROLES, "", { name: "role" })],
-      agent: ["Agent", text("agent")],
-      project: ["Project", text("project")],
-      session: ["Conversation", text("session")],
-      source: ["Source", text("source")],
-      depth: ["How", choice(DEPTHS, FAST, { name: "depth" })],
-      explain: ["Scores", choice([["", "Hidden"], ["yes", "Explained"]], "", { name: "explain" })],
-    };
   }
 
   /** What is found, turns or messages, and whether thinking is. */
   switches() {
+    const changed = () => this.only({ by: root.querySelector("[name=by]:checked").value === "message" ? "message" : "", thinking: thinking.checked });
     const by = BYS.map(([value, text]) =>
-      el("label", {}, el("input", { type: "radio", name: "by", value, checked: value === BYS[0][0] }), el("span", {}, text)),
+      el("label", {}, el("input", { type: "radio", name: "by", value, checked: value === BYS[0][0], onchange: changed }), el("span", {}, text)),
     );
-    const thinking = el("input", { type: "checkbox", name: "thinking" });
+    const thinking = el("input", { type: "checkbox", name: "thinking", onchange: changed });
     const root = el(
       "div",
       { class: "ways" },
       el("div", { class: "switch", role: "radiogroup", "aria-label": "What is found" }, by),
       el("label", {}, thinking, el("span", {}, "Thinking, too")),
     );
-    return { root, by: () => root.querySelector("[name=by]:checked").value, thinking };
+    return { root, thinking };
   }
 
-  show() {
-    if (!this.hits.length) this.focus();
+  /** Shows the search that the address names, and the text that is read beside it. */
+  show([name = "", reading = ""] = []) {
+    const state = name ? stateOf(name) : { query: "" };
+    this.lost = state === null;
+    this.state = { query: "", ...state };
+    const key = JSON.stringify(this.state);
+    this.input.value = this.state.query;
+    if (key === this.drawn) {
+      this.read(reading);
+      return;
+    }
+    this.drawn = key;
+    this.ways.root.querySelector(`[name=by][value=${this.state.by || "turn"}]`).checked = true;
+    this.ways.thinking.checked = Boolean(this.state.thinking);
+    this.drawFilters();
+    this.running?.abort();
+    this.reader.close(true);
+    if (this.state.query) this.ask(this.request(0), reading);
+    else {
+      this.welcome();
+      this.focus();
+    }
+  }
+
+  hide() {
+    this.input.value = "";
+  }
+
+  /** A search for these words, with the filters as they are. */
+  submit(query) {
+    if (here().view === "search" && query === this.state.query) this.ask(this.request(0));
+    else go(addressOf("search", here().view === "search" ? { ...this.state, query } : { query }));
+  }
+
+  /** The same search with other filters. */
+  only(changes) {
+    go(addressOf("search", { ...this.state, ...changes }));
+  }
+
+  drawFilters() {
+    const set = FILTERS.filter((name) => this.state[name]);
+    this.badge.hidden = set.length === 0;
+    this.badge.textContent = set.length;
+    const word = (name) => NAMED[name]?.find(([value]) => value === this.state[name])?.[1] ?? this.state[name];
+    this.chips.replaceChildren(...chosenChips(set.map((name) => [name, LABELS[name], word(name)]), (name) => this.only({ [name]: "" })));
+    if (set.length) this.chips.append(el("button", { type: "button", class: "plain small", onclick: () => this.clear() }, "Clear filters"));
+    if (!this.filters.open) return;
+    const list = (name, values) => choices(LABELS[name], values, this.state[name] ?? "", (value) => this.only({ [name]: value }), { least: 1 });
+    const fixed = (name) => list(name, NAMED[name].map(([value, text]) => ({ value, name: text })));
+    const { projects = [], tools = [], agents = [] } = this.activity ?? {};
+    this.lists.replaceChildren(
+      ...[
+        list("project", countedValues(projects)),
+        list("source", countedValues(tools)),
+        list("agent", countedValues(agents)),
+        ...["kind", "since", "role", "depth", "explain"].map(fixed),
+      ].filter(Boolean),
+    );
+    if (this.activity === null) this.lookAround();
+  }
+
+  /** What there is to filter by, with how many conversations each value has. */
+  async lookAround() {
+    this.activity = {};
+    try {
+      this.activity = await get("/api/activity");
+      this.drawFilters();
+    } catch {
+      this.activity = null; // the other filters are there
+    }
+  }
+
+  clear() {
+    this.only(Object.fromEntries(FILTERS.map((name) => [name, ""])));
   }
 
   focus() {
@@ -119,61 +163,32 @@ class Search {
     this.rest.hidden = true;
     this.place.querySelector(".empty")?.remove();
     this.place.append(
-      empty(
-        "Search your memory",
-        "Words and meaning both count. Everything is answered from this machine's own disk.",
-        el("p", { class: "quiet" }, el("kbd", {}, "/"), " to search, ", el("kbd", {}, "?"), " for all keys"),
-      ),
+      this.lost
+        ? empty("This search was made in another tab", "Its words stand in no address, and are kept by the tab alone. Type them again.")
+        : empty(
+            "Search your memory",
+            "Words and meaning both count. Everything is answered from this machine's own disk.",
+            el("p", { class: "quiet" }, el("kbd", {}, "/"), " to search, ", el("kbd", {}, "?"), " for all keys"),
+          ),
     );
   }
 
   request(offset) {
-    const values = Object.fromEntries(Object.entries(this.controls).map(([name, [, input]]) => [name, input.value.trim()]));
-    const request = { query: this.input.value.trim(), limit: PAGE, offset, depth: values.depth };
+    const { query, by, thinking, explain, depth } = this.state;
+    const request = { query, limit: PAGE, offset, depth: depth || FAST, by: by || "turn" };
     for (const name of ["since", "role", "agent", "project", "session", "source", "kind"]) {
-      if (values[name]) request[name] = values[name];
+      if (this.state[name]) request[name] = this.state[name];
     }
-    if (values.explain) request.explain = true;
-    request.by = this.ways.by();
-    if (this.ways.thinking.checked) request.thinking = true;
+    if (explain) request.explain = true;
+    if (thinking) request.thinking = true;
     return request;
-  }
-
-  submit(event) {
-    event?.preventDefault();
-    if (!this.input.value.trim()) {
-      this.running?.abort();
-      this.reader.close(true);
-      this.welcome();
-      return;
-    }
-    this.ask(this.request(0));
-  }
-
-  refilter() {
-    const set = Object.values(this.controls).filter(([, input]) => input.value.trim() && input.value !== FAST).length;
-    this.badge.hidden = set === 0;
-    this.badge.textContent = set;
-    if (this.input.value.trim()) this.submit();
-  }
-
-  clear() {
-    for (const [name, [, input]] of Object.entries(this.controls)) input.value = name === "depth" ? FAST : "";
-    this.refilter();
-  }
-
-  /** Narrows to what one hit is from. */
-  only(name, value) {
-    this.controls[name][1].value = value;
-    document.querySelector(".filters").open = true;
-    this.refilter();
   }
 
   next() {
     this.ask({ ...this.asked, offset: this.found });
   }
 
-  async ask(request) {
+  async ask(request, reading = "") {
     this.running?.abort();
     const running = new AbortController();
     this.running = running;
@@ -197,6 +212,7 @@ class Search {
         this.reader.close(true);
       }
       this.add(found, fresh);
+      if (reading) this.read(reading);
     } catch (error) {
       if (error.name === "AbortError") return;
       if (fresh) {
@@ -204,7 +220,7 @@ class Search {
         this.said.replaceChildren();
         this.rest.hidden = true;
       }
-      this.place.append(failure(error, () => this.ask(request)));
+      this.place.append(failure(error, () => this.ask(request, reading)));
     } finally {
       clearTimeout(late);
       waiting.remove();
@@ -306,14 +322,33 @@ class Search {
     }
   }
 
+  /** Opens a hit beside the list, as a step of the history; from one hit to the next it is the same step. */
   open(number) {
     this.choose(number);
-    this.split.classList.add("reading");
-    this.reader.open(this.hits[number], { only: (name, value) => this.only(name, value) });
+    go(`${this.address()}/${encodeURIComponent(placedId(this.hits[number]))}`, { replace: this.reader.isOpen });
   }
 
+  address() {
+    return location.hash.split("/").slice(0, 3).join("/");
+  }
+
+  /** Shows the text that the address names; none if it names none. */
+  read(id) {
+    const number = this.hits.findIndex((hit) => placedId(hit) === id);
+    if (!id || number < 0) {
+      if (this.reader.isOpen) this.reader.close();
+      return;
+    }
+    if (this.reader.isOpen && this.reader.hit === this.hits[number]) return;
+    this.choose(number, !this.reader.isOpen && !document.activeElement?.closest?.(".hit"));
+    this.split.classList.add("reading");
+    this.reader.open(this.hits[number], { only: (name, value) => this.only({ [name]: value }) });
+  }
+
+  /** The reader was closed. */
   back() {
     this.split.classList.remove("reading");
+    if (here().rest[1]) go(this.address(), { replace: true });
     if (this.rows[this.chosen]) this.choose(this.chosen);
   }
 
@@ -328,7 +363,10 @@ class Search {
     const down = event.key === "ArrowDown" || (event.key === "j" && !writing);
     const up = event.key === "ArrowUp" || (event.key === "k" && !writing);
     const reading = event.target.closest?.(".reader");
-    if (event.key === "Escape" && this.reader.isOpen) this.reader.close();
+    if (event.key === "Escape") {
+      if (this.reader.isOpen) this.reader.close();
+      else if (!writing) go("#/");
+    }
     else if (writing && event.target !== this.input) return;
     else if (reading && !["j", "k"].includes(event.key)) return;
     else if (down && this.hits.length) {
@@ -351,6 +389,9 @@ class Search {
     if (this.reader.isOpen && this.chosen >= 0) this.open(this.chosen);
   }
 }
+
+/** The id of a result, with the place where it was found if its words stand in others too. */
+const placedId = (hit) => (hit.place ? `${hit.id}@${hit.place}` : hit.id);
 
 /** Only the weak hits at the end are called so, not one that was put before a good one. */
 function settled(hits) {

@@ -30,7 +30,7 @@ _CHROMIUM_QUIET = ("--disable-sync", "--no-first-run")
 
 
 @contextmanager
-def _serving(home: Path) -> Generator[tuple[str, str, str]]:
+def serving(home: Path) -> Generator[tuple[str, str, str]]:
     """Its address, a link, and the token."""
     home.joinpath("config.json").write_text(json.dumps({"version": 1, "vault": "ab" * 16}))
     for path in (home, home / "memory"):
@@ -117,7 +117,7 @@ def run(quick: bool) -> list[Row]:
         filled(home / "memory" / "crystal.db", memory, embedder.identity).close()
         embedder.release()
         random.Random(3).shuffle(questions := texts[subjects : subjects + asked])
-        with _serving(home) as (url, link, token):
+        with serving(home) as (url, link, token):
             searches = _searches(url, token, questions)
             shown = _page(url, link, questions)
     rows = [

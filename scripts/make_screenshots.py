@@ -1,7 +1,7 @@
 """The pictures of the web page in docs/images, taken in Chromium from a small memory of made-up conversations.
 
-`python -m scripts.make_screenshots [FOLDER]` needs Chromium and the development requirements. It starts a relay of its own on this
-machine, two devices, and the gateway. The conversations lie in the last weeks, so that the pictures differ from day to day.
+`python -m scripts.make_screenshots [FOLDER]` needs Chromium and the development requirements. It starts a relay of its own,
+two devices, and the gateway. The conversations lie in the last weeks, so that the pictures differ from day to day.
 """
 
 import json
@@ -90,7 +90,7 @@ _SAID: tuple[tuple[int, str, str, tuple[str, ...]], ...] = (
     (19, "core", "garden", ("Which apples keep until March?", "Boskoop and Ontario.")),
     (26, "core", "importer", ("Compare SQLite and DuckDB for the import cache", "SQLite, for its writers.")),
 )
-_THOUGHT = "The loop doubles the pause each time. Eight pauses add up to 510 seconds, and the deadline is 600: the ninth would pass it."
+_THOUGHT = "The loop doubles the pause each time. Eight pauses add up to 510 seconds: the ninth would pass the deadline."
 _REMEMBERED = (
     ("The importer's deadline is ten minutes; the pause between attempts at most one.", "fact"),
     ("Tests are named after the promise that they keep.", "preference"),

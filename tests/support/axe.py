@@ -1,4 +1,4 @@
-"""axe-core, which finds what keeps people out of a page. It comes with a package for Playwright, and runs in the page under test."""
+"""axe-core, which finds what keeps people out of a page. It comes with a package for Playwright and runs in the page itself."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 PACKAGE = "axe_playwright_python"
 _RUN = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations.map(
-    (each) => [each.id, each.impact, each.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 200)} — ${node.failureSummary}`)])"""
+    (each) => [each.id, each.nodes.slice(0, 3).map((node) => `${node.html.slice(0, 200)}: ${node.failureSummary}`)])"""
 
 
 def axe_source() -> str:

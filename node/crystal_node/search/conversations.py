@@ -60,16 +60,14 @@ UNION ALL
 SELECT p.session, p.agent, p.created_at / {_QUARTER}
 FROM hidden CROSS JOIN provisional_places p ON p.chunk = hidden.chunk WHERE {_IS_SAID}
 """  # noqa: S608 - constants of ours
-_ORIGIN = f"""
-SELECT project, repository, source, device FROM (
-    SELECT * FROM (
-        SELECT project, repository, source, device, created_at FROM occurrences INDEXED BY occurrences_by_session
-        WHERE session = ?1 AND agent = ?2 ORDER BY created_at DESC LIMIT 1)
-    UNION ALL
-    SELECT p.project, p.repository, p.source, q.device, p.created_at
-    FROM provisional_places p INDEXED BY provisional_places_by_session JOIN provisional q ON q.number = p.number
-    WHERE p.session = ?1 AND p.agent = ?2 AND {_IS_SAID}
-) ORDER BY created_at DESC LIMIT 1
+_ORIGIN = """
+SELECT project, repository, source, device FROM occurrences INDEXED BY occurrences_by_session
+WHERE session = ?1 AND agent = ?2 AND created_at = ?3 LIMIT 1
+"""
+_PENDING_ORIGIN = f"""
+SELECT p.project, p.repository, p.source, q.device
+FROM provisional_places p INDEXED BY provisional_places_by_session JOIN provisional q ON q.number = p.number
+WHERE p.session = ?1 AND p.agent = ?2 AND p.created_at = ?3 AND {_IS_SAID} LIMIT 1
 """  # noqa: S608 - constants of ours
 
 
@@ -244,7 +242,8 @@ class ConversationList:
 
     def _origin(self, found: Conversation) -> _Origin:
         """Where the latest text was said, with which tool, and on which device."""
-        row = self._database.row(_ORIGIN, (found.session, found.agent))
+        place = (found.session, found.agent, found.ended_at)
+        row = self._database.row(_ORIGIN, place) or self._database.row(_PENDING_ORIGIN, place)
         if row is None:
             return ("", ""), "", ""
         folder, repository, source, device = row

@@ -113,7 +113,8 @@ def test_filters_and_days_narrow_and_have_addresses(shown: Tab) -> None:
     expect(page.locator("#view-home .said")).to_have_text(f"{CONVERSATIONS} conversations")
     page.go_forward()
     expect(page.locator(".choice[data-value=project-1]")).to_have_attribute("aria-pressed", "true")
-    page.locator("body").press("Escape")
+    page.keyboard.press("Escape")  # leaves the field
+    page.keyboard.press("Escape")
     expect(page.locator("#view-home .said")).to_have_text(f"{CONVERSATIONS} conversations")
 
 

@@ -30,15 +30,24 @@ print("<b>not markup</b>")
 """
 HOSTILE = {
     "script": "<script>window.hit = 1</script>\n\n<img src=x onerror='window.hit = 1'>\n\nThe end of script.",
-    "html blocks": "<div onclick='window.hit=1' style='position:fixed;inset:0'>\n<iframe srcdoc='<script>parent.hit=1</script>'></iframe>\n</div>\n\nThe end of blocks.",
+    "html blocks": (
+        "<div onclick='window.hit=1' style='position:fixed;inset:0'>\n<iframe srcdoc='<script>parent.hit=1</script>'>"
+        "</iframe>\n</div>\n\nThe end of blocks."
+    ),
     "links": (
         "[one](javascript:window.hit=1) [two](JaVaScRiPt&colon;window.hit=1) [three](data:text/html,<script>1</script>)"
         " [four](vbscript:x) [five](file:///etc/passwd) [six](&#x6A;avascript:window.hit=1) [seven](//evil.example/x)"
         " [eight](/api/status) [nine](#link=abc) <javascript:window.hit=1> [https://bank.example](https://evil.example/login)"
         " <https://plain.example/>\n\n[ref]: javascript:window.hit=1\n\n[ref] The end of links."
     ),
-    "pictures": "![a](http://evil.example/pixel.png) ![b](//evil.example/b) ![c](/api/session) ![d](data:image/svg+xml,x) ![e][r]\n\n[r]: https://evil.example/r.png\n\nThe end of pictures.",
-    "attributes": '```python onload=window.hit=1 "><script>\nx\n```\n\n# Heading {onclick=window.hit=1}\n\n[t](https://a.example "\'onmouseover=\'window.hit=1")\n\nThe end of attributes.',
+    "pictures": (
+        "![a](http://evil.example/pixel.png) ![b](//evil.example/b) ![c](/api/session) ![d](data:image/svg+xml,x) ![e][r]"
+        "\n\n[r]: https://evil.example/r.png\n\nThe end of pictures."
+    ),
+    "attributes": (
+        '```python onload=window.hit=1 "><script>\nx\n```\n\n# Heading {onclick=window.hit=1}\n\n'
+        "[t](https://a.example \"'onmouseover='window.hit=1\")\n\nThe end of attributes."
+    ),
     "table": "|"
     + "a|" * 300
     + "\n|"
@@ -52,7 +61,7 @@ HOSTILE = {
     "nested quotes": ">" * 3000 + " deep\n\nThe end of quotes.",
     "brackets": "[" * 8000 + "\n\n" + "![](" * 3000 + "\n\nThe end of brackets.",
     "emphasis": "*a **b " * 3000 + "\n\n" + "`" * 5001 + "\n\nThe end of emphasis.",
-    "prototype": "[__proto__](https://a.example/__proto__) [constructor]: x\n\n[constructor]\n\n[toString] The end of prototype.",
+    "prototype": "[__proto__](https://a.example/__proto__) [constructor]: x\n\n[constructor]\n\n[toString] End of prototype.",
     "odd letters": "\u202e reversed \u0000\ufeff \ud83d\ude80 \u2028 The end of letters.",
 }
 
@@ -132,7 +141,8 @@ def test_hostile_markdown_is_shown_and_does_nothing(shown: Tab, gateway: Gateway
         ".messages :is(script, iframe, img, form, link, style, meta, object, embed, svg, video, audio, base)"
     )
     assert page.locator(foreign).count() == 0
-    handlers = "() => [...document.querySelectorAll('.messages *')].flatMap((node) => node.getAttributeNames()).filter((name) => name.startsWith('on') || name === 'style' || name === 'src')"
+    handlers = """() => [...document.querySelectorAll('.messages *')].flatMap((node) => node.getAttributeNames())
+        .filter((name) => name.startsWith('on') || name === 'style' || name === 'src')"""
     assert page.evaluate(handlers) == []
     addresses = page.evaluate("() => [...document.querySelectorAll('.messages a')].map((node) => node.href)")
     assert addresses
@@ -143,8 +153,13 @@ def test_hostile_markdown_is_shown_and_does_nothing(shown: Tab, gateway: Gateway
     expect(bank).to_contain_text("(evil.example)")
     expect(messages.locator("a[href='https://plain.example/']")).to_have_text("https://plain.example/")
     expect(messages.nth(0)).to_contain_text("<script>window.hit = 1</script>")
-    deepest = """() => { let most = 0; const walk = (node, depth) => { most = Math.max(most, depth);
-        for (const child of node.children) walk(child, depth + 1); }; walk(document.querySelector('.messages'), 0); return most; }"""
+    deepest = """() => { let most = 0;
+        const walk = (node, depth) => {
+            most = Math.max(most, depth);
+            for (const child of node.children) walk(child, depth + 1);
+        };
+        walk(document.querySelector('.messages'), 0);
+        return most; }"""
     assert page.evaluate(deepest) < 80
     assert page.evaluate("document.querySelectorAll('.messages *').length") < 60_000
     assert page.evaluate("document.documentElement.scrollWidth") == 1000

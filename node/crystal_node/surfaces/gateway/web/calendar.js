@@ -3,6 +3,7 @@
 import { el, svg } from "/dom.js";
 
 const LEVELS = 4;
+const WHOLE = new Intl.DateTimeFormat("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
 const dayOf = (date) => `${date.getFullYear()}-${String(date.getMonth() + 1).padStart(2, "0")}-${String(date.getDate()).padStart(2, "0")}`;
 /** The local date of "2026-01-31". */
 export const dateOf = (day) => new Date(Number(day.slice(0, 4)), Number(day.slice(5, 7)) - 1, Number(day.slice(8, 10)));
@@ -93,7 +94,7 @@ export class Calendar {
     if (!found) return el("td", {}, el("span", { class: isToday ? "today" : null }, date.getDate()));
     const isChosen = Boolean(this.since) && day >= this.since && (!this.until || day <= this.until);
     const level = Math.max(Math.ceil((LEVELS * Math.sqrt(found.texts)) / Math.sqrt(most)), 1);
-    const whole = date.toLocaleDateString("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+    const whole = WHOLE.format(date);
     const text = `${whole}: ${found.conversations} ${found.conversations === 1 ? "conversation" : "conversations"}, ${found.texts} ${found.texts === 1 ? "text" : "texts"}`;
     const isOnly = isChosen && this.since === day && this.until === day;
     return el(

@@ -1,6 +1,8 @@
 // Making elements. Whatever comes from the memory becomes text nodes: nothing here takes markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+// Made once: making one takes longer than a row of a list may.
+const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
 
 /** An element: properties that begin with "on" are listeners, `class` and `aria-…`, `data-…` attributes; children are nodes or text. */
 export function el(name, properties = {}, ...children) {
@@ -43,7 +45,7 @@ export function ago(iso) {
 
 /** A date whole, as this person writes them. */
 export function exact(iso) {
-  return new Date(iso).toLocaleString(undefined, { dateStyle: "full", timeStyle: "medium" });
+  return EXACT.format(new Date(iso));
 }
 
 export function agoText(iso) {

@@ -11,6 +11,9 @@ import { Timeline } from "/timeline.js";
 const FILTERS = ["project", "device", "tool", "agent", "since", "until"];
 const MEMORIES = 3;
 const LOOK_MS = 20_000;
+const HOUR = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
+const OLD_DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 
 export function homeView(root) {
   return new Home(root);
@@ -196,7 +199,7 @@ class Home {
   }
 }
 
-const dayName = (day) => dateOf(day).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+const dayName = (day) => OLD_DAY.format(dateOf(day));
 const localDay = (iso) => (iso ? new Date(iso).toDateString() : "");
 
 /** One conversation; the first of a day has the day before it. */
@@ -222,7 +225,7 @@ export function conversationRow(conversation, before) {
         el("span", { class: "texts" }, counted(conversation.texts, "text")),
       ),
       last
-        ? el("time", { datetime: ended, title: `${began && began !== ended ? `${exact(began)} to ` : ""}${exact(ended)}` }, el("span", { class: "day" }, `${dayWord(ended)} `), last.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }))
+        ? el("time", { datetime: ended, title: `${began && began !== ended ? `${exact(began)} to ` : ""}${exact(ended)}` }, el("span", { class: "day" }, `${dayWord(ended)} `), HOUR.format(last))
         : el("span", { class: "quiet" }, "undated"),
     ),
   ];
@@ -235,6 +238,5 @@ function dayWord(iso) {
   const days = Math.round((new Date(now.getFullYear(), now.getMonth(), now.getDate()) - new Date(date.getFullYear(), date.getMonth(), date.getDate())) / 86_400_000);
   if (days === 0) return "Today";
   if (days === 1) return "Yesterday";
-  const isOld = date.getFullYear() !== now.getFullYear();
-  return date.toLocaleDateString("en-GB", { weekday: isOld ? undefined : "short", day: "numeric", month: "short", year: isOld ? "numeric" : undefined }).replace(",", "");
+  return (date.getFullYear() === now.getFullYear() ? DAY : OLD_DAY).format(date).replace(",", "");
 }

@@ -9,7 +9,7 @@ import { announce, el, toast } from "/dom.js";
 
 const CHARS_MAX = 200_000;
 const TOKENS_MAX = 20_000;
-const DEPTH_MAX = 24;
+const DEPTH_MAX = 40;
 const LANGUAGE_MAX = 24;
 const LINKS = new Set(["http:", "https:", "mailto:"]);
 
@@ -43,7 +43,9 @@ export function markdown(text) {
     return [plain(text)]; // too deep for the parser
   }
   const count = tokens.reduce((sum, token) => sum + 1 + (token.children?.length ?? 0), 0);
-  if (count > TOKENS_MAX) return [plain(text)];
+  // What is nested deeper than its limit the parser leaves out.
+  const isWhole = tokens.every((token) => token.level < DEPTH_MAX - 2);
+  if (count > TOKENS_MAX || !isWhole) return [plain(text)];
   const root = el("div");
   draw(tokens, root);
   return [...root.childNodes];

@@ -117,8 +117,8 @@ export class Timeline {
     if (known) known.replaceWith(node);
     else {
       // In the list's order, which is the order of the Tab key and of a screen reader.
-      const after = [...this.root.children].find((each) => Number(each.getAttribute("aria-posinset")) > number + 1);
-      this.root.insertBefore(node, after ?? null);
+      const next = this.rows.get(number + 1) ?? this.rows.get(Math.min(...[...this.rows.keys()].filter((each) => each > number)));
+      this.root.insertBefore(node, next ?? null);
     }
     this.rows.set(number, node);
   }

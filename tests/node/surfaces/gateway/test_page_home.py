@@ -128,6 +128,8 @@ def test_a_search_has_an_address_that_reload_and_the_back_button_keep(shown: Tab
     page.locator(".filters summary").click()
     page.locator(".filters .choice[data-value=project-3]").click()
     expect(page.locator("#view-search .chips [data-filter=project]")).to_be_visible()
+    expect(page.locator(".hit").first).to_be_visible()
+    expect(page.locator(".results")).not_to_have_attribute("aria-busy", "true")
     page.locator(".hit").first.click()
     expect(page.locator(".reader .asked")).to_be_visible()
     page.reload()

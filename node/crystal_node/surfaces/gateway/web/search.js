@@ -85,7 +85,7 @@ class Search {
     this.drawFilters();
     this.running?.abort();
     this.reader.close(true);
-    if (this.state.query) this.ask(this.request(0), reading);
+    if (this.state.query) this.ask(this.request(0));
     else {
       this.welcome();
       this.focus();
@@ -188,7 +188,7 @@ class Search {
     this.ask({ ...this.asked, offset: this.found });
   }
 
-  async ask(request, reading = "") {
+  async ask(request) {
     this.running?.abort();
     const running = new AbortController();
     this.running = running;
@@ -212,7 +212,8 @@ class Search {
         this.reader.close(true);
       }
       this.add(found, fresh);
-      if (reading) this.read(reading);
+      // What the address names by now: a hit may have been opened while the search was under way.
+      if (fresh && here().view === "search") this.read(here().rest[1] ?? "");
     } catch (error) {
       if (error.name === "AbortError") return;
       if (fresh) {
@@ -220,7 +221,7 @@ class Search {
         this.said.replaceChildren();
         this.rest.hidden = true;
       }
-      this.place.append(failure(error, () => this.ask(request, reading)));
+      this.place.append(failure(error, () => this.ask(request)));
     } finally {
       clearTimeout(late);
       waiting.remove();

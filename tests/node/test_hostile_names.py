@@ -61,7 +61,7 @@ def test_a_pipe_in_the_place_of_a_page_keeps_nobody_waiting(vault: Vault) -> Non
     transcript(core, "Let us keep a list of all ships.")
     core.call("capture")
     core.call("sync")
-    page = core.home / "agents" / "cc-mini" / "CONTEXT.md"
+    page = core.home / "agents" / "claude-code" / "CONTEXT.md"
     page.parent.mkdir(parents=True)
     os.mkfifo(page)
     failed = core.call("dream-weave", "--provider", "none", check=False)

@@ -39,6 +39,8 @@ class Scope:
     ``source`` is where a text came from: the tool that a conversation was held with, or the name of a source of documents.
     ``since_ms`` and ``until_ms`` are in milliseconds since 1970, both included; what has no date meets neither.
     ``category`` and ``status`` are a memory's: of another status than active it is found only if that is asked for, or ``ANY``.
+    ``agent_alias`` is another name of the agent, whose places are admitted too. ``device`` is the id of the device that
+    recorded a text, or whose source it is of.
     """
 
     agent: str | None = None
@@ -52,6 +54,8 @@ class Scope:
     category: str | None = None
     status: str | None = None
     projects: tuple[ProjectKey, ...] | None = None
+    agent_alias: str | None = None
+    device: bytes | None = None
 
 
 EVERYWHERE = Scope()
@@ -101,6 +105,8 @@ class _Places:
     table: str
     kind: str
     columns: Sequence[str]
+    of_device: str
+    """The condition that one device recorded a row; it has one binding, the device's id."""
     own: str = ""
     needs: Sequence[str] = ()
     """Columns of that condition."""
@@ -124,24 +130,38 @@ SELECT chunk FROM wanted WHERE EXISTS (SELECT 1 FROM memories WHERE memories.chu
 _BY_CHUNK = "sqlite_autoindex_occurrences_1"
 """SQLite's name of the index for UNIQUE (chunk, …). By itself it would choose the index over agents."""
 
+_MEMORY_OF_DEVICE = "chunk IN (SELECT chunk FROM memory_states WHERE device = ?)"
+_SOURCE_OF_DEVICE = """source IN (SELECT name FROM (
+    SELECT name, device FROM sources
+    UNION ALL SELECT s.name, q.device FROM provisional_sources s JOIN provisional q ON q.number = s.number) WHERE device = ?)"""
+
 _CONVERSATIONS = (
-    _Places("occurrences", CONVERSATION, _SAID, indexed=True, row="rowid"),
+    _Places("occurrences", CONVERSATION, _SAID, "device = ?", needs=("device",), indexed=True, row="rowid"),
     _Places(
         "provisional_places",
         CONVERSATION,
         _SAID,
+        "number IN (SELECT number FROM provisional WHERE device = ?)",
         "category IS NULL AND path IS NULL",
-        ("category", "path"),
+        ("category", "path", "number"),
         row=f"rowid + {PENDING}",
     ),
 )
-_DOCUMENTS = _Places("document_places", DOCUMENT, _WRITTEN)
+_DOCUMENTS = _Places("document_places", DOCUMENT, _WRITTEN, _SOURCE_OF_DEVICE)
+_CURRENT = _Places("memory_places", MEMORY, _NOTED, _MEMORY_OF_DEVICE)
 _MEMORIES = {
-    None: _Places("memory_places", MEMORY, _NOTED),
-    "active": _Places("memory_places", MEMORY, _NOTED),
-    "retired": _Places("memory_states", MEMORY, _NOTED, "status = 'retired' AND superseded_by = x''", _STATE),
-    "superseded": _Places("memory_states", MEMORY, _NOTED, "superseded_by <> x''", _STATE),
-    ANY: _Places("memory_states", MEMORY, _NOTED),
+    None: _CURRENT,
+    "active": _CURRENT,
+    "retired": _Places(
+        "memory_states",
+        MEMORY,
+        _NOTED,
+        _MEMORY_OF_DEVICE,
+        "status = 'retired' AND superseded_by = x''",
+        _STATE,
+    ),
+    "superseded": _Places("memory_states", MEMORY, _NOTED, _MEMORY_OF_DEVICE, "superseded_by <> x''", _STATE),
+    ANY: _Places("memory_states", MEMORY, _NOTED, _MEMORY_OF_DEVICE),
 }
 _ONE_PLACE = ("agent", "session", "role", "source", "category")
 """Filters that a place meets by having exactly that value."""
@@ -314,8 +334,14 @@ def _condition(
         if wanted is not None:
             if name not in places.columns:
                 return None
-            sql.append(f"{name} = ?")
-            bindings.append(wanted)
+            meant = [wanted]
+            if name == "agent" and scope.agent_alias is not None:
+                meant.append(scope.agent_alias)
+            sql.append(f"{name} IN ({', '.join('?' * len(meant))})")
+            bindings += meant
+    if scope.device is not None:
+        sql.append(places.of_device)
+        bindings.append(scope.device)
     if projects is not None and places.kind != CONVERSATION:
         if scope.project is not None or places.kind != MEMORY:
             return None

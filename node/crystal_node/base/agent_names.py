@@ -19,6 +19,10 @@ from crystal_mirror.file_paths import fault_of
 from crystal_node.base.home import Home
 
 AGENT_CHARS_MAX = 64
+FORMER_DEFAULT = "cc-mini"
+"""What the agent of Claude Code was called where nobody named it. Homes that were set up so keep it."""
+CLAUDE_CODE = "claude-code"
+"""What it is called since."""
 DIGEST_CHARS = 16
 """Of its SHA-256: 64 bits, so that nobody finds a second name for another's folder."""
 
@@ -34,6 +38,12 @@ def agent_id(text: str, fallback: str) -> str:
     if not text.strip():
         return fallback
     return text if _is_clean(text) else _marked(text)
+
+
+def agent_alias(agent: str) -> str | None:
+    """The other name of the same agent: what one device records under the former default, another one records under the
+    tool's name. None if it has no other."""
+    return {FORMER_DEFAULT: CLAUDE_CODE, CLAUDE_CODE: FORMER_DEFAULT}.get(agent)
 
 
 def agent_folder(home: Home, agent: str) -> Path:

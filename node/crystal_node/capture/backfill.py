@@ -17,6 +17,7 @@ from msgspec import structs
 
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import Capture, Operation
+from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings, with_current_options
@@ -144,6 +145,7 @@ class _Backfill:
     ) -> None:
         self._device, self._settings, self._request = device, settings, request
         self._privacy, self._progress = privacy, progress
+        self._agents = (request.agent, agent_alias(request.agent))
         self._told = 0.0
         self.result = BackfillResult()
 
@@ -173,7 +175,7 @@ class _Backfill:
         for adapter, found in discovered(self._adapters()):
             if found.problem is not None:
                 self.result.problems.append((str(found.path), found.problem))
-            elif not self._request.agent or adapter.agent_of(found.path) == self._request.agent:
+            elif not self._request.agent or adapter.agent_of(found.path) in self._agents:
                 size = _size(found)
                 if size is not None:
                     yield adapter, found.path, size

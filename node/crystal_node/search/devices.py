@@ -4,12 +4,15 @@ In the device log names are sealed. A search opens no keys, so each round writes
 memory without them shows the beginnings of ids.
 """
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from crystal_core.database import Database
 from crystal_crypto.errors import UNDECODABLE
+from crystal_node.base.errors import UsageError
+from crystal_node.base.wording import one_line
 
 if TYPE_CHECKING:
     from crystal_mirror.membership.member import Member
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 ID_DIGITS = 8
 """What stands for a device without a name."""
 META_NAMES = "node.device_names"
+_ID = re.compile(r"[0-9a-f]{8,32}")
+_NAMES_TOLD_MAX = 20
+_NAME_CHARS = 60
 _decoder: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 
 
@@ -44,3 +50,27 @@ class DeviceNames:
     def name(self, device: str) -> str:
         """The name of the device with this id, the beginning of the id if there is none, "" for none."""
         return self._names.get(device) or device[:ID_DIGITS]
+
+    def find(self, given: str) -> bytes:
+        """The id of the device with this name, or whose id begins with these digits (8 to 32). Upper and lower case are one.
+
+        Raises UsageError, which lists the known names, if there is none or more than one.
+        """
+        wanted = given.strip().casefold()
+        found = [device for device, name in self._names.items() if name.casefold() == wanted]
+        if not found and _ID.fullmatch(wanted):
+            found = [device for device in self._names if device.startswith(wanted)]
+        if len(found) == 1:
+            return bytes.fromhex(found[0])
+        if found:
+            ids = ", ".join(device[:ID_DIGITS] for device in found[:_NAMES_TOLD_MAX])
+            raise UsageError(
+                f"{len(found)} devices are called {one_line(given, _NAME_CHARS)!r}", hint=f"Use an id: {ids}."
+            )
+        known = sorted(one_line(self.name(device), _NAME_CHARS) for device in self._names)[:_NAMES_TOLD_MAX]
+        raise UsageError(
+            f"no device of this memory is called {one_line(given, _NAME_CHARS)!r}",
+            hint=f"Use one of {', '.join(known)}."
+            if known
+            else "`crystal sync` reads the names of the devices.",
+        )

@@ -15,11 +15,23 @@ from crystal_core.search.keywords import RANKED_MAX
 from crystal_core.search.search import LAYERS, Searcher
 from crystal_core.search.turns import By
 from crystal_mirror.operations import Capture, Piece, PutDocument, PutSource
-from tests.core.builders import DAY, NOW, apply, capture, content_hash, forget, new_replica, origin, remember
+from tests.core.builders import (
+    DAY,
+    DEVICE,
+    NOW,
+    apply,
+    capture,
+    content_hash,
+    forget,
+    new_replica,
+    origin,
+    remember,
+)
 from tests.core.meanings import MeaningEmbedder, set_model
 
 EMBEDDER = MeaningEmbedder()
 AGENTS = ("ada", "bo")
+DEVICES = (DEVICE, bytes([0xB0]) * 16)
 PROJECTS = (("home/crystal", "host/org/crystal"), ("home/pumps", ""), ("", ""))
 SESSIONS = ("s1", "s2", "s3")
 ROLES = ("user", "assistant")
@@ -49,29 +61,36 @@ def _said(number: int) -> tuple[Capture, Placed]:
     text = f"the budget of pump {number % 300}"
     piece = Piece(text, role, moment, f"m{number}", 0)
     capture = Capture(agent, session, project, repository, tool, (piece,))
-    return capture, (text, Scope(agent, project, session, role, "conversation", tool, moment), repository)
+    scope = Scope(agent, project, session, role, "conversation", tool, moment, device=_device(number))
+    return capture, (text, scope, repository)
+
+
+def _device(number: int) -> bytes:
+    return DEVICES[number // 5 % 2]
 
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[tuple[Replica, list[Placed]]]:
     """Some of it ordered, some of it pending; conversations, memories and documents, with some texts in two of them."""
     replica = new_replica()
-    said = [_said(number) for number in range(0, 720, 2)] + [_said(number) for number in range(301, 400, 2)]
+    said = [_said(number) for number in [*range(0, 720, 2), *range(301, 400, 2)]]
     placed = [place for _, place in said]
-    apply(replica, *(spoken for spoken, _ in said[:300]), vectors=EMBEDDER.vectors)
-    for number, (pending, _) in enumerate(said[300:]):
-        replica.index_provisional(origin(10_000 + number), pending)
+    for device in DEVICES:
+        spoken = [spoken for spoken, (_, place, _) in said[:300] if place.device == device]
+        apply(replica, *spoken, vectors=EMBEDDER.vectors, device=device)
+    for number, (pending, (_, place, _)) in enumerate(said[300:]):
+        replica.index_provisional(origin(10_000 + number, place.device or b""), pending)
     for number in range(30):
         text, agent, moment = f"the budget of pump {number * 7}", AGENTS[number % 2], TIMES[number % 5]
         operation = remember(text, ("fact", "decision")[number % 2], agent, moment)
+        device = _device(number)
         if number % 3:
-            apply(replica, operation, vectors=EMBEDDER.vectors)
+            apply(replica, operation, vectors=EMBEDDER.vectors, device=device)
         else:
-            replica.index_provisional(origin(20_000 + number), operation)
-        placed.append(
-            (text, Scope(agent=agent, kind="memory", since_ms=moment, category=operation.category), "")
-        )
-    apply(replica, PutSource("notes", "", ("*.md",), (), NOW))
+            replica.index_provisional(origin(20_000 + number, device), operation)
+        place = Scope(agent=agent, kind="memory", since_ms=moment, category=operation.category, device=device)
+        placed.append((text, place, ""))
+    apply(replica, PutSource("notes", "", ("*.md",), (), NOW), device=DEVICES[1])
     for number in range(10):
         texts = tuple(f"the budget of pump {number * 31 + part}" for part in range(3))
         moment = TIMES[number % 5]
@@ -89,8 +108,10 @@ def memory() -> Iterator[tuple[Replica, list[Placed]]]:
                 ("T",) * 3,
             ),
             vectors=EMBEDDER.vectors,
+            device=DEVICES[1],
         )
-        placed += [(text, Scope(kind="document", source="notes", since_ms=moment), "") for text in texts]
+        place = Scope(kind="document", source="notes", since_ms=moment, device=DEVICES[1])
+        placed += [(text, place, "") for text in texts]
     gone = "the budget of pump 14"
     replica.index_provisional(origin(30_000), forget(gone))
     set_model(replica, EMBEDDER.identity)
@@ -100,9 +121,10 @@ def memory() -> Iterator[tuple[Replica, list[Placed]]]:
 
 def meets(place: Scope, repository: str, scope: Scope) -> bool:
     """The plain meaning of a filter."""
-    for name in ("agent", "session", "role", "kind", "source", "category"):
-        wanted = getattr(scope, name)
-        if wanted is not None and getattr(place, name) != wanted:
+    for name in ("agent", "session", "role", "kind", "source", "category", "device"):
+        wanted, has = getattr(scope, name), getattr(place, name)
+        is_alias = name == "agent" and has is not None and has == scope.agent_alias
+        if wanted is not None and has != wanted and not is_alias:
             return False
     if scope.status not in (None, "active", "any") or (scope.status is not None and place.kind != "memory"):
         return False
@@ -146,6 +168,8 @@ SCOPES = st.builds(
     category=maybe("fact", "decision"),
     status=st.sampled_from([None, None, None, "active", "retired", "superseded", "any"]),
     projects=st.one_of(st.none(), st.none(), st.lists(st.sampled_from(KEYS), max_size=3).map(tuple)),
+    agent_alias=maybe(*AGENTS),
+    device=st.sampled_from([None, None, *DEVICES, bytes(16)]),
 )
 
 
@@ -179,8 +203,19 @@ def _finds_all(memory: tuple[Replica, list[Placed]], scope: Scope) -> None:
                 hit.source or None,
                 hit.created_at,
                 category=hit.category,
+                device=scope.device,
             )
             assert meets(shown, hit.repository, scope), "the place that is shown is one that was asked for"
+
+
+@pytest.mark.parametrize("narrow_max", [RANKED_MAX, 10, 0])
+@pytest.mark.parametrize("kind", [None, "conversation", "memory", "document"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_device_narrows_every_kind_of_text(
+    memory: tuple[Replica, list[Placed]], device: bytes, kind: str | None, narrow_max: int
+) -> None:
+    with mock.patch.object(filters, "NARROW_MAX", narrow_max):
+        _finds_all(memory, Scope(kind=kind, device=device))
 
 
 @settings(max_examples=25, deadline=None)

@@ -41,7 +41,7 @@ def test_a_flag_wins_over_the_environment_over_config_json_over_the_default(tmp_
         ("from-flag", SettingSource.FLAG),
         ("from-environment", SettingSource.ENVIRONMENT),
         ("from-config", SettingSource.CONFIG),
-        ("cc-mini", SettingSource.DEFAULT),
+        ("claude-code", SettingSource.DEFAULT),
     ]
 
 
@@ -109,7 +109,7 @@ def test_an_address_that_is_none_or_holds_secrets_is_refused_by_its_origin(tmp_p
 def test_an_agent_id_is_plain(tmp_path: Path, agent: str) -> None:
     environment = _environment(tmp_path, CRYSTAL_AGENT_ID=agent)
     if not agent:
-        assert resolve(None, environment).agent_id == "cc-mini"
+        assert resolve(None, environment).agent_id == "claude-code"
         return
     with pytest.raises(BadConfig, match="CRYSTAL_AGENT_ID"):
         resolve(None, environment)

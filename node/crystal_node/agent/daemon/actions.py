@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from crystal_mirror.commands.messages import Action, Arguments
 from crystal_node.agent.commands.service import ActionHandler, ActionResult, Tell
+from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.errors import UsageError
 from crystal_node.sync.job_context import JobContext
 
@@ -191,7 +192,7 @@ def _check_live(settings: "Settings", agent: str) -> None:
     """Other devices cannot have an agent woven that is in staging or rejected. Raises Usage."""
     from crystal_node.derive.catalog.agents import StagingState, staged_agents
 
-    if agent in ("", settings.agent_id):
+    if agent in ("", settings.agent_id, agent_alias(settings.agent_id)):
         return
     if not any(one.agent == agent and one.state is StagingState.LIVE for one in staged_agents(settings.home)):
         raise UsageError(

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from crystal_node.base.agent_names import CLAUDE_CODE
 from crystal_node.base.clock import LocalZone
 from crystal_node.base.settings.checks import (
     checked_address,
@@ -50,7 +51,7 @@ EMBEDDING_PROVIDERS = (
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DROP_FOLDER_NAME = "drop"
 DEFAULT_HOME = "~/.ldm"
-DEFAULT_AGENT = "cc-mini"
+DEFAULT_AGENT = CLAUDE_CODE
 DEFAULT_TIMEOUT = "15"
 
 _OPTION = "option"

@@ -15,7 +15,7 @@ from crystal_mirror.membership.cursors import seen_cursors
 from crystal_mirror.membership.status import device_name
 from crystal_mirror.replication.rebuild import rebuild_pending
 from crystal_mirror.snapshots.restore import restore_pending
-from crystal_node.base.agent_names import agent_folder
+from crystal_node.base.agent_names import agent_alias, agent_folder
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
@@ -146,7 +146,9 @@ def catalog_lock(home: Home, wait_seconds: float = 0.0) -> FileLock:
 
 def is_known(settings: Settings, agent: str) -> bool:
     """Whether an agent had files here before this Core first saw it: it is this device's own, or they came by the file tree."""
-    return agent == settings.agent_id or (agent_folder(settings.home, agent) / "memory").is_dir()
+    if agent in (settings.agent_id, agent_alias(settings.agent_id)):
+        return True
+    return (agent_folder(settings.home, agent) / "memory").is_dir()
 
 
 def _is_complete(device: Device) -> bool:

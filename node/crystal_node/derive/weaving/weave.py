@@ -23,6 +23,7 @@ from crystal_core.weaver.ports import Plan, Ports
 from crystal_core.weaver.records import Method, Spent
 from crystal_core.weaver.runs import FULL, Woven, run_to_go_on, unread_sources
 from crystal_core.weaver.sources import Said, WeaverSource, list_sources, load
+from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.home import Home
@@ -80,6 +81,9 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
         ):
             remove_forgotten(device, book)
             sources = await asyncio.to_thread(_listed, device, agent, zone)
+            if not sources and (alias := agent_alias(agent)) is not None:
+                sources = await asyncio.to_thread(_listed, device, alias, zone)
+                agent = alias if sources else agent
             if not sources and request.agent:
                 raise NoSuchEntry(
                     f"there is nothing here that agent {agent[:60]!r} said",

@@ -96,6 +96,10 @@ class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         str, Meta(max_length=NAME_CHARS_MAX, description="Only documents of this source, by its name.")
     ] = ""
     """Also the tool that a conversation was held with."""
+    device: Annotated[
+        str,
+        Meta(max_length=NAME_CHARS_MAX, description="Only what this device recorded, by its name or id."),
+    ] = ""
     since: Annotated[
         str,
         Meta(
@@ -164,9 +168,10 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     By turn, the text is the passage of the answer that fits best, and ``turn`` says what it answers. ``relevance``, between 0
     and 1: how likely it is that the result answers the query. ``alike`` are the ids of texts that are almost the same and were
     left out for this one. ``weak``: it is not likely to answer, by its relevance. ``memory`` is the category if the text is a
-    memory. ``device`` and ``device_name``: the id and the name of the device that recorded it. ``place``: where the text stands
-    in other places too, the digits that name this one behind the id (``ID@PLACE``); else "". ``explain``: how the score came
-    about, if it was asked for. ``again_at``: when the same words were said last, "" if never later.
+    memory. ``title``: of its conversation, at most 80 characters, "" where no person spoke; of a document's piece, the heading
+    that it stands under. ``device`` and ``device_name``: the id and the name of the device that recorded it. ``place``: where
+    the text stands in other places too, the digits that name this one behind the id (``ID@PLACE``); else "". ``explain``: how
+    the score came about, if it was asked for. ``again_at``: when the same words were said last, "" if never later.
     """
 
     id: str
@@ -250,8 +255,9 @@ class PieceDocument(Struct, frozen=True, kw_only=True):
 
 
 class ShowDocument(Struct, frozen=True, kw_only=True):
-    """A text whole, where it comes from, and its surroundings in order; ``pieces`` has at least the text itself. ``device`` and
-    ``device_name``: the id and the name of the device that recorded it; ``before`` and ``after`` count what follows."""
+    """A text whole, where it comes from, and its surroundings in order; ``pieces`` has at least the text itself. ``title``: of
+    its conversation, or the heading of a document's piece. ``device`` and ``device_name``: the id and the name of the device
+    that recorded it; ``before`` and ``after`` count what follows."""
 
     id: str
     kind: ResultKind

@@ -56,6 +56,7 @@ from crystal_node.search.finding.documents import (
 )
 from crystal_node.search.finding.project_filter import known_project
 from crystal_node.search.finding.recorders import recorder, source_recorder
+from crystal_node.search.finding.titles import titles_of
 from crystal_node.search.finding.validation import scope_of, within_limits
 from crystal_node.search.places import TextPlace, opened_place, place_to_name
 
@@ -90,6 +91,8 @@ class Finder:
         scope = scope_of(request, now, self.settings.person_home, zone)
         with self._lock:
             scope, unknown = known_project(self._database, scope, request.project, self.settings.person_home)
+            if request.device:
+                scope = replace(scope, device=DeviceNames(self._database).find(request.device))
         deep = (
             self._deep.search(request, self._fast(request, scope, now))
             if self._deep.wanted(request)
@@ -119,6 +122,9 @@ class Finder:
             devices = [recorder(self._database, hit) for hit in found.hits]
             names = DeviceNames(self._database)
             places = [_place(self._database, hit) for hit in found.hits]
+            titles = titles_of(
+                self._database, ((hit.agent, hit.session) for hit in found.hits if hit.kind == CONVERSATION)
+            )
         return SearchDocument(
             query=request.query,
             mode=found.mode.value,
@@ -128,7 +134,12 @@ class Finder:
             more=found.more,
             results=[
                 _result(
-                    hit, (device, names.name(device)), place, by_hit.get(hit.id, {}), explain=request.explain
+                    hit,
+                    titles.get((hit.agent, hit.session), "") if hit.kind == CONVERSATION else hit.title,
+                    (device, names.name(device)),
+                    place,
+                    by_hit.get(hit.id, {}),
+                    explain=request.explain,
                 )
                 for hit, device, place in zip(found.hits, devices, places, strict=True)
             ],
@@ -242,7 +253,7 @@ def _place(database: Database, hit: Hit) -> str:
 
 
 def _result(
-    hit: Hit, device: tuple[str, str], place: str, deep: HitExplanation, *, explain: bool
+    hit: Hit, title: str, device: tuple[str, str], place: str, deep: HitExplanation, *, explain: bool
 ) -> ResultDocument:
     """``device``: id and name."""
     return ResultDocument(
@@ -260,7 +271,7 @@ def _result(
         repository=hit.repository,
         source=hit.source,
         path=hit.path,
-        title=hit.title,
+        title=title,
         freshness=hit.freshness.value,
         memory=hit.category,
         provisional=hit.provisional,
@@ -340,7 +351,9 @@ def _of_conversation(
         repository=said.repository,
         source=said.source,
         path="",
-        title="",
+        title=titles_of(database, [(said.agent, said.session)])[said.agent, said.session]
+        if said.session
+        else "",
         memory=category,
         provisional=asked.provisional,
         device=asked.device.hex(),

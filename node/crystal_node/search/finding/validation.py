@@ -11,6 +11,7 @@ from msgspec import ValidationError, convert, to_builtins
 
 from crystal_core.memories import Category
 from crystal_core.search.filters import Scope
+from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.errors import UsageError
 from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN, no_id
 from crystal_node.base.project import project_name
@@ -77,6 +78,7 @@ def scope_of(request: SearchRequest, now: int, person_home: Path, zone: tzinfo) 
         category=request.category or None,
         status=None if request.status is None else request.status.value,
         projects=None if request.projects is None else tuple(request.projects),
+        agent_alias=agent_alias(request.agent),
     )
 
 

@@ -14,6 +14,7 @@ import apsw
 from crystal_core.database import Database
 from crystal_core.projects import said_only_in
 from crystal_crypto.errors import CrystalError
+from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.errors import describe
 from crystal_node.base.project import Project
 from crystal_node.base.settings import Settings
@@ -113,8 +114,10 @@ class _Recalling:
 
     def _at_start(self, hook: HookInput, place: Project) -> Recalled:
         resumed = hook.source in ("resume", "compact")
-        agent = self._settings.agent_id
-        context = "" if resumed else read_context(self._settings.home.agents / agent / "CONTEXT.md")
+        agent, context = self._settings.agent_id, ""
+        for name in (agent, agent_alias(agent)):
+            if name is not None and not (resumed or context):
+                agent, context = name, read_context(self._settings.home.agents / name / "CONTEXT.md")
 
         def read(database: Database) -> tuple[str, list[Given], str, str]:
             projects = searched_projects(database, key_of(database, place))

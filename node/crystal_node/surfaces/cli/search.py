@@ -52,6 +52,9 @@ OfKind = Annotated[
 OfSource = Annotated[
     str, typer.Option("--source", metavar="NAME", help="Only from this tool, or this source of documents.")
 ]
+OfDevice = Annotated[
+    str, typer.Option("--device", metavar="NAME", help="Only what this device recorded: its name or id.")
+]
 OfCategory = Annotated[
     str, typer.Option("--category", metavar="NAME", help="Only memories of this category.")
 ]
@@ -105,6 +108,7 @@ def run(
     role: OfRole = "",
     kind: OfKind = "",
     source: OfSource = "",
+    device: OfDevice = "",
     since: Since = None,
     until: Until = None,
     category: OfCategory = "",
@@ -150,6 +154,7 @@ def run(
         role=role,
         kind=_one_of(ResultKind, kind, "kind of result"),
         source=source,
+        device=device,
         since=_moment(since),
         until=_moment(until),
         category=category,

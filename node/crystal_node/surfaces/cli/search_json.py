@@ -19,6 +19,7 @@ _TEXTS = frozenset(
         "role",
         "kind",
         "source",
+        "device",
         "since",
         "until",
         "category",

@@ -72,9 +72,9 @@ def run(
 def _print(shown: ShowDocument) -> None:
     head = [
         f"memory: {shown.memory}" if shown.memory else "",
-        shown.agent,
         shown.project or shown.repository,
-        shown.source,
+        " on ".join(part for part in (shown.source, shown.device_name) if part),
+        shown.agent,
         shown.session,
         shown.path,
         shown.title,

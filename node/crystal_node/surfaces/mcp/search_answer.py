@@ -1,16 +1,18 @@
 """The answer of a search as the one text that a model reads, within its tokens: the most useful result first, with most room.
 
-A result has a line of Crystal's own (date, project, device, tool, id) and then, fenced, the question in a line and the passage
-of the answer. What is left out is said, and how to get it. There is no second, structured copy: a model would pay for both, or
-be handed the one without fences.
+A result has a line of Crystal's own (date, project, device, tool, the conversation's title where there is room, id) and then,
+fenced, the question in a line and the passage of the answer. What is left out is said, and how to get it. There is no second,
+structured copy: a model would pay for both, or be handed the one without fences.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.wording import counted, one_line
 from crystal_node.search.finding.documents import NEAREST, ResultDocument, ResultKind, SearchDocument
+from crystal_node.search.titles import TITLE_CHARS_MAX
 from crystal_node.search.tokens import MARK, cut_to_tokens, estimated_tokens
 from crystal_node.surfaces.mcp.arguments import HITS_MAX, SearchArguments
 from crystal_node.surfaces.mcp.budget import Need, allotted
@@ -33,9 +35,12 @@ _LEAD_WORDS = 8
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A result as it is shown. ``label`` stands before the passage."""
+    """A result as it is shown. ``label`` stands before the passage; ``id`` ends the head. ``title``: the conversation's, as a
+    part of the head; "" where the question says it already."""
 
     head: str
+    id: str
+    title: str
     question: str
     label: str
     text: str
@@ -43,8 +48,13 @@ class _Shown:
 
     def frame(self, fence: Fence) -> int:
         """Tokens of all but the passage."""
-        lines = ["", f"{HITS_MAX}. {self.head}", fence.around(""), self.question, self.label, ""]
+        lines = ["", f"{HITS_MAX}. {self.head}{self.id}", fence.around(""), self.question, self.label, ""]
         return estimated_tokens("\n".join(lines))
+
+    @property
+    def title_tokens(self) -> int:
+        """What the title costs in the head."""
+        return estimated_tokens(self.title) + 1 if self.title else 0
 
 
 def search_text(found: SearchDocument, given: SearchArguments) -> str:
@@ -55,7 +65,11 @@ def search_text(found: SearchDocument, given: SearchArguments) -> str:
     unlikely = len(found.results) - len(results)
     if not results or (found.weak and not given.nearest):
         return cut_to_tokens(_nothing(found, given), given.max_tokens)
-    shown = [_shown(each) for each in results]
+    first = {(each.agent, each.session): number for number, each in reversed(list(enumerate(results)))}
+    shown = [
+        _shown(each, is_first=first[each.agent, each.session] == number)
+        for number, each in enumerate(results)
+    ]
     fence = Fence([text for each in shown for text in (each.question, each.text)])
     intro = fence.explanation
     if found.note:
@@ -72,10 +86,13 @@ def search_text(found: SearchDocument, given: SearchArguments) -> str:
     lines = [intro]
     is_cut = False
     for number, (each, share) in enumerate(zip(shown, shares, strict=False), 1):
-        text = passage(each.text, each.snippet, share - each.frame(fence))
+        room = share - each.frame(fence)
+        text = passage(each.text, each.snippet, room)
+        is_titled = estimated_tokens(text) + each.title_tokens <= room
         is_cut = is_cut or text != each.text
         body = "\n".join(part for part in (each.question, each.label + text) if part)
-        lines += ["", f"{number}. {each.head}", fence.around(body)]
+        head = f"{number}. {each.head}{each.title if is_titled else ''}{each.id}"
+        lines += ["", head, fence.around(body)]
     # Counted among all results: those that fit badly stand between the others.
     following = (
         found.results.index(results[len(shares)]) if len(shares) < len(results) else len(found.results)
@@ -120,7 +137,8 @@ def _left_out(
     return ["", " ".join(said)] if said else []
 
 
-def _shown(found: ResultDocument) -> _Shown:
+def _shown(found: ResultDocument, *, is_first: bool) -> _Shown:
+    """``is_first``: no result before it is of the same conversation; the others do without its title."""
     turn = found.turn
     text = visible(found.text)
     question, label = "", ""
@@ -130,12 +148,18 @@ def _shown(found: ResultDocument) -> _Shown:
         asked = one_line(visible(turn.question), len(turn.question))
         question = cut_to_tokens(f"Asked: {asked}", QUESTION_TOKENS) if asked else ""
         label = "Answered: " if turn.answered else "Said: "
-    return _Shown(_head(found), question, label, text, visible(found.snippet))
+    asked = "" if turn is None else turn.question
+    is_told = found.kind is ResultKind.CONVERSATION and is_first and found.title
+    is_asked = found.title.rstrip("…") in one_line(asked, len(asked))
+    title = "" if is_asked or not is_told else f" | title {name(found.title, TITLE_CHARS_MAX)}"
+    return _Shown(
+        _head(found), f" | id {found.placed_id}", title, question, label, text, visible(found.snippet)
+    )
 
 
 def _need(each: _Shown, fence: Fence) -> Need:
     frame, text = each.frame(fence), estimated_tokens(each.text)
-    return Need(frame + min(text, PASSAGE_TOKENS_MIN), frame + text)
+    return Need(frame + min(text, PASSAGE_TOKENS_MIN), frame + text + each.title_tokens)
 
 
 def _head(found: ResultDocument) -> str:
@@ -154,13 +178,13 @@ def _head(found: ResultDocument) -> str:
         parts.append(f"again {moment(found.again_at)}")
     if turn is not None and turn.messages > 2:
         parts.append(f"{turn.messages} messages")
-    parts.append(f"id {found.placed_id}")
     return " | ".join(part for part in parts if part)
 
 
 def origin(project: str, repository: str, device: str, source: str, agent: str) -> Sequence[str]:
-    """Where a text comes from, in a head line's parts."""
-    named = (("project", repository or project), ("device", device), ("tool", source), ("agent", agent))
+    """Where a text comes from, in a head line's parts. An agent that has its tool's name is not told twice."""
+    own = "" if source and source in (agent, agent_alias(agent)) else agent
+    named = (("project", repository or project), ("device", device), ("tool", source), ("agent", own))
     return [f"{what} {name(which)}" for what, which in named if which]
 
 

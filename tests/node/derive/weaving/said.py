@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support.machine import Machine, transcript
 
-AGENT = "cc-mini"
+AGENT = "claude-code"
 TEXTS = ("Let us keep a list of all ships.", "I will mend the sails tomorrow.", "We decided to use teak.")
 
 

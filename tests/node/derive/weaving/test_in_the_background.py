@@ -49,10 +49,10 @@ def test_a_node_has_the_core_weave_and_gets_what_came_of_it(house: tuple[Vault, 
     assert looked["result"]["estimate"]["pieces"] == 2
     assert server.asked == []
     done = node.call("dream-weave").out
-    assert "On the Core: 1 session of cc-mini woven (" in done
+    assert "On the Core: 1 session of claude-code woven (" in done
     assert len(server.asked) == 6
     node.call("sync")
-    assert (node.home / "agents" / "cc-mini" / "CONTEXT.md").is_file() or _comes(node)
+    assert (node.home / "agents" / "claude-code" / "CONTEXT.md").is_file() or _comes(node)
     refused = node.call("dream-weave", "--provider", "anthropic", check=False)
     assert refused.code == 2
     assert "Core" in refused.err
@@ -69,7 +69,7 @@ def test_the_timetable_weaves_and_lets_go(house: tuple[Vault, Machine, LlmServer
     until(lambda: _ordered(core, "another ship came in"), "what was said, in order")
     core.call("jobs", "run", "dream-weave")
     until(lambda: len(server.asked) > asked, "the model asked by the timetable")
-    journals = core.home / "agents" / "cc-mini" / "memory" / "journals"
+    journals = core.home / "agents" / "claude-code" / "memory" / "journals"
     until(lambda: _holding(journals, "Another ship came in."), "its journal")
     core.call("forget", core.call("search", "--json", "--", "another ship came in").json["results"][0]["id"])
 
@@ -123,7 +123,7 @@ def _ordered(core: Machine, words: str) -> bool:
 def _comes(node: Machine) -> bool:
     def there() -> bool:
         node.call("sync")
-        return (node.home / "agents" / "cc-mini" / "CONTEXT.md").is_file()
+        return (node.home / "agents" / "claude-code" / "CONTEXT.md").is_file()
 
     until(there, "the page on the Node")
     return True

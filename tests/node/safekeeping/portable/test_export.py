@@ -44,7 +44,7 @@ def fill(machine: Machine) -> None:
     machine.call("remember", "The relay restarts at three.", "--supersedes", first)
     machine.call("remember", "Tea, not coffee.", "--category", "preference", "--confidence", "70")
     forgotten = machine.call("remember", "A secret that was taken back.", "--json").json["id"]
-    journal = machine.home / "agents" / "cc-mini" / "memory" / "journals" / "2026-01-05.md"
+    journal = machine.home / "agents" / "claude-code" / "memory" / "journals" / "2026-01-05.md"
     journal.parent.mkdir(parents=True, exist_ok=True)
     journal.write_text("# A day\n")
     machine.call("sync")
@@ -76,7 +76,7 @@ def test_an_export_holds_everything_in_lines_that_any_program_reads(exported: Pa
     assert memories["The relay restarts at two."]["superseded_by"]
     assert memories["Tea, not coffee."]["confidence"] == 70
     manifest = json.loads((exported / "manifest.json").read_text())
-    journal = "agents/cc-mini/memory/journals/2026-01-05.md"
+    journal = "agents/claude-code/memory/journals/2026-01-05.md"
     assert journal in {each["path"] for each in manifest["files"]}
     assert (exported / "files" / journal).read_text() == "# A day\n"
     assert b"taken back" not in b"".join(path.read_bytes() for path in exported.rglob("*") if path.is_file())
@@ -111,7 +111,7 @@ def test_a_file_that_is_another_one_here_stays_and_the_imported_one_is_put_besid
     exported: Path, relay: RelayProcess, tmp_path: Path
 ) -> None:
     other = Vault(relay, tmp_path / "other").core
-    journal = other.home / "agents" / "cc-mini" / "memory" / "journals" / "2026-01-05.md"
+    journal = other.home / "agents" / "claude-code" / "memory" / "journals" / "2026-01-05.md"
     journal.parent.mkdir(parents=True)
     journal.write_text("# My own day\n")
     done = other.call("import", str(exported), "--json").json
@@ -151,7 +151,7 @@ def _empty(path: Path) -> None:
         ("manifest.json", _climb),
         ("manifest.json", _later),
         ("manifest.json", _empty),
-        ("files/agents/cc-mini/memory/journals/2026-01-05.md", _flip),
+        ("files/agents/claude-code/memory/journals/2026-01-05.md", _flip),
     ],
 )
 def test_of_a_damaged_export_nothing_comes_in(

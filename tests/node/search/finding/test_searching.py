@@ -23,12 +23,19 @@ def found(memory: Machine, *arguments: str) -> list[str]:
 
 def test_every_filter_of_the_command_narrows(memory: Machine) -> None:
     everything = sorted(SAID)
+    first = memory.call("search", "--json", "crane").json["results"][0]
+    device = first["device_name"]
     admitted = (
         ("--project", "work"),
         ("--session", "session"),
         ("--role", "user"),
         ("--kind", "conversation"),
         ("--source", "claude-code"),
+        ("--agent", "claude-code"),
+        ("--agent", "cc-mini"),
+        ("--device", device),
+        ("--device", device.upper()),
+        ("--device", first["device"][:8]),
         ("--since", "2026-01-05"),
         ("--until", "2026-01-06"),
         ("--since", "January 2026"),
@@ -42,6 +49,7 @@ def test_every_filter_of_the_command_narrows(memory: Machine) -> None:
         ("--role", "assistant"),
         ("--kind", "memory"),
         ("--source", "codex"),
+        ("--agent", "codex"),
         ("--since", "2026-01-06"),
         ("--until", "2026-01-04"),
         ("--since", "February 2026"),
@@ -51,6 +59,15 @@ def test_every_filter_of_the_command_narrows(memory: Machine) -> None:
     )
     for option, value in refused:
         assert found(memory, "crane", option, value) == [], option
+
+
+def test_an_unknown_device_is_answered_with_those_that_are_known(memory: Machine) -> None:
+    device = memory.call("search", "--json", "crane").json["results"][0]["device_name"]
+    for as_json in ((), ("--json",)):
+        outcome = memory.call("search", "crane", "--device", "toaster", *as_json, check=False)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert "toaster" in outcome.err
+        assert device in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -132,8 +132,8 @@ def test_a_text_is_read_with_what_stands_around_it(shown: Tab) -> None:
     pieces = page.locator(".reader .piece")
     expect(pieces).to_have_count(3)
     expect(page.locator(".reader .asked")).to_contain_text("ninety days")
-    page.locator(".reader .chip", has_text="cc-mini").click()
-    expect(page.locator("#view-search .chips [data-filter=agent]")).to_contain_text("cc-mini")
+    page.locator(".reader .chip", has_text="claude-code").click()
+    expect(page.locator("#view-search .chips [data-filter=agent]")).to_contain_text("claude-code")
 
 
 def test_further_results_come_by_a_button(shown: Tab, gateway: Gateway) -> None:

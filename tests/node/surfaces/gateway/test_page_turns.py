@@ -88,7 +88,7 @@ def test_a_hit_is_a_question_in_a_line_and_its_answer_under_its_conversation(sho
     search(page, "retry budget of the importer")
     first = page.locator(".group").first
     expect(first.locator(".hit")).to_have_count(2)
-    for said in ("work", "claude-code", "cc-mini"):
+    for said in ("work", "claude-code"):
         expect(first.locator(".meta").first).to_contain_text(said)
     hit = first.locator(".hit", has_text="eleven attempts")
     expect(hit.locator(".question")).to_have_text(QUESTION)

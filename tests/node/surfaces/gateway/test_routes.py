@@ -141,7 +141,7 @@ def test_status_is_that_of_the_command(gateway: Gateway) -> None:
 def test_the_published_status_says_what_it_said(gateway: Gateway) -> None:
     answer = gateway.get("/status")
     assert answer["status"] == "ok"
-    assert (answer["role"], answer["agentId"], answer["hasDatabase"]) == ("core", "cc-mini", True)
+    assert (answer["role"], answer["agentId"], answer["hasDatabase"]) == ("core", "claude-code", True)
     assert answer["lastDreamWeaver"] is None
     assert answer["uptime"] >= 0
 

@@ -86,7 +86,7 @@ def test_a_question_under_way_ends_on_what_it_began_with(copy: Machine) -> None:
 
 def test_settings_are_read_anew_when_their_file_changes(copy: Machine) -> None:
     keeper = Keeper(lambda: _settings(copy))
-    assert keeper.settings().agent_id == "cc-mini"
+    assert keeper.settings().agent_id == "claude-code"
     config = copy.home / "config.json"
     text = config.read_text()
     with keeper.finding() as before:

@@ -2,7 +2,7 @@
 
 ::
 
-    tidewatch · claude-code on laptop                       where it was said, once for a conversation's results
+    tidewatch · claude-code on laptop · Why is the export…  where it was said and the conversation's title, once for its hits
       2026-11-17 09:24  955a96bca0e8  The nightly expo…     when, the id that `crystal show` takes, the question in a line
           The export starts ten minutes after the backup …  the passage of the answer, with the query's words marked
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from crystal_node.base.settings import DEFAULT_AGENT
+from crystal_node.base.agent_names import CLAUDE_CODE, FORMER_DEFAULT
 from crystal_node.base.wording import one_line, printable
 from crystal_node.search.finding.documents import ResultDocument, ResultKind
 from crystal_node.search.finding.explanation import why
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _HEADING_CHARS_MAX = 300
 _QUESTION_CHARS_MAX = 200
 _PASSAGE_INDENT = 6
+_NAMED_BY_TOOL = (CLAUDE_CODE, FORMER_DEFAULT)
+"""Agents that nobody named: the tool says more."""
 _ROOMY_COLUMNS = 72
 """From this width on, a question stands beside its date and id, else below them."""
 
@@ -129,17 +131,16 @@ def _head(result: ResultDocument, first: ResultDocument, *, roomy: bool) -> "lis
 
 
 def _heading(result: ResultDocument) -> str:
-    """Where it was said: project, tool and device; and the agent, where it has a name of its own."""
+    """Where it was said: project, tool, device and title; and the agent, where it has a name of its own."""
     if result.kind is ResultKind.DOCUMENT:
-        parts = [result.source, result.path]
+        parts = [" on ".join(part for part in (result.source, result.device_name) if part), result.path]
     else:
         parts = [
             f"memory: {result.memory}" if result.memory else "",
             result.project or result.repository,
-            f"{result.source} on {result.device_name}"
-            if result.source and result.device_name
-            else result.source,
-            result.agent if result.agent != DEFAULT_AGENT else "",
+            " on ".join(part for part in (result.source, result.device_name) if part),
+            "" if result.agent in _NAMED_BY_TOOL or result.agent == result.source else result.agent,
+            result.title,
         ]
     return " · ".join(part for part in parts if part) or result.kind.value
 

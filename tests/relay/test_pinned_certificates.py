@@ -14,8 +14,9 @@ from crystal_node.base.home import Home
 from crystal_node.device.own_relay import certificate_file
 from crystal_relay.address import check_relay_url, pin_of, pinned
 from crystal_relay.client.http import HttpStore, Timeouts
-from crystal_relay.embedded.relay import HANDSHAKES_OF_ADDRESS_MAX, EmbeddedRelay, NetworkDoor
+from crystal_relay.embedded.relay import EmbeddedRelay, NetworkDoor
 from crystal_relay.errors import BadReply, BadRequest, StoreUnavailable
+from crystal_relay.server.tls import HANDSHAKES_OF_ADDRESS_MAX
 from tests.support.relay_server import Member, embedded_member
 from tests.support.s3_servers.daemons import free_port
 

@@ -33,6 +33,8 @@ class Side:
             "crystal_node",
             ["pair", "--json", *arguments],
             env=machine.environment | variables,
+            prefix=machine.prefix,
+            fresh=machine.fresh,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

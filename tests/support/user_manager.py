@@ -1,6 +1,7 @@
 """A user's service manager where there is none: `systemctl --user` as a small program, on the PATH of one machine.
 
-It knows what `crystal_node.agent.service` asks of the real one, reads the same unit files, and really starts what they say.
+It knows what `crystal_node.agent.service` and `crystal-relay up` ask of the real one, reads the same unit files, and really
+starts what they say.
 A test that uses it stops what it started: `UserManager.stop_all`.
 """
 
@@ -73,7 +74,9 @@ def main(words: list[str]) -> int:
             link.parent.mkdir(exist_ok=True)
             link.unlink(missing_ok=True)
             link.symlink_to(manager.units / unit)
-        case "start":
+        case "start" | "restart":
+            if verb == "restart":
+                _end(pid)
             if not _lives(pid):
                 pid_file.write_text(str(_start(manager.units / unit)))
         case "stop":

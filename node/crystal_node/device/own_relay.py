@@ -5,7 +5,6 @@ So no name, no authority and no trust in the network is needed, and nobody who l
 """
 
 import asyncio
-import datetime as dt
 import os
 import socket
 import ssl
@@ -21,10 +20,6 @@ from crystal_relay.errors import InUse, RelayError
 
 RELAY_PORT = 18791
 _CERTIFICATE = "tls.pem"
-_FROM = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-"""A machine whose clock is behind accepts it, too."""
-_UNTIL = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
-"""No end: it is known by its fingerprint (RFC 5280, 4.1.2.5)."""
 _HELD_SECONDS = 0.2
 _FAILED_SECONDS = 30.0
 _ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
@@ -37,8 +32,10 @@ def certificate_file(home: Home) -> Path:
     file = home.relay / _CERTIFICATE
     if not file.exists():
         home.relay.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        from crystal_crypto.certificate import new_certificate
+
         made = file.with_name(f"{_CERTIFICATE}.{os.getpid()}")
-        write_private(made, _new_certificate())
+        write_private(made, new_certificate())
         try:
             with suppress(FileExistsError):
                 os.link(made, file)  # of two processes that make one, both take the first
@@ -133,28 +130,6 @@ async def _serve(settings: Settings, tell: Callable[[str], None]) -> None:
                 await asyncio.sleep(_FAILED_SECONDS)
     finally:
         await relay.aclose()
-
-
-def _new_certificate() -> bytes:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([])  # it tells nobody whose it is
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(_FROM)
-        .not_valid_after(_UNTIL)
-        .sign(key, SHA256())
-    )
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return private + certificate.public_bytes(Encoding.PEM)
 
 
 def _certificate_in(file: Path) -> str:

@@ -9,6 +9,7 @@ from crystal_relay.cli.check import check
 from crystal_relay.cli.serve import serve
 from crystal_relay.cli.sweep import sweep
 from crystal_relay.cli.tokens import tokens
+from crystal_relay.cli.up import down, up
 from crystal_relay.cli.vaults import vaults
 
 app = typer.Typer(
@@ -39,6 +40,8 @@ def _root(
     """Crystal's relay: a blind dead drop for sealed memory."""
 
 
+app.command()(up)
+app.command()(down)
 app.command()(serve)
 app.add_typer(vaults, name="vaults")
 app.add_typer(tokens, name="tokens")

@@ -18,6 +18,7 @@ import typer
 from crystal_relay.address import check_relay_url
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.options import S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.reached import certificate_file, reached_host
 from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest
 
@@ -46,6 +47,22 @@ def serve(
         int,
         typer.Option(min=0, max=65535, envvar="CRYSTAL_RELAY_PORT", help="The port; 0 takes a free one."),
     ] = PORT,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls",
+            envvar="CRYSTAL_RELAY_TLS",
+            help="Serve by TLS 1.3 with a certificate of its own, which the address names.",
+        ),
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CRYSTAL_RELAY_ADDRESS",
+            help="For --tls: how other machines reach it.",
+            show_default="this machine's address",
+        ),
+    ] = None,
     store: StoreAddress = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Write the address here, as JSON, once connections are accepted.")
@@ -128,6 +145,11 @@ def serve(
         from crystal_relay.server.settings import SWEEP_SECONDS, SWEEP_SECONDS_BUCKET, network_of
 
         place = StorePlace.of_options(store, s3_endpoint, s3_allow_http)
+        if tls and place.directory is None:
+            raise BadRequest(
+                "a relay with a certificate of its own keeps its objects in a directory",
+                hint="Leave out --tls and put a proxy with TLS in front of it, or use --store file:///directory.",
+            )
         settings = RelaySettings(
             enroll_token=secret_of_environment(ENROLL_VARIABLE),
             metrics_token=secret_of_environment(METRICS_VARIABLE),
@@ -142,7 +164,19 @@ def serve(
         start_log(LogForm(log), verbose=verbose, known_secrets=known)
         sys.setswitchinterval(SWITCH_SECONDS)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(host, port, place, settings, peer_url, ready_file, as_json=as_json, v1=v1))
+            runner.run(
+                _run(
+                    host,
+                    port,
+                    place,
+                    settings,
+                    peer_url,
+                    ready_file,
+                    as_json=as_json,
+                    v1=v1,
+                    tls_at=reached_host(host, address) if tls else None,
+                )
+            )
 
 
 def secret_of_environment(variable: str) -> str | None:
@@ -191,8 +225,9 @@ async def _run(
     *,
     as_json: bool,
     v1: bool,
+    tls_at: str | None,
 ) -> None:
-    """Open all parts of a relay process, serve, and close them in the reverse order."""
+    """Open all parts of a relay process, serve, and close them in the reverse order. `tls_at`: by TLS, for that host."""
     from crystal_relay.cli.extensions import EXTENSIONS, served
     from crystal_relay.notify import Notifier
     from crystal_relay.server import create_app
@@ -201,6 +236,7 @@ async def _run(
     from crystal_relay.server.operator import Operator
     from crystal_relay.server.peers import Peers
     from crystal_relay.server.serving import Server, allow_open_files, listen
+    from crystal_relay.server.tls import pinned_url, tls_context
 
     connections_max = allow_open_files()
     async with AsyncExitStack() as stack:
@@ -220,13 +256,18 @@ async def _run(
             await stack.enter_async_context(admin_socket(place.directory, operator, EXTENSIONS))
         if peers is not None:
             await stack.enter_async_context(peers.running())
-        server = Server(application, listener)
+        server, url = Server(application, listener), ""
+        if tls_at is not None and place.directory is not None:
+            certificate = await asyncio.to_thread(certificate_file, place.directory)
+            server = Server(application, listener, context=tls_context(certificate))
+            url = pinned_url(tls_at, listener.getsockname()[1], certificate)
 
         def ready() -> None:
-            text = json.dumps({"url": server.url, "pid": os.getpid()})
+            shown = url or server.url
+            text = json.dumps({"url": shown, "pid": os.getpid()})
             if ready_file is not None:
                 _write_atomically(ready_file, text)
-            print(text if as_json else server.url, flush=True)
+            print(text if as_json else shown, flush=True)
 
         await server.serve(ready=ready, signals=True)
 

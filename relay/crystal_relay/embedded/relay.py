@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import os
-import ssl
 import time
-from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ from crystal_relay.server.connection import Connection, connection_class
 from crystal_relay.server.operator import Operator
 from crystal_relay.server.serving import listen
 from crystal_relay.server.settings import KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
+from crystal_relay.server.tls import TlsAcceptor, tls_context
 from crystal_relay.unix_socket import listen_at, short_path
 
 TOKEN_FILE = "enroll-token"  # noqa: S105  a file's name
@@ -34,10 +33,6 @@ SWEEP_SECONDS = 5.0
 LOCAL_CONNECTIONS_MAX = 64
 NETWORK_CONNECTIONS_MAX = 128
 """For one person's machines: each has a handful."""
-HANDSHAKES_MAX = 64
-HANDSHAKES_OF_ADDRESS_MAX = 8
-HANDSHAKE_SECONDS_MAX = 5.0
-_REFUSED_SECONDS = 1.0
 _ACCEPT_SECONDS = 0.005
 _TOKEN_BYTES = 32
 _TOKEN_CHARS_MAX = 256
@@ -50,13 +45,6 @@ class NetworkDoor:
     host: str
     port: int
     certificate: Path
-
-    def context(self) -> ssl.SSLContext:
-        """Raises OSError, ssl.SSLError."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_cert_chain(self.certificate)
-        return context
 
 
 class EmbeddedRelay:
@@ -89,10 +77,7 @@ class EmbeddedRelay:
         self._server: asyncio.Server | None = None
         self._beside = AsyncExitStack()
         self._closed = False
-        self._door: asyncio.Task[None] | None = None
-        self._shaking: Counter[str] = Counter()
-        """Connections whose TLS handshake is not over, by address."""
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._door: TlsAcceptor | None = None
         self._of_network: WeakSet[Connection] = WeakSet()
 
     @classmethod
@@ -128,46 +113,13 @@ class EmbeddedRelay:
 
     async def open_to_network(self, door: NetworkDoor) -> None:
         """Serve other machines, too. Once. Raises PortTaken, CannotListen, OSError (the certificate cannot be read)."""
-        context = door.context()
-        outside = listen(door.host, door.port)
-        self._door = asyncio.create_task(self._accept(outside, context))
-
-    async def _accept(self, outside: socket, context: ssl.SSLContext) -> None:
-        """Accept connections. Before its handshake is over, one counts for nothing but these limits."""
-        loop = asyncio.get_running_loop()
-        with outside:
-            while True:
-                try:
-                    caller, address = await loop.sock_accept(outside)
-                except OSError:  # no descriptor is left
-                    await asyncio.sleep(_REFUSED_SECONDS)
-                    continue
-                host = str(address[0])
-                full = (
-                    self._shaking.total() >= HANDSHAKES_MAX
-                    or len(self._of_network) >= NETWORK_CONNECTIONS_MAX
-                )
-                if full or self._shaking[host] >= HANDSHAKES_OF_ADDRESS_MAX:
-                    caller.close()
-                    continue
-                self._shaking[host] += 1
-                task = asyncio.create_task(self._shake(caller, host, context))
-                self._handshakes.add(task)
-                task.add_done_callback(self._handshakes.discard)
-
-    async def _shake(self, caller: socket, host: str, context: ssl.SSLContext) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            caller.setblocking(False)
-            await loop.connect_accepted_socket(
-                self._network_connection, caller, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX
-            )
-        except (OSError, ssl.SSLError):  # asyncio says no more of it
-            caller.close()
-        finally:
-            self._shaking[host] -= 1
-            if not self._shaking[host]:
-                del self._shaking[host]
+        context = tls_context(door.certificate)
+        self._door = TlsAcceptor(
+            listen(door.host, door.port),
+            context,
+            self._network_connection,
+            is_full=lambda: len(self._of_network) >= NETWORK_CONNECTIONS_MAX,
+        )
 
     def _connection(self) -> Connection:
         return self._protocol(self._config, self._state, {})
@@ -191,10 +143,8 @@ class EmbeddedRelay:
         assert self._server is not None, "it was started"
         # First, so that nobody connects any more: whoever finds no socket waits for the lock.
         (self._directory / SOCKET_NAME).unlink(missing_ok=True)
-        tasks = [*self._handshakes, *([self._door] if self._door is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._door is not None:
+            await self._door.aclose()
         self._relay.health.stopping()
         self._relay.waits.close()
         deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Generator
 from types import FrameType
 
@@ -15,11 +16,14 @@ from crystal_relay.errors import InUse, RelayError
 from crystal_relay.server.app import Relay
 from crystal_relay.server.connection import connection_class
 from crystal_relay.server.settings import CONNECTIONS_MAX, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
+from crystal_relay.server.tls import Handshakes, TlsAcceptor
 
 BACKLOG = 1024
 ACCEPTED_AT_ONCE = 16
 """Connections accepted in one turn of the loop. uvloop accepts one for each socket that it listens on; while strangers keep the
 loop busy, a queue of a hundred would take seconds. So it listens on as many copies of the socket."""
+HANDSHAKES = Handshakes(most=512, of_address=32)
+"""For a relay that serves many machines, some of them behind one address."""
 OPEN_FILES = 2 * CONNECTIONS_MAX
 """One for each connection, and one for the object sent over it."""
 
@@ -42,8 +46,12 @@ class PortTaken(InUse):
 class Server:
     """One relay's HTTP side. `serve` until `stop`, or until SIGTERM or SIGINT when `signals` is set."""
 
-    def __init__(self, app: Starlette, listener: socket.socket) -> None:
+    def __init__(
+        self, app: Starlette, listener: socket.socket, *, context: ssl.SSLContext | None = None
+    ) -> None:
+        """`context`: serve by TLS with it, else by plain HTTP."""
         self._listener = listener
+        self._context = context
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 app,
@@ -60,6 +68,7 @@ class Server:
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,  # §R9-12
             ),
             app.state.relay,
+            None if context is None else (listener, context),
         )
 
     @property
@@ -71,6 +80,9 @@ class Server:
         """Serve, and return when all accepted requests are answered. `ready` is called once connections are accepted."""
         self._uvicorn.ready = ready
         self._uvicorn.catch_signals = signals
+        if self._context is not None:  # its connections are accepted beside uvicorn, handshakes within limits
+            await self._uvicorn.serve(sockets=[])
+            return
         # asyncio's loops accept as many as wait. On Windows two accepts on copies of one socket fail.
         several = type(asyncio.get_running_loop()).__module__.partition(".")[0] == "uvloop"
         count = ACCEPTED_AT_ONCE if several else 1
@@ -132,12 +144,21 @@ class _Uvicorn(uvicorn.Server):
     ready: Callable[[], None] | None = None
     catch_signals = False
 
-    def __init__(self, config: uvicorn.Config, relay: Relay) -> None:
+    def __init__(
+        self, config: uvicorn.Config, relay: Relay, tls: tuple[socket.socket, ssl.SSLContext] | None = None
+    ) -> None:
         super().__init__(config)
         self._relay = relay
+        self._tls = tls
+        self._acceptor: TlsAcceptor | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self._tls is not None:
+            protocol = connection_class(self._relay.admission)
+            self._acceptor = TlsAcceptor(
+                *self._tls, lambda: protocol(self.config, self.server_state, {}), handshakes=HANDSHAKES
+            )
         self._relay.start()
         self._relay.health.serving()
         if self.ready is not None:
@@ -146,6 +167,8 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._relay.health.stopping()
         self._relay.waits.close()
+        if self._acceptor is not None:
+            await self._acceptor.aclose()
         await super().shutdown(sockets)
         await self._relay.aclose()
 

@@ -1,0 +1,189 @@
+"""`crystal-relay up` and `down`: the relay as a service that other machines reach, and without it.
+
+What fails leaves nothing that the next try trips over: the service that was begun is removed, and its token revoked.
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crystal_relay.cli.failures import told
+from crystal_relay.cli.operations import operate
+from crystal_relay.cli.options import AsJson, StoreAddress
+from crystal_relay.cli.output import show_json, tell
+from crystal_relay.cli.reached import certificate_file, every_address, reached_host
+from crystal_relay.cli.serve import PORT
+from crystal_relay.cli.service import NoServiceManager, RelayProgram, RelayService, service_manager
+from crystal_relay.cli.stores import StorePlace
+from crystal_relay.errors import BadRequest, StoreUnavailable
+
+LABEL = "crystal-relay up"
+"""Of the enrolment token that it makes."""
+ANSWERS_SECONDS_MAX = 60.0
+_LOOK_SECONDS = 0.2
+
+_ABOUT = """\
+The relay runs at
+  {url}
+It listens on port {port} of {where}, by TLS 1.3 with the certificate that the address names. {service}
+
+On the machine where your memory begins:
+  crystal up --relay '{url}' --enroll-token -
+On one that has a memory already:
+  crystal pair --relay '{url}' --enroll-token -
+"""
+_ENROLS = """\
+The enrolment token that it reads, shown only once:
+  {token}
+"""
+_SHOWN_BEFORE = "Its enrolment token was shown at the first `crystal-relay up`; `crystal-relay tokens create` makes another."
+
+
+def up(
+    store: StoreAddress = None,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on.", show_default="all of this machine")
+    ] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port.")] = PORT,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="How other machines reach it: a name or an address.", show_default="this machine's address"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Install the relay as a service that other machines reach.
+
+    Prints its address, which names its certificate, an enrolment token, and the line for the other machine. The store is a
+    directory. Running it again changes what is given, and restarts the relay. `crystal-relay down` removes it.
+    """
+    with told(as_json=as_json):
+        from crystal_relay.server.tls import pinned_url
+
+        place = StorePlace.of_options(store, None, False)
+        if place.directory is None:
+            raise BadRequest(
+                "a relay with a certificate of its own keeps its objects in a directory",
+                hint="Use --store file:///directory. For a bucket, run `crystal-relay serve` behind a proxy with TLS.",
+            )
+        directory = place.directory
+        listens = host or every_address()
+        shown = reached_host(listens, address)
+        manager = service_manager()
+        was_there = manager.is_installed()
+        if not manager.is_running():
+            _check_free(listens, port)
+        asyncio.run(_made(directory))
+        certificate = certificate_file(directory)
+        url = pinned_url(shown, port, certificate)
+        token = _new_token(place)
+        command = (sys.executable, "-P", "-m", "crystal_relay", "serve", "--tls", "--host", listens)
+        program = RelayProgram(
+            (*command, "--port", str(port), "--store", directory.as_uri(), "--address", shown), directory
+        )
+        try:
+            service = manager.install(program)
+            asyncio.run(_until_answered(url, manager))
+        except BaseException:
+            if not was_there:
+                manager.uninstall()
+            if token is not None:
+                _revoke(place, token[1])
+            raise
+        if as_json:
+            show_json(
+                {
+                    "url": url,
+                    "enroll_token": None if token is None else token[0],
+                    "manager": manager.name,
+                    "file": None if manager.file is None else str(manager.file),
+                    "store": str(directory),
+                }
+            )
+            return
+        where = "all addresses of this machine" if host is None else listens
+        print(_ABOUT.format(url=url, port=port, where=where, service=service), flush=True)
+        print(_SHOWN_BEFORE if token is None else _ENROLS.format(token=token[0]), flush=True)
+
+
+def down(as_json: AsJson = False) -> None:
+    """Stop the relay and remove its service. What it keeps stays.
+
+    Undoes `crystal-relay up`. The next one serves the same vaults under the same address.
+    """
+    with told(as_json=as_json):
+        manager = service_manager()
+        was_there = manager.is_installed()
+        manager.uninstall()
+        if as_json:
+            show_json({"removed": was_there, "manager": manager.name})
+        elif was_there:
+            print(
+                "The relay is stopped, and starts no more. What it keeps stays; `crystal-relay up` starts it again."
+            )
+        else:
+            tell("There was no service of `crystal-relay up`.")
+
+
+def _check_free(host: str, port: int) -> None:
+    """Raises PortTaken, CannotListen: before anything is installed."""
+    from crystal_relay.server.serving import listen
+
+    listen(host, port).close()
+
+
+async def _made(directory: Path) -> None:
+    """Make the store if there is none. Raises Unusable, InUse."""
+    if not (directory / "objects.db").exists():
+        from crystal_relay.local import LocalStore
+
+        await (await asyncio.to_thread(LocalStore, directory)).aclose()
+
+
+def _new_token(place: StorePlace) -> tuple[str, str] | None:
+    """A token and its id; None if an earlier `up` made one, which only its reader has."""
+    from crystal_relay.server.enrollment import enrollment_hash, new_enrollment_token
+
+    found = operate(place, lambda operations: operations.enrollments())
+    if any(each.label == LABEL for each in found):
+        return None
+    token = new_enrollment_token()
+    made = operate(place, lambda operations: operations.enroll(enrollment_hash(token), LABEL))
+    return token, made.id
+
+
+def _revoke(place: StorePlace, name: str) -> None:
+    operate(place, lambda operations: operations.revoke_enrollment(name))
+
+
+async def _until_answered(url: str, manager: RelayService) -> None:
+    """Wait until the relay answers at its address. Raises NoServiceManager, StoreUnavailable."""
+    import httpx
+
+    from crystal_relay.address import http_client
+
+    deadline = time.monotonic() + ANSWERS_SECONDS_MAX
+    async with http_client(url, connect=2, idle=5, connections_kept=1) as http:
+        while True:
+            try:
+                await http.get("/health")
+            except httpx.HTTPError:
+                if time.monotonic() < deadline:
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    continue
+            else:
+                return
+            if not manager.is_running():
+                raise NoServiceManager(
+                    "the relay was started, and does not run",
+                    hint="`journalctl --user -u crystal-relay` says why (as root without --user).",
+                )
+            raise StoreUnavailable(
+                f"the relay runs, and does not answer at {url.partition('#')[0]}",
+                hint="Open that port in the firewall, or name the address by which it is reached: --address NAME.",
+            )

@@ -1,6 +1,6 @@
 """The certificate by which a relay is known: self-signed, without a name and without an end (RFC 5280).
 
-An address names it by its fingerprint: neither issuer nor dates mean anything. `python -m crystal_crypto.certificate`
+An address names it by its fingerprint: neither issuer nor dates mean anything. `python -P -m crystal_crypto.certificate`
 writes a new one to standard output: for the relay, which may not load this package.
 """
 

@@ -10,10 +10,14 @@ TOLD_SECONDS = 2.0
 
 
 class ProgressLines:
-    """Turns progress of the runner into lines for a person. ``clock`` is monotonic, in seconds."""
+    """Turns progress of the runner into lines for a person. ``clock`` is monotonic, in seconds; ``unit`` is what is counted, ""
+    for bytes."""
 
-    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic, *, unit: str = ""
+    ) -> None:
         self._tell = tell
+        self._unit = unit
         self._clock = clock
         self._what = ""
         self._began = self._told = 0.0
@@ -37,12 +41,24 @@ class ProgressLines:
     def _words(self, what: str, done: int, total: int, seconds: float) -> str:
         moved = done - self._first
         rate = moved / seconds if seconds > 0 else 0.0
-        text = f"{what}: {size(done)}" + (f" of {size(total)} ({done * 100 // total} %)" if total else "")
+        text = f"{what}: {self._amount(done)}"
+        if total:
+            text = f"{what}: {self._amount(done, total)} ({done * 100 // total} %)"
         if rate > 0:
-            text += f", {size(int(rate))}/s"
+            text += f", {self._rate(rate)}/s"
             if total > done:
                 text += f", {_remaining((total - done) / rate)} left"
         return text
+
+    def _amount(self, done: int, total: int | None = None) -> str:
+        if not self._unit:
+            return size(done) if total is None else f"{size(done)} of {size(total)}"
+        return f"{done:,} {self._unit}" if total is None else f"{done:,} of {total:,} {self._unit}"
+
+    def _rate(self, rate: float) -> str:
+        if not self._unit:
+            return size(int(rate))
+        return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
 def _remaining(seconds: float) -> str:

@@ -226,6 +226,8 @@ async def _put(
 ) -> None:
     """Reads changed files and puts new passages. Clears ``complete`` if time was up."""
     done = 0
+    if progress is not None and total:
+        progress(report.name, 0, total)
     while done < total:
         batch = await _in_thread(reader.batch, reader.stop)
         _check_public(device)

@@ -11,6 +11,7 @@ from crystal_node.capture.backfill import BackfillRequest, BackfillResult, backf
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Agent, Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.progress import progress_shown
 from crystal_node.surfaces.cli.console.prompts import confirm
 
 Tool = Annotated[
@@ -45,10 +46,6 @@ def run(
         crystal backfill --tool codex --yes
     """
 
-    def progress(text: str, _done: int, _total: int) -> None:
-        if not as_json:
-            note(text)
-
     with opened(resolve()) as device:
         request = BackfillRequest(agent or "", tool or "", dry_run=True, limit=limit, settle=not dry_run)
         counted = asyncio.run(backfill(device, request))
@@ -58,7 +55,10 @@ def run(
             if not yes:
                 confirm("\nType backfill to go on: ", expect="backfill", as_json=as_json)
             request = BackfillRequest(agent or "", tool or "", limit=limit)
-            counted = asyncio.run(backfill(device, request, progress))
+            with progress_shown(quiet=as_json) as shown:
+                counted = asyncio.run(
+                    backfill(device, request, lambda _, done, total: shown("transcripts", done, total))
+                )
     if as_json:
         emit({**counted.document(), "dry_run": dry_run})
         return

@@ -2,8 +2,6 @@
 
 import asyncio
 import shlex
-import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,17 +9,18 @@ from typing import Annotated
 import msgspec
 import typer
 
-from crystal_node.base.errors import ExitCode
-from crystal_node.base.settings import resolve
+from crystal_node.base.errors import ExitCode, HomeBusy
+from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import clock_time, counted, one_line, size
 from crystal_node.derive import sources
 from crystal_node.derive.sources.extraction import INSTALL
 from crystal_node.derive.sources.filetypes import Skipped
-from crystal_node.derive.sources.results import SourcesStatus, SourceStatus, SourceSynced
+from crystal_node.derive.sources.results import SourcesStatus, SourcesSynced, SourceStatus, SourceSynced
 from crystal_node.derive.sources.service import source_owner
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.progress import progress_shown
 from crystal_node.surfaces.cli.console.prompts import confirm
 
 group = typer.Typer(
@@ -54,8 +53,8 @@ Confirm = Annotated[
     bool,
     typer.Option("--confirm", help="Remove documents whose files are gone, however many they are."),
 ]
+Later = Annotated[bool, typer.Option("--later", help="Only add it; the background service reads it.")]
 _SHOWN_MAX = 10
-_TOLD_SECONDS = 5.0
 
 
 @group.command("add")
@@ -64,20 +63,24 @@ def add(
     name: NameOption = "",
     include: Include = None,
     exclude: Exclude = None,
+    later: Later = False,
     as_json: Json = False,
 ) -> None:
     """Add a folder of documents and code to the memory.
 
-    They are found on every device, and kept up to date by this one. Ignore files are honoured. Secrets (listed here),
-    binaries, lock files and generated files are never read. Adding the same name again changes its patterns.
+    It is read at once; Ctrl-C stops that, and the background service goes on later. What is in it is found on every device,
+    and kept up to date by this one. Ignore files are honoured. Secrets (listed here), binaries, lock files and generated files
+    are never read. Adding the same name again changes its patterns.
 
     Example:
 
         crystal sources add ~/notes --name notes --exclude "drafts/"
     """
-    added = sources.add(resolve(), path, name=name, include=include or (), exclude=exclude or ())
+    settings = resolve()
+    added = sources.add(settings, path, name=name, include=include or (), exclude=exclude or ())
     if as_json:
-        emit(msgspec.to_builtins(added))
+        synced = None if later else _read_first(settings, added.name, as_json=True)
+        emit({**msgspec.to_builtins(added), "synced": msgspec.to_builtins(synced)})
         return
     say(f"{added.name} is {added.path}." if not added.changed else f"{added.name} is changed.")
     say(f"  {counted(added.files, 'file')} to read; not read: {_reasons(added.skipped) or 'nothing'}")
@@ -87,7 +90,31 @@ def add(
             f"  ! {counted(count, 'file or folder', 'files and folders')} left out as secrets by their names:"
         )
         _print_paths(list(added.secrets), count)
-    say(f"`crystal sources sync {_quoted(added.name)}` reads it now; a running agent does within 15 minutes.")
+    if later:
+        say(
+            f"`crystal sources sync {_quoted(added.name)}` reads it now; a running agent does within 15 minutes."
+        )
+        return
+    read = _read_first(settings, added.name, as_json=False)
+    if read is None:
+        say("Other sources are being read; the background service reads it next.")
+        return
+    _print_synced(read)
+    if read.problem:
+        raise typer.Exit(ExitCode.STORAGE)
+
+
+def _read_first(settings: Settings, name: str, *, as_json: bool) -> SourceSynced | None:
+    """Read a source that was added; None while another process reads sources."""
+    try:
+        return _read(settings, name, as_json=as_json).sources[0]
+    except HomeBusy:
+        return None
+
+
+def _read(settings: Settings, name: str | None, *, confirmed: bool = False, as_json: bool) -> SourcesSynced:
+    with progress_shown("files", quiet=as_json) as progress:
+        return asyncio.run(sources.sync(settings, name, confirmed=confirmed, progress=progress))
 
 
 @group.command("sync")
@@ -100,7 +127,7 @@ def sync(name: MaybeName = None, confirm: Confirm = False, as_json: Json = False
 
         crystal sources sync notes
     """
-    synced = asyncio.run(sources.sync(resolve(), name, confirmed=confirm, progress=_progress()))
+    synced = _read(resolve(), name, confirmed=confirm, as_json=as_json)
     if as_json:
         emit(msgspec.to_builtins(synced))
     else:
@@ -164,19 +191,6 @@ def remove(name: Name, yes: Yes = False, as_json: Json = False) -> None:
         say(
             f"Removed {_shown(removed.name)} with {counted(removed.documents, 'document')}. Its files stay as they are."
         )
-
-
-def _progress() -> Callable[[str, int, int], None]:
-    """Progress of a long sync, every few seconds."""
-    told = time.monotonic()
-
-    def progress(name: str, done: int, total: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= _TOLD_SECONDS:
-            told = time.monotonic()
-            note(f"{name}: {done:,} of {total:,} files read")
-
-    return progress
 
 
 def _print_synced(each: SourceSynced) -> None:

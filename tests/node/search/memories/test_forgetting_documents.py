@@ -13,7 +13,7 @@ def test_a_text_of_a_document_is_forgotten_and_stays_out_of_it(vault: Vault) -> 
     folder.mkdir()
     note = folder / "house.md"
     note.write_text(f"# Garage\n\n{SECRET} {SHELVES}\n\n# Garden\n\n{GARDEN}\n")
-    core.call("sources", "add", str(folder), "--name", "house")
+    core.call("sources", "add", "--later", str(folder), "--name", "house")
     core.call("sources", "sync", "house")
     vault.settle()
     results = node.call("search", "--json", "quokkazanzibar").json["results"]

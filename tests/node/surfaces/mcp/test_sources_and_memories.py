@@ -102,7 +102,9 @@ async def test_no_place_of_keys_becomes_a_source_whoever_asks(memory: Machine, t
     (tmp_path / "harmless").symlink_to(tmp_path / ".ssh")
     places = (tmp_path / ".ssh", tmp_path / ".ssh" / "work", tmp_path / "harmless")
     for place in (*places, tmp_path / ".ssh" / "work" / "github"):
-        outcome = memory.call("sources", "add", str(place), "--name", "keys", "--json", check=False)
+        outcome = memory.call(
+            "sources", "add", "--later", str(place), "--name", "keys", "--json", check=False
+        )
         assert outcome.code == 2
         async with connected(memory) as client:
             assert (await client.call_tool("crystal_sources_add", {"path": str(place)})).is_error
@@ -180,7 +182,7 @@ def test_a_client_that_is_gone_in_the_middle_of_a_call_leaves_no_process_behind(
 ) -> None:
     for number in range(1500):
         (tmp_path / f"{number}.md").write_text(f"# Log {number}\n\nThe log book of day {number}.\n")
-    memory.call("sources", "add", str(tmp_path), "--name", "logs")
+    memory.call("sources", "add", "--later", str(tmp_path), "--name", "logs")
     sync = {"name": "crystal_sources_sync", "arguments": {"name": "logs"}, "_meta": {"progressToken": 7}}
     with started(memory) as process:
         assert process.stdin is not None

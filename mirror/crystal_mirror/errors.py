@@ -20,6 +20,12 @@ class NotAMember(ProtocolError):
     hint = "Join the vault with `crystal pair --code -`; `crystal pair` on the Core shows the code."
 
 
+class NameTaken(ProtocolError):
+    """Another device of the vault has that name."""
+
+    exit_code = 2
+
+
 class WrongVault(ProtocolError):
     """The code's root does not belong to the vault that the relay shows."""
 

@@ -38,10 +38,13 @@ class Household:
         replica = Replica.open(":memory:", secret)
         return Member.open(identity, self.root.vault, journal, replica, seeded(identity.id.hex()), root)
 
-    def add(self, name: str, *, by: Member | None = None, grant: bool = False) -> Member:
+    def add(
+        self, name: str, *, by: Member | None = None, grant: bool = False, called: str | None = None
+    ) -> Member:
         identity = new_device(name)
+        wanted = name if called is None else called
         flow = add_device(
-            by or self.core, newcomer(identity), name=name, system="Linux", now_ms=1, grant=grant
+            by or self.core, newcomer(identity), name=wanted, system="Linux", now_ms=1, grant=grant
         )
         self.store.run(flow)
         journal = SqliteJournal.open(":memory:")

@@ -37,10 +37,11 @@ from crystal_mirror.devicelog.records import (
     RootRecord,
 )
 from crystal_mirror.devicelog.sync import append, own_slots, read_log
-from crystal_mirror.errors import NotAllowed, NotAMember, Revoked, RootHeld, Unready
+from crystal_mirror.errors import NameTaken, NotAllowed, NotAMember, Revoked, RootHeld, Unready
 from crystal_mirror.membership.authority import Authority, authority, in_force, seal_record
 from crystal_mirror.membership.cutoffs import acked_ends, stream_ends, take_over
 from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.names import free_name, names_in
 from crystal_mirror.membership.status import details_of, device_name
 from crystal_mirror.requests import Flow
 
@@ -87,7 +88,8 @@ class RevokeReport:
 def add_device(
     member: Member, newcomer: NewDevice, *, name: str, system: str, now_ms: int, grant: bool = False
 ) -> Flow[Added]:
-    """Adds a device by this device's authority, with the generation in force; older keys follow from it.
+    """Adds a device by this device's authority, with the generation in force; older keys follow from it. A name that an active
+    device has gets a number.
 
     Raises:
         NotAllowed: this device cannot administer the vault.
@@ -127,7 +129,8 @@ def add_device(
                 log_head=log.head,
             ),
         )
-        return _sealed(member, record, Details(name, system, now_ms, member.device_id))
+        free = free_name(name, names_in(log, member.key_for))
+        return _sealed(member, record, Details(free, system, now_ms, member.device_id))
 
     fresh = yield from append(log, member.journal, member.keys, build)
     info = log.member(newcomer.device)
@@ -303,13 +306,17 @@ def grant_lead(member: Member, device: bytes, *, now_ms: int) -> Flow[bool]:
 
 
 def rename(member: Member, device: bytes, name: str, *, now_ms: int) -> Flow[bool]:
-    """Gives a device another name. Returns whether this call did it. Raises NotAMember, NotAllowed."""
+    """Gives a device another name. Returns whether this call did it. Raises NotAMember, NotAllowed, NameTaken."""
 
     def build(log: DeviceLog) -> bytes | None:
         info = _active(log, device)
         known = details_of(member, info.named)
         if known is not None and known.name == name:
             return None
+        others = names_in(log, member.key_for, besides=device)
+        free = free_name(name, others)
+        if free != name:
+            raise NameTaken(f"another device is called {name}", hint=f"Choose another name, such as {free}.")
         details = Details(name, known.system if known else "", now_ms, member.device_id)
         return _sealed(member, NameRecord(device), details)
 

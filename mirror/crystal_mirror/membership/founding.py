@@ -2,8 +2,11 @@
 
 Founding writes three entries: ``root`` (the keys that stand for the root, and generation 1 sealed to the recovery key),
 ``add`` for this device, and ``lead`` for epoch 1. Joining by the root writes one ``add``, signed by the root. Both look at
-what the log holds and add what is missing, so they can be repeated after a crash at any point.
+what the log holds and add what is missing, so they can be repeated after a crash at any point. A name that an active
+device has gets a number.
 """
+
+from msgspec.structs import replace
 
 from crystal_crypto.bundle import seal_bundle
 from crystal_crypto.hierarchy import GenerationKey, Root, VaultSecret
@@ -17,6 +20,7 @@ from crystal_mirror.errors import LogDamaged, Revoked, WrongVault
 from crystal_mirror.membership.authority import Authority, in_force, seal_record
 from crystal_mirror.membership.cursors import shown_head
 from crystal_mirror.membership.member import META_CLAIM, SALT_BYTES, load_log
+from crystal_mirror.membership.names import free_name, names_in
 from crystal_mirror.ports import Journal, Random
 from crystal_mirror.requests import Flow, GetMany
 from crystal_mirror.store_keys import StoreKeys
@@ -181,7 +185,8 @@ def _add(
         if known is not None:
             return None
         _check_in_force(log, root)
-        key, secret = root_keys(root, log)
+        ring = KeyRing.of_root(root, log)
+        key, secret = ring.current(), ring.secret
         public: ExchangePublic = identity.exchange.public
         record = AddRecord(
             device=identity.id,
@@ -205,7 +210,7 @@ def _add(
             by=Authority.of_root(root),
             key=key,
             salt=random(SALT_BYTES),
-            details=details,
+            details=replace(details, name=free_name(details.name, names_in(log, ring.key))),
         )
 
     return (yield from append(log, journal, keys, build))

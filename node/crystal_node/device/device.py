@@ -198,6 +198,12 @@ class Device:
         return FreshToken(load, token)
 
 
+def name_in_vault(settings: Settings) -> str:
+    """The name of a home's device in its vault. Raises what ``Device.open`` raises."""
+    with opened(settings) as device:
+        return device.name
+
+
 @contextmanager
 def opened(settings: Settings) -> Generator[Device, None, None]:
     """``Device.open`` as a context that closes the device."""

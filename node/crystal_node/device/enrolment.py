@@ -41,7 +41,7 @@ from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import LOCAL_RELAY, Config, Settings
 from crystal_node.device.access import META_ACCESS
-from crystal_node.device.device import opened
+from crystal_node.device.device import name_in_vault, opened
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.device_keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.device.keys.roots import kept_roots, take_root
@@ -62,7 +62,8 @@ _MOVE_WAIT_SECONDS = 60.0
 class EnrolmentResult:
     """The result. ``fresh`` is False when the home was set up before and only the relay's side was repaired.
 
-    ``anew``: the home was set up and is another device now; ``replaced`` is the former one, b"" if unknown.
+    ``name`` is the device's in the vault, which may have a number behind the one that was asked for. ``anew``: the home was set
+    up and is another device now; ``replaced`` is the former one, b"" if unknown.
     """
 
     settings: Settings
@@ -70,6 +71,7 @@ class EnrolmentResult:
     vault: bytes
     device: bytes
     fresh: bool
+    name: str
     anew: bool = False
     replaced: bytes = b""
 
@@ -128,7 +130,7 @@ async def found_vault(
         _note_device(settings, vault, identity.id)
         if not is_held(settings.home.watch_lock):
             drop_own_relay(settings)  # else the background service does, when it has seen the new one
-    return EnrolmentResult(settings, keys, vault, identity.id, fresh)
+    return EnrolmentResult(settings, keys, vault, identity.id, fresh, name_in_vault(settings))
 
 
 async def join_vault(
@@ -255,6 +257,7 @@ class PendingEnrolment:
             self.vault,
             self.identity.id,
             self.fresh,
+            name_in_vault(self.settings),
             anew,
             replaced if anew else b"",
         )

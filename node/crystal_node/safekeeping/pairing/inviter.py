@@ -165,7 +165,7 @@ class _Serving:
         self.step = InviteStep.MET
         self._registrar.check_newcomer(newcomer)
         await self._put(MailboxSlot.REVEAL, self._side.reveal())
-        self._person.arrived(_machine(newcomer))
+        self._person.arrived(self._machine(newcomer))
         return newcomer
 
     async def _agree(self, newcomer: Newcomer) -> None:
@@ -190,7 +190,7 @@ class _Serving:
 
     async def _typed(self, newcomer: Newcomer) -> str:
         """The person's answer, unless the invite ends or the newcomer leaves before it."""
-        asking = asyncio.create_task(self._person.digits(_machine(newcomer), self._side.tries_left))
+        asking = asyncio.create_task(self._person.digits(self._machine(newcomer), self._side.tries_left))
         watching = asyncio.create_task(self._post.first_of([MailboxSlot.DONE]))
         try:
             await asyncio.wait({asking, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -248,6 +248,9 @@ class _Serving:
         self.step = InviteStep.WELCOMED
         return admission
 
+    def _machine(self, newcomer: Newcomer) -> Machine:
+        return Machine(newcomer.name, newcomer.system, newcomer.device, self._registrar.called(newcomer))
+
     def _standing(self) -> Membership:
         return Membership.OUT if self._newcomer is None else self._registrar.standing(self._newcomer.device)
 
@@ -268,7 +271,7 @@ class _Serving:
         )
 
     async def _conclude(self, newcomer: Newcomer, admission: Admission) -> Invited:
-        self._person.added(_machine(newcomer))
+        self._person.added(self._machine(newcomer))
         confirmation = Confirmation.SILENT
         found = None
         with suppress(
@@ -284,7 +287,9 @@ class _Serving:
                 confirmation = Confirmation.CONFIRMED
                 self._registrar.settle()
         await self._close(CloseReason.USED)
-        return Invited(_machine(newcomer), admission.slot, not admission.fresh, self._grant, confirmation)
+        return Invited(
+            self._machine(newcomer), admission.slot, not admission.fresh, self._grant, confirmation
+        )
 
     async def _refused(self, newcomer: Newcomer, admission: Admission) -> None:
         """Raises NewcomerLeft, after the newcomer was taken back, or LastStepFailed."""
@@ -338,10 +343,6 @@ class _Serving:
                     if self.step is not InviteStep.OPEN:
                         await asyncio.sleep(_READ_SECONDS)
                 await self._mailbox.close(reason)
-
-
-def _machine(newcomer: Newcomer) -> Machine:
-    return Machine(newcomer.name, newcomer.system, newcomer.device)
 
 
 def _shown(newcomer: Newcomer) -> str:

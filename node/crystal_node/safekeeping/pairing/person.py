@@ -21,11 +21,15 @@ class ShownInvite:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine at the other end, as it describes itself. ``device`` is empty where it is not known yet."""
+    """The machine at the other end, as it describes itself. ``device`` is empty where it is not known yet.
+
+    ``called``: its name in the vault, where another device has the one that it goes by; else "".
+    """
 
     name: str
     system: str
     device: bytes = b""
+    called: str = ""
 
 
 class Confirmation(StrEnum):

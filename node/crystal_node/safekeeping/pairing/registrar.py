@@ -20,6 +20,7 @@ from crystal_mirror.errors import NotAllowed, frozen_vault
 from crystal_mirror.membership.administration import NewDevice as NewMember
 from crystal_mirror.membership.administration import add_device, grant_lead, revoke
 from crystal_mirror.membership.authority import authority
+from crystal_mirror.membership.names import free_name, names_in
 from crystal_mirror.membership.status import device_name
 from crystal_mirror.repair.audit import may_write_log
 from crystal_node.base.clock import now_ms
@@ -114,6 +115,14 @@ class Registrar:
             raise StrangeNewcomer("the newcomer goes by the id of another device of the vault")
         if known.revoked is not None:
             raise RevokedBefore("that machine was a device of this vault, and was revoked")
+
+    def called(self, newcomer: Newcomer) -> str:
+        """The newcomer's name in the vault, where it is another one than it goes by; else ""."""
+        member = self._device.member
+        name = device_name(member, newcomer.device) or free_name(
+            newcomer.name, names_in(member.log, member.key_for)
+        )
+        return "" if name == newcomer.name else name
 
     def interrupted(self) -> Intent | None:
         """The newcomer that an interrupted pairing had added; returned once."""

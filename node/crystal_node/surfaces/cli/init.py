@@ -105,7 +105,7 @@ def _init_core(settings: Settings, enroll_token: str | None, as_json: bool) -> N
                 "role": "core",
                 "vault": enrolled.vault.hex(),
                 "device": enrolled.device.hex(),
-                "name": settings.name.value,
+                "name": enrolled.name,
                 "relay": settings.relay_url,
                 "home": str(settings.home.root),
                 "keys": enrolled.keys.kind.value,
@@ -119,7 +119,7 @@ def _init_core(settings: Settings, enroll_token: str | None, as_json: bool) -> N
             f"This machine was set up before; its vault is registered again at its relay ({settings.relay_words})."
         )
         return
-    say(f"Vault {enrolled.vault.hex()[:8]} is made, and this machine ({settings.name.value}) is its Core.")
+    say(f"Vault {enrolled.vault.hex()[:8]} is made, and this machine ({enrolled.name}) is its Core.")
     say(f"  home   {settings.home.root}")
     say(f"  relay  {settings.relay_words}")
     say(f"  keys   {place}" + (f" ({enrolled.keys.reason})" if enrolled.keys.reason else ""))

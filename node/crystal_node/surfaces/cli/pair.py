@@ -277,7 +277,7 @@ def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool
                 "role": "node",
                 "vault": enrolled.vault.hex(),
                 "device": enrolled.device.hex(),
-                "name": settings.name.value,
+                "name": enrolled.name,
                 "relay": settings.relay_url,
                 "home": str(settings.home.root),
                 "keys": enrolled.keys.kind.value,
@@ -296,7 +296,8 @@ def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool
     if not enrolled.fresh:
         say(f"This machine was in the vault already; the relay {settings.relay_url} knows it again.")
         return
-    say(f"This machine ({settings.name.value}) has joined vault {enrolled.vault.hex()[:8]}.")
+    say(f"This machine ({enrolled.name}) has joined vault {enrolled.vault.hex()[:8]}.")
+    note_name(enrolled)
     say("It holds the vault's root now: anybody who has this machine can do everything with the vault.")
     say()
     say("Next:  crystal capture          record this machine's conversations")
@@ -375,7 +376,8 @@ def join_with_invite(
     settings = joined.enrolled.settings
     vault = joined.enrolled.vault.hex()[:8]
     if joined.enrolled.fresh:
-        say(f"This machine ({settings.name.value}) has joined vault {vault}.")
+        say(f"This machine ({joined.enrolled.name}) has joined vault {vault}.")
+        note_name(joined.enrolled)
     elif joined.enrolled.anew:
         note_private(joined.enrolled.settings)
         say_anew(joined.enrolled, new_keys=new_keys)
@@ -390,6 +392,15 @@ def join_with_invite(
         say("       crystal search WORDS     find anything, offline")
 
 
+def note_name(enrolled: EnrolmentResult) -> None:
+    """Say that the vault calls this machine otherwise than it was asked to."""
+    if enrolled.name != enrolled.settings.name.value:
+        note(
+            f"The vault calls this machine {one_line(enrolled.name, 60)}: another device has the name "
+            f"{one_line(enrolled.settings.name.value, 60)}. `crystal devices rename`, on the Core, gives it another one."
+        )
+
+
 def note_private(settings: Settings) -> None:
     """Say that private mode is on, which a home that lost its state may not expect."""
     privacy = peek_privacy(settings.home.state_database)
@@ -401,9 +412,7 @@ def note_private(settings: Settings) -> None:
 def say_anew(enrolled: EnrolmentResult, *, new_keys: bool) -> None:
     """Say that this home is a new device now, and which one it was."""
     vault = enrolled.vault.hex()[:8]
-    say(
-        f"This machine ({enrolled.settings.name.value}) is back in vault {vault}, as another device than before."
-    )
+    say(f"This machine ({enrolled.name}) is back in vault {vault}, as another device than before.")
     listed = _listed(enrolled)
     if listed is False:
         return
@@ -477,7 +486,8 @@ def _paired(invited: Invited) -> str:
     if invited.again:
         return f"{name} was a device of this vault before; it has a new token for the relay."
     grant = ", and may become the Core" if invited.grant else ""
-    return f"{name} is now a device of this vault{grant}."
+    called = f", called {one_line(invited.machine.called, 60)}" if invited.machine.called else ""
+    return f"{name} is now a device of this vault{called}{grant}."
 
 
 def _joined_document(joined: Joined, *, synced: bool) -> dict[str, object]:
@@ -488,7 +498,7 @@ def _joined_document(joined: Joined, *, synced: bool) -> dict[str, object]:
         "role": "node",
         "vault": enrolled.vault.hex(),
         "device": enrolled.device.hex(),
-        "name": settings.name.value,
+        "name": enrolled.name,
         "relay": settings.relay_url,
         "home": str(settings.home.root),
         "keys": enrolled.keys.kind.value,

@@ -113,6 +113,9 @@ class TerminalInviter:
         self._machine = machine
         self._waiting.end()
         note(f"{shown(machine)} wants to join. It shows six digits: type them here, or no.")
+        if machine.called:
+            called = one_line(machine.called, _NAME_CHARS_MAX)
+            note(f"Its name is not free in this vault, so it is going to be called {called}.")
 
     async def digits(self, machine: Machine, tries_left: int) -> str | None:
         sys.stderr.write("Digits: ")
@@ -235,7 +238,8 @@ class TerminalNewcomer:
 
 def described(machine: Machine) -> dict[str, object]:
     """A machine as events describe it."""
-    return {"device": machine.device.hex() or None, "name": machine.name, "system": machine.system}
+    called = {"called": machine.called} if machine.called else {}
+    return {"device": machine.device.hex() or None, "name": machine.name, "system": machine.system, **called}
 
 
 class JsonInviter:

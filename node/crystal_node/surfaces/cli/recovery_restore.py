@@ -8,6 +8,7 @@ import typer
 
 from crystal_node.base.settings import Flags, enrolment_token, resolve
 from crystal_node.base.wording import counted, iso, one_line
+from crystal_node.device.device import name_in_vault
 from crystal_node.safekeeping.recovery.files import FilesBack
 from crystal_node.safekeeping.recovery.restore import Core, Restored, restore
 from crystal_node.surfaces.cli.console.kit import read_kit
@@ -106,7 +107,7 @@ def _tell(restored: Restored) -> None:
     settings = restored.settings
     if restored.fresh:
         say(
-            f"Vault {restored.vault.hex()[:8]} is back, and this machine ({settings.name.value}) is a new device of it."
+            f"Vault {restored.vault.hex()[:8]} is back, and this machine ({name_in_vault(settings)}) is a new device of it."
         )
     else:
         say(f"This machine was in vault {restored.vault.hex()[:8]} before; the relay knows it again.")
@@ -183,7 +184,7 @@ def _document(restored: Restored) -> dict[str, object]:
     return {
         "vault": restored.vault.hex(),
         "device": restored.device.hex(),
-        "name": restored.settings.name.value,
+        "name": name_in_vault(restored.settings),
         "relay": restored.settings.relay_url,
         "home": str(restored.settings.home.root),
         "fresh": restored.fresh,

@@ -14,14 +14,21 @@ from crystal_node.base.errors import UsageError
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, SettingSource, enrolment_token, resolve
 from crystal_node.capture.history import History, decided
-from crystal_node.device.device import opened
+from crystal_node.device.device import name_in_vault, opened
 from crystal_node.device.enrolment import TAKE_ALONG, found_vault, join_vault
 from crystal_node.surfaces.cli import up_dialogue as people
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, MachineRole, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit_line, say
 from crystal_node.surfaces.cli.console.prompts import read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-from crystal_node.surfaces.cli.pair import check_argument, enter, first_sync, is_invite, someone_must_confirm
+from crystal_node.surfaces.cli.pair import (
+    check_argument,
+    enter,
+    first_sync,
+    is_invite,
+    note_name,
+    someone_must_confirm,
+)
 from crystal_node.surfaces.cli.up_dialogue import PlanAnswer
 from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states
@@ -101,16 +108,20 @@ def run(
     plan = up_plan(wish, partial(resolve, flags), enrolment.enrol)
     may_join, may_choose = settings.vault is None and role is None and code is None, True
     while asks and people.has_work(plan):
-        answer = people.ask_plan(plan, may_join=may_join, may_choose=may_choose)
+        called = settings.name.value if settings.vault is None else ""
+        answer = people.ask_plan(plan, name=called, may_join=may_join, may_choose=may_choose)
         if answer is PlanAnswer.YES:
             break
         if answer is PlanAnswer.JOIN:
             may_join, chosen = False, "node"
             wish = replace(wish, role=chosen)
+        elif answer is PlanAnswer.NAME:
+            flags = replace(flags, name=people.ask_name(called))
+            settings = resolve(flags)
         else:
             may_choose = False
             if chosen == "core" and not settings.relay_url:
-                flags = Flags(relay_url=people.ask_relay(), name=name)
+                flags = replace(flags, relay_url=people.ask_relay())
                 settings = resolve(flags)
             wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=True)
         enrolment = Enrolment(chosen, enroll_token, code, yes=yes, as_json=as_json)
@@ -159,9 +170,11 @@ def _check_flags(
             if settings.config.relay_url == LOCAL_RELAY
             else "To move it: `crystal pair --code -` with an invite from there, or on the Core `crystal init --role core`.",
         )
-    if settings.name.source is SettingSource.FLAG and settings.name.value != settings.config.name:
+    if settings.name.source is SettingSource.FLAG and settings.name.value != (
+        called := name_in_vault(settings)
+    ):
         raise UsageError(
-            f"this machine has a name in its vault already: {settings.config.name or 'see `crystal devices`'}",
+            f"this machine has a name in its vault already: {called}",
             hint="`crystal devices rename` on the Core gives it another one, on all devices.",
         )
     if role is not None:
@@ -238,7 +251,7 @@ class Enrolment:
             token = read_secret("The relay's enrolment token: ", what="enrolment token")
         enrolled = asyncio.run(found_vault(settings, token))
         self.founded = True
-        return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.settings.name.value}) is its Core"
+        return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.name}) is its Core"
 
     def _join(self, settings: Settings) -> str:
         code = self._code or _READ
@@ -252,6 +265,6 @@ class Enrolment:
         else:
             offline = decode(code)
             enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault))
-        return (
-            f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.settings.name.value}) is a Node of it"
-        )
+        if not self._as_json:
+            note_name(enrolled)
+        return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.name}) is a Node of it"

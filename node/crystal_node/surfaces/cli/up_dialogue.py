@@ -9,7 +9,7 @@ from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.checks import checked_url
-from crystal_node.base.wording import counted, size
+from crystal_node.base.wording import counted, one_line, size
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX
@@ -40,7 +40,13 @@ class PlanAnswer(StrEnum):
 
     YES = "yes"
     JOIN = "join"
+    NAME = "name"
     CHOOSE = "choose"
+
+
+def ask_name(default: str) -> str:
+    """Ask what the vault's devices shall call this machine."""
+    return _typed(f"What shall this machine be called? ({default}) ", as_typed=True) or default
 
 
 def ask_relay() -> str:
@@ -117,14 +123,19 @@ def has_work(plan: Sequence[SetupStep]) -> bool:
     return any(not step.why_not and not _is_so(step) for step in plan)
 
 
-def ask_plan(plan: Sequence[SetupStep], *, may_join: bool, may_choose: bool) -> PlanAnswer:
-    """Show the plan, and ask until the answer is one. Enter is yes. Raises UsageError for no."""
+def ask_plan(plan: Sequence[SetupStep], *, name: str, may_join: bool, may_choose: bool) -> PlanAnswer:
+    """Show the plan, and ask until the answer is one. Enter is yes. ``name``: this machine's, "" where the vault has it.
+
+    Raises UsageError for no.
+    """
     say()
     say("This is going to be done:")
     for step in plan:
         if not step.why_not and not _is_so(step):
             say(f"  - {step.what}")
     say()
+    if name:
+        say(f"Your devices are going to call this machine {one_line(name, 60)}. To change that, answer name.")
     if may_join:
         say(
             "If you have a memory on another machine already, answer join: this machine becomes a part of it."
@@ -134,6 +145,7 @@ def ask_plan(plan: Sequence[SetupStep], *, may_join: bool, may_choose: bool) -> 
     answers = [
         PlanAnswer.YES,
         *([PlanAnswer.JOIN] if may_join else []),
+        *([PlanAnswer.NAME] if name else []),
         *([PlanAnswer.CHOOSE] if may_choose else []),
     ]
     while True:
@@ -157,7 +169,7 @@ def tell_size(tools: Sequence[AiTool]) -> None:
 def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core: bool, as_json: bool) -> None:
     """Print the status of this machine at the end, and what comes next."""
     running = is_held(settings.home.watch_lock)
-    role = _role(settings)
+    role, name = _role_and_name(settings)
     if as_json:
         emit_line(
             {
@@ -165,7 +177,7 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
                 "home": str(settings.home.root),
                 "vault": settings.config.vault or None,
                 "role": role or None,
-                "name": settings.name.value,
+                "name": name,
                 "relay": settings.relay_url or None,
                 "agent": running,
                 "capture": settings.capture.on,
@@ -179,7 +191,7 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
         say("This machine is in no vault yet. Run `crystal up` again.")
         return
     where = "on this machine" if settings.relay_is_local else f"at {settings.relay_url}"
-    say(f"{settings.name.value} is a {role.capitalize()} of vault {settings.config.vault[:8]}, {where}.")
+    say(f"{one_line(name, 60)} is a {role.capitalize()} of vault {settings.config.vault[:8]}, {where}.")
     if running:
         reaches = "" if settings.relay_is_local else ", and reaches your other machines"
         say(f"The background service runs: what is said on this machine is recorded{reaches}.")
@@ -197,13 +209,13 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
         offer_kit(settings)
 
 
-def _role(settings: Settings) -> str:
-    """core, node, or "" for a machine in no vault."""
+def _role_and_name(settings: Settings) -> tuple[str, str]:
+    """core, node, or "" for a machine in no vault; and its name there."""
     try:
         with opened(settings) as device:
-            return "core" if device.member.is_core else "node"
+            return ("core" if device.member.is_core else "node"), device.name
     except CrystalError:
-        return ""
+        return "", settings.name.value
 
 
 def _is_so(step: SetupStep) -> bool:

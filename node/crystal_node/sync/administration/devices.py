@@ -16,6 +16,7 @@ from crystal_mirror.replication.held_entries import (
 from crystal_mirror.requests import Flow
 from crystal_node.base.clock import now_ms
 from crystal_node.device.device import Device
+from crystal_node.search.devices import keep_names
 from crystal_node.sync.members.rights import check_administers
 from crystal_node.sync.syncer import Syncer, syncing
 
@@ -23,10 +24,13 @@ _PURPOSE = "crystal devices"
 
 
 async def rename_device(device: Device, target: bytes, name: str) -> bool:
-    """Renames a device. Returns False if it has that name already. Raises NotAllowed, NotAMember, StoreFailure."""
+    """Renames a device. Returns False if it has that name already. Raises NotAllowed, NotAMember, NameTaken,
+    StoreFailure."""
     async with syncing(device, _PURPOSE) as syncer:
         await _look(device, syncer)
-        return await syncer.run(rename(device.member, target, name, now_ms=now_ms()))
+        fresh = await syncer.run(rename(device.member, target, name, now_ms=now_ms()))
+        keep_names(device.member)
+        return fresh
 
 
 async def grant_device(device: Device, target: bytes) -> bool:

@@ -36,7 +36,7 @@ from crystal_mirror.requests import Flow
 from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import BadConfig, NotSetUp, UsageError, WrongCode
+from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import LOCAL_RELAY, Config, Settings
@@ -46,7 +46,14 @@ from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.device_keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.device.keys.roots import kept_roots, take_root
 from crystal_node.device.privacy import begin_after_loss, read_privacy, write_privacy
-from crystal_node.device.registration import UnknownVault, create_vault, keep_new, register, token_for
+from crystal_node.device.registration import (
+    UnknownVault,
+    WrongEnrolmentToken,
+    create_vault,
+    keep_new,
+    register,
+    token_for,
+)
 from crystal_node.device.relay import open_http, own_enrolment_token
 from crystal_node.device.relay_move import MoveProgress, RelayAccess, copy_objects, drop_own_relay
 from crystal_node.device.runner import Runner
@@ -114,7 +121,7 @@ async def found_vault(
         try:
             async with open_http(settings, vault=vault, token=token) as store:
                 accepted = await create_vault(store, keys, root, identity, token, enrolment_token)
-        except BadConfig:
+        except WrongEnrolmentToken:
             if new:  # the relay took nothing, so that this root must not keep the home from another vault
                 keys.drop_root()
             raise
@@ -153,7 +160,7 @@ async def join_vault(
     vault = root.vault if vault is None else vault
     with joining(settings, vault, new_keys=new_keys) as home:
         settings, keys, identity = home.settings, home.keys, home.identity
-        kept = keys.root()
+        kept = None if home.unfinished else keys.root()
         home.journal().close()
         token = token_for(settings, keys, identity)
         async with open_http(settings, vault=vault, token=token) as store:
@@ -164,6 +171,7 @@ async def join_vault(
         if kept is None:
             # Only now: a code that the relay does not know, or a log that cannot be read, must not block the right one.
             keys.keep_root(root)
+            home.unfinished = False
         async with open_http(settings, vault=vault, token=token) as store:
             await _write_log(settings, store, root, identity, founding=False, vault=vault)
         if kept is not None and kept != root:
@@ -177,7 +185,7 @@ class PendingEnrolment:
 
     ``anew``: the home is set up and joins as another device; until then it remains the old one. ``before``: the old device, if
     known. ``keyless``: its keys were lost, and ``identity`` is new. ``stray``: the home had joined where the log was damaged,
-    and joins as another device for that.
+    and joins as another device for that. ``unfinished``: a root is kept of a vault that was begun here and never came to be.
     """
 
     settings: Settings
@@ -189,6 +197,7 @@ class PendingEnrolment:
     before: bytes = b""
     keyless: bool = False
     stray: bool = False
+    unfinished: bool = False
 
     async def check_log(self, store: HttpStore, root: Root) -> None:
         """Checks, for a device that is new to the vault, that the relay's device log can be read to its end, and forgets the
@@ -241,6 +250,8 @@ class PendingEnrolment:
 
     def finish(self) -> EnrolmentResult:
         """Names the vault in ``config.json``: the home is set up. If it joins as another device, switches its keys last."""
+        if self.unfinished:
+            self.keys.drop_root()
         self.settings = _finish(self.settings, self.vault)
         if self.anew:
             self.keys.take_next_identity()
@@ -293,22 +304,36 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
         stray = not fresh and _is_stray(settings, vault)
         new_keys = new_keys or stray
         # A root that replaced another does not tell its vault; the journal does.
-        if fresh and kept is not None and vault not in (kept.vault, belongs):
-            raise _other_vault(kept.vault)
+        unfinished = fresh and kept is not None and vault not in (kept.vault, belongs)
+        if unfinished and settings.home.database.exists():
+            raise _other_vault(kept.vault if kept is not None else None)
         anew = new_keys and not fresh
         own = keys.identity()
         before = own.id if anew and own is not None else _device_before(settings)
         identity = keys.next_identity() if anew else _identity(keys, new=new_keys)
         yield PendingEnrolment(
-            settings, keys, identity, vault, fresh, anew, before, keyless=own is None, stray=stray
+            settings,
+            keys,
+            identity,
+            vault,
+            fresh,
+            anew,
+            before,
+            keyless=own is None,
+            stray=stray,
+            unfinished=unfinished,
         )
 
 
-def prepare_node(settings: Settings) -> Settings:
-    """Makes the home and saves the given settings; the vault comes with ``crystal pair``."""
+def prepare_node(settings: Settings, *, keep_relay: bool = True) -> Settings:
+    """Makes the home and saves the given settings; the vault comes with ``crystal pair``.
+
+    ``keep_relay``: False where the relay may turn out to be the wrong one.
+    """
     with _setup(settings.home):
         settings = settings.reread()
-        return settings.save(_config(settings, vault=settings.config.vault))
+        config = _config(settings, vault=settings.config.vault)
+        return settings.save(config if keep_relay else replace(config, relay_url=settings.config.relay_url))
 
 
 def _setup(home: Home) -> FileLock:

@@ -21,6 +21,12 @@ from crystal_relay.errors import (
 from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
 
 
+class WrongEnrolmentToken(BadConfig):
+    """The relay does not accept the enrolment token. It took nothing."""
+
+    hint = "Copy it again from the relay's first start or its settings."
+
+
 class UnknownVault(WrongCode):
     """The relay does not accept this root: it is another relay, an emptied one, or the root was replaced."""
 
@@ -69,7 +75,7 @@ async def create_vault(
     """Makes the vault at the relay, or registers this device with an existing one. Returns the valid token.
 
     Raises:
-        BadConfig: the enrolment token is not the relay's.
+        WrongEnrolmentToken: the enrolment token is not the relay's.
         UnknownVault: the vault exists, and its root is another.
         StoreFailure: any other refusal or failure.
     """
@@ -93,10 +99,7 @@ async def create_vault(
                 "use another relay, or have its operator drop it with `crystal-relay vaults drop`.",
             ) from error.__cause__
     except Unauthorized as error:
-        raise BadConfig(
-            "the relay does not accept that enrolment token",
-            hint="Copy it again from the relay's first start or its settings.",
-        ) from error
+        raise WrongEnrolmentToken("the relay does not accept that enrolment token") from error
     except RelayError as error:
         raise store_failure(error) from error
     return token

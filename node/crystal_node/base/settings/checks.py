@@ -48,8 +48,10 @@ def checked_url(value: str, origin: str) -> str:
         valid = False
         parts = urlsplit("")
     if not valid:
+        whole = f"https://{value}" if value and "://" not in value and value.isprintable() else ""
         raise BadConfig(
-            f"{where} is no http or https address", hint="It looks like https://relay.example.org:18791."
+            f"{where} is no http or https address",
+            hint=f"Write it whole: {whole}" if whole else "It looks like https://relay.example.org:18791.",
         )
     if parts.username or parts.password or parts.query:
         raise BadConfig(

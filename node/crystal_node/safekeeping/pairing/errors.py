@@ -167,3 +167,19 @@ class LastStepFailed(PairingFailed):
         "Pair it again with a new invite: it keeps its keys and is not added twice. "
         "To take it out instead: `crystal devices revoke`."
     )
+
+
+FOR_THE_NEWCOMER = (
+    Expired,
+    Used,
+    Withdrawn,
+    DigitsDiffer,
+    NobodyWaiting,
+    UnknownInvite,
+    RelayOfTheCode,
+    NotAdded,
+    RelayLost,
+)
+"""What another code, or the same one again, may mend at the machine that joins."""
+FOR_THE_INVITER = (NobodyCame, Expired, NewcomerLeft, RevokedBefore, LastStepFailed, RelayLost)
+"""What another invite may mend. The others say that somebody else may have the code: a person begins those again on purpose."""

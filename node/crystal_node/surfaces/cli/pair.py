@@ -8,26 +8,38 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from crystal_crypto.errors import CrystalError
+from crystal_crypto.errors import BadCode, CrystalError
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.invite_code import InviteCode, decode_invite
 from crystal_crypto.pairing import decode, encode
-from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
+from crystal_mirror.requests import StoreFailure
+from crystal_node.base.errors import BadConfig, NotSetUp, UsageError, WrongCode
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, resolve
+from crystal_node.base.settings.checks import checked_url
 from crystal_node.base.wording import one_line
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import EnrolmentResult, join_vault
 from crystal_node.device.own_relay import on_network, shared_url
 from crystal_node.device.privacy import peek_privacy
+from crystal_node.device.registration import UnknownVault
 from crystal_node.device.relay import open_http
+from crystal_node.safekeeping.pairing.errors import FOR_THE_INVITER, FOR_THE_NEWCOMER
 from crystal_node.safekeeping.pairing.inviter import invite as serve
 from crystal_node.safekeeping.pairing.newcomer import Joined, join_by_invite
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, NewcomerPerson
 from crystal_node.safekeeping.pairing.qr import check_file, write
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
-from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, InputLines, confirm, read_secret
+from crystal_node.surfaces.cli.console.prompts import (
+    SECRET_CHARS_MAX,
+    InputLines,
+    confirm,
+    read_secret,
+    tell_wrong,
+    typed_line,
+    until_right,
+)
 from crystal_node.surfaces.cli.console.terminal import is_terminal, show_code
 from crystal_node.surfaces.cli.pair_dialogue import (
     JsonInviter,
@@ -167,7 +179,18 @@ def join(
     yes: bool = False,
     new_keys: bool = False,
 ) -> None:
-    """Join with a code of either kind; ``-`` reads it."""
+    """Join with a code of either kind; ``-`` reads it, at a terminal until one is right."""
+    if code != _ASK or as_json or not is_terminal():
+        _join(settings, code, as_json=as_json, yes=yes, new_keys=new_keys)
+        return
+    until_right(lambda: _join(settings, _ASK, as_json=False, yes=yes, new_keys=new_keys), WRONG_CODES)
+
+
+WRONG_CODES = (BadCode, *FOR_THE_NEWCOMER, UnknownVault, StoreFailure)
+"""At a terminal, a person is asked for the code again."""
+
+
+def _join(settings: Settings, code: str, *, as_json: bool, yes: bool, new_keys: bool) -> None:
     if code == _ASK:
         code = read_secret("The code (MC2:… or mc1:…): ", what="code")
     if is_invite(code):
@@ -177,6 +200,17 @@ def join(
         return
 
     join_offline(settings, code, as_json=as_json, new_keys=new_keys)
+
+
+def with_relay(settings: Settings, *, as_json: bool) -> Settings:
+    """The settings with a relay, which a person is asked for: an offline code names none."""
+    if as_json or not is_terminal() or (settings.relay_url and not settings.relay_is_local):
+        return settings
+    url = until_right(lambda: checked_url(typed_line(_RELAY, ""), "your answer"), (BadConfig,))
+    return resolve(Flags(relay_url=url, name=settings.name.value)) if url else settings
+
+
+_RELAY = "The relay's address (`crystal status` on the other machine shows it): "
 
 
 def check_argument(code: str | None) -> None:
@@ -268,6 +302,7 @@ def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: boo
 def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool) -> None:
     """Join by an offline code."""
     offline = decode(code)
+    settings = with_relay(settings, as_json=as_json)
     note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
     enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault, new_keys=new_keys))
     settings = enrolled.settings
@@ -319,10 +354,10 @@ def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -
             hint="Run it in a terminal, or let a program write them: `crystal pair --json` says when.",
         )
     person: InviterPerson = JsonInviter(lines, qr) if as_json else TerminalInviter(lines, qr)
-    try:
-        invited = run_until_stopped(_invite(settings, person, grant=grant))
-    finally:
-        person.ended()
+    invited = _invited(settings, person, grant=grant)
+    while invited is None:
+        person = TerminalInviter(InputLines(), qr)
+        invited = _invited(settings, person, grant=grant)
     if as_json:
         emit_line(
             {
@@ -341,6 +376,22 @@ def invite(settings: Settings, qr: Path | None, *, grant: bool, as_json: bool) -
             "It has not said so itself yet. If it asks something, answer there; if it stopped, pair it again: "
             f"it is not added twice. To take it out: crystal devices revoke {invited.machine.device.hex()[:8]}"
         )
+
+
+def _invited(settings: Settings, person: InviterPerson, *, grant: bool) -> Invited | None:
+    """One invite; None if it ended without a machine and the person wants another one."""
+    try:
+        return run_until_stopped(_invite(settings, person, grant=grant))
+    except FOR_THE_INVITER as error:
+        person.ended()
+        if isinstance(person, JsonInviter) or not is_terminal():
+            raise
+        tell_wrong(error)
+        if typed_line("Show another invite? [yes/no] (yes) ", "yes").lower() not in ("y", "yes"):
+            raise
+        return None
+    finally:
+        person.ended()
 
 
 def enter(settings: Settings, code: InviteCode, *, as_json: bool, yes: bool, new_keys: bool) -> Joined:

@@ -1,33 +1,37 @@
 """``crystal up``: set everything up after installing, and report each step."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from crystal_crypto.invite_code import decode_invite
 from crystal_crypto.pairing import decode
+from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.hooks.claude_code import ClaudeHooks
-from crystal_node.base.errors import UsageError
+from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, SettingSource, enrolment_token, resolve
 from crystal_node.capture.history import History, decided
 from crystal_node.device.device import name_in_vault, opened
-from crystal_node.device.enrolment import TAKE_ALONG, found_vault, join_vault
+from crystal_node.device.enrolment import TAKE_ALONG, EnrolmentResult, found_vault, join_vault
+from crystal_node.device.registration import WrongEnrolmentToken
 from crystal_node.surfaces.cli import up_dialogue as people
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, MachineRole, Relay, Yes
-from crystal_node.surfaces.cli.console.output import emit_line, say
-from crystal_node.surfaces.cli.console.prompts import read_secret
+from crystal_node.surfaces.cli.console.output import emit_line
+from crystal_node.surfaces.cli.console.prompts import read_secret, tell_wrong, until_right
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import (
+    WRONG_CODES,
     check_argument,
     enter,
     first_sync,
     is_invite,
     note_name,
     someone_must_confirm,
+    with_relay,
 )
 from crystal_node.surfaces.cli.up_dialogue import PlanAnswer
 from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
@@ -65,6 +69,7 @@ Service = Annotated[
 ]
 
 
+@people.stopping()
 def run(
     role: Role = None,
     relay: Relay = None,
@@ -104,8 +109,8 @@ def run(
     if settings.vault is None:
         chosen = role.value if role else ("node" if code is not None else "core")
     wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=False)
-    enrolment = Enrolment(chosen, enroll_token, code, yes=yes, as_json=as_json)
-    plan = up_plan(wish, partial(resolve, flags), enrolment.enrol)
+    enrolment = Enrolment(flags, enroll_token, code, asks=asks, yes=yes, as_json=as_json)
+    plan = up_plan(wish, enrolment.latest, enrolment.of(chosen))
     may_join, may_choose = settings.vault is None and role is None and code is None, True
     while asks and people.has_work(plan):
         called = settings.name.value if settings.vault is None else ""
@@ -116,16 +121,14 @@ def run(
             may_join, chosen = False, "node"
             wish = replace(wish, role=chosen)
         elif answer is PlanAnswer.NAME:
-            flags = replace(flags, name=people.ask_name(called))
-            settings = resolve(flags)
+            enrolment.flags = replace(enrolment.flags, name=people.ask_name(called))
         else:
             may_choose = False
             if chosen == "core" and not settings.relay_url:
-                flags = replace(flags, relay_url=people.ask_relay())
-                settings = resolve(flags)
-            wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=True)
-        enrolment = Enrolment(chosen, enroll_token, code, yes=yes, as_json=as_json)
-        plan = up_plan(wish, partial(resolve, flags), enrolment.enrol)
+                enrolment.flags = replace(enrolment.flags, relay_url=people.ask_relay())
+            wish = _wish(enrolment.latest(), tools, chosen, capture, history, hooks, mcp, service, asks=True)
+        settings = enrolment.latest()
+        plan = up_plan(wish, enrolment.latest, enrolment.of(chosen))
     if wish.history is History.RECORDED and not as_json:
         people.tell_size(tools)
     outcomes: list[StepOutcome] = []
@@ -133,10 +136,9 @@ def run(
         if as_json:
             emit_line({"event": "step", **outcome.document()})
         else:
-            for line in outcome.lines():
-                say(line)
+            people.tell_step(outcome)
         outcomes.append(outcome)
-    people.tell_end(resolve(flags), outcomes, fresh_core=enrolment.founded, as_json=as_json)
+    people.tell_end(enrolment.latest(), outcomes, fresh_core=enrolment.founded, as_json=as_json)
     return exit_code(outcomes)
 
 
@@ -233,27 +235,60 @@ _READ = "-"
 
 
 class Enrolment:
-    """Founds or joins the vault, with a token or code from options or asked for. ``founded``: a vault was made."""
+    """Founds or joins the vault, with a token or code from options or asked for. ``founded``: a vault was made.
 
-    def __init__(self, role: str, token: str | None, code: str | None, *, yes: bool, as_json: bool) -> None:
-        self._role, self._token, self._code = role, token, code
-        self._yes, self._as_json = yes, as_json
+    ``asks``: a person is there, and is asked again for what was wrong. ``flags`` change with such answers.
+    """
+
+    def __init__(
+        self, flags: Flags, token: str | None, code: str | None, *, asks: bool, yes: bool, as_json: bool
+    ) -> None:
+        self.flags = flags
+        self._token, self._code = token, code
+        self._asks, self._yes, self._as_json = asks, yes, as_json
         self.founded = False
 
-    def enrol(self, settings: Settings) -> str:
-        """Found or join the vault. Returns a sentence about it. Raises what ``enrolment`` and ``pairing`` raise."""
-        return self._found(settings) if self._role == "core" else self._join(settings)
+    def latest(self) -> Settings:
+        """The settings as they are now."""
+        return resolve(self.flags)
+
+    def of(self, role: str) -> Callable[[Settings], str]:
+        """What founds or joins the vault, and returns a sentence about it. Raises what ``enrolment`` and ``pairing`` raise."""
+        return self._found if role == "core" else self._join
 
     def _found(self, settings: Settings) -> str:
         token = enrolment_token() if self._token is None else self._token
-        needed = bool(settings.relay_url) and not settings.relay_is_local
-        if self._token == _READ or (needed and not token and is_terminal()):
-            token = read_secret("The relay's enrolment token: ", what="enrolment token")
-        enrolled = asyncio.run(found_vault(settings, token))
-        self.founded = True
-        return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.name}) is its Core"
+        while True:
+            needed = bool(settings.relay_url) and not settings.relay_is_local
+            if token == _READ or (needed and not token and is_terminal()):
+                token = read_secret("The relay's enrolment token: ", what="enrolment token")
+            try:
+                enrolled = asyncio.run(found_vault(settings, token))
+            except WrongEnrolmentToken as error:
+                if not self._asks:
+                    raise
+                tell_wrong(error)
+                token = ""
+            except (BadConfig, StoreFailure) as error:
+                if not self._asks or not needed:
+                    raise
+                tell_wrong(error)
+                self.flags = replace(self.flags, relay_url=people.ask_relay(settings.relay_url))
+                settings = self.latest()
+            else:
+                self.founded = True
+                return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.name}) is its Core"
 
     def _join(self, settings: Settings) -> str:
+        if self._code in (None, _READ) and self._asks:
+            enrolled = until_right(lambda: self._joined(settings), WRONG_CODES)
+        else:
+            enrolled = self._joined(settings)
+        if not self._as_json:
+            note_name(enrolled)
+        return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.name}) is a Node of it"
+
+    def _joined(self, settings: Settings) -> EnrolmentResult:
         code = self._code or _READ
         if code == _READ:
             code = read_secret("The code that `crystal pair` shows (MC2:… or mc1:…): ", what="code")
@@ -262,9 +297,7 @@ class Enrolment:
             someone_must_confirm(yes=self._yes)
             enrolled = enter(settings, invite, as_json=self._as_json, yes=self._yes, new_keys=False).enrolled
             first_sync(enrolled.settings)
-        else:
-            offline = decode(code)
-            enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault))
-        if not self._as_json:
-            note_name(enrolled)
-        return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.name}) is a Node of it"
+            return enrolled
+        offline = decode(code)
+        settings = with_relay(settings, as_json=self._as_json or not self._asks)
+        return asyncio.run(join_vault(settings, offline.root, offline.vault))

@@ -1,21 +1,23 @@
 """What ``crystal up``, ``down`` and ``uninstall`` ask and say: sentences for people, a JSON document a line for programs."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.base.errors import BadConfig, UsageError
+from crystal_node.base.errors import BadConfig, ExitCode, UsageError
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.checks import checked_url
-from crystal_node.base.wording import counted, one_line, size
+from crystal_node.base.wording import counted, one_line, printable, size
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
-from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX
+from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, tell_wrong
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.recovery import offer_kit
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
-from crystal_node.surfaces.setup.steps import SetupStep, StepOutcome, exit_code
+from crystal_node.surfaces.setup.steps import SetupStep, StepOutcome, StepState, exit_code
 from crystal_node.surfaces.setup.tools import AiTool
 
 ALL, NONE = "all", "none"
@@ -35,6 +37,27 @@ def tell_tools(tools: Sequence[AiTool], *, as_json: bool) -> None:
     say()
 
 
+@contextmanager
+def stopping() -> Generator[None]:
+    """Say how to go on, if the person stops it at a terminal."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if is_terminal():
+            note("")
+        raise Stopped from error
+
+
+class Stopped(CrystalError):
+    """Ctrl-C."""
+
+    exit_code = ExitCode.INTERRUPTED
+    hint = "Run `crystal up` again: it goes on, and does nothing twice."
+
+    def __init__(self) -> None:
+        super().__init__("stopped")
+
+
 class PlanAnswer(StrEnum):
     """What a person answers to a plan, beside no."""
 
@@ -49,17 +72,17 @@ def ask_name(default: str) -> str:
     return _typed(f"What shall this machine be called? ({default}) ", as_typed=True) or default
 
 
-def ask_relay() -> str:
-    """Ask for the relay's address; "" for none."""
+def ask_relay(default: str = "") -> str:
+    """Ask for the relay's address; "" for none. Enter is the default."""
+    enter = default or "none, while this is the only machine"
     while True:
         typed = _typed(
-            "The relay's address, such as https://relay.example.org (Enter: none, while this is the only machine): ",
-            as_typed=True,
+            f"The relay's address, such as https://relay.example.org (Enter: {enter}): ", as_typed=True
         )
         try:
-            return checked_url(typed, "your answer")
+            return checked_url(typed or default, "your answer")
         except BadConfig as error:
-            say(f"{error} {error.hint}")
+            tell_wrong(error)
 
 
 def ask_tools(known: Sequence[str]) -> str:
@@ -166,6 +189,30 @@ def tell_size(tools: Sequence[AiTool]) -> None:
         )
 
 
+def tell_step(outcome: StepOutcome) -> None:
+    """Print how a step ended. Why it failed stands at the end, where ``tell_end`` puts it."""
+    if outcome.state is StepState.COULD_NOT:
+        say(f"{outcome.state:<9}  {outcome.what}")
+    elif not outcome.waits:
+        for line in outcome.lines():
+            say(line)
+
+
+def _tell_failures(outcomes: Sequence[StepOutcome]) -> None:
+    failed = [each for each in outcomes if each.state is StepState.COULD_NOT]
+    if not failed:
+        return
+    waiting = [each.name for each in outcomes if each.waits]
+    say()
+    if waiting:
+        say(f"Not done for that: {', '.join(waiting)}.")
+    say("Run `crystal up` again when that is mended: it goes on where it stopped.")
+    for each in failed:
+        note(f"crystal: could not {each.what}: {printable(each.text)}")
+        if each.hint:
+            note(f"  {printable(each.hint)}")
+
+
 def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core: bool, as_json: bool) -> None:
     """Print the status of this machine at the end, and what comes next."""
     running = is_held(settings.home.watch_lock)
@@ -186,10 +233,16 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
             }
         )
         return
+    if role:
+        _tell_standing(settings, role, name, running=running)
+    if role == "core" and fresh_core and not settings.relay_is_local:
+        say()  # with the relay in the home, a kit would bring nothing back
+        offer_kit(settings)
+    _tell_failures(outcomes)
+
+
+def _tell_standing(settings: Settings, role: str, name: str, *, running: bool) -> None:
     say()
-    if not role:
-        say("This machine is in no vault yet. Run `crystal up` again.")
-        return
     where = "on this machine" if settings.relay_is_local else f"at {settings.relay_url}"
     say(f"{one_line(name, 60)} is a {role.capitalize()} of vault {settings.config.vault[:8]}, {where}.")
     if running:
@@ -202,11 +255,6 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
     say('Find things again: `crystal search "what did we decide about …"`')
     if role == "core":
         say("To bring another machine in: `crystal pair` here, `crystal up` there.")
-    if (
-        fresh_core and not settings.relay_is_local
-    ):  # with the relay in the home, a kit would bring nothing back
-        say()
-        offer_kit(settings)
 
 
 def _role_and_name(settings: Settings) -> tuple[str, str]:

@@ -53,6 +53,8 @@ class StepOutcome:
     text: str = ""
     hint: str = ""
     exit_code: int = ExitCode.OK
+    waits: bool = False
+    """Left out because an earlier step failed."""
 
     def document(self) -> dict[str, object]:
         """The outcome as JSON."""
@@ -81,7 +83,7 @@ def carry_out(plan: Sequence[SetupStep]) -> Iterator[StepOutcome]:
     broken = ""
     for step in plan:
         outcome = (
-            StepOutcome(step.name, step.what, StepState.LEFT_OUT, f"{broken} comes first")
+            StepOutcome(step.name, step.what, StepState.LEFT_OUT, f"{broken} comes first", waits=True)
             if broken
             else _carried_out(step)
         )

@@ -67,7 +67,7 @@ def up_plan(
 
 def _home(latest: Callable[[], Settings]) -> SetupStep:
     def make() -> str:
-        prepare_node(latest())
+        prepare_node(latest(), keep_relay=False)  # the person may have mistyped it
         return ""
 
     return SetupStep(

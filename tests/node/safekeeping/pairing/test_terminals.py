@@ -103,9 +103,12 @@ def test_ctrl_c_while_a_person_is_asked_withdraws_the_invite(vault: Vault, machi
         _join(newcomer, _code(inviter.shown))
         inviter.until("Digits: ")
         inviter.stop()
-        assert (inviter.end(), newcomer.end()) == (130, 7)
+        assert inviter.end() == 130
+        newcomer.until("the invite was withdrawn")
+        newcomer.until("The code (MC2:", times=2)
+        newcomer.stop()
+        assert newcomer.end() == 130
     assert "withdrawn; nobody was added" in inviter.shown
-    assert "withdrawn" in newcomer.shown
 
 
 def test_a_name_with_escapes_reaches_no_terminal(vault: Vault, machine: Machine) -> None:
@@ -123,15 +126,17 @@ def test_what_went_wrong_stands_on_a_line_of_its_own(vault: Vault, machine: Mach
         _join(newcomer, _code(inviter.shown))
         inviter.until("Digits: ")
         newcomer.stop()
+        inviter.until("Show another invite?")
+        inviter.type("no\n")
         assert (inviter.end(), newcomer.end()) == (7, 130)
-    assert "Digits: \r\ncrystal: the new machine has left" in inviter.shown
+    assert "Digits: \r\nthe new machine has left" in inviter.shown
     with terminal(vault.core, "pair") as inviter, terminal(machine, "pair") as newcomer:
         inviter.until("Waiting for the new machine")
         _join(newcomer, _code(inviter.shown))
         inviter.until("Digits: ")
         inviter.type("no\n")
-        assert (inviter.end(), newcomer.end()) == (2, 7)
-    assert "\r\x1b[Kcrystal: the invite was withdrawn" in newcomer.shown
+        assert inviter.end() == 2
+        newcomer.until("\r\x1b[Kthe invite was withdrawn")
 
 
 def test_a_slip_at_the_last_question_is_no_refusal(vault: Vault, machine: Machine) -> None:

@@ -8,22 +8,26 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from getpass import getpass
+from typing import TypeVar
 
-from crystal_node.base.errors import UsageError
+from crystal_node.base.errors import UsageError, describe
+from crystal_node.base.wording import printable
+from crystal_node.surfaces.cli.console.output import note
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 SECRET_CHARS_MAX = 4096
 
 
 def read_secret(prompt: str, *, what: str) -> str:
-    """Read a secret: asked for without echo on a terminal, else the first line of standard input.
+    """Read a secret: asked for without echo on a terminal until something is typed, else the first line of standard input.
 
     Raises:
         UsageError: standard input is at its end.
     """
     if is_terminal():
         try:
-            text = getpass(prompt)
+            while not (text := getpass(prompt)).strip():
+                pass
         except EOFError:
             text = ""
     else:
@@ -34,6 +38,28 @@ def read_secret(prompt: str, *, what: str) -> str:
             hint="Type it at the prompt, or pipe it: the first line is read.",
         )
     return text.strip()
+
+
+T = TypeVar("T")
+
+
+def until_right(work: Callable[[], T], wrong: tuple[type[Exception], ...]) -> T:
+    """Do ``work``, which asks a person, until what was answered is right. Each wrong answer is said, and asked for again.
+
+    Raises:
+        What ``work`` raises beside ``wrong``; UsageError at the end of standard input, and KeyboardInterrupt.
+    """
+    while True:
+        try:
+            return work()
+        except wrong as error:
+            tell_wrong(error)
+
+
+def tell_wrong(error: Exception) -> None:
+    """Say what was wrong with an answer, and what to do."""
+    failure = describe(error)
+    note(f"{printable(failure.message)}. {printable(failure.hint)}".strip())
 
 
 @contextmanager

@@ -56,9 +56,10 @@ from crystal_node.device.registration import (
 )
 from crystal_node.device.relay import open_http, own_enrolment_token
 from crystal_node.device.relay_move import MoveProgress, RelayAccess, copy_objects, drop_own_relay
-from crystal_node.device.runner import Runner
+from crystal_node.device.runner import Runner, store_failure
 from crystal_relay.client.http import HttpStore
-from crystal_relay.errors import RelayError
+from crystal_relay.errors import RelayError, Unauthorized
+from crystal_relay.keys import vault_prefix
 
 _SETUP_WAIT_SECONDS = 5.0
 _MOVE_WAIT_SECONDS = 60.0
@@ -138,6 +139,29 @@ async def found_vault(
         if not is_held(settings.home.watch_lock):
             drop_own_relay(settings)  # else the background service does, when it has seen the new one
     return EnrolmentResult(settings, keys, vault, identity.id, fresh, name_in_vault(settings))
+
+
+async def own_relay_lost(settings: Settings) -> bool:
+    """Whether the relay in this home does not know this home's vault any more, as after its folder was lost.
+
+    Raises StoreFailure.
+    """
+    if settings.vault is None or settings.config.relay_url != LOCAL_RELAY:
+        return False
+    settings = settings.at_own_relay()
+    keys = open_keys(settings.home, settings.config.key_store, settings.config.keyring_backend)
+    identity = keys.identity()
+    token = None if identity is None else keys.token(identity.id)
+    if settings.vault is None or token is None:
+        return False
+    try:
+        async with open_http(settings, vault=settings.vault, token=token) as store:
+            await store.list(vault_prefix(settings.vault.hex()), limit=1)
+    except Unauthorized:
+        return True
+    except RelayError as error:
+        raise store_failure(error) from error
+    return False
 
 
 async def join_vault(

@@ -295,8 +295,30 @@ def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: boo
     show_code(text, qr)
     note(f"Key check: {key_check(root)}. The other machine has to show the same.")
     note(
-        f"There: `crystal pair --code - --relay {shared_url(settings) or 'URL'}`, by the address that it reaches the relay at."
+        f"There: `crystal pair --code - --relay '{shared_url(settings)}'`, by the address that it reaches the relay at."
     )
+    if settings.relay_is_local and not is_held(settings.home.watch_lock):
+        _serve_offline(settings)
+
+
+def _serve_offline(settings: Settings) -> None:
+    """Let the other machine reach the relay in this home, which no background service opens, until the person ends it."""
+    if not is_terminal():
+        note(
+            "Start the background service here first, which lets it reach this machine's relay: `crystal agent run`"
+        )
+        return
+    note(
+        "Other machines reach the relay in this home while this runs. Press Enter once the other one is set up."
+    )
+    lines = InputLines()
+
+    async def until_enter() -> None:
+        async with on_network(settings, note):
+            await until_reached(settings)
+            await lines.line()
+
+    run_until_stopped(until_enter())
 
 
 def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool) -> None:

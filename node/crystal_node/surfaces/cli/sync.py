@@ -11,6 +11,8 @@ from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, size
 from crystal_node.device.device import Device, opened
+from crystal_node.device.enrolment import found_vault, own_relay_lost
+from crystal_node.device.runner import TokenRefused
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.sync.files.rounds import words as file_words
@@ -42,7 +44,14 @@ def run(watch: Watch = False, as_json: Json = False) -> None:
 
             asyncio.run(watch_device(device, as_json=as_json))
         else:
-            asyncio.run(_once(device, as_json))
+            try:
+                asyncio.run(_once(device, as_json))
+            except TokenRefused:
+                if not asyncio.run(own_relay_lost(device.settings)):
+                    raise
+                asyncio.run(found_vault(device.settings, ""))
+                note("The relay in this home had lost the vault. It is registered there again.")
+                asyncio.run(_once(device, as_json))
 
 
 async def _once(device: Device, as_json: bool) -> None:

@@ -254,7 +254,8 @@ class Enrolment:
 
     def of(self, role: str) -> Callable[[Settings], str]:
         """What founds or joins the vault, and returns a sentence about it. Raises what ``enrolment`` and ``pairing`` raise."""
-        return self._found if role == "core" else self._join
+        found_or_join = self._found if role == "core" else self._join
+        return lambda settings: found_or_join(settings) if settings.vault is None else _at_own_relay(settings)
 
     def _found(self, settings: Settings) -> str:
         token = enrolment_token() if self._token is None else self._token
@@ -301,3 +302,8 @@ class Enrolment:
         offline = decode(code)
         settings = with_relay(settings, as_json=self._as_json or not self._asks)
         return asyncio.run(join_vault(settings, offline.root, offline.vault))
+
+
+def _at_own_relay(settings: Settings) -> str:
+    asyncio.run(found_vault(settings.at_own_relay(), ""))
+    return "the relay in this home had lost the vault, and has it again"

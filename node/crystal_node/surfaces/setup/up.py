@@ -20,7 +20,7 @@ from crystal_node.capture import history
 from crystal_node.capture.history import History
 from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
-from crystal_node.device.enrolment import prepare_node
+from crystal_node.device.enrolment import own_relay_lost, prepare_node
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
 from crystal_node.surfaces.setup import tools as tool_choice
 from crystal_node.surfaces.setup.steps import SetupStep
@@ -53,7 +53,7 @@ def up_plan(
         SetupStep(
             "vault",
             _VAULT.get(wish.role, "be in a vault"),
-            lambda: latest().vault is not None,
+            lambda: latest().vault is not None and not asyncio.run(own_relay_lost(latest())),
             lambda: enrol(latest()),
             ground=True,
         ),

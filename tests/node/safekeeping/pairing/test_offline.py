@@ -19,7 +19,7 @@ def test_both_machines_show_the_same_key_check(vault: Vault, machine: Machine) -
 
 def test_the_code_comes_with_what_to_run_on_the_other_machine(vault: Vault) -> None:
     shown = vault.core.call("pair", "--offline", "--yes")
-    assert f"crystal pair --code - --relay {vault.relay.url}" in shown.err
+    assert f"crystal pair --code - --relay '{vault.relay.url}'" in shown.err
     assert shown.out.startswith("mc1:")
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -281,3 +282,31 @@ def test_a_wrong_enrolment_token_keeps_the_home_from_no_other_vault(
     with inviting(first, "--relay", relay.url) as inviter, joining(other, inviter.code()) as newcomer:
         inviter.type(newcomer.event("digits")["digits"])
         assert inviter.end() == newcomer.end() == 0
+
+
+def test_the_offline_code_comes_with_a_relay_that_is_reached_while_it_is_shown(
+    open_first: Machine, other: Machine
+) -> None:
+    with terminal(open_first, "pair", "--offline", "--yes", "--here", TERM="dumb") as shown:
+        shown.until("Press Enter once the other one is set up.")
+        found = re.search(r"(mc1:\S+)", shown.shown), re.search(r"--relay '(\S+)'", shown.shown)
+        assert found[0] is not None
+        assert found[1] is not None
+        other.run("pair", "--code", "-", "--relay", found[1][1], typed=f"{found[0][1]}\n")
+        shown.type("\n")
+        assert shown.end() == 0
+    assert other.call("status", "--json").json["role"] == "node"
+
+
+@pytest.mark.parametrize("command", [("sync",), ("up", "--no-service", "--yes")])
+def test_a_relay_in_the_home_that_was_lost_gets_the_vault_again(
+    first: Machine, command: tuple[str, ...]
+) -> None:
+    shutil.rmtree(first.home / "state" / "relay")
+    outcome = first.run(*command)
+    assert "had lost the vault" in outcome.out + outcome.err
+    first.run("remember", "The foghorn was mended.")
+    first.run("sync")
+    status = first.call("status", "--json").json
+    assert (status["outbox"]["pending"], status["role"]) == (0, "core")
+    assert "relay has everything" in first.run("verify", "--deep").out

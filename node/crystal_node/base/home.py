@@ -205,7 +205,7 @@ class Home:
         """Makes the folders, readable by their owner only. Idempotent.
 
         Raises:
-            LocalStorage: a folder belongs to another user, is no folder, or cannot be made private.
+            LocalStorage: a folder cannot be made, belongs to another user, is no folder, or cannot be made private.
         """
         for folder in (
             self.root,
@@ -216,7 +216,13 @@ class Home:
             self.logs,
             self.database.parent,
         ):
-            folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            try:
+                folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            except OSError as error:
+                raise LocalStorage(
+                    f"the home {self.root} cannot be made: {error.strerror}",
+                    hint="Make it possible there, or choose another folder: CRYSTAL_HOME=FOLDER.",
+                ) from error
             _make_private(folder)
 
     def check_private(self) -> None:

@@ -36,7 +36,7 @@ from crystal_mirror.requests import Flow
 from crystal_mirror.store_keys import StoreKeys
 from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import NotSetUp, UsageError, WrongCode
+from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError, WrongCode
 from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import LOCAL_RELAY, Config, Settings
@@ -107,7 +107,7 @@ async def found_vault(
             "the relay's enrolment token is needed to make a vault there",
             hint="The relay prints it at its first start. Set CRYSTAL_RELAY_ENROLL_TOKEN, or pipe it: --enroll-token -",
         )
-    with _setup(settings.home):
+    with _setup(settings):
         settings = settings.reread()
         fresh = settings.vault is None
         keys, settings = _keys(settings)
@@ -316,7 +316,7 @@ def joining(settings: Settings, vault: bytes, *, new_keys: bool = False) -> Gene
     """
     if settings.vault is not None and settings.vault != vault:
         raise _other_vault(settings.vault, alone=settings.config.relay_url == LOCAL_RELAY)
-    with _setup(settings.home):
+    with _setup(settings):
         # A person may have typed a code for minutes: read again where the keys are.
         settings = settings.reread()
         if settings.vault is not None and settings.vault != vault:
@@ -354,13 +354,19 @@ def prepare_node(settings: Settings, *, keep_relay: bool = True) -> Settings:
 
     ``keep_relay``: False where the relay may turn out to be the wrong one.
     """
-    with _setup(settings.home):
+    with _setup(settings):
         settings = settings.reread()
         config = _config(settings, vault=settings.config.vault)
         return settings.save(config if keep_relay else replace(config, relay_url=settings.config.relay_url))
 
 
-def _setup(home: Home) -> FileLock:
+def _setup(settings: Settings) -> FileLock:
+    home, person = settings.home, settings.person_home
+    if home.root.parent == person and not person.is_dir():
+        raise LocalStorage(
+            f"your home folder {person} does not exist",
+            hint="Set HOME to the one that you have, or CRYSTAL_HOME to where the memory shall be.",
+        )
     home.create()
     return FileLock(home.setup_lock, purpose="crystal init or pair", wait_seconds=_SETUP_WAIT_SECONDS)
 
@@ -386,7 +392,10 @@ def _keys(settings: Settings) -> tuple[DeviceKeys, Settings]:
         return open_keys(settings.home, config.key_store, config.keyring_backend), settings
     keys = choose_keys(settings.home, settings.key_store)
     config = _config(settings, vault="", key_store=keys.kind.value)
-    return keys, settings.save(replace(config, keyring_backend=keys.backend))
+    # The relay may still turn out to be the wrong one: it is saved with the vault.
+    return keys, settings.save(
+        replace(config, keyring_backend=keys.backend, relay_url=settings.config.relay_url)
+    )
 
 
 def _root_of(settings: Settings, keys: DeviceKeys, vault: bytes) -> Root:

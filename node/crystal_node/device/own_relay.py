@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from crystal_node.base.errors import LocalStorage, NotSetUp
+from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, Home, write_private
 from crystal_node.base.settings import Settings
 from crystal_relay.address import pinned
@@ -61,6 +61,19 @@ def shared_url(settings: Settings) -> str:
     shown = f"[{host}]" if ":" in host else host
     certificate = ssl.PEM_cert_to_DER_cert(_certificate_in(certificate_file(settings.home)))
     return pinned(f"https://{shown}:{settings.service.own_relay_port}", certificate)
+
+
+def check_port(port: int) -> None:
+    """Raises UsageError if another program has the port that the relay in this home would be reached at."""
+    dual = socket.has_dualstack_ipv6()
+    every, family = ("::", socket.AF_INET6) if dual else ("0.0.0.0", socket.AF_INET)  # noqa: S104  as it is going to be served
+    try:
+        socket.create_server((every, port), family=family, dualstack_ipv6=dual).close()
+    except OSError as error:
+        raise UsageError(
+            f"this machine's relay cannot have port {port}: {error.strerror}",
+            hint="Choose another one, and run this again: crystal config set own_relay_port N",
+        ) from error
 
 
 def own_address() -> str:

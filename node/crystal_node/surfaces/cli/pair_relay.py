@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base.errors import BadConfig, NotSetUp, UsageError
+from crystal_node.base.locking import is_held
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, enrolment_token, resolve
 from crystal_node.base.wording import counted
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import found_vault
-from crystal_node.device.own_relay import RELAY_PORT, own_address, shared_url
+from crystal_node.device.own_relay import RELAY_PORT, check_port, own_address, shared_url
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import read_secret, typed_line
 from crystal_node.surfaces.cli.console.terminal import is_terminal
@@ -157,7 +158,10 @@ def _address_here(settings: Settings) -> str:
 
 
 def _open_here(settings: Settings) -> Settings:
-    """Lets the background service open the relay in this home to the network."""
+    """Lets the background service open the relay in this home to the network. Raises UsageError: its port is taken."""
+    port = settings.service.own_relay_port
+    if not is_held(settings.home.setup_lock) and not (port and is_held(settings.home.watch_lock)):
+        check_port(port or RELAY_PORT)
     if not settings.service.own_relay_port:
         settings.save(replace(settings.config, own_relay_port=str(RELAY_PORT)))
     return resolve()

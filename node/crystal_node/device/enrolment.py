@@ -56,7 +56,7 @@ from crystal_node.device.registration import (
 )
 from crystal_node.device.relay import open_http, own_enrolment_token
 from crystal_node.device.relay_move import MoveProgress, RelayAccess, copy_objects, drop_own_relay
-from crystal_node.device.runner import Runner, store_failure
+from crystal_node.device.runner import Runner
 from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import RelayError, Unauthorized
 from crystal_relay.keys import vault_prefix
@@ -142,10 +142,7 @@ async def found_vault(
 
 
 async def own_relay_lost(settings: Settings) -> bool:
-    """Whether the relay in this home does not know this home's vault any more, as after its folder was lost.
-
-    Raises StoreFailure.
-    """
+    """Whether the relay in this home answers, and does not know this home's vault any more, as after its folder was lost."""
     if settings.vault is None or settings.config.relay_url != LOCAL_RELAY:
         return False
     settings = settings.at_own_relay()
@@ -159,8 +156,8 @@ async def own_relay_lost(settings: Settings) -> bool:
             await store.list(vault_prefix(settings.vault.hex()), limit=1)
     except Unauthorized:
         return True
-    except RelayError as error:
-        raise store_failure(error) from error
+    except RelayError:  # `crystal sync` and `crystal doctor` say what is wrong with it
+        return False
     return False
 
 

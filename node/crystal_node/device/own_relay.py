@@ -5,6 +5,7 @@ So no name, no authority and no trust in the network is needed, and nobody who l
 """
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -70,8 +71,9 @@ def check_port(port: int) -> None:
     try:
         socket.create_server((every, port), family=family, dualstack_ipv6=dual).close()
     except OSError as error:
+        why = "it is taken" if error.errno == errno.EADDRINUSE else error.strerror
         raise UsageError(
-            f"this machine's relay cannot have port {port}: {error.strerror}",
+            f"this machine's relay cannot have port {port}: {why}",
             hint="Choose another one, and run this again: crystal config set own_relay_port N",
         ) from error
 

@@ -20,8 +20,9 @@ from crystal_node.base.wording import counted
 from crystal_node.device.device import opened
 from crystal_node.device.enrolment import found_vault
 from crystal_node.device.own_relay import RELAY_PORT, check_port, own_address, shared_url
+from crystal_node.device.registration import WrongEnrolmentToken
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
-from crystal_node.surfaces.cli.console.prompts import read_secret, typed_line
+from crystal_node.surfaces.cli.console.prompts import read_secret, tell_wrong, typed_line
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.sync.progress import ProgressLines
 from crystal_relay.address import http_client
@@ -35,6 +36,8 @@ OPEN_SECONDS_MAX = 20.0
 SYNCED_SECONDS_MAX = 30.0
 """A large memory takes longer: the new machine continues once the background service runs here."""
 _ASK = "-"
+HERE = "here"
+"""What a person answers for this machine's own relay."""
 _LOOK_SECONDS = 0.2
 _ABOUT = """\
 Your machines exchange data through a relay, which can read none of it. It can be on this machine: the others then reach it
@@ -82,12 +85,13 @@ def at_shared_relay(
     if not given:
         say(_ABOUT.format(here=_address_here(settings)))
     token = enrolment_token() if token is None else token
+    url, likely = "", HERE
     while True:
         try:
             url = given or typed_line(
-                "The relay: here, or an address such as https://relay.example.org (here) ", "here"
+                f"The relay: here, or an address such as https://relay.example.org ({likely}) ", likely
             )
-            if url == "here":
+            if url == HERE:
                 return _open_here(settings)
             there = resolve(Flags(relay_url=url))
             secret = token
@@ -95,10 +99,11 @@ def at_shared_relay(
                 secret = read_secret("The relay's enrolment token: ", what="enrolment token")
             asyncio.run(found_vault(there, secret, ProgressLines(note)))
         except (BadConfig, StoreFailure, BadRequest) as error:
-            if not asks or (given and token):
+            if not asks:
                 raise
-            note(f"{error}. {error.hint or ''}".strip())
-            token = ""
+            tell_wrong(error)
+            likely = url if isinstance(error, WrongEnrolmentToken) else HERE
+            given = token = ""
             continue
         if as_json:
             emit_line({"event": "moved", "relay": there.relay_url})

@@ -155,7 +155,7 @@ def test_a_port_that_is_taken(person: Machine) -> None:
     with _taken() as port:
         person.call("config", "set", "own_relay_port", str(port))
         taken = person.call("pair", "--here", check=False)
-        _said(taken, 2, f"cannot have port {port}", "crystal config set own_relay_port N")
+        _said(taken, 2, f"cannot have port {port}: it is taken", "crystal config set own_relay_port N")
     assert person.found("lighthouse") == ["The lighthouse was painted."]
 
 

@@ -31,6 +31,8 @@ PIECES_MAX = 256
 """Pieces in one capture."""
 TARGETS_MAX = 4096
 """Targets of one forget."""
+REPLACED_MAX = 256
+"""Texts that one operation replaces."""
 NAME_CHARS_MAX = 1024
 """Any name: agent, session, project, message id."""
 FILE_PARTS_MAX = 6144
@@ -121,6 +123,21 @@ class Forget(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """Texts to remove everywhere and for good. They are named by keyed content hash, so the operation does not reveal them."""
 
     targets: Annotated[tuple[KeyedHash, ...], msgspec.Meta(min_length=1, max_length=TARGETS_MAX)]  # §10.2-7
+
+
+class Replaced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A text, named by its keyed content hash, and the text that takes its place."""
+
+    target: KeyedHash
+    text: Text
+
+
+class Replace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="rp"):
+    """Texts to remove everywhere and for good, as by a forget, each with the text that stands from now on wherever it stood: in
+    conversations, as a memory and in documents, whichever device recorded it. No effect on a text that is not there, but that it
+    is forgotten."""
+
+    replaced: Annotated[tuple[Replaced, ...], msgspec.Meta(min_length=1, max_length=REPLACED_MAX)]  # §10.2-7
 
 
 Named = (
@@ -236,6 +253,7 @@ Operation = (
     | Remember
     | Amend
     | Forget
+    | Replace
     | PutFile
     | DropFile
     | PutSource
@@ -268,6 +286,7 @@ _Written = (
     | Remember
     | Amend
     | Forget
+    | Replace
     | PutFile
     | DropFile
     | PutSource
@@ -322,6 +341,9 @@ def decode_operation(data: bytes) -> Operation:
             check_words(decoded.scope or "")
             return decoded
         case Forget():
+            return decoded
+        case Replace():
+            _check_texts(tuple(each.text for each in decoded.replaced))
             return decoded
         case PutFile() | DropFile():
             check_path(decoded.path)  # §10.2-4

@@ -95,6 +95,20 @@ class Kept:
             for part in [part for part, (at, _) in parts.items() if at == content]:
                 del parts[part]
 
+    def replace(self, old: bytes, new: bytes, hidden: Callable[[bytes], bytes]) -> None:
+        """Lets the text `new` stand as the memory and in the documents where `old` stood."""
+        if old in self.memories and new not in self.memories:
+            self.memories[new] = self.memories.pop(old)
+            if old in self.changes:
+                self.changes[new] = self.changes.pop(old)
+            for row in self.memories.values():
+                if row[SUCCESSOR] == hidden(old):
+                    row[SUCCESSOR] = hidden(new)
+        for parts in self.parts.values():
+            for part, (content, title) in parts.items():
+                if content == old:
+                    parts[part] = (new, title)
+
     def put_document(
         self, device: bytes, operation: list[Any], take: Callable[[str], bytes | None]
     ) -> set[bytes]:

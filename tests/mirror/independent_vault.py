@@ -102,13 +102,28 @@ class State:
                 self.release(self.kept.put_document(device, operation, lambda text: self.take(text, vectors)))
             case ["f", targets]:
                 for target in targets:
+                    self.forget(target)
+            case ["rp", replaced]:
+                for target, text in replaced:
                     self.suppressed.add(target)
-                    for content in [content for content in self.chunks if self.hidden(content) == target]:
-                        del self.chunks[content]
-                        self.kept.forget(content)
-                        self.occurrences = {k: v for k, v in self.occurrences.items() if k[0] != content}
+                    for old in [old for old in self.chunks if self.hidden(old) == target]:
+                        content = self.take(text, vectors)
+                        if content is not None:
+                            for place in [place for place in self.occurrences if place[0] == old]:
+                                row = list(self.occurrences[place])
+                                row[6] = content
+                                self.occurrences.setdefault((content, *place[1:]), tuple(row))
+                            self.kept.replace(old, content, self.hidden)
+                    self.forget(target)
             case _:
                 raise AssertionError(f"an operation that the document does not know: {operation[0]}")
+
+    def forget(self, target: bytes) -> None:
+        self.suppressed.add(target)
+        for content in [content for content in self.chunks if self.hidden(content) == target]:
+            del self.chunks[content]
+            self.kept.forget(content)
+            self.occurrences = {k: v for k, v in self.occurrences.items() if k[0] != content}
 
     def hidden(self, content: bytes) -> bytes:
         return mac(self.keys["forget"], content)

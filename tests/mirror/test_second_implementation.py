@@ -23,6 +23,8 @@ from crystal_mirror.operations import (
     PutDocument,
     PutSource,
     Remember,
+    Replace,
+    Replaced,
 )
 from crystal_mirror.replication.claim import claim
 from crystal_mirror.replication.held_entries import accept_held
@@ -66,7 +68,7 @@ def test_a_second_reader_comes_to_the_same_state_and_digests() -> None:
     assert isinstance(pair.core.replica, Replica)
     scopes = {memory.text: memory.scope for memory in memories(pair.core.replica.database, status=None)}
     assert scopes["piece 1"] == "src/x"
-    assert (scopes["of a project"], scopes["takes its scope over"]) == ("", "host/a/b")
+    assert (scopes["of another"], scopes["takes its scope over"]) == ("", "host/a/b")
     assert counts["project_links"] == 1
 
 
@@ -113,6 +115,16 @@ def _remember_and_read_in(pair: Pair) -> None:
     pair.core.accept(LinkProjects(app, lib, True, 20))
     pair.core.accept(LinkProjects(app, ("src/y", ""), True, 21))
     pair.sync()
+    pair.core.accept(
+        Replace(
+            (
+                Replaced(hidden("from 1"), "from [redacted:one]"),
+                Replaced(hidden("moved"), "piece 1"),
+                Replaced(hidden("of a project"), "of another"),
+                Replaced(hidden("never said"), "nor this"),
+            )
+        )
+    )
     pair.node.accept(LinkProjects(("src/y", ""), app, False, 22))
     pair.node.accept(LinkProjects(("src/never", ""), app, False, 23))
     pair.sync()

@@ -29,6 +29,8 @@ from crystal_mirror.operations import (
     PutFile,
     PutSource,
     Remember,
+    Replace,
+    Replaced,
     blob_name,
     decode_operation,
     encode_operation,
@@ -114,6 +116,9 @@ class State:
                     self.kept.forget(chunk)
                     for place in [place for place in self.occurrences if place[0] == chunk]:
                         del self.occurrences[place]
+            case Replace():
+                for each in operation.replaced:
+                    self._replace(secret, each, new)
             case PutFile():
                 filemodel.put(self.files, origin, operation, is_condemned)
             case DropFile():
@@ -138,6 +143,20 @@ class State:
             case DropDocument():
                 self._release(self.kept.drop_document(origin.device, operation.source, operation.path))
         return new
+
+    def _replace(self, secret: VaultSecret, replaced: Replaced, new: list[str]) -> None:
+        self.suppressed |= {replaced.target}
+        chunk = sha256(replaced.text.encode()).digest()
+        for old in [old for old in self.chunks if secret.forget_hash(old) == replaced.target]:
+            if secret.forget_hash(chunk) not in self.suppressed:
+                self._add(chunk, replaced.text, new)
+                for place in [place for place in self.occurrences if place[0] == old]:
+                    self.occurrences.setdefault((chunk, *place[1:]), self.occurrences[place])
+                self.kept.replace(old, chunk, secret.forget_hash)
+            del self.chunks[old], self.texts[old]
+            self.kept.forget(old)
+            for place in [place for place in self.occurrences if place[0] == old]:
+                del self.occurrences[place]
 
     def _add(self, chunk: bytes, text: str, new: list[str]) -> None:
         if chunk not in self.chunks:
@@ -319,7 +338,9 @@ class Histories:
         """A file's operation is made again after a crash, and takes its base with it; what a source has is stated as often as
         its device likes. Anything else is offered again by who reads from a snapshot and cannot know whether the log had this
         one or another of its name: rather forgotten twice than never, and no text may come back by it."""
-        if isinstance(operation, Forget | PutFile | DropFile | DropSource | PutDocument | DropDocument):
+        if isinstance(
+            operation, Forget | Replace | PutFile | DropFile | DropSource | PutDocument | DropDocument
+        ):
             return True
         tried = state.copy()
         tried.apply(self.secret, origin, operation)

@@ -16,6 +16,8 @@ from crystal_mirror.operations import (
     PutDocument,
     PutSource,
     Remember,
+    Replace,
+    Replaced,
     Status,
 )
 from tests.sim.embedding import embed
@@ -82,6 +84,8 @@ class Writer:
         agent = f"a{self._serial}"
         # Drawn apart for the same reason.
         later = Random(f"{agent} {clock}")
+        if Random(f"{clock} {agent}").random() < 0.1:
+            return self.replace(Random(f"{agent}: {clock}"))
         if later.random() < 0.1:
             one, other = later.sample(PROJECTS, 2)
             return LinkProjects(one, other, later.random() < 0.6, clock)
@@ -136,3 +140,10 @@ class Writer:
         self._serial += 1
         nothing = sha256(f"nothing {self._serial}".encode()).digest()
         return Forget((self.name(text), nothing))
+
+    def replace(self, draw: Random) -> Replace:
+        """One or two texts by another, which may be one of them, or none that is there. No replace equals another."""
+        nothing = sha256(f"replaced {self._serial}".encode()).digest()
+        pairs = ((draw.choice(TEXTS), draw.choice(TEXTS)) for _ in range(draw.randint(1, 2)))
+        replaced = [Replaced(self.name(old), new) for old, new in pairs]
+        return Replace((*replaced, Replaced(nothing, TEXTS[0])))

@@ -135,6 +135,19 @@ def remove_from(database: Database, digests: Digests, chunk: int, content: bytes
     database.run("DELETE FROM document_parts WHERE chunk = ?", (chunk,))
 
 
+def move(database: Database, digests: Digests, old: tuple[int, bytes], new: tuple[int, bytes]) -> None:
+    """Let another chunk stand wherever this one stands in documents. Both: rowid and content hash."""
+    digest = digests[DOCUMENT_PARTS]
+    for source, path, part, title in database.rows(
+        "SELECT d.source, d.path, p.part, p.title FROM document_parts p JOIN documents d ON d.rowid = p.document"
+        " WHERE p.chunk = ?",
+        (old[0],),
+    ):
+        digest.remove(document_part_row(source, path, part, old[1], title))
+        digest.add(document_part_row(source, path, part, new[1], title))
+    database.run("UPDATE document_parts SET chunk = ? WHERE chunk = ?", (new[0], old[0]))
+
+
 def _remove(database: Database, digests: Digests, chunks: ChunkRows, document: _Document) -> None:
     old = _take_out(database, digests, document, "true", ())
     digests[DOCUMENTS].remove(document_row(*document[1:]))

@@ -115,6 +115,43 @@ def remove(database: Database, digests: Digests, chunk: int, content: bytes) -> 
         database.run("DELETE FROM memories WHERE chunk = ?", (chunk,))
 
 
+def move(
+    database: Database,
+    digests: Digests,
+    old: tuple[int, bytes],
+    new: tuple[int, bytes],
+    names: tuple[bytes, bytes],
+) -> None:
+    """Let a memory have other words, with its history and what it superseded, unless these are a memory themselves.
+
+    ``old``, ``new``: rowid and content hash of the chunks; ``names``: their keyed hashes.
+    """
+    (chunk, content), (target, replacement), (name, after) = old, new, names
+    memory = _memory(database, chunk)
+    if memory is None or _memory(database, target) is not None:
+        return
+    # §11.4-17: nothing is superseded by the other words yet, since they are neither a memory nor suppressed.
+    for row in database.rows(
+        f"SELECT {_CHANGE_COLUMNS} FROM memory_changes WHERE chunk = ?",  # noqa: S608 - constants of ours
+        (chunk,),
+    ):
+        digests[MEMORY_CHANGES].remove(memory_change_row(content, *row))
+        digests[MEMORY_CHANGES].add(memory_change_row(replacement, *row))
+    database.run("UPDATE memory_changes SET chunk = ? WHERE chunk = ?", (target, chunk))
+    digests[MEMORIES].remove(memory_row(content, *memory))
+    digests[MEMORIES].add(memory_row(replacement, *memory))
+    database.run("UPDATE memories SET chunk = ? WHERE chunk = ?", (target, chunk))
+    for other, other_content in database.rows(
+        "SELECT m.chunk, c.id FROM memories m JOIN chunks c ON c.rowid = m.chunk WHERE m.superseded_by = ?",
+        (name,),
+    ):
+        before = _memory(database, other)
+        assert before is not None, "it was found by its successor"
+        digests[MEMORIES].remove(memory_row(other_content, *before))
+        digests[MEMORIES].add(memory_row(other_content, *before._replace(superseded_by=after)))
+    database.run("UPDATE memories SET superseded_by = ? WHERE superseded_by = ?", (after, name))
+
+
 def _change(
     database: Database,
     digests: Digests,

@@ -3,6 +3,7 @@
     Capture   adds for each piece whose text is not suppressed its chunk and its occurrence, if new
     Remember  lifts the suppression of its text and adds its chunk, if new, and a memory: see `memories`, also for Amend
     Forget    deletes the texts' chunks with all rows that refer to them, and suppresses their keyed hashes
+    Replace   lets the rows that refer to a text refer to another one, then does with the former as Forget does
     PutFile, DropFile   change the tree of files: see `files`
     PutSource, DropSource, PutDocument, DropDocument   change the documents: see `documents`
     LinkProjects   adds or removes the link of two projects
@@ -11,6 +12,7 @@ Provisional rows never influence the outcome: a provisional chunk counts as abse
 """
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from crystal_core.database import Database
 from crystal_core.projects import LINK_COLUMNS, LINK_IS, link_of
@@ -41,6 +43,8 @@ from crystal_mirror.operations import (
     PutFile,
     PutSource,
     Remember,
+    Replace,
+    Replaced,
 )
 from crystal_mirror.ports import Vectors
 from crystal_mirror.types import Origin
@@ -80,7 +84,12 @@ class StateRows:
                 memories.amend(database, digests, origin, operation)
             case Forget():
                 chunks.index()
-                self._forget(operation)
+                for target in operation.targets:
+                    self._forget(target)
+            case Replace():
+                for each in operation.replaced:
+                    chunks.index()
+                    self._replace(each, vectors)
             case PutFile():
                 files.put(database, self._secret, digests, origin, operation)
             case DropFile():
@@ -181,25 +190,56 @@ class StateRows:
             database.run(f"DELETE FROM project_links WHERE {LINK_IS}", names)  # noqa: S608
             digest.remove(project_link_row(*names, *known))
 
-    def _forget(self, operation: Forget) -> None:
+    def _forget(self, forget_hash: bytes) -> None:
         database = self._database
-        for forget_hash in operation.targets:  # §11.4-5
-            if database.changed(
-                "INSERT INTO suppressed (forget_hash) VALUES (?) ON CONFLICT DO NOTHING", (forget_hash,)
-            ):
-                self._digests[SUPPRESSED].add(suppressed_row(forget_hash))
-            found = database.row(
-                "SELECT rowid, id, text, provisional FROM chunks WHERE forget_hash = ?", (forget_hash,)
-            )
-            if found is None:
-                continue
-            chunk, content, text, is_provisional = found
-            self._chunks.forget_terms(text)
-            if not is_provisional:
-                self._retract(chunk, content)
-            self._chunks.deleted = True
-            pending.forget(database, forget_hash)
-            pending.remove_unneeded(database, [chunk])
+        self._suppress(forget_hash)  # §11.4-5
+        found = database.row(
+            "SELECT rowid, id, text, provisional FROM chunks WHERE forget_hash = ?", (forget_hash,)
+        )
+        if found is None:
+            return
+        chunk, content, text, is_provisional = found
+        self._chunks.forget_terms(text)
+        if not is_provisional:
+            self._retract(chunk, content)
+        self._chunks.deleted = True
+        pending.forget(database, forget_hash)
+        pending.remove_unneeded(database, [chunk])
+
+    def _suppress(self, forget_hash: bytes) -> None:
+        if self._database.changed(
+            "INSERT INTO suppressed (forget_hash) VALUES (?) ON CONFLICT DO NOTHING", (forget_hash,)
+        ):
+            self._digests[SUPPRESSED].add(suppressed_row(forget_hash))
+
+    def _replace(self, replaced: Replaced, vectors: Vectors) -> None:
+        """Let the places of a text have another one, and forget the former."""
+        self._suppress(replaced.target)
+        old = self._chunks.find(replaced.target).replicated
+        content = sha256(replaced.text.encode()).digest()
+        if old is not None and self._secret.forget_hash(content) != replaced.target:
+            former = self._database.value("SELECT id FROM chunks WHERE rowid = ?", (old,))
+            taken = self._chunks.take(replaced.text, vectors)  # §11.4-16
+            if taken is not None:
+                self._chunks.index()
+                self._move_occurrences(old, former, taken[1], content)
+                names = (replaced.target, self._secret.forget_hash(content))
+                memories.move(self._database, self._digests, (old, former), (taken[1], content), names)
+                documents.move(self._database, self._digests, (old, former), (taken[1], content))
+        self._forget(replaced.target)
+
+    def _move_occurrences(self, old: int, former: bytes, chunk: int, content: bytes) -> None:
+        """Rows keep their numbers, and so their order. Those that the other text has already stay with the old one."""
+        database, digest = self._database, self._digests[OCCURRENCES]
+        for rowid, *shared, message, part, role, created_at in database.rows(
+            "SELECT rowid, agent, session, project, repository, source, device, message, part, role, created_at"
+            " FROM occurrences WHERE chunk = ?",
+            (old,),
+        ):
+            if database.changed("UPDATE OR IGNORE occurrences SET chunk = ? WHERE rowid = ?", (chunk, rowid)):
+                where = place(*shared)
+                digest.remove(occurrence_row(where, former, message, part, role, created_at))
+                digest.add(occurrence_row(where, content, message, part, role, created_at))
 
     def _retract(self, chunk: int, content: bytes) -> None:
         """Remove a chunk from the replicated state, with all rows that refer to it."""

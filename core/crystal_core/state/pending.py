@@ -34,6 +34,8 @@ from crystal_mirror.operations import (
     PutFile,
     PutSource,
     Remember,
+    Replace,
+    Replaced,
     decode_operation,
     encode_operation,
 )
@@ -77,6 +79,9 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
             _change(database, number, operation.target, "amended", change, operation.agent, operation.at)
         case Forget():
             _mark(database, number, operation.targets, hides=True)
+        case Replace():
+            for each in operation.replaced:
+                _replace(database, secret, number, each)
         case PutSource():
             include, exclude = json.dumps(operation.include), json.dumps(operation.exclude)
             _source(database, number, operation.name, False, operation.root, include, exclude, operation.at)
@@ -215,6 +220,27 @@ def _remember(database: Database, secret: VaultSecret, number: int, operation: R
     _change(database, number, forget_hash, "remembered", change, agent, at)
     for target in dict.fromkeys(supersedes):
         _change(database, number, target, "superseded", (None, None, None, forget_hash, None), agent, at)
+
+
+_REPLACED_PLACES = f"""
+SELECT agent, session, project, repository, source, message, part, role, created_at, NULL, NULL, NULL, '', ''
+FROM occurrences WHERE chunk = ?1
+UNION ALL SELECT agent, '', '', '', '', '', 0, '', created_at, category, confidence, NULL, '', scope
+FROM memory_places WHERE chunk = ?1
+UNION ALL SELECT {", ".join(_Place._fields[1:])} FROM provisional_places
+WHERE chunk = ?1 AND category IS NULL AND path IS NULL
+"""  # noqa: S608 - names of ours
+
+
+def _replace(database: Database, secret: VaultSecret, number: int, replaced: Replaced) -> None:
+    """Hide a text, and make the other one findable as the messages and the current memory that it stands for.
+
+    In documents, and as a memory of the past, it stands once the Core has ordered it."""
+    chunk = _find(database, replaced.target)
+    if chunk is not None and not is_suppressed(database, replaced.target):
+        places = [_Place(number, *row) for row in database.rows(_REPLACED_PLACES, (chunk,))]
+        _place(database, secret, [(replaced.text, where) for where in places])
+    _mark(database, number, [replaced.target], hides=True)
 
 
 def _scope(database: Database, stated: str | None, forget_hash: bytes, supersedes: Sequence[bytes]) -> str:

@@ -23,6 +23,7 @@ from crystal_mirror.operations import (
     PutFile,
     PutSource,
     Remember,
+    Replace,
 )
 
 
@@ -56,6 +57,11 @@ class _Foresight:
                 for forget_hash in operation.targets:
                     self._suppressed[forget_hash] = True
                     self._present[forget_hash] = False
+            case Replace():
+                for each in operation.replaced:
+                    self._suppressed[each.target] = True
+                    self._texts([each.text])
+                    self._present[each.target] = False
             case PutDocument():
                 self._texts(operation.texts)
                 self._put(operation)

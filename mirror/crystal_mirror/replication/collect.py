@@ -21,7 +21,7 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.history.control_entries import keep_batch
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import Forget
+from crystal_mirror.operations import Forget, Replace
 from crystal_mirror.requests import Embed, Flow, GetMany, List, Listing
 from crystal_mirror.streams.outbox import note_own
 from crystal_mirror.types import ZERO_HASH, EntryState, Origin, Position
@@ -348,5 +348,5 @@ def _commit(
         )
         keep_batch(member, transaction, batch, position)
         note_own(member, transaction, batch)
-        if transaction.left_out or any(isinstance(offer.operation, Forget) for offer in fresh):
+        if transaction.left_out or any(isinstance(offer.operation, Forget | Replace) for offer in fresh):
             note_forget(transaction, (position.epoch, position.sequence))

@@ -39,7 +39,7 @@ from crystal_mirror.history.slots import VOID, Slot, SlotKind, judge_slot
 from crystal_mirror.history.void_slots import find_valid_void, last_entry_end, previous_of, retract_voids
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import Forget, Operation
+from crystal_mirror.operations import Forget, Operation, Replace
 from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, GetMany, GetPart, Has, List, Listing
 from crystal_mirror.snapshots.packs import PackReader
@@ -340,7 +340,7 @@ def _apply(
         transaction.embed_anew(content, next_vectors(""))  # §11.3-3
     if batch.condemned:
         transaction.condemn(batch.condemned)  # §11.3-4
-    if transaction.left_out or any(isinstance(operation, Forget) for _, operation in operations):
+    if transaction.left_out or any(isinstance(operation, Forget | Replace) for _, operation in operations):
         note_forget(transaction, (position.epoch, position.sequence))
     if next(vectors, None) is not None:  # §11.3-3
         raise DigestMismatch("the batch has more vectors than new chunks")

@@ -23,7 +23,7 @@ from crystal_mirror.entries.offers import Offer, PackedOrigin, open_offer, stand
 from crystal_mirror.membership.cutoffs import listed_places
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import DropFile, Forget, LinkProjects, PutFile, decode_operation
+from crystal_mirror.operations import DropFile, Forget, LinkProjects, PutFile, Replace, decode_operation
 from crystal_mirror.ports import (
     JournalTransaction,
     OutboxRow,
@@ -374,12 +374,12 @@ def has_effect(member: Member, row: OutboxRow) -> bool:
     snapshot under the state the result is False, since the log is kept from its beginning. The operation is applied and
     rolled back: if that adds nothing, it has its effect; a link of projects, if that changes nothing. If it would bring back a
     forgotten text it counts as done, because tombstones win. A file's operation always counts as done: files are compared
-    with the tree in every round. A forget never does: that it adds nothing does not show that it was done.
+    with the tree in every round. A forget or a replace never does: that it adds nothing does not show that it was done.
     """
     if read_base(member.replica) is None:
         return False
     operation = decode_operation(row.operation)
-    if isinstance(operation, Forget):
+    if isinstance(operation, Forget | Replace):
         return False
     if isinstance(operation, PutFile | DropFile):
         return True

@@ -13,7 +13,7 @@ import msgspec
 from crystal_mirror.entries.control_state import Place, floor_slot, newest_snapshot, published_floor
 from crystal_mirror.membership.cursors import Cursor, seen_cursors
 from crystal_mirror.membership.status import device_name
-from crystal_mirror.operations import Capture, Forget, decode_operation
+from crystal_mirror.operations import Capture, Forget, Replace, decode_operation
 from crystal_mirror.retention.forgets import FORGOTTEN_MS, PendingForget, pending_forgets
 from crystal_mirror.retention.gc import read_state
 from crystal_mirror.streams.reoffers import META_HELD
@@ -232,7 +232,7 @@ def _in_outbox(device: Device) -> tuple[int, int]:
         operation = decode_operation(row.operation) if row is not None else None
         if isinstance(operation, Capture) and any(_hides(device, piece.text) for piece in operation.pieces):
             count += 1
-        forgets += isinstance(operation, Forget)
+        forgets += isinstance(operation, Forget | Replace)
     return forgets, count
 
 

@@ -52,6 +52,8 @@ from crystal_mirror.operations import (
     PutFile,
     PutSource,
     Remember,
+    Replace,
+    Replaced,
     decode_operation,
     encode_operation,
 )
@@ -79,6 +81,7 @@ _OPERATIONS: tuple[operations.Operation, ...] = (
     Remember("tea, no sugar", "preference", "main", 5, 90, (_HASH,), "host/x"),
     Amend(_HASH, "fact", 50, "retired", "main", 7, ""),
     Forget((_HASH, bytes(32))),
+    Replace((Replaced(_HASH, "the key is [redacted:assignment]"),)),
     PutFile("agents/main/CONTEXT.md", None, False, 4, (FilePart(_HASH, 9, 0), FilePart(_HASH, 9, _HASH))),
     DropFile("agents/main/CONTEXT.md", (_DEVICE, bytes(8), 3)),
     PutSource("notes", "", ("*.md",), (), 0),

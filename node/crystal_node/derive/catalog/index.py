@@ -51,7 +51,8 @@ class IndexChanges:
 class _Head:
     token: bytes
     position: bytes
-    removals: int
+    removals: bytes
+    """Number of removed windows, and the digest of forgotten texts: a text without vectors may be replaced, too."""
     sum: bytes
     count: int
 
@@ -90,7 +91,7 @@ class CatalogIndex:
             if catalog.meta("token") is None:
                 with catalog.transaction():
                     catalog.set_meta("token", head.token)
-                    catalog.set_meta("removals", b"%d" % head.removals)
+                    catalog.set_meta("removals", head.removals)
             if self._goes_on(head):
                 self._follow(now_ms, changes)
             if not self._goes_on(head) or catalog.value("SELECT count(*) FROM piece") != head.count:
@@ -98,7 +99,7 @@ class CatalogIndex:
             with catalog.transaction():
                 for name in ("token", "position", "sum"):
                     catalog.set_meta(name, getattr(head, name))
-                catalog.set_meta("removals", b"%d" % head.removals)
+                catalog.set_meta("removals", head.removals)
         if changes.lost:
             catalog.scrub()
         return changes
@@ -109,7 +110,7 @@ class CatalogIndex:
         before = catalog.meta("token")
         if before is None:
             return True
-        if before != head.token or catalog.meta("removals") != b"%d" % head.removals:
+        if before != head.token or catalog.meta("removals") != head.removals:
             return False
         last = catalog.rows(
             "SELECT p.occurrence, p.mark, c.agent, c.session FROM piece p JOIN conversation c ON c.id = p.conversation"
@@ -265,7 +266,11 @@ def _head(database: Database) -> _Head:
     return _Head(
         mirror_log.meta_get(database, TOKEN) or b"",
         position.epoch.to_bytes(8, "big") + position.sequence.to_bytes(8, "big"),
-        int(database.value("SELECT removals FROM index_state")),
+        b"%d %s"
+        % (
+            database.value("SELECT removals FROM index_state"),
+            (database.value("SELECT sum FROM digests WHERE name = 'suppressed'") or b"").hex().encode(),
+        ),
         bytes(row[0]),
         int(row[1]),
     )

@@ -134,8 +134,7 @@ class Replaced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 class Replace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="rp"):
     """Texts to remove everywhere and for good, as by a forget, each with the text that stands from now on wherever it stood: in
-    conversations, as a memory and in documents, whichever device recorded it. No effect on a text that is not there, but that it
-    is forgotten."""
+    conversations, as a memory and in documents, whichever device recorded it. A text that is not there is forgotten alone."""
 
     replaced: Annotated[tuple[Replaced, ...], msgspec.Meta(min_length=1, max_length=REPLACED_MAX)]  # §10.2-7
 

@@ -107,13 +107,12 @@ class State:
                 for target, text in replaced:
                     self.suppressed.add(target)
                     for old in [old for old in self.chunks if self.hidden(old) == target]:
-                        content = self.take(text, vectors)
-                        if content is not None:
+                        new = self.take(text, vectors)
+                        if new is not None:
                             for place in [place for place in self.occurrences if place[0] == old]:
-                                row = list(self.occurrences[place])
-                                row[6] = content
-                                self.occurrences.setdefault((content, *place[1:]), tuple(row))
-                            self.kept.replace(old, content, self.hidden)
+                                said = self.occurrences[place]
+                                self.occurrences.setdefault((new, *place[1:]), (*said[:6], new, *said[7:]))
+                            self.kept.replace(old, new, self.hidden)
                     self.forget(target)
             case _:
                 raise AssertionError(f"an operation that the document does not know: {operation[0]}")

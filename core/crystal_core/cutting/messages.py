@@ -18,6 +18,7 @@ OVERLAP_CHARS = 80 * CHARS_PER_TOKEN
 _SENTENCE_END = re.compile(r"""[.!?…]["'”’)\]]*\s+|[。！？]["'”’」』）]*""")
 _LOOK_BACK = PIECE_CHARS // 2
 _NEAR = 100
+_GAP_MAX = 32
 _CLUSTER_CHARS = 32
 _SHARED_MIN = OVERLAP_CHARS // 4
 """A shorter overlap of two pieces is an accident: white space at both ends of one takes less."""
@@ -36,13 +37,30 @@ def split_message(text: str) -> list[str]:
     return [piece for piece in pieces if piece]
 
 
-def joined_pieces(pieces: Sequence[str]) -> str:
-    """Return the message that ``split_message`` made these pieces of, which follow each other.
+def join_pieces(pieces: Sequence[str]) -> str | None:
+    """Return the message that ``split_message`` cut into these pieces; None if it cannot be told."""
+    text = pieces[0]
+    for piece in pieces[1:]:
+        # White space at a cut is in the following piece alone, so where the former one ended is found by trying.
+        for gap in range(_GAP_MAX):
+            end = len(text) + gap
+            start = _word_start(text + " " * gap, end - OVERLAP_CHARS, end)
+            overlap = text[start:].lstrip() if start > 0 else ""
+            if overlap and piece.startswith(overlap):
+                text += piece[len(overlap) :]
+                break
+        else:
+            return None
+    return text if split_message(text) == list(pieces) else None
 
-    Where one is missing or was changed, an empty line stands between two pieces. A text that repeats one word over hundreds of
-    characters may come back with a few of them less.
-    """
-    whole = pieces[0] if pieces else ""
+
+def joined_pieces(pieces: Sequence[str]) -> str:
+    """Return the message that ``split_message`` cut into these pieces, as well as can be told: where one is missing or was
+    changed, an empty line stands between two."""
+    whole = join_pieces(pieces) if pieces else ""
+    if whole is not None:
+        return whole
+    whole = pieces[0]
     for piece in pieces[1:]:
         shared = _shared(whole, piece)
         whole += piece[shared:] if shared else f"\n\n{piece}"

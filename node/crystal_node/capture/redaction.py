@@ -35,9 +35,11 @@ ROUNDS_MAX = 8
 LONG_MATCH_CHARS = 60
 """What a longer match took is not searched again even if it was no secret: otherwise time would grow with its square."""
 
+MARK = re.compile(r"\[redacted:[a-z0-9-]{1,40}\]")
+"""What stands where something was redacted."""
+
 _MARK = "[redacted:"
 _tokenlike = re.compile(r"[0-9]|[A-Z]{16}|[_/-][A-Za-z_/-]{15}").search
-_WHOLE_MARK = re.compile(r"\[redacted:[a-z0-9-]{1,40}\]")
 _OPTION = re.compile(r" -{1,2}[a-z]")
 _ASCII_LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
@@ -96,7 +98,7 @@ def _joined(text: str) -> list[tuple[int, int, str]]:
 
 def _outside_marks(text: str, spans: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     """The spans that do not begin within a mark: what stands there was found before."""
-    marks = [match.span() for match in _WHOLE_MARK.finditer(text)]
+    marks = [match.span() for match in MARK.finditer(text)]
     begins = [start for start, _ in marks]
     kept: list[tuple[int, int, str]] = []
     for span in spans:

@@ -46,6 +46,7 @@ from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.device_keys import DeviceKeys, choose_keys, open_keys
 from crystal_node.device.keys.roots import kept_roots, take_root
 from crystal_node.device.privacy import begin_after_loss, read_privacy, write_privacy
+from crystal_node.device.redaction_version import META_RULES, RULES_VERSION
 from crystal_node.device.registration import (
     UnknownVault,
     WrongEnrolmentToken,
@@ -485,6 +486,7 @@ def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
         with journal.transaction() as transaction:
             if journal.meta_get(META_VAULT) is None:
                 _begin_privacy(settings, journal)
+                transaction.meta_set(META_RULES, b"%d" % RULES_VERSION)
             transaction.meta_set(META_VAULT, vault)
     except BaseException:
         journal.close()

@@ -1,4 +1,4 @@
-"""A replace: another text stands where one stood, in its order and with all that was known of it; of the former nothing is left."""
+"""A replace: another text stands where one stood, with all that was known of it; of the former nothing is left."""
 
 from pathlib import Path
 from random import Random
@@ -39,7 +39,7 @@ def said(replica: Replica) -> list[tuple[str, str, str, int, bytes]]:
         "SELECT c.text, o.session, o.message, o.part, o.device FROM occurrences o JOIN chunks c ON c.rowid = o.chunk"
         " ORDER BY o.rowid"
     )
-    return [tuple(row) for row in rows]  # type: ignore[misc]
+    return [tuple(row) for row in rows]
 
 
 def shown(replica: Replica) -> set[str]:
@@ -111,7 +111,13 @@ def test_a_memory_keeps_its_history_its_predecessors_and_its_scope() -> None:
     replica = new_replica()
     first = Remember("the key is lost", "fact", "agent", NOW, 100, (), "src/x")
     second = Remember(OLD, "fact", "agent", NOW + 1, 90, (target("the key is lost"),))
-    apply(replica, first, second, Amend(target(OLD), "event", None, None, "person", NOW + 2), device=OTHER_DEVICE)
+    apply(
+        replica,
+        first,
+        second,
+        Amend(target(OLD), "event", None, None, "person", NOW + 2),
+        device=OTHER_DEVICE,
+    )
     apply(replica, replace((OLD, NEW)))
     kept = memory(replica.database, content_hash(NEW))
     assert kept is not None

@@ -1,7 +1,8 @@
-"""What everyday commands add on standard error: news of the vault, and that this device was revoked or shut out.
+"""What everyday commands add on standard error: news of the vault, newer redaction rules, and that this device was revoked or
+shut out.
 
-It is read from what the last sync left, so that a command that needs no key opens none. News is shown once, and only on a
-terminal; that this device is out is shown each time.
+It is read from what the last sync left, so that a command that needs no key opens none. News and newer rules are told once, and
+only on a terminal; that this device is out is shown each time.
 """
 
 import sys
@@ -39,16 +40,21 @@ def tell(arguments: Sequence[str]) -> None:
 
 def _news(home: "Home") -> None:
     from crystal_node.device.journal import SqliteJournal
+    from crystal_node.device.redaction_version import HINT, are_older, note_told
     from crystal_node.surfaces.cli.console.output import note
     from crystal_node.sync.members.news import mark_waiting_shown, waiting_lines
 
-    waiting = waiting_lines(home.state_database)
-    if waiting is None:
+    waiting, older = waiting_lines(home.state_database), are_older(home.state_database)
+    lines = [*(waiting.lines if waiting is not None else ()), *([HINT] if older else [])]
+    if not lines:
         return
-    for line in waiting.lines:
+    for line in lines:
         note(f"* {line}")
     journal = SqliteJournal.open(home.state_file())
     try:
-        mark_waiting_shown(journal, waiting)
+        if waiting is not None:
+            mark_waiting_shown(journal, waiting)
+        if older:
+            note_told(journal)
     finally:
         journal.close()

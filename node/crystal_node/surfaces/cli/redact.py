@@ -1,0 +1,122 @@
+"""``crystal redact``: apply the present redaction rules to what is stored."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from crystal_mirror.membership.status import device_name
+from crystal_node.base.errors import UsageError
+from crystal_node.base.settings import resolve
+from crystal_node.base.wording import counted, one_line
+from crystal_node.capture.stored_redaction import MEMORIES, SOURCES, RedactionSurvey, replace, survey
+from crystal_node.device.device import Device, opened
+from crystal_node.device.redaction_version import RULES_VERSION, note_redacted
+from crystal_node.surfaces.cli.console.options import Json, Yes
+from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.prompts import ask
+from crystal_node.surfaces.cli.console.terminal import is_terminal
+
+Again = Annotated[
+    bool, typer.Option("--again", help="Go through everything that is stored, and ask before changing it.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")]
+TOLD_SECONDS = 2.0
+_SHOWN = {MEMORIES: "memories", SOURCES: "documents of sources"}
+
+
+def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json: Json = False) -> None:
+    """Blank credentials that newer rules find in what is stored.
+
+    Text is redacted when it is recorded, by the rules of that day. This applies the present ones to conversations with their
+    thoughts and tools' output, to memories, and to texts of sources. It counts what it finds, asks, and then replaces each
+    text on every device: it keeps its place, time and device, and the former text is forgotten for good. Where a credential was
+    stored in clear, change it as well. It may be stopped anywhere, and run again. Files are not touched.
+
+    Example:
+
+        crystal redact --again --dry-run
+        crystal redact --again
+    """
+    if not again:
+        raise UsageError("redact needs --again", hint="Say: crystal redact --again")
+    with opened(resolve()) as device:
+        progress = None if as_json else _Progress()
+        found = survey(device, progress)
+        changed = False
+        if not as_json:
+            _tell(device, found)
+        if found.texts and not dry_run:
+            if not yes and not (
+                is_terminal() and not as_json and ask("\nReplace them on every device, for good? [yes/no] ")
+            ):
+                raise UsageError("nothing was changed", hint="Answer yes, or add --yes.")
+            replace(device, found, progress)
+            changed = True
+        elif not found.texts:
+            note_redacted(device.journal)
+        if as_json:
+            emit(_document(device, found, changed=changed, dry_run=dry_run))
+        elif changed:
+            say(f"Replaced {counted(found.texts, 'text')} here. Other devices follow with their next sync.")
+            note(
+                "Transcripts of the tools themselves keep what they hold; so do files, and backups made before."
+            )
+            note("Change these credentials: others may have read them.")
+
+
+class _Progress:
+    """Lines of how far it is, every two seconds at most."""
+
+    def __init__(self) -> None:
+        self._what, self._began, self._told = "", 0.0, 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._began, self._told = what, now, now
+        if now - self._told >= TOLD_SECONDS:
+            self._told = now
+            rate = done / max(now - self._began, 0.001)
+            note(f"{what}: {done:,} of {counted(total, 'text')}, {rate:,.0f}/s")
+
+
+def _tell(device: Device, found: RedactionSurvey) -> None:
+    say(f"read         {counted(found.read, 'text')}, by version {RULES_VERSION} of the rules")
+    if not found.texts:
+        say("found        no credentials")
+        return
+    say(f"found        {counted(found.kinds.total(), 'credential')} in {counted(found.found, 'text')}")
+    for title, counts in (
+        ("by rule", dict(found.kinds.most_common())),
+        ("by device", _devices(device, found)),
+        ("by tool", _tools(found)),
+    ):
+        parts = (f"{one_line(name, 60)} {count:,}" for name, count in counts.items())
+        say(f"{title:<13}{', '.join(parts)}")
+
+
+def _devices(device: Device, found: RedactionSurvey) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for each, count in found.devices.most_common():
+        name = device_name(device.member, each) or each.hex()[:8]
+        counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _tools(found: RedactionSurvey) -> dict[str, int]:
+    return {_SHOWN.get(name, name): count for name, count in found.tools.most_common()}
+
+
+def _document(device: Device, found: RedactionSurvey, *, changed: bool, dry_run: bool) -> dict[str, object]:
+    return {
+        "rules": RULES_VERSION,
+        "read": found.read,
+        "found": found.found,
+        "credentials": dict(found.kinds.most_common()),
+        "devices": _devices(device, found),
+        "tools": _tools(found),
+        "texts": found.texts,
+        "replaced": changed,
+        "dry_run": dry_run,
+    }

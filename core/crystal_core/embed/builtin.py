@@ -11,8 +11,8 @@ Rules:
   has one vector for all that it says, and two sentences among 250 tokens of something else are hardly found; on texts that
   fit, shorter windows find less (docs/decisions/0009-built-in-embedder.md). All windows of a text have the same length, since
   a short last window would say little, and overlap by `WINDOW_OVERLAP_TOKENS` or a few more.
-- Vectors to be stored are made only by model files whose hashes were checked. A query gets the quick check: hashing 23 MB
-  would slow down a cold `crystal search`, and a query's vector is not kept.
+- Vectors, stored or of a query, are made only by model files whose hashes were checked, at each load. The weights are hashed
+  in a thread while the libraries are loaded, which leaves the processor idle for as long.
 """
 
 import os
@@ -158,7 +158,6 @@ class BuiltinEmbedder:
         """See the port. Raises `ModelDamaged`, `EmbedderClosed` or `EmbeddingError`."""
         if not texts:
             return []
-        self.check()
         model = self._load()
         found: list[dict[int, bytes]] = [{} for _ in texts]
         for batch, vectors in self._run(model, texts):
@@ -234,9 +233,23 @@ class BuiltinEmbedder:
             if self._closed:
                 raise EmbedderClosed("this embedder was closed")
             if self._model is None:
-                self._read_manifest().check_quickly(self._directory)
-                self._model = _load_model(self._directory)
+                self._model = self._load_checked()
             return self._model
+
+    def _load_checked(self) -> _Model:
+        """Load the model; raises `ModelDamaged` before anything is computed with it if a file is not the shipped one."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        manifest = self._read_manifest()
+        manifest.check_quickly(self._directory)
+        with ThreadPoolExecutor(1, thread_name_prefix="crystal-check") as pool:
+            checked = pool.submit(manifest.check, self._directory)
+            try:
+                model = _load_model(self._directory)
+            finally:
+                checked.result()
+        self._checked = True
+        return model
 
 
 def _windows(text: int, tokens: Sequence[int]) -> Iterator[_Window]:

@@ -3,8 +3,8 @@
 `manifest.json` lies beside the model's files and holds the size and SHA-256 of each. The export script writes it. Two
 checks use it:
 
-- `check_quickly` reads only the small files (about a millisecond), at every load.
-- `check` reads all 23 MB (15 to 30 ms), once before the first vector to be stored, and when the installation is verified.
+- `check_quickly` reads only the small files (about a millisecond): the graph and the tokenizer, before they are parsed.
+- `check` reads all 23 MB (15 to 30 ms), at every load, before the first vector, and when the installation is verified.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ TOKENIZER_FILE = "tokenizer.json"
 
 MANIFEST_BYTES_MAX = 64 * 1024
 SMALL_FILE_BYTES_MAX = 4 * 1024 * 1024
-"""Files up to this size are hashed at every load."""
+"""Files up to this size are hashed before they are parsed."""
 
 _READ_BYTES = 1024 * 1024
 _REVISION_DIGITS = 12

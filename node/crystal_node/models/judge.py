@@ -27,10 +27,17 @@ class CrossEncoderJudge:
     """See the module and the port, `crystal_core.search.judge`. ``place``: the model's folder or name."""
 
     def __init__(self, place: str) -> None:
-        self._place = str(Path(place).expanduser()) if place.startswith(("~", "/", ".")) else place
+        self._place = place
         self._lock = threading.Lock()
         self._loaded: Any = None
         self._problem: JudgeUnavailable | None = None
+        try:
+            self._place = str(Path(place).expanduser()) if place.startswith(("~", "/", ".")) else place
+        except RuntimeError:
+            who = Path(place).parts[0]
+            self._problem = JudgeUnavailable(
+                f"the home folder of {who} is not known on this machine", hint=_FETCH
+            )
 
     @property
     def identity(self) -> str:

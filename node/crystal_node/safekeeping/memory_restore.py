@@ -29,6 +29,7 @@ from crystal_mirror.repair.recovery import first_damage
 from crystal_mirror.types import EntryState
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, LocalStorage, NotSetUp, RelayLacks, UsageError
+from crystal_node.base.given_paths import given_path
 from crystal_node.base.home import Home, sync_directory
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import Settings
@@ -110,7 +111,7 @@ async def _synced_and_compared(device: Device, progress: Callable[[str], None] |
 def _checked_copy(settings: Settings, source: Path) -> Path:
     """Copies the database beside ours, and checks it. ``source``: the file, or a home that holds it."""
     home = settings.home
-    found = _find(source.expanduser().absolute(), home)
+    found = _find(given_path(source), home)
     incoming = home.database.with_name(f"{home.database.name}.incoming")
     try:
         copy_memory(SourceHome(found.parent, found, found), incoming)

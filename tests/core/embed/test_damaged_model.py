@@ -52,8 +52,8 @@ def test_one_flipped_bit_is_never_stored(model_copy: Path, name: str, where: str
     assert "install" in caught.value.hint.lower()
 
 
-@pytest.mark.parametrize("name", [GRAPH_FILE, TOKENIZER_FILE])
-def test_a_query_notices_damage_in_the_small_files(model_copy: Path, name: str) -> None:
+@pytest.mark.parametrize("name", MODEL_FILES)
+def test_a_query_refuses_a_file_with_one_flipped_bit(model_copy: Path, name: str) -> None:
     flip(model_copy / name, 1000)
     with BuiltinEmbedder(directory=model_copy) as damaged, pytest.raises(ModelDamaged, match=name):
         damaged.embed_query("anything")
@@ -73,11 +73,21 @@ def test_a_cut_or_missing_file_is_noticed_by_a_query(model_copy: Path, name: str
         missing.embed_query("anything")
 
 
-def test_weights_that_give_no_numbers_are_noticed_by_a_query(model_copy: Path) -> None:
-    size = (model_copy / WEIGHTS_FILE).stat().st_size
-    (model_copy / WEIGHTS_FILE).write_bytes(b"\xff" * size)
-    with BuiltinEmbedder(directory=model_copy) as damaged, pytest.raises(ModelDamaged, match="not finite"):
-        damaged.embed_query("anything")
+def test_exchanged_weights_are_refused_by_a_query_and_after_each_release(model_copy: Path) -> None:
+    path = model_copy / WEIGHTS_FILE
+    whole = path.read_bytes()
+    with BuiltinEmbedder(directory=model_copy) as embedder:
+        embedder.embed_query("anything")
+        embedder.release()
+        path.write_bytes(b"\xff" * len(whole))
+        for _ in range(2):
+            with pytest.raises(ModelDamaged, match=WEIGHTS_FILE):
+                embedder.embed_query("anything")
+            assert not embedder.loaded
+        with pytest.raises(ModelDamaged, match=WEIGHTS_FILE):
+            embedder.embed_windows(["anything"])
+        path.write_bytes(whole)
+        embedder.embed_query("anything")
 
 
 def test_a_check_can_be_repeated_after_the_files_were_found_whole(model_copy: Path) -> None:

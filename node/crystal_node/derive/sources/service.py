@@ -19,6 +19,7 @@ from crystal_mirror.snapshots.restore import restore_pending
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, NoSuchEntry, UsageError
 from crystal_node.base.file_rules import MARKER_NAME
+from crystal_node.base.given_paths import given_path
 from crystal_node.base.locking import FileLock
 from crystal_node.base.project import project_name
 from crystal_node.base.wording import iso
@@ -179,7 +180,7 @@ def root_of(device: Device, path: Path) -> Path:
     Raises Usage if there is none, or if it is the memory home or a folder of keys.
     """
     try:
-        root = path.expanduser().resolve(strict=True)
+        root = given_path(path).resolve(strict=True)
         info = root.stat()
     except (OSError, RuntimeError) as error:
         raise UsageError(f"{path} is not there", hint="Name a folder, or a file.") from error

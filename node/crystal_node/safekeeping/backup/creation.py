@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import LocalStorage, UsageError
+from crystal_node.base.given_paths import given_path
 from crystal_node.base.home import DIRECTORY_MODE, Home, sync_directory, write_private
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
@@ -122,7 +123,7 @@ def back_up(
 
 def ready_shelf(settings: Settings, shelf: Path, *, marked: bool) -> Path:
     """Checks the folder for backups, or creates it. See ``back_up``."""
-    shelf = shelf.expanduser().absolute()
+    shelf = given_path(shelf)
     root, data = settings.home.root.resolve(), settings.home.database.parent.resolve()
     for inner in (shelf.resolve(), *shelf.resolve().parents):
         if inner in (root, data):

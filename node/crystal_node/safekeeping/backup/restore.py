@@ -34,6 +34,7 @@ from crystal_crypto.errors import UNDECODABLE
 from crystal_crypto.kit import Kit
 from crystal_mirror.streams.outbox import restart_stream
 from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError
+from crystal_node.base.given_paths import given_path
 from crystal_node.base.home import FILE_MODE, Home, sync_directory, write_private
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Config, KeyStoreKind, Settings, read_config
@@ -105,7 +106,7 @@ def restore_device(settings: Settings, folder: Path, tell: Tell | None = None) -
         KeysMissing: the device's keys are neither there nor here.
         KeyStoreError: the keys cannot be read.
     """
-    folder = folder.expanduser().absolute()
+    folder = given_path(folder)
     home = settings.home
     manifest = _checked(home, folder, tell)
     found = read_progress(home)
@@ -183,7 +184,7 @@ async def restore_as_new(
 
 def relay_of(folder: Path) -> str:
     """The address of the relay that the backup's device used; "" if it had none."""
-    return read_config(folder.expanduser() / HOME_NAME / CONFIG).relay_url
+    return read_config(given_path(folder) / HOME_NAME / CONFIG).relay_url
 
 
 def read_progress(home: Home) -> BackupRestoreProgress | None:

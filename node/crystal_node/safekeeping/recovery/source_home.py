@@ -22,6 +22,7 @@ from crystal_mirror.replication.pull import META_QUARANTINE
 from crystal_mirror.streams.outbox import META_OWN
 from crystal_mirror.streams.reoffers import META_HELD
 from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError
+from crystal_node.base.given_paths import given_path
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, Home, sync_directory
 from crystal_node.device.journal import JournalDamaged, SqliteJournal
 from crystal_node.safekeeping.database_encryption import replace_in_form
@@ -63,7 +64,7 @@ def find_source_home(folder: Path, own: Home) -> SourceHome:
     Raises:
         UsageError: there is no such folder, it is this device's own home, or no device's.
     """
-    folder = folder.expanduser().absolute()
+    folder = given_path(folder)
     if not folder.is_dir():
         raise UsageError(
             f"there is no folder {folder}",

@@ -12,6 +12,7 @@ from crystal_mirror.devicelog.log import DeviceLog
 from crystal_mirror.membership.member import load_keys
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError
+from crystal_node.base.given_paths import given_path
 from crystal_node.base.home import write_private
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.settings.options import BY_NAME
@@ -144,7 +145,7 @@ def list_backups(to: To = None, as_json: Json = False) -> None:
         crystal backup list
     """
     settings = resolve()
-    shelf = (to or _configured(settings)).expanduser().absolute()
+    shelf = given_path(to or _configured(settings))
     if not shelf.is_dir():
         raise LocalStorage(f"there is no folder {shelf}", hint="Is its disk attached?")
     found = backups(shelf)
@@ -169,9 +170,7 @@ def verify(folder: Folder, as_json: Json = False) -> None:
         crystal backup verify /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z
     """
     settings = resolve()
-    found = verify_backup(
-        folder.expanduser().absolute(), lambda log: _secret(settings, log), None if as_json else note
-    )
+    found = verify_backup(given_path(folder), lambda log: _secret(settings, log), None if as_json else note)
     manifest = found.manifest
     if as_json:
         emit(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from crystal_node.base.errors import UsageError
+from crystal_node.base.given_paths import given_path
 from crystal_node.base.settings import LOCAL_RELAY, Flags, enrolment_token, resolve
 from crystal_node.base.wording import counted, iso
 from crystal_node.safekeeping.backup.manifest import BackupManifest, Keys, read_manifest
@@ -70,7 +71,7 @@ def run(
         crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z
         crystal backup restore /media/disk/backups/crystal-1a2b3c4d-20260105T090000Z --kit kit.txt
     """
-    folder = folder.expanduser().absolute()
+    folder = given_path(folder)
     if kit is not None:
         _as_new(folder, kit, relay, enroll_token, claim=claim, as_json=as_json)
         return

@@ -43,8 +43,8 @@ LeaveRoot = Annotated[
 _KEEPS = """\
 What it keeps: the memory as it is now, and what it recorded itself. Nobody can take that back. If it is in foreign hands, take
 what the memory holds as known there.
-What it loses: it reads nothing that is recorded from now on; the relay and every device refuse what it writes. What it had not
-sent by now is not taken in.
+What it loses: it reads nothing that is recorded from now on. The relay refuses what it writes from now on, and no device takes
+it in: what reaches the relay all the same is held until you decide (`crystal devices held`).
 """
 _ROOT = """\
 It may have the vault's root, so the root is replaced: every recovery kit and every code from before loses its power, and the
@@ -156,7 +156,8 @@ def _print(outcome: RevocationResult, name: str, others: int) -> None:
         say(
             f"It still has what it had: its copy of the memory, and the keys up to generation {report.generation - 1}."
         )
-        say("It can no longer read anything new, and what it writes is refused by every device.")
+        say("It can no longer read anything new. No device takes in what it writes from now on:")
+        say("what reaches the relay all the same is held until you decide (`crystal devices held`).")
         if report.accepted:
             say(f"Of what it had stored, {counted(report.accepted, 'change counts', 'changes count')}.")
     else:

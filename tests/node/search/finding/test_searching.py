@@ -1,6 +1,7 @@
 """`crystal search` and `crystal show` as people and programs use them: filters, snippets, pages, what stands around a text."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
@@ -8,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from crystal_core.embed import builtin as builtin_module
+from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_core.embed.manifest import WEIGHTS_FILE
 from crystal_node.base.errors import UsageError
+from crystal_node.models.embedding import selection
 from crystal_node.search.finding.documents import ResultKind, SearchRequest, ShowRequest
 from crystal_node.search.finding.finder import Finder
 from crystal_node.search.finding.validation import scope_of
@@ -68,6 +73,24 @@ def test_an_unknown_device_is_answered_with_those_that_are_known(memory: Machine
         assert (outcome.code, outcome.out) == (2, "")
         assert "toaster" in outcome.err
         assert device in outcome.err
+
+
+def test_with_exchanged_weights_it_searches_by_words_and_says_so(
+    memory: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "model"
+    shutil.copytree(Path(builtin_module.__file__).parent / "model", copy)
+    weights = copy / WEIGHTS_FILE
+    size = weights.stat().st_size
+    weights.write_bytes(weights.read_bytes()[: size // 2] + bytes(size - size // 2))
+    monkeypatch.setattr(
+        selection, "builtin", lambda threads: BuiltinEmbedder(threads=threads, directory=copy)
+    )
+    answer = memory.call("search", "--json", "crane").json
+    assert answer["mode"] == "keyword"
+    assert WEIGHTS_FILE in answer["note"]
+    assert "Install memory-crystal again" in answer["note"]
+    assert answer["results"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A path below the home of somebody whom this machine does not know is refused with the reason, by every command that takes one."""
+"""A path below the home of somebody unknown is refused with the reason, by every command that takes one."""
 
 import pytest
 

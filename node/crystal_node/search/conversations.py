@@ -160,6 +160,8 @@ class ConversationList:
         days: dict[str, list[int]] = {}
         for each in self._met(asked, without=("since", "until")):
             for day, texts in each.days.items():
+                if not day:
+                    continue
                 counted = days.setdefault(day, [0, 0])
                 counted[0] += 1
                 counted[1] += texts

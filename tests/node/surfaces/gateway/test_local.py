@@ -17,13 +17,18 @@ from crystal_node.base import local_api
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.local_api import NotUnderstood, ServiceAway, ask, short_name
 from crystal_node.base.settings import Settings
+from crystal_node.search.conversation_documents import (
+    ConversationFilter,
+    ConversationRequest,
+    ConversationsRequest,
+)
 from crystal_node.search.finding.client import ServiceRefused, decoded_answer, memory_client
 from crystal_node.search.finding.documents import Depth, SearchDocument, SearchRequest, ShowRequest
 from crystal_node.search.recall.database import RecallDatabase
 from crystal_node.surfaces.gateway.limits import BODY_BYTES_MAX, LOCAL_CALLERS_MAX
 from crystal_node.surfaces.gateway.local import LocalApi
 from tests.support.local_api import NoJobs, served, settings_of
-from tests.support.machine import Machine, Vault
+from tests.support.machine import Machine, Vault, transcript
 
 TEXT = "The uploader's retry budget went from 3 to 9."
 
@@ -70,6 +75,25 @@ def test_the_answers_are_those_of_the_disk(core: Machine) -> None:
         assert msgspec.structs.replace(answered, took_ms=0.0) == msgspec.structs.replace(alone, took_ms=0.0)
         assert asked.show(ShowRequest(id=alone.results[0].id)) == whole
         assert asked._here is None, "the agent answered"  # pyright: ignore[reportPrivateUsage]  # pyright: ignore[reportPrivateUsage]
+
+
+def test_conversations_are_listed_and_read_as_from_the_disk(core: Machine) -> None:
+    transcript(core, "Why does the importer wait?", "And for how long?", name="asked")
+    core.call("capture")
+    settings, request = settings_of(core), ConversationsRequest(tool="claude-code", limit=5)
+    with memory_client(settings) as here:
+        listed = here.conversations(request)
+        (one,) = listed.conversations
+        whole = here.conversation(ConversationRequest(id=one.id))
+        days = here.activity(ConversationFilter(device=one.device))
+    assert (one.title, len(whole.messages), days.total) == ("Why does the importer wait?", 2, 1)
+    with served(core), memory_client(settings) as asked:
+        assert asked.conversations(request) == listed
+        assert asked.conversation(ConversationRequest(id=one.id)) == whole
+        assert asked.activity(ConversationFilter(device=one.device)) == days
+        with pytest.raises(ServiceRefused, match="that conversation is not in this memory"):
+            asked.conversation(ConversationRequest(id="0" * 32))
+        assert asked._here is None, "the agent answered"  # pyright: ignore[reportPrivateUsage]
 
 
 def test_errors_are_the_same_with_an_agent_and_without(core: Machine) -> None:

@@ -20,6 +20,7 @@ from crystal_core.cutting.messages import joined_pieces
 from crystal_core.database import Database
 from crystal_core.projects import NO_FOLDERS, ProjectKey, scope_of
 from crystal_core.schema import HIDDEN
+from crystal_core.search.turns import THOUGHTS
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.wording import iso
 from crystal_node.search.conversation import ConversationMessage, session_messages
@@ -38,12 +39,10 @@ from crystal_node.search.conversation_documents import (
     ValueCount,
 )
 from crystal_node.search.devices import DeviceNames
-from crystal_node.search.titles import READ_CHARS_MAX, first_title
+from crystal_node.search.titles import MESSAGES_MAX, READ_CHARS_MAX, first_title, titles_of
 
 _QUARTER = 900_000
 """Milliseconds. Every time zone's days begin at one."""
-_PROMPTS_READ = 6
-"""Of a person's first messages: the first ones may be a tool's alone."""
 
 _IS_SAID = "p.category IS NULL AND p.path IS NULL"
 _COUNTS = f"""
@@ -71,25 +70,20 @@ WHERE p.session = ?1 AND p.agent = ?2 AND p.created_at = ?3 AND {_IS_SAID} LIMIT
 """  # noqa: S608 - constants of ours
 
 
-def _first_texts(condition: str, index: str) -> str:
-    return f"""
+_BEGINNING = f"""
 SELECT substr(c.text, 1, {READ_CHARS_MAX}) FROM (
     SELECT * FROM (
-        SELECT chunk, created_at, rowid AS number FROM occurrences INDEXED BY {index}
-        WHERE session = ?1 AND agent = ?2 AND {condition} ORDER BY created_at, rowid LIMIT {_PROMPTS_READ})
+        SELECT chunk, created_at, rowid AS number, role FROM occurrences INDEXED BY occurrences_by_session
+        WHERE session = ?1 AND agent = ?2 ORDER BY created_at, rowid LIMIT {MESSAGES_MAX})
     UNION ALL
-    SELECT p.chunk, p.created_at, p.rowid + (1 << 48)
+    SELECT p.chunk, p.created_at, p.rowid + (1 << 48), p.role
     FROM provisional_places p INDEXED BY provisional_places_by_session
-    WHERE p.session = ?1 AND p.agent = ?2 AND {_IS_SAID} AND {condition}
+    WHERE p.session = ?1 AND p.agent = ?2 AND {_IS_SAID}
 ) s JOIN chunks c ON c.rowid = s.chunk
-WHERE NOT EXISTS (SELECT 1 FROM provisional_marks m WHERE m.forget_hash = c.forget_hash AND m.hides = 1)
-ORDER BY s.created_at, s.number LIMIT {_PROMPTS_READ}
+WHERE s.role NOT IN {THOUGHTS} AND c.forget_hash NOT IN ({HIDDEN})
+ORDER BY s.created_at, s.number LIMIT {MESSAGES_MAX}
 """  # noqa: S608 - constants of ours
-
-
-_PROMPTS = _first_texts("role = 'user'", "occurrences_by_person")
-_BEGINNING = _first_texts("role NOT IN ('thinking', 'subagent-thinking')", "occurrences_by_session")
-
+"""What was said first where no person spoke."""
 
 _Origin = tuple[ProjectKey, str, str]
 """Folder and repository, tool, and device of a conversation's latest text."""
@@ -120,15 +114,6 @@ def conversation_id(agent: str, session: str) -> str:
     return sha256(named.encode()).hexdigest()[:CONVERSATION_DIGITS]
 
 
-def title_of(database: Database, agent: str, session: str) -> str:
-    """The title of a conversation; "" if nothing in it gives one. Belongs in a snapshot."""
-    for query in (_PROMPTS, _BEGINNING):
-        found = first_title(str(text) for (text,) in database.rows(query, (session, agent)))
-        if found:
-            return found
-    return ""
-
-
 class ConversationList:
     """The conversations of one database, as they are at each call. Used by one thread at a time."""
 
@@ -148,8 +133,12 @@ class ConversationList:
             found = [each for each in self._ordered if _meets(each, asked)]
             names = DeviceNames(self._database)
             shown = found[asked.offset : asked.offset + asked.limit]
+            titles = self._titles(shown)
             return ConversationsDocument(
-                conversations=[self._document(each, names) for each in shown], total=len(found)
+                conversations=[
+                    self._document(each, title, names) for each, title in zip(shown, titles, strict=True)
+                ],
+                total=len(found),
             )
 
     def activity(self, asked: ConversationFilter) -> ActivityDocument:
@@ -181,9 +170,10 @@ class ConversationList:
             found = self._by_id.get(asked.id)
             if found is None:
                 raise NoSuchEntry("that conversation is not in this memory, or was forgotten")
+            (title,) = self._titles([found])
             messages = list(_messages(session_messages(self._database, found.agent, found.session)))
             return ConversationTextDocument(
-                conversation=self._document(found, DeviceNames(self._database)),
+                conversation=self._document(found, title, DeviceNames(self._database)),
                 messages=messages[asked.offset : asked.offset + asked.limit],
                 offset=asked.offset,
                 total=len(messages),
@@ -192,10 +182,19 @@ class ConversationList:
     def _met(self, asked: ConversationFilter, without: Sequence[str] = ()) -> Iterator[Conversation]:
         return (each for each in self._ordered if _meets(each, asked, without))
 
-    def _document(self, found: Conversation, names: DeviceNames) -> ConversationDocument:
+    def _titles(self, shown: Sequence[Conversation]) -> list[str]:
+        """By a person's first message, or by the first of anybody where no person spoke; "" where that gives none."""
+        found = titles_of(self._database, ((each.agent, each.session) for each in shown))
+        return [found[each.agent, each.session] or self._beginning(each) for each in shown]
+
+    def _beginning(self, found: Conversation) -> str:
+        rows = self._database.rows(_BEGINNING, (found.session, found.agent))
+        return first_title(str(text) for (text,) in rows)
+
+    def _document(self, found: Conversation, title: str, names: DeviceNames) -> ConversationDocument:
         return ConversationDocument(
             id=found.id,
-            title=title_of(self._database, found.agent, found.session),
+            title=title,
             agent=found.agent,
             session=found.session,
             project=found.project,

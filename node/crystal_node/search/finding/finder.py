@@ -56,9 +56,9 @@ from crystal_node.search.finding.documents import (
 )
 from crystal_node.search.finding.project_filter import known_project
 from crystal_node.search.finding.recorders import recorder, source_recorder
-from crystal_node.search.finding.titles import titles_of
 from crystal_node.search.finding.validation import scope_of, within_limits
 from crystal_node.search.places import TextPlace, opened_place, place_to_name
+from crystal_node.search.titles import titles_of
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from crystal_mirror.operations import Capture, Piece
 from crystal_node.base.agent_names import agent_alias
 from crystal_node.search.finding.documents import ShowRequest
 from crystal_node.search.finding.finder import shown
-from crystal_node.search.finding.titles import MESSAGES_MAX, titles_of
+from crystal_node.search.titles import MESSAGES_MAX, titles_of
 from tests.core.builders import NOW, apply, content_hash, forget, new_replica, origin
 from tests.support.machine import Vault, transcript
 

@@ -85,7 +85,7 @@ export class Reader {
       el(
         "div",
         { class: "row slim" },
-        el("h2", {}, hit.kind === "memory" ? "Memory" : hit.kind === "document" ? "Document" : "Conversation"),
+        el("h2", {}, hit.kind === "memory" ? "Memory" : hit.kind === "document" ? "Document" : hit.title || "Conversation"),
         el("span", { class: "grow" }),
         el("button", { type: "button", onclick: () => this.copy() }, "Copy id"),
         el("button", { type: "button", class: "danger quiet", onclick: () => this.forget() }, "Forget…"),
@@ -135,7 +135,7 @@ export class Reader {
     const nodes = found.pieces.map((piece) => this.piece(piece, found));
     if (isTalk && at >= this.before && this.before < AROUND_MAX) nodes.unshift(more("before", "Earlier"));
     if (isTalk && found.pieces.length - 1 - at >= this.after && this.after < AROUND_MAX) nodes.push(more("after", "Later"));
-    if (found.title || found.path) nodes.unshift(el("p", { class: "quiet path" }, [found.path, found.title].filter(Boolean).join(" · ")));
+    if (found.kind === "document") nodes.unshift(el("p", { class: "quiet path" }, [found.path, found.title].filter(Boolean).join(" · ")));
     this.body.replaceChildren(...nodes);
   }
 

@@ -15,7 +15,7 @@ const ROLES = [["user", "You"], ["assistant", "The agent"]];
 const BYS = [["turn", "Questions with answers"], ["message", "Single messages"]];
 const DEPTHS = [["deep", "With a language model"]];
 const EXPLAINED = [["yes", "Explained"]];
-const LABELS = { kind: "Kind", since: "Time", role: "Said by", agent: "Agent", project: "Project", source: "Tool", session: "Conversation", depth: "How", explain: "Scores" };
+const LABELS = { kind: "Kind", since: "Time", role: "Said by", agent: "Agent", project: "Project", device: "Device", source: "Tool", session: "Conversation", depth: "How", explain: "Scores" };
 const NAMED = { kind: KINDS, since: AGES, role: ROLES, depth: DEPTHS, explain: EXPLAINED };
 const FILTERS = Object.keys(LABELS);
 
@@ -111,16 +111,17 @@ class Search {
     const set = FILTERS.filter((name) => this.state[name]);
     this.badge.hidden = set.length === 0;
     this.badge.textContent = set.length;
-    const word = (name) => NAMED[name]?.find(([value]) => value === this.state[name])?.[1] ?? this.state[name];
+    const { projects = [], devices = [], tools = [], agents = [] } = this.activity ?? {};
+    const word = (name) => (name === "device" ? devices : []).find((each) => each.value === this.state[name])?.name ?? NAMED[name]?.find(([value]) => value === this.state[name])?.[1] ?? this.state[name];
     this.chips.replaceChildren(...chosenChips(set.map((name) => [name, LABELS[name], word(name)]), (name) => this.only({ [name]: "" })));
     if (set.length) this.chips.append(el("button", { type: "button", class: "plain small", onclick: () => this.clear() }, "Clear filters"));
     if (!this.filters.open) return;
     const list = (name, values) => choices(LABELS[name], values, this.state[name] ?? "", (value) => this.only({ [name]: value }), { least: 1 });
     const fixed = (name) => list(name, NAMED[name].map(([value, text]) => ({ value, name: text })));
-    const { projects = [], tools = [], agents = [] } = this.activity ?? {};
     this.lists.replaceChildren(
       ...[
         list("project", countedValues(projects)),
+        list("device", countedValues(devices)),
         list("source", countedValues(tools)),
         list("agent", countedValues(agents)),
         ...["kind", "since", "role", "depth", "explain"].map(fixed),
@@ -176,7 +177,7 @@ class Search {
   request(offset) {
     const { query, by, thinking, explain, depth } = this.state;
     const request = { query, limit: PAGE, offset, depth: depth || FAST, by: by || "turn" };
-    for (const name of ["since", "role", "agent", "project", "session", "source", "kind"]) {
+    for (const name of ["since", "role", "agent", "project", "device", "session", "source", "kind"]) {
       if (this.state[name]) request[name] = this.state[name];
     }
     if (explain) request.explain = true;
@@ -268,7 +269,8 @@ class Search {
   /** Where hits are from: the kind, project, tool and agent. */
   heading(hit, name) {
     const where = hit.kind === "document" ? hit.path : hit.project || hit.repository;
-    const heading = el("div", { class: "meta", id: name }, el("span", { class: `kind ${hit.kind}` }, kindOf(hit)));
+    const title = hit.kind === "conversation" ? hit.title : "";
+    const heading = el("div", { class: "meta", id: name }, title ? el("strong", { class: "group-title" }, title) : el("span", { class: `kind ${hit.kind}` }, kindOf(hit)));
     for (const [kind, text] of [["where", where], ["tool", hit.source], ["device", hit.device_name], ["agent", hit.agent]]) {
       if (text) heading.append(el("span", { class: kind, title: text }, text));
     }

@@ -183,3 +183,11 @@ def test_a_snapshot_with_links_out_of_order_or_of_nothing_is_refused() -> None:
         with pytest.raises(Malformed):
             decode_part(msgspec.msgpack.encode([*elements[:33], [wrong]]))
     replica.close()
+
+
+def test_an_amended_scope_holds_once_it_is_applied() -> None:
+    replica = new_replica()
+    apply(replica, fact("the tide", APP), Amend(target("the tide"), None, None, None, "person", NOW + 1, ""))
+    assert kept(replica, "the tide").scope == ""
+    apply(replica, Amend(target("the tide"), "event", None, None, "person", NOW + 2))
+    assert (kept(replica, "the tide").scope, kept(replica, "the tide").category) == ("", "event")

@@ -1,13 +1,20 @@
 """What the local store tells of an error of SQLite or of the file system, and what it keeps of small objects in memory."""
 
+import asyncio
 import errno
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
 
 import apsw
 import pytest
 
-from crystal_relay.errors import StoreDamaged, StoreFull, StoreUnavailable
+from crystal_relay.errors import AlreadyExists, StoreDamaged, StoreFull, StoreUnavailable
+from crystal_relay.local import LocalStore
 from crystal_relay.local.database import error_of_sqlite, error_of_system
 from crystal_relay.local.recent import _OVERHEAD_BYTES, RECENT_OBJECT_BYTES_MAX, Recent
+from crystal_relay.store import Body
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -63,3 +70,37 @@ def test_small_objects_stay_in_memory_up_to_a_number_of_bytes() -> None:
     roomy = Recent()
     roomy.keep("b", bytes(RECENT_OBJECT_BYTES_MAX))
     assert roomy.get("b") == bytes(RECENT_OBJECT_BYTES_MAX)
+
+
+def test_a_database_that_cannot_be_read_does_not_look_empty(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = LocalStore(tmp_path / "store")
+        await store.put_new("v/a/x/1", b"kept")
+        with closing(sqlite3.connect(next((tmp_path / "store").glob("*.db")))) as connection:
+            connection.execute("ALTER TABLE object RENAME TO elsewhere")
+            connection.commit()
+        for call in (store.list("v/a/"), store.get("v/a/x/2")):
+            with pytest.raises(StoreUnavailable):
+                await call
+        with closing(sqlite3.connect(next((tmp_path / "store").glob("*.db")))) as connection:
+            connection.execute("ALTER TABLE elsewhere RENAME TO object")
+            connection.commit()
+        await store.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_large_object_whose_key_is_taken_is_not_received(tmp_path: Path) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        pytest.fail("it was asked for its bytes")
+        yield b""
+
+    async def run() -> None:
+        store = LocalStore(tmp_path / "store")
+        size = 1024 * 1024
+        await store.put_new("v/a/blob/1", bytes(size))
+        with pytest.raises(AlreadyExists):
+            await store.put_new("v/a/blob/1", Body(size, pieces))
+        await store.aclose()
+
+    asyncio.run(run())

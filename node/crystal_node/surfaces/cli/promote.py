@@ -13,7 +13,8 @@ from crystal_node.surfaces.cli.console.kit import KitFile, root_from_kit
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
-from crystal_node.sync.moving.promotion import ANSWER_SECONDS, Promoted, loss_words, promote
+from crystal_node.surfaces.cli.console.terminal import is_terminal
+from crystal_node.sync.moving.promotion import ANSWER_SECONDS, GRANT_SECONDS, Promoted, loss_words, promote
 from crystal_node.sync.moving.status import core_status
 
 Force = Annotated[
@@ -31,7 +32,7 @@ Wait = Annotated[
         "--wait",
         min=1.0,
         metavar="SECONDS",
-        help="How long the present Core may take to answer; 30 if not given.",
+        help="How long the present Core may take to grant and to answer; 30 if not given.",
     ),
 ]
 
@@ -54,7 +55,8 @@ def run(
     The Core embeds and orders for the vault. This also ends a freeze. The present Core is asked: it sends out all it has,
     waits, and goes on as a Node. That takes a few seconds while the background service runs there. When it is gone, --force
     takes its place without it, and first says whether anything would be lost. This machine has to be allowed to lead
-    (`crystal devices grant`), to hold the vault's root, or to be given the recovery kit.
+    (`crystal devices grant`), to hold the vault's root, or to be given the recovery kit. On a terminal it says which machine
+    can allow it, and goes on when that has happened.
 
     Exit codes: 0 this machine is the Core; 6 by force, something would be lost; 7 or 3 it may not lead; 9 another machine
     was faster; 11 the present Core did not answer, and nothing has changed.
@@ -104,6 +106,7 @@ def promote_here(
             force=force,
             accept_loss=accept_loss,
             wait_seconds=ANSWER_SECONDS if wait is None else wait,
+            grant_seconds=(GRANT_SECONDS if is_terminal() and not as_json else 0.0) if wait is None else wait,
             progress=note,
         )
     )

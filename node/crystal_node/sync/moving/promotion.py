@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from enum import StrEnum
 from crystal_crypto.errors import CrystalError
 from crystal_crypto.hierarchy import Root
 from crystal_mirror.devicelog.sync import read_log
-from crystal_mirror.errors import BehindTheFloor, Superseded
+from crystal_mirror.errors import BehindTheFloor, Superseded, Unready
 from crystal_mirror.handover.successor import HandoverStage, ask, follow_up, take, withdraw
 from crystal_mirror.handover.terms import told_by
 from crystal_mirror.membership.member import Member
@@ -37,6 +38,8 @@ from crystal_relay.errors import RelayError
 
 ANSWER_SECONDS = 30.0
 """Default time to wait for the Core."""
+GRANT_SECONDS = 600.0
+"""How long a person is waited for who grants it on another machine."""
 POLL_SECONDS = 5.0
 WITHDRAW_SECONDS_MAX = 5.0
 QUIET_SECONDS = 1200.0
@@ -79,14 +82,17 @@ async def promote(
     force: bool,
     accept_loss: bool,
     wait_seconds: float,
+    grant_seconds: float = 0.0,
     progress: Progress,
 ) -> Promoted:
     """Makes this machine the Core. ``kit``: the root, for a machine that may not lead by itself.
 
+    ``grant_seconds``: how long to wait for the grant that it lacks.
+
     Raises:
         NoAnswer: the Core did not drain in time; nothing has changed.
         WouldLose: by force and without ``accept_loss``.
-        Unready: this machine may not lead.
+        Unready: this machine may not lead, and was not allowed to in time.
         Superseded, BehindTheFloor, HomeBusy, StoreFailure: as the claim.
     """
     started = time.monotonic()
@@ -107,6 +113,7 @@ async def promote(
             await syncer.claim(kit, force=accept_loss)
         else:
             way = PromotionKind.PLANNED
+            await _granted(device, syncer, kit or device.root, grant_seconds, progress)
             await _planned(device, syncer, kit or device.root, wait_seconds, progress)
         taken = time.monotonic() - started
         if way is not PromotionKind.ALREADY:
@@ -147,6 +154,36 @@ async def _planned(
     except BaseException:
         await _withdraw(device, syncer)
         raise
+
+
+async def _granted(
+    device: Device, syncer: Syncer, root: Root | None, seconds: float, progress: Progress
+) -> None:
+    """Waits until this machine may lead. Raises Unready, which names the machine that can allow it."""
+    member = device.member
+    info, lead = member.log.member(member.device_id), member.log.lead
+    if root is not None or info is None or info.grant or lead is None:
+        return
+    core = one_line(device_name(member, lead.device) or lead.device.hex()[:8], 40)
+    command = f"crystal devices grant {shlex.quote(one_line(device.name, 40))}"
+    if seconds:
+        progress(
+            f"{core} can allow this machine to become the Core. Type there: {command}\n"
+            f"Waiting for that, {counted(round(seconds / 60), 'minute')} at most; Ctrl-C ends it, and nothing changes"
+        )
+    deadline = time.monotonic() + seconds
+    token: str | None = None
+    while True:
+        await syncer.run(_read_log(member))
+        info, left = member.log.member(member.device_id), deadline - time.monotonic()
+        if info is not None and info.grant:
+            return
+        if left <= 0:
+            raise Unready(
+                f"this machine may not become the Core yet; {core} can allow it",
+                hint=f"On {core}: {command}. Or give the recovery kit here: `crystal promote --kit -`.",
+            )
+        token = await syncer.wait(member.keys.log_prefix, token, min(left, POLL_SECONDS))
 
 
 async def _drained(device: Device, syncer: Syncer, wait_seconds: float) -> bool:

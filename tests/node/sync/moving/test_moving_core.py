@@ -178,6 +178,24 @@ def test_a_core_that_only_syncs_now_and_then_hands_over_while_it_is_waited_for(t
     assert json.loads(out)["way"] == "planned"
 
 
+def test_a_machine_without_a_grant_names_who_can_give_it_and_goes_on_when_it_came(three: Vault) -> None:
+    phone = three.nodes[1]
+    refused = phone.call("promote", "--json", check=False)
+    core = three.core.call("status", "--json").json["name"]
+    assert refused.code == 3
+    assert core in refused.error["error"]
+    assert "crystal devices grant phone" in refused.error["hint"]
+    promoting = phone.start("promote", "--wait", "120", "--json")
+    assert promoting.stderr is not None
+    until(lambda: "grant phone" in promoting.stderr.readline(), SETTLES_SECONDS_MAX)  # type: ignore[union-attr]
+    three.core.call("devices", "grant", "phone")
+    until(partial(_lets_go, three.core), SETTLES_SECONDS_MAX)
+    out, err = promoting.communicate(timeout=SETTLES_SECONDS_MAX)
+    assert promoting.returncode == 0, err
+    assert json.loads(out)["way"] == "planned"
+    assert role(phone) == "core"
+
+
 def _lets_go(machine: Machine) -> bool:
     machine.call("sync")
     return role(machine) == "node"

@@ -45,7 +45,10 @@ from crystal_node.safekeeping.portable.export_format import (
 _PAGE = 500
 _BLOCK = 1024 * 1024
 
-Progress = Callable[[str, int], None]
+_PLACES = """
+SELECT (SELECT count(*) FROM occurrences) + (SELECT count(*) FROM provisional_places WHERE category IS NULL AND path IS NULL)
+"""
+Progress = Callable[[str, int, int], None]
 """Called with the name of a file and the number of its lines so far."""
 
 
@@ -66,7 +69,7 @@ def export(
     agent: str | None = None,
     since_ms: int | None = None,
     with_files: bool = True,
-    progress: Progress = lambda _what, _count: None,
+    progress: Progress = lambda _what, _done, _total: None,
 ) -> Exported:
     """Writes an export. ``agent`` and ``since_ms`` filter conversations only.
 
@@ -104,7 +107,8 @@ class _Writing:
         database = self._device.replica.database
         with database.snapshot():
             pieces = said_pieces(database, agent=agent, since_ms=since_ms)
-            self._lines(CONVERSATIONS, (_piece(piece) for piece in pieces))
+            whole = int(database.value(_PLACES)) if agent is None and since_ms is None else 0
+            self._lines(CONVERSATIONS, (_piece(piece) for piece in pieces), whole)
             self._lines(MEMORIES, self._memories())
             self._lines(SOURCES, self._sources())
             self._lines(DOCUMENTS, self._documents())
@@ -123,7 +127,8 @@ class _Writing:
         lines = {name: part.lines for name, part in self._parts.items()}
         return Exported(target, lines, len(files) - len(missing), missing)
 
-    def _lines(self, name: str, records: Iterable[Struct]) -> None:
+    def _lines(self, name: str, records: Iterable[Struct], whole: int = 0) -> None:
+        """``whole``: about how many there are, 0 if that is not known."""
         count = 0
 
         def encoded() -> Iterable[bytes]:
@@ -131,12 +136,12 @@ class _Writing:
             for record in records:
                 count += 1
                 if count % _PAGE == 0:
-                    self._progress(name, count)
+                    self._progress(name, count, max(whole, count) if whole else 0)
                 yield json.encode(record)
 
         digest = self._write(name, encoded())
         self._parts[name] = PartRecord(lines=count, sha256=digest)
-        self._progress(name, count)
+        self._progress(name, count, count)
 
     def _write(self, name: str, lines: Iterable[bytes]) -> str:
         digest = hashlib.sha256()
@@ -201,12 +206,11 @@ class _Writing:
     def _files(self) -> list[FileRecord]:
         """Copies the tree's files from the home; those that are not there (excluded, not fetched yet) are listed."""
         found: list[FileRecord] = []
-        for row in self._device.replica.files():
-            if row.gone:
-                continue
+        rows = [row for row in self._device.replica.files() if not row.gone]
+        for row in rows:
             digest = self._copied(row.path)
             found.append(FileRecord(path=row.path, size=row.size, sha256=digest))
-            self._progress(FILES, len(found))
+            self._progress(FILES, len(found), len(rows))
         return found
 
     def _copied(self, path: str) -> str:

@@ -56,7 +56,7 @@ _PARTS = (CONVERSATIONS, MEMORIES, SOURCES, DOCUMENTS)
 _BLOCK = 1024 * 1024
 
 Record = TypeVar("Record", bound=Struct)
-Progress = Callable[[str, int], None]
+Progress = Callable[[str, int, int], None]
 
 
 class DamagedExport(UsageError):
@@ -86,7 +86,7 @@ def import_export(
     folder: Path,
     *,
     dry_run: bool = False,
-    progress: Progress = lambda _what, _count: None,
+    progress: Progress = lambda _what, _done, _total: None,
 ) -> Imported:
     """Imports an export. A repeated run goes on, and adds nothing twice.
 
@@ -96,7 +96,10 @@ def import_export(
     """
     manifest = _manifest(folder)
     _check(device, folder, manifest, progress)
-    taker = RecordImporter(device, dry_run=dry_run, progress=lambda count: progress(CONVERSATIONS, count))
+    whole = manifest.parts[CONVERSATIONS].lines
+    taker = RecordImporter(
+        device, dry_run=dry_run, progress=lambda count: progress(CONVERSATIONS, count, whole)
+    )
     work = _Import(device, folder, taker, dry_run)
     taker.pieces(_records(folder / CONVERSATIONS, PieceRecord))
     taker.memories(_records(folder / MEMORIES, MemoryRecord))
@@ -209,7 +212,7 @@ def _check(device: Device, folder: Path, manifest: ExportManifest, progress: Pro
         part = manifest.parts.get(name)
         if part is None or _digest(folder, name) != part.sha256:
             raise DamagedExport(f"{folder / name} is missing or is not what was exported")
-        progress(name, part.lines)
+        progress(f"checked {name}", part.lines, part.lines)
     kinds: tuple[tuple[str, type[Struct]], ...] = (
         (CONVERSATIONS, PieceRecord),
         (MEMORIES, MemoryRecord),

@@ -13,6 +13,7 @@ from crystal_node.device.device import opened
 from crystal_node.safekeeping.portable.export import export
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.progress import progress_shown
 
 Target = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that does not exist yet.")]
 OfAgent = Annotated[
@@ -46,11 +47,7 @@ def run(
     settings = resolve()
     since_ms = None if since is None else parse_since(since, now_ms(), settings.capture.nameless_zone())
 
-    def progress(what: str, count: int) -> None:
-        if not as_json and count and count % 10_000 == 0:
-            note(f"{what}: {count:,}")
-
-    with opened(settings) as device:
+    with opened(settings) as device, progress_shown("lines", quiet=as_json) as progress:
         done = export(device, folder, agent=agent, since_ms=since_ms, with_files=files, progress=progress)
     if as_json:
         emit(

@@ -12,6 +12,7 @@ from crystal_node.safekeeping.portable.importer import import_export
 from crystal_node.safekeeping.portable.record_import import say_counts
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.progress import progress_shown
 
 Source = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `crystal export` wrote.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
@@ -32,11 +33,7 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
         crystal import ~/crystal-2026-01 --dry-run
     """
 
-    def progress(what: str, count: int) -> None:
-        if not as_json and count and count % 10_000 == 0:
-            note(f"{what}: {count:,}")
-
-    with opened(resolve()) as device:
+    with opened(resolve()) as device, progress_shown("lines", quiet=as_json) as progress:
         done = import_export(device, folder, dry_run=dry_run, progress=progress)
     if as_json:
         emit(

@@ -8,6 +8,12 @@ from unittest import mock
 
 import pytest
 
+from crystal_node.base.settings import resolve
+from crystal_node.device.device import opened
+from crystal_node.safekeeping.portable import export as export_module
+from crystal_node.safekeeping.portable.export import export
+from crystal_node.safekeeping.portable.export_format import CONVERSATIONS
+from crystal_node.safekeeping.portable.importer import import_export
 from tests.support.machine import Machine, Vault
 from tests.support.relay_process import RelayProcess
 
@@ -65,6 +71,21 @@ def exported(source: Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("exports") / "export"
     source.call("export", str(folder))
     return folder
+
+
+def test_both_ways_say_how_much_there_is_in_all(source: Machine, exported: Path, tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    with (
+        opened(resolve(environment=source.environment | {"CRYSTAL_HOME": str(source.home)})) as device,
+        mock.patch.object(export_module, "_PAGE", 5),
+    ):
+        export(device, tmp_path / "again", progress=lambda *said: told.append(said))
+        assert [each for each in told if each[0] == CONVERSATIONS] == [
+            (CONVERSATIONS, done, 20) for done in (5, 10, 15, 20, 20)
+        ]
+        told.clear()
+        import_export(device, exported, dry_run=True, progress=lambda *said: told.append(said))
+    assert (CONVERSATIONS, 20, 20) in told
 
 
 def test_an_export_holds_everything_in_lines_that_any_program_reads(exported: Path, source: Machine) -> None:

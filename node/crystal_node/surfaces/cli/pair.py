@@ -308,14 +308,13 @@ def _serve_offline(settings: Settings) -> None:
             "Start the background service here first, which lets it reach this machine's relay: `crystal agent run`"
         )
         return
-    note(
-        "Other machines reach the relay in this home while this runs. Press Enter once the other one is set up."
-    )
     lines = InputLines()
 
     async def until_enter() -> None:
         async with on_network(settings, note):
             await until_reached(settings)
+            note("Other machines reach the relay in this home while this runs.")
+            note("Press Enter once the other one is set up.")
             await lines.line()
 
     run_until_stopped(until_enter())

@@ -5,6 +5,7 @@ Two at once and kills are in `test_up`, answers at a terminal and Ctrl-C at each
 """
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Generator
@@ -111,11 +112,11 @@ def test_an_invite_that_is_over(person: Machine, vault: Vault, ends: CloseReason
 
 
 def test_an_invite_that_expired(person: Machine, tmp_path: Path) -> None:
-    with hasty_relay(tmp_path / "hasty", seconds=1) as relay:
+    with hasty_relay(tmp_path / "hasty", seconds=5) as relay:
         folder = tmp_path / "vault"
         folder.mkdir()
         code = _invite(Vault(relay, folder), ends=None)
-        time.sleep(1.5)  # by the relay's clock
+        time.sleep(5.5)  # by the relay's clock
         over = person.call("up", "--code", code, "--no-service", "--yes", check=False)
         _said(over, 7, "expired", "Make a new invite: `crystal pair`")
     _goes_on(person)
@@ -218,7 +219,7 @@ def test_a_clock_that_is_wrong_by_a_day(vault: Vault, tmp_path: Path, days: int)
     vault.core.call("sync")
     assert vault.core.found("lighthouse") == ["The lighthouse was painted."]
     told = wrong.call("doctor", check=False).out
-    assert f"clock is 24 h {'ahead of' if days > 0 else 'behind'} the relay's" in told
+    assert re.search(rf"clock is 2[34] h {'ahead of' if days > 0 else 'behind'} the relay's", told)
     assert "Set this machine's clock" in told
 
 

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from crystal_node.base.errors import describe
+from crystal_node.surfaces.cli.up_dialogue import Stopped, stopping
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.pairing import inviting
 from tests.support.relay_process import RelayProcess
@@ -100,7 +102,15 @@ def _stopped(shown: Terminal, question: str) -> None:
     shown.until(question)
     shown.stop()
     assert shown.end() == 130
-    assert "Run `crystal up` again: it goes on" in shown.shown.splitlines()[-1]
+
+
+def test_who_stops_it_is_told_that_it_goes_on() -> None:
+    """Not on a terminal: what a process writes last may be gone with it, before anybody has read it there."""
+    with pytest.raises(Stopped) as raised, stopping():
+        raise KeyboardInterrupt
+    told = describe(raised.value)
+    assert (told.message, told.exit_code) == ("stopped", 130)
+    assert "Run `crystal up` again: it goes on" in told.hint
 
 
 def test_ctrl_c_at_any_question_leaves_a_home_that_the_next_up_finishes(

@@ -78,12 +78,21 @@ bench: $(VENV)/.bench ## run the benchmarks and write bench/RESULTS.md (QUICK=1 
 bench-quality: $(VENV)/.dev ## measure what search finds on sets with known answers and write bench/QUALITY.md
 	@$(BIN)/python -m bench.quality $(ARGS)
 
-docs: $(VENV)/.dev ## write docs/cli.md anew and check the links in all pages
+# The site's builder is in an environment of its own: nothing else needs it.
+.venv-docs/.done: requirements/docs.txt | $(BIN)/python
+	@echo "Installing what builds the documentation site"
+	@$(BIN)/python -m venv .venv-docs
+	@.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --requirement requirements/docs.txt
+	@touch $@
+
+docs: $(VENV)/.dev .venv-docs/.done ## write the generated pages, check the links in all pages, and build the documentation site in site/
 	@$(BIN)/python -m scripts.make_cli_reference
 	@$(BIN)/python -m scripts.make_man_pages
 	@$(BIN)/python -m scripts.make_mcp_reference
 	@$(BIN)/python -m scripts.make_mcp_answers
 	@$(BIN)/python -m scripts.check_links
+	@$(BIN)/python -m scripts.make_site
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet && echo "The site: site/index.html"
 
 sim: $(VENV)/.dev ## run the simulated world for SEEDS random seeds, or SEED once
 	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
@@ -96,5 +105,5 @@ mutants: $(VENV)/.dev ## change the code in one place after the other, and list 
 	@nice -n 15 $(BIN)/python -m scripts.mutants $(ARGS)
 
 clean: ## remove the environment and everything generated
-	@rm -rf $(VENV) .venv-swift .venv-inspector build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache .mutants
+	@rm -rf $(VENV) .venv-swift .venv-docs .site-pages site .venv-inspector build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache .mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -96,9 +96,10 @@ def test_a_machine_is_set_up_searched_and_upgraded_from_the_wheel(
 
 def _found_by_meaning(crystal: str, machine: Machine) -> dict[str, Any]:
     """The result as soon as the background service has made the vectors: the model is part of what was installed."""
+    said: dict[str, Any] = {}
     for _ in range(120):
         command = [crystal, "search", "--json", "how often does the importer try again"]
-        said: dict[str, Any] = json.loads(ran(command, env=environment(machine)))
+        said = json.loads(ran(command, env=environment(machine)))
         if said["mode"] == "hybrid":
             return said
         time.sleep(1)

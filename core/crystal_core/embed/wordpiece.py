@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
+
 _WORD_CHARACTERS_MAX: Final = 100
 _CONTINUED: Final = "##"
 _UNKNOWN: Final = "[UNK]"
@@ -76,7 +78,7 @@ class WordPiece:
                 raise UnreadableTokenizer(f"it describes another tokenizer: {described}")
             special = {each["content"]: each["id"] for each in document["added_tokens"]}
             return cls(msgspec.convert(model["vocab"], dict[str, int]), special)
-        except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError) as error:
+        except (*UNDECODABLE, KeyError, TypeError) as error:
             raise UnreadableTokenizer(f"it cannot be read: {error}") from error
 
     def encode(self, text: str) -> list[int]:

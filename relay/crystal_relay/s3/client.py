@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from crystal_relay.errors import Unusable
+from crystal_relay.extra import require
 from crystal_relay.s3.address import DEFAULT_REGION, S3Address
 from crystal_relay.s3.failures import Try, try_of
 from crystal_relay.s3.settings import S3Settings
@@ -58,10 +59,11 @@ class Wire:
 
 
 def make_client(address: S3Address, settings: S3Settings, wire: Wire, session: Any = None) -> Any:
-    """Takes some 100 ms: blocks. Raises Unusable for settings of the SDK that it cannot work with.
+    """Takes some 100 ms: blocks. Raises Unusable if the SDK is not installed, or for settings of it that it cannot work with.
 
     `session`: the SDK's, with credentials and region; None takes what its own chain finds.
     """
+    require("boto3", "a bucket")
     from boto3.session import Session
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from crystal_relay.extra import require
 from crystal_relay.server.admission import Admission, Closing, Trust
 from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
@@ -144,6 +145,7 @@ class Exposition:
     """The metrics in Prometheus's text format, with those of the process: memory, CPU time, open files."""
 
     def __init__(self, metrics: Metrics) -> None:
+        require("prometheus_client", "a relay with metrics")
         from prometheus_client import CollectorRegistry, ProcessCollector
 
         self._registry: CollectorRegistry = CollectorRegistry(auto_describe=False)

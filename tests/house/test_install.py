@@ -27,6 +27,8 @@ from tests.support.release_files import (
 from tests.support.user_manager import with_manager
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+TESTED = PROJECT / "requirements" / "constraints.txt"
+"""Versions: what others publish tomorrow fails none of these tests."""
 OURS = {"crystal", "crystal-relay"}
 INSTALL_MEGABYTES_MAX = 215
 """Files of a device's install on Linux x86-64, without bytecode: 200 as of this writing (docs/install.md)."""
@@ -132,6 +134,7 @@ def online(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip("no package index answers")
 
 
+@pytest.mark.disk
 @pytest.mark.usefixtures("online")
 def test_uv_tool_installs_our_two_commands_and_nothing_else(files: ReleaseFiles, tmp_path: Path) -> None:
     """And overwrites no program of the same name."""
@@ -144,7 +147,16 @@ def test_uv_tool_installs_our_two_commands_and_nothing_else(files: ReleaseFiles,
     compiler.write_text("#!/bin/sh\necho the compiler\n")
     compiler.chmod(0o755)
     variables = os.environ | {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(bin_folder)}
-    install = [uv, "tool", "install", "--python", sys.executable, str(files.wheel)]
+    install = [
+        uv,
+        "tool",
+        "install",
+        "--python",
+        sys.executable,
+        "--constraints",
+        str(TESTED),
+        str(files.wheel),
+    ]
     with pytest.raises(AssertionError, match="already exist"):
         ran(install, env=variables)
     assert ran([str(compiler)]) == "the compiler\n"
@@ -159,18 +171,21 @@ def test_uv_tool_installs_our_two_commands_and_nothing_else(files: ReleaseFiles,
     assert sizes < INSTALL_MEGABYTES_MAX
 
 
+@pytest.mark.disk
 @pytest.mark.usefixtures("online")
 def test_pipx_installs_our_two_commands_and_nothing_else(files: ReleaseFiles, tmp_path: Path) -> None:
     pipx = tool("pipx")
     if not pipx:
         pytest.skip("there is no pipx")
     variables = os.environ | {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
-    ran([pipx, "install", "--python", sys.executable, str(files.wheel)], env=variables)
+    pip_args = f"--pip-args=--constraint {TESTED}"
+    ran([pipx, "install", "--python", sys.executable, pip_args, str(files.wheel)], env=variables)
     assert {path.name for path in (tmp_path / "bin").iterdir()} == OURS
     said = json.loads(ran([str(tmp_path / "bin" / "crystal"), "upgrade", "--json"], env=variables))
     assert (said["installed_by"], said["commands"]) == ("pipx", ["pipx upgrade memory-crystal"])
 
 
+@pytest.mark.disk
 @pytest.mark.usefixtures("online")
 def test_the_lock_of_a_device_installs_with_hashes_in_a_clean_environment(
     files: ReleaseFiles, tmp_path: Path

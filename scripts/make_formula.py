@@ -43,7 +43,7 @@ _FORMULA = """class MemoryCrystal < Formula
   test do
     assert_match version.to_s, shell_output("#{{bin}}/crystal --version")
     ENV["CRYSTAL_HOME"] = testpath/"home"
-    assert_match "not set up", shell_output("#{{bin}}/crystal status 2>&1", 3)
+    assert_match "belongs to no vault", shell_output("#{{bin}}/crystal status 2>&1", 3)
   end
 end
 """

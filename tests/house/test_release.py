@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from scripts import make_formula
 from scripts.make_formula import formula
+from tests.support.machine import Machine
 from tests.support.release_files import PROJECT, build
 
 WORKFLOW = PROJECT / ".github" / "workflows" / "release.yml"
@@ -77,6 +79,15 @@ def test_the_formula_is_of_the_built_sdist(tmp_path: Path) -> None:
     ruby = which("ruby")
     if ruby is not None:
         subprocess.run([ruby, "-c"], input=text, text=True, check=True, capture_output=True)
+
+
+def test_the_formulas_own_test_expects_what_the_command_says(tmp_path: Path) -> None:
+    text = Path(make_formula.__file__).read_text(encoding="utf-8")
+    expected = re.search(r'assert_match "([^"]+)", shell_output\(.*crystal status 2>&1", (\d)\)', text)
+    assert expected is not None
+    said = Machine(tmp_path).call("status", check=False)
+    assert expected[1] in said.err
+    assert said.code == int(expected[2])
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def version_now() -> str:
 
 def _pip(python: Interpreter, *arguments: str) -> Command:
     if python.has_pip:
-        return (python.executable, "-m", "pip", "install", *arguments)
+        return (python.executable, "-P", "-m", "pip", "install", *arguments)
     return ("uv", "pip", "install", "--python", python.executable, *arguments)
 
 

@@ -33,7 +33,7 @@ def environment(prefix: Path, *, venv: bool = True, pip: bool = True) -> Interpr
         ("venvs/memory-crystal", "pipx_metadata.json", Installer.PIPX, "pipx upgrade memory-crystal"),
         ("venvs/memory-crystal-two", "pipx_metadata.json", Installer.PIPX, "pipx upgrade memory-crystal-two"),
         ("Cellar/memory-crystal/0.1.0/libexec", "", Installer.HOMEBREW, "brew upgrade memory-crystal"),
-        ("venv", "", Installer.PIP, f"{PYTHON} -m pip install --upgrade memory-crystal"),
+        ("venv", "", Installer.PIP, f"{PYTHON} -P -m pip install --upgrade memory-crystal"),
     ],
 )
 def test_a_tools_environment_is_upgraded_by_that_tool(
@@ -56,7 +56,7 @@ def test_a_checkout_is_pulled_and_installed_again(tmp_path: Path) -> None:
     assert found.folder == folder
     assert found.commands == (
         ("git", "-C", str(folder), "pull", "--ff-only"),
-        (PYTHON, "-m", "pip", "install", "--editable", str(folder)),
+        (PYTHON, "-P", "-m", "pip", "install", "--editable", str(folder)),
     )
 
 
@@ -66,7 +66,7 @@ def test_what_was_installed_from_a_folder_is_installed_from_it_again(tmp_path: P
     origin = {"url": folder.as_uri(), "dir_info": {}}
     found = find_installation(environment(tmp_path / "venv"), installed(tmp_path / "site", origin))
     assert found.installer is Installer.FOLDER
-    assert found.commands[1] == (PYTHON, "-m", "pip", "install", "--upgrade", str(folder))
+    assert found.commands[1] == (PYTHON, "-P", "-m", "pip", "install", "--upgrade", str(folder))
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_an_environment_without_pip_is_upgraded_by_uv(tmp_path: Path) -> None:
 
 def test_outside_of_an_environment_it_is_the_persons_own_installation(tmp_path: Path) -> None:
     found = find_installation(environment(tmp_path / "usr", venv=False), installed(tmp_path / "site"))
-    assert found.commands == ((PYTHON, "-m", "pip", "install", "--upgrade", "--user", "memory-crystal"),)
+    assert found.commands == ((PYTHON, "-P", "-m", "pip", "install", "--upgrade", "--user", "memory-crystal"),)

@@ -63,9 +63,8 @@ def test_every_module_of_the_sources_is_in_the_wheel(wheel: zipfile.ZipFile) -> 
 
 
 def test_the_web_page_travels_with_the_package(wheel: zipfile.ZipFile) -> None:
-    files = {
-        path.name for path in (PROJECT / "node" / "crystal_node" / "surfaces" / "gateway" / "web").iterdir()
-    }
+    web = PROJECT / "node" / "crystal_node" / "surfaces" / "gateway" / "web"
+    files = {str(path.relative_to(web)) for path in web.rglob("*") if path.is_file()}
     assert {"index.html", "style.css", "app.js", "icon.svg"} <= files
     assert {f"crystal_node/surfaces/gateway/web/{name}" for name in files} <= set(wheel.namelist())
 

@@ -94,4 +94,6 @@ def test_an_environment_without_pip_is_upgraded_by_uv(tmp_path: Path) -> None:
 
 def test_outside_of_an_environment_it_is_the_persons_own_installation(tmp_path: Path) -> None:
     found = find_installation(environment(tmp_path / "usr", venv=False), installed(tmp_path / "site"))
-    assert found.commands == ((PYTHON, "-P", "-m", "pip", "install", "--upgrade", "--user", "memory-crystal"),)
+    assert found.commands == (
+        (PYTHON, "-P", "-m", "pip", "install", "--upgrade", "--user", "memory-crystal"),
+    )

@@ -13,6 +13,7 @@ export function memoriesView(root) {
 
 class Memories {
   constructor(root) {
+    this.looked = 0;
     this.category = choice([["", "All categories"], ...CATEGORIES], "", { "aria-label": "Category", onchange: () => this.look() });
     this.status = choice(STATES, "active", { "aria-label": "State", onchange: () => this.look() });
     this.list = el("ul", { class: "cards memories", "aria-label": "Memories" });
@@ -34,10 +35,13 @@ class Memories {
     this.place.querySelector(".empty")?.remove();
     const waiting = skeleton(offset ? 1 : 4);
     if (!offset && !this.list.children.length) this.place.append(waiting);
+    this.looked += 1;
+    const { looked } = this;
     const query = new URLSearchParams({ status: this.status.value, limit: PAGE, offset });
     if (this.category.value) query.set("category", this.category.value);
     try {
       const found = await get(`/api/memories?${query}`);
+      if (looked !== this.looked) return; // an answer that a later one overtook
       const cards = found.memories.map((memory) => this.card(memory));
       if (offset) this.list.append(...cards);
       else this.list.replaceChildren(...cards);
@@ -51,6 +55,7 @@ class Memories {
       }
       announce(`${counted(this.list.children.length, "memory", "memories")} shown`);
     } catch (error) {
+      if (looked !== this.looked) return;
       this.list.replaceChildren();
       this.rest.hidden = true;
       this.place.append(failure(error, () => this.look()));

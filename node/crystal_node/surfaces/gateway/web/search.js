@@ -271,7 +271,7 @@ class Search {
     const where = hit.kind === "document" ? hit.path : hit.project || hit.repository;
     const title = hit.kind === "conversation" ? hit.title : "";
     const heading = el("div", { class: "meta", id: name }, title ? el("strong", { class: "group-title" }, title) : el("span", { class: `kind ${hit.kind}` }, kindOf(hit)));
-    for (const [kind, text] of [["where", where], ["tool", hit.source], ["device", hit.device_name], ["agent", hit.agent]]) {
+    for (const [kind, text] of [["where", where], ["tool", hit.source], ["device", hit.device_name], ["agent", hit.agent === hit.source ? "" : hit.agent]]) {
       if (text) heading.append(el("span", { class: kind, title: text }, text));
     }
     return heading;

@@ -1,6 +1,7 @@
 """Words that stand in two projects are opened where they were found: by the command line, MCP, hook, gateway and page."""
 
 import os
+import re
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -65,8 +66,8 @@ def gateway(machine: Machine) -> Generator[Gateway]:
 def found_id(machine: Machine, question: str) -> str:
     """What a person copies from the line of the hit that answers the question."""
     lines = machine.call("search", question).out.splitlines()
-    line = next(line for line in lines if question in line)
-    return line.split()[2]
+    words = [word for line in lines if question in line for word in line.split()]
+    return next(word for word in words if re.fullmatch(r"[0-9a-f]{8,64}(@[0-9a-f]{8})?", word))
 
 
 @pytest.mark.parametrize("project", ["ours", "theirs"])

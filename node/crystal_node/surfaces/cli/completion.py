@@ -49,7 +49,7 @@ Which = Annotated[
 
 @group.command("show")
 def show(shell: Which = None) -> None:
-    """Print the script of a shell.
+    """Show the script of a shell.
 
     Example:
 
@@ -63,7 +63,7 @@ def show(shell: Which = None) -> None:
 
 @group.command("install")
 def install(shell: Which = None, as_json: Json = False) -> None:
-    """Write the scripts where the shell looks for them.
+    """Install the scripts where the shell looks for them.
 
     No start file of yours is changed. Where zsh looks in no folder of yours, the line that it needs is printed.
     `crystal upgrade` writes them again.

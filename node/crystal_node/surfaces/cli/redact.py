@@ -28,10 +28,10 @@ _SHOWN = {MEMORIES: "memories", SOURCES: "documents of sources"}
 def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json: Json = False) -> None:
     """Blank credentials that newer rules find in what is stored.
 
-    Text is redacted when it is recorded, by the rules of that day. This applies the present ones to conversations with their
-    thoughts and tools' output, to memories, and to texts of sources. It counts what it finds, asks, and then replaces each
-    text on every device: it keeps its place, time and device, and the former text is forgotten for good. Where a credential was
-    stored in clear, change it as well. It may be stopped anywhere, and run again. Files are not touched.
+    What is recorded is redacted at once, by the rules of that day. This applies today's rules to stored conversations, thoughts
+    and tool output, to memories, and to sources. It counts what it finds, asks, and replaces it on every device: time, place
+    and device stay, what stood there before is forgotten for good. It may be stopped at any time, and run again. Files are not
+    touched. A credential that was stored in clear should also be changed where it is used.
 
     Example:
 

@@ -19,6 +19,7 @@ VERBS = frozenset(
         "Ask",
         "Back",
         "Begin",
+        "Blank",
         "Bring",
         "Cancel",
         "Change",

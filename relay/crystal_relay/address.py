@@ -37,7 +37,8 @@ def check_relay_url(url: str, *, allow_insecure: bool = False) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:
+        httpx.URL(url).host  # noqa: B018  refuses names that no browser would take either
+    except (ValueError, httpx.InvalidURL):
         raise BadRequest("the relay's address is not a URL", hint=form) from None
     if len(url) > URL_CHARS_MAX or not url.isascii() or not url.isprintable() or " " in url:
         raise BadRequest("the relay's address is not a URL", hint=form)

@@ -57,7 +57,9 @@ class Http1Transport(httpx.AsyncBaseTransport):
             raise RuntimeError("the transport is closed")
         head, size = _head(request)
         times = cast(dict[str, float | None], request.extensions.get("timeout", {}))
-        origin = (request.url.raw_scheme, request.url.host, request.url.port or _default_port(request.url))
+        # `host` would be the decoded name, which asyncio encodes by older rules: that can be another domain.
+        host = request.url.raw_host.decode("ascii")
+        origin = (request.url.raw_scheme, host, request.url.port or _default_port(request.url))
         connection = self._kept(origin) or await self._connected(origin, times.get("connect"))
         reply = _Reply(request.method)
         try:
@@ -130,6 +132,9 @@ class Http1Transport(httpx.AsyncBaseTransport):
             raise httpx.ConnectTimeout(f"no connection within {seconds} s") from error
         except (OSError, ValueError) as error:  # ValueError: a certificate that no context can read
             raise httpx.ConnectError(str(error) or type(error).__name__) from error
+        if self._closed:
+            made.close()
+            raise RuntimeError("the transport is closed")
         self._open.add(made)
         return made
 
@@ -186,6 +191,7 @@ class _Reply:
         self.pieces: deque[bytes] = deque()
         self.waiting_bytes = 0
         self.head_bytes = 0
+        self.idle_bytes = 0
         self.has_head = False
         self.is_whole = False
         self.ends_with_connection = False
@@ -201,12 +207,17 @@ class _Reply:
             self.head_bytes += len(data)
             if self.head_bytes > HEAD_BYTES_MAX + BUFFER_BYTES_MAX:
                 raise httpx.RemoteProtocolError("the head of the reply is too long")
+        pieces = len(self.pieces)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
             raise httpx.RemoteProtocolError("the reply changes the protocol") from error
         except httptools.HttpParserError as error:
             raise httpx.RemoteProtocolError("what came is no HTTP reply") from error
+        # Extensions of chunks, and fields behind the last one, have no limit of their own.
+        self.idle_bytes = 0 if len(self.pieces) > pieces else self.idle_bytes + len(data)
+        if self.has_head and not self.is_whole and self.idle_bytes > HEAD_BYTES_MAX + BUFFER_BYTES_MAX:
+            raise httpx.RemoteProtocolError("the reply goes on without a body")
 
     def on_message_begin(self) -> None:
         """Called by httptools."""
@@ -290,9 +301,11 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True
-        if self._reply is not None and self._reply.ends_with_connection and error is None:
+        if self._failure is not None:
+            pass  # known already
+        elif self._reply is not None and self._reply.ends_with_connection and error is None:
             self._reply.is_whole = True
-        elif self._failure is None:
+        else:
             if error is not None:
                 self._failure = httpx.ReadError(str(error) or type(error).__name__)
                 self._failure.__cause__ = error

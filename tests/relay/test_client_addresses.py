@@ -75,6 +75,7 @@ def test_safe_addresses_are_taken(url: str) -> None:
         "https://relay.example.org\n",
         "https://relay.example.org/" + "x" * 3000,
         "https://rel\u0430y.example.org",
+        "https://xn--i-7iq.ws",
     ],
 )
 def test_what_is_no_address_is_refused_with_a_hint(url: str) -> None:

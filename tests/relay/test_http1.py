@@ -12,6 +12,7 @@ import pytest
 from crystal_relay.http1 import BUFFER_BYTES_MAX, HEAD_BYTES_MAX, Http1Transport
 
 EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
@@ -46,8 +47,10 @@ async def peer(answering: Answering) -> AsyncIterator[Peer]:
 
 @asynccontextmanager
 async def client(made: Peer, *, seconds: float = 20.0, kept: int = 16) -> AsyncIterator[httpx.AsyncClient]:
+    """`seconds` limit reading and writing, not connecting."""
+    times = httpx.Timeout(20.0, read=seconds, write=seconds)
     async with httpx.AsyncClient(
-        base_url=made.url, transport=Http1Transport(kept=kept), timeout=seconds
+        base_url=made.url, transport=Http1Transport(kept=kept), timeout=times
     ) as http:
         yield http
 
@@ -159,6 +162,8 @@ async def test_a_reply_to_head_has_no_body() -> None:
         (b"HTTP/1.1 200 OK\r\nX: " + b"y" * (HEAD_BYTES_MAX + 1) + b"\r\n\r\n",),
         (b"HTTP/1.1 200 OK\r\nX: ", *[b"y" * 65536] * 8),
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",),
+        (CHUNKED + b"1;x=", *[b"y" * 65536] * 16),
+        (CHUNKED + b"0\r\nX: ", *[b"y" * 65536] * 16),
         (b"HTTP/1.1 100 Continue\r\nX: " + b"y" * 1000 + b"\r\n\r\n",) * 500,
     ],
     ids=[
@@ -169,6 +174,8 @@ async def test_a_reply_to_head_has_no_body() -> None:
         "long head",
         "endless line",
         "upgrade",
+        "endless extension of a chunk",
+        "endless trailer",
         "endless 1xx",
     ],
 )
@@ -212,8 +219,11 @@ async def test_bytes_between_requests_close_the_connection() -> None:
     async with peer(answer) as made, client(made) as http:
         assert (await http.get("/x")).text == "hello"
         said.set()
-        await asyncio.sleep(0.2)
-        assert (await http.get("/x")).text == "hello"
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            assert (await http.get("/x")).text == "hello"
+            if made.connections == 2:
+                break
         assert made.connections == 2
 
 
@@ -398,6 +408,21 @@ async def test_a_socket_of_this_machine_is_asked_whatever_the_address_says(tmp_p
         httpx.AsyncClient(transport=Http1Transport(unix_socket=path)) as http,
     ):
         assert (await http.get("http://nobody.invalid/x")).text == "hello"
+
+
+async def test_a_name_is_looked_up_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoded and encoded by older rules, this one would be fass.de, which belongs to somebody else."""
+    asked: list[object] = []
+
+    async def looked_up(self: object, host: object, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        raise OSError("nothing is looked up here")
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", looked_up)
+    async with httpx.AsyncClient(transport=Http1Transport(), trust_env=False) as http:
+        with pytest.raises(httpx.ConnectError):
+            await http.get("http://xn--fa-hia.de/")
+    assert asked == ["xn--fa-hia.de"]
 
 
 async def test_https_without_certificates_to_verify_by_is_refused() -> None:

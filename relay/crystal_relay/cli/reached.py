@@ -12,7 +12,7 @@ from crystal_relay.errors import BadRequest, Unusable
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 """Hosts that stand for all addresses of this machine."""
 _ELSEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
-"""Addresses for documentation (RFC 5737, RFC 3849): the route to them tells this machine's own address. Nothing is sent."""
+"""Addresses for documentation (RFC 5737, RFC 3849): the route to them shows this machine's own address. Nothing is sent."""
 _DISCARD_PORT = 9
 _MAKING_SECONDS_MAX = 60.0
 
@@ -44,7 +44,7 @@ def reached_host(host: str, given: str | None) -> str:
 def certificate_file(directory: Path) -> Path:
     """The key and the certificate of the relay in a directory (PEM, 0600), made if they are missing. Raises Unusable.
 
-    They are made by a process of its own: the relay loads no cryptography, so that it cannot look into what it keeps.
+    Another process makes them: the relay loads no cryptography, so that it cannot look into what it keeps.
     """
     from crystal_relay.server.tls import CERTIFICATE_FILE
 
@@ -60,7 +60,7 @@ def certificate_file(directory: Path) -> Path:
     )
     if made.returncode:
         raise Unusable(
-            "no certificate could be made", hint="Install memory-crystal anew: a part of it is missing."
+            "no certificate could be made", hint="Reinstall memory-crystal: a part of it is missing."
         )
     temporary = file.with_name(f"{CERTIFICATE_FILE}.{os.getpid()}")
     try:
@@ -71,7 +71,7 @@ def certificate_file(directory: Path) -> Path:
             written.flush()
             os.fsync(descriptor)
         with suppress(FileExistsError):
-            os.link(temporary, file)  # of two processes that make one, both take the first
+            os.link(temporary, file)  # if two processes make one, both use the first
     except OSError as error:
         raise Unusable(
             f"{file} cannot be written ({error.strerror})", hint="Choose another --store."

@@ -52,7 +52,7 @@ def serve(
         typer.Option(
             "--tls",
             envvar="CRYSTAL_RELAY_TLS",
-            help="Serve by TLS 1.3 with a certificate of its own, which the address names.",
+            help="Serve over TLS 1.3 with a certificate that the address names.",
         ),
     ] = False,
     address: Annotated[
@@ -227,7 +227,7 @@ async def _run(
     v1: bool,
     tls_at: str | None,
 ) -> None:
-    """Open all parts of a relay process, serve, and close them in the reverse order. `tls_at`: by TLS, for that host."""
+    """Open all parts of a relay process, serve, and close them in the reverse order. `tls_at`: the host to name, with TLS."""
     from crystal_relay.cli.extensions import EXTENSIONS, served
     from crystal_relay.notify import Notifier
     from crystal_relay.server import create_app

@@ -1,8 +1,8 @@
 """The relay as a service of the system: a systemd unit, a launchd agent or a task of Windows' Task Scheduler.
 
-Of the three, systemd is what tests check; the others follow launchd.plist(5) and the help of schtasks, and ran nowhere. As root
-on Linux it is a unit of the system, which starts with the machine; else one of the person's own, which does so where lingering
-is allowed. A file that somebody else wrote is neither replaced nor removed.
+The tests check systemd; the others follow launchd.plist(5) and the help of schtasks, and were never run. As root on Linux it
+is a system unit, which starts with the machine; otherwise a user unit, which does so where lingering is allowed. A file
+without the mark is neither replaced nor removed.
 """
 
 import os
@@ -29,7 +29,7 @@ _FOR_NOBODY = (
 )
 
 _UNIT_TEXT = """\
-# {mark}, which replaces it. Own settings belong into a drop-in: systemctl {user}edit crystal-relay
+# {mark}, which replaces it. Put your own settings into a drop-in: systemctl {user}edit crystal-relay
 [Unit]
 Description=Crystal relay, a blind dead drop for sealed memory
 After=network-online.target
@@ -76,7 +76,7 @@ ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
 """
-"""Root may start such a unit, and what runs in it can write nothing but the relay's directory."""
+"""For a unit that root starts: it can write nothing but the relay's directory."""
 
 
 class NoServiceManager(RelayError):
@@ -316,7 +316,7 @@ def _check_ours(file: Path) -> None:
     if file.exists() and MARK not in file.read_text(encoding="utf-8", errors="replace"):
         raise BadRequest(
             f"{file} was not written by `crystal-relay up`",
-            hint="Move it away first, or go on with the relay that it starts.",
+            hint="Move it away first, or keep the relay that it starts.",
         )
 
 

@@ -1,6 +1,6 @@
-"""`crystal-relay up` and `down`: the relay as a service that other machines reach, and without it.
+"""`crystal-relay up` and `down`: install the relay as a service that other machines reach, and remove it.
 
-What fails leaves nothing that the next try trips over: the service that was begun is removed, and its token revoked.
+A failed `up` leaves nothing behind: the new service is removed, and its token revoked.
 """
 
 import asyncio
@@ -22,25 +22,27 @@ from crystal_relay.cli.stores import StorePlace
 from crystal_relay.errors import BadRequest, StoreUnavailable
 
 LABEL = "crystal-relay up"
-"""Of the enrolment token that it makes."""
+"""Label of the enrolment token that it makes."""
 ANSWERS_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.2
 
 _ABOUT = """\
 The relay runs at
   {url}
-It listens on port {port} of {where}, by TLS 1.3 with the certificate that the address names. {service}
+It listens on port {port} of {where}, over TLS 1.3 with the certificate that the address names. {service}
 
 On the machine where your memory begins:
   crystal up --relay '{url}' --enroll-token -
-On one that has a memory already:
+On a machine that has a memory already:
   crystal pair --relay '{url}' --enroll-token -
 """
 _ENROLS = """\
 The enrolment token that it reads, shown only once:
   {token}
 """
-_SHOWN_BEFORE = "Its enrolment token was shown at the first `crystal-relay up`; `crystal-relay tokens create` makes another."
+_SHOWN_BEFORE = (
+    "The first `crystal-relay up` showed its enrolment token; `crystal-relay tokens create` makes another."
+)
 
 
 def up(
@@ -112,7 +114,7 @@ def up(
 
 
 def down(as_json: AsJson = False) -> None:
-    """Stop the relay and remove its service. What it keeps stays.
+    """Stop the relay and remove its service; keep its data.
 
     Undoes `crystal-relay up`. The next one serves the same vaults under the same address.
     """
@@ -124,10 +126,10 @@ def down(as_json: AsJson = False) -> None:
             show_json({"removed": was_there, "manager": manager.name})
         elif was_there:
             print(
-                "The relay is stopped, and starts no more. What it keeps stays; `crystal-relay up` starts it again."
+                "The relay is stopped and will not start again. Its data stays; `crystal-relay up` starts it again."
             )
         else:
-            tell("There was no service of `crystal-relay up`.")
+            tell("No service of `crystal-relay up` is installed.")
 
 
 def _check_free(host: str, port: int) -> None:
@@ -146,7 +148,7 @@ async def _made(directory: Path) -> None:
 
 
 def _new_token(place: StorePlace) -> tuple[str, str] | None:
-    """A token and its id; None if an earlier `up` made one, which only its reader has."""
+    """A token and its id; None if an earlier `up` made and showed one."""
     from crystal_relay.server.enrollment import enrollment_hash, new_enrollment_token
 
     found = operate(place, lambda operations: operations.enrollments())
@@ -180,10 +182,10 @@ async def _until_answered(url: str, manager: RelayService) -> None:
                 return
             if not manager.is_running():
                 raise NoServiceManager(
-                    "the relay was started, and does not run",
+                    "the relay was started but does not run",
                     hint="`journalctl --user -u crystal-relay` says why (as root without --user).",
                 )
             raise StoreUnavailable(
-                f"the relay runs, and does not answer at {url.partition('#')[0]}",
+                f"the relay runs but does not answer at {url.partition('#')[0]}",
                 hint="Open that port in the firewall, or name the address by which it is reached: --address NAME.",
             )

@@ -70,7 +70,7 @@ COMMANDS = (
     Command("memories", Topic.REMEMBERING, "List, show and change memories."),
     Command("projects", Topic.REMEMBERING, "List projects, and link those that belong together."),
     Command("forget", Topic.REMEMBERING, "Forget messages on every device, for good."),
-    Command("redact", Topic.REMEMBERING, "Blank credentials that newer rules find in what is stored."),
+    Command("redact", Topic.REMEMBERING, "Blank stored credentials that newer rules find."),
     Command("capture", Topic.RECORDING, "Record new messages of this machine's conversations."),
     Command("backfill", Topic.RECORDING, "Record old conversations that are not in the memory yet."),
     Command("private", Topic.RECORDING, "Record nothing on this machine while private mode is on."),

@@ -28,7 +28,7 @@ PROGRAMS = ("crystal", "crystal-relay")
 
 
 class Shell(StrEnum):
-    """A shell that scripts are written for."""
+    """A shell with completion scripts."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -36,10 +36,10 @@ class Shell(StrEnum):
 
 
 class ForeignFile(CrystalError):
-    """A file of somebody else stands where a script would."""
+    """A script's place is taken by a file that Crystal did not write."""
 
     exit_code = ExitCode.STORAGE
-    hint = "Move it away, or load `crystal completion show` in your shell's own start file."
+    hint = "Move it away, or load the output of `crystal completion show` in your shell's start file."
 
 
 Which = Annotated[
@@ -49,7 +49,7 @@ Which = Annotated[
 
 @group.command("show")
 def show(shell: Which = None) -> None:
-    """Show the script of a shell.
+    """Show the completion scripts of a shell.
 
     Example:
 
@@ -65,8 +65,8 @@ def show(shell: Which = None) -> None:
 def install(shell: Which = None, as_json: Json = False) -> None:
     """Install the scripts where the shell looks for them.
 
-    No start file of yours is changed. Where zsh looks in no folder of yours, the line that it needs is printed.
-    `crystal upgrade` writes them again.
+    No start file of yours is changed. If zsh searches no folder of yours, the line to add to .zshrc is printed.
+    `crystal upgrade` renews the scripts.
 
     Example:
 
@@ -95,7 +95,7 @@ def install(shell: Which = None, as_json: Json = False) -> None:
         else "It works in each new shell."
     )
     if chosen is Shell.BASH:
-        say("bash needs the package bash-completion for it, which most systems have.")
+        say("bash needs the package bash-completion for this; most systems have it.")
 
 
 @group.command("uninstall")
@@ -112,11 +112,11 @@ def uninstall(as_json: Json = False) -> None:
     if as_json:
         emit({"removed": [str(file) for file in removed]})
         return
-    say(f"Removed: {', '.join(map(str, removed))}." if removed else "There were none.")
+    say(f"Removed: {', '.join(map(str, removed))}." if removed else "No completion scripts are installed.")
 
 
 def installed_scripts() -> list[tuple[Shell, Path]]:
-    """Our scripts that are there."""
+    """The scripts of ours that are installed."""
     folders = [(shell, _folder(shell)) for shell in Shell]
     found = _zsh_folder()
     if found is not None:
@@ -130,7 +130,7 @@ def installed_scripts() -> list[tuple[Shell, Path]]:
 def _tree(program: str) -> CommandNode:
     if program == "crystal":
         return tree(program, build((), [command.name for command in COMMANDS]))
-    from crystal_relay.cli.app import app as relay  # 0.2 s that no other command needs
+    from crystal_relay.cli.app import app as relay  # takes 0.2 s, and no other command needs it
 
     command = typer.main.get_command(relay)
     assert isinstance(command, typer.core.TyperGroup), "the relay's program has several commands"
@@ -148,7 +148,7 @@ def _login_shell() -> Shell:
 
 
 def _folder(shell: Shell) -> Path:
-    """Where the shell looks for a person's own scripts; for zsh, which looks nowhere by itself, a place like the others."""
+    """Where the shell looks for a person's own scripts; zsh has no such place by default, so one like the others."""
     home = Path.home()
     data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
@@ -167,7 +167,7 @@ def _file_name(shell: Shell, program: str) -> str:
 
 
 def _zsh_folder() -> Path | None:
-    """The first folder of the person's own in which their zsh looks, as it is set up; None if there is none."""
+    """The first writable folder in the person's home on their zsh's ``fpath``; None if there is none."""
     zsh = which("zsh")
     if zsh is None:
         return None

@@ -295,17 +295,17 @@ def show_offline(settings: Settings, qr: Path | None, *, yes: bool, as_json: boo
     show_code(text, qr)
     note(f"Key check: {key_check(root)}. The other machine has to show the same.")
     note(
-        f"There: `crystal pair --code - --relay '{shared_url(settings)}'`, by the address that it reaches the relay at."
+        f"There: `crystal pair --code - --relay '{shared_url(settings)}'`, with the address at which it reaches the relay."
     )
     if settings.relay_is_local and not is_held(settings.home.watch_lock):
         _serve_offline(settings)
 
 
 def _serve_offline(settings: Settings) -> None:
-    """Let the other machine reach the relay in this home, which no background service opens, until the person ends it."""
+    """Open the relay in this home to the other machine, without a background service, until the person ends it."""
     if not is_terminal():
         note(
-            "Start the background service here first, which lets it reach this machine's relay: `crystal agent run`"
+            "Start the background service here first, so that it reaches this machine's relay: `crystal agent run`"
         )
         return
     lines = InputLines()
@@ -465,11 +465,11 @@ def join_with_invite(
 
 
 def note_name(enrolled: EnrolmentResult) -> None:
-    """Say that the vault calls this machine otherwise than it was asked to."""
+    """Say so if the vault gave this machine another name than it asked for."""
     if enrolled.name != enrolled.settings.name.value:
         note(
-            f"The vault calls this machine {one_line(enrolled.name, 60)}: another device has the name "
-            f"{one_line(enrolled.settings.name.value, 60)}. `crystal devices rename`, on the Core, gives it another one."
+            f"The vault calls this machine {one_line(enrolled.name, 60)}: another device is called "
+            f"{one_line(enrolled.settings.name.value, 60)}. To change it, run `crystal devices rename` on the Core."
         )
 
 

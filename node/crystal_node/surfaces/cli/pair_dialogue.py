@@ -115,7 +115,7 @@ class TerminalInviter:
         note(f"{shown(machine)} wants to join. It shows six digits: type them here, or no.")
         if machine.called:
             called = one_line(machine.called, _NAME_CHARS_MAX)
-            note(f"Its name is not free in this vault, so it is going to be called {called}.")
+            note(f"Another device of this vault has that name, so it will be called {called}.")
 
     async def digits(self, machine: Machine, tries_left: int) -> str | None:
         sys.stderr.write("Digits: ")

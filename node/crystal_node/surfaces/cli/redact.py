@@ -26,7 +26,7 @@ _SHOWN = {MEMORIES: "memories", SOURCES: "documents of sources"}
 
 
 def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json: Json = False) -> None:
-    """Blank credentials that newer rules find in what is stored.
+    """Blank stored credentials that newer rules find.
 
     What is recorded is redacted at once, by the rules of that day. This applies today's rules to stored conversations, thoughts
     and tool output, to memories, and to sources. It counts what it finds, asks, and replaces it on every device: time, place
@@ -39,7 +39,7 @@ def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json
         crystal redact --again
     """
     if not again:
-        raise UsageError("redact needs --again", hint="Say: crystal redact --again")
+        raise UsageError("redact needs --again", hint="Run `crystal redact --again`.")
     with opened(resolve()) as device:
         progress = None if as_json else _Progress()
         found = survey(device, progress)
@@ -60,13 +60,13 @@ def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json
         elif changed:
             say(f"Replaced {counted(found.texts, 'text')} here. Other devices follow with their next sync.")
             note(
-                "Transcripts of the tools themselves keep what they hold; so do files, and backups made before."
+                "Not changed: the transcripts that the AI tools keep themselves, files, and earlier backups."
             )
             note("Change these credentials: others may have read them.")
 
 
 class _Progress:
-    """Lines of how far it is, every two seconds at most."""
+    """Progress lines, one in two seconds at most."""
 
     def __init__(self) -> None:
         self._what, self._began, self._told = "", 0.0, 0.0

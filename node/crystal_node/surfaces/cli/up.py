@@ -236,9 +236,9 @@ _READ = "-"
 
 
 class Enrolment:
-    """Founds or joins the vault, with a token or code from options or asked for. ``founded``: a vault was made.
+    """Founds or joins the vault, with a token or code that is given or asked for. ``founded``: a vault was made.
 
-    ``asks``: a person is there, and is asked again for what was wrong. ``flags`` change with such answers.
+    ``asks``: a person is there, and wrong answers are asked for again. ``flags`` change with the answers.
     """
 
     def __init__(

@@ -68,8 +68,8 @@ class PlanAnswer(StrEnum):
 
 
 def ask_name(default: str) -> str:
-    """Ask what the vault's devices shall call this machine."""
-    return _typed(f"What shall this machine be called? ({default}) ", as_typed=True) or default
+    """Ask for this machine's name in the vault."""
+    return _typed(f"This machine's name ({default}): ", as_typed=True) or default
 
 
 def ask_relay(default: str = "") -> str:
@@ -158,7 +158,7 @@ def ask_plan(plan: Sequence[SetupStep], *, name: str, may_join: bool, may_choose
             say(f"  - {step.what}")
     say()
     if name:
-        say(f"Your devices are going to call this machine {one_line(name, 60)}. To change that, answer name.")
+        say(f"This machine will be called {one_line(name, 60)}. To change that, answer name.")
     if may_join:
         say(
             "If you have a memory on another machine already, answer join: this machine becomes a part of it."
@@ -205,7 +205,7 @@ def _tell_failures(outcomes: Sequence[StepOutcome]) -> None:
     waiting = [each.name for each in outcomes if each.waits]
     say()
     if waiting:
-        say(f"Not done for that: {', '.join(waiting)}.")
+        say(f"Not done because of that: {', '.join(waiting)}.")
     say("Run `crystal up` again when that is mended: it goes on where it stopped.")
     for each in failed:
         note(f"crystal: could not {each.what}: {printable(each.text)}")

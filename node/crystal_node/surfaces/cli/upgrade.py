@@ -41,7 +41,7 @@ def run(yes: Yes = False, dry_run: DryRun = False, as_json: Json = False) -> Non
     """Upgrade Crystal as it was installed; restart the background service.
 
     It recognises uv tool, pipx, pip, Homebrew and a source checkout, shows the command that upgrades it, and runs that after
-    a yes. Where nobody can answer it only shows the command; `--yes` runs it.
+    a yes. Without a terminal it only shows the command; `--yes` runs it.
 
     Example:
 
@@ -80,10 +80,10 @@ def run(yes: Yes = False, dry_run: DryRun = False, as_json: Json = False) -> Non
 
 
 def outcome(installation: Installation, after: str) -> str:
-    """What became of it: ``after`` is the version that is installed now, "" if there is none where it was."""
+    """What the upgrade did. ``after`` is the version installed now, "" if there is none where Crystal was."""
     before = installation.version
     if not after:
-        return "Crystal was installed elsewhere; `crystal --version` says which version."
+        return "Crystal is now installed in another place; `crystal --version` shows the version."
     if after == before:
         return f"Crystal {before} is the newest version that {installation.installer.value} offers."
     if Version(after) < Version(before):
@@ -96,7 +96,7 @@ def outcome(installation: Installation, after: str) -> str:
 
 def _agreed() -> bool:
     if not is_terminal():
-        note("Nothing was run: nobody can answer here. Run the command, or `crystal upgrade --yes`.")
+        note("Nothing was run, since this is no terminal. Run the command, or `crystal upgrade --yes`.")
         return False
     return typed_line("Run it now? [Y/n] ", "y").lower() in ("y", "yes")
 
@@ -111,13 +111,13 @@ def _carry_out(command: Command) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     if done.returncode != 0:
         raise UpgradeFailed(
-            f"{shown} ended with exit code {done.returncode}; what it said stands above",
-            hint="Your memory is untouched, and the installed version still runs. Mend what it names, and run it again.",
+            f"{shown} ended with exit code {done.returncode}; its output is above",
+            hint="Your memory is untouched, and the installed version still runs. Fix that, and run it again.",
         )
 
 
 def _renew_completion(interpreter: Interpreter) -> None:
-    """Has the new program write the scripts of its own commands, for the shells that have some. What fails is said there."""
+    """Has the new program renew the completion scripts that are installed. It reports its own failures."""
     for shell in sorted({shell.value for shell, _ in installed_scripts()}):
         command = (interpreter.executable, "-P", "-m", "crystal_node", "completion", "install", shell)
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)

@@ -198,7 +198,7 @@ def test_an_installation_is_repeatable_and_its_end_leaves_nothing(shell: str, ma
     assert set(files_of(machine.root)) - before == {Path(file) for file in first}, "no start file was changed"
     assert sorted(machine.call("completion", "uninstall", "--json").json["removed"]) == sorted(first)
     assert set(files_of(machine.root)) == before
-    assert "There were none" in machine.call("completion", "uninstall").out
+    assert "No completion scripts are installed" in machine.call("completion", "uninstall").out
 
 
 def files_of(folder: Path) -> Iterator[Path]:

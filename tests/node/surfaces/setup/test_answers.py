@@ -27,7 +27,7 @@ def test_an_address_a_token_and_a_name_that_are_wrong_are_asked_for_again(
     with terminal(person, "up", "--no-service", "--capture", "all", TERM="dumb") as shown:
         shown.until("Go on?")
         shown.type("name\n")
-        shown.until("What shall this machine be called?")
+        shown.until("This machine's name (")
         shown.type("bench\n")
         shown.until("call this machine bench")
         shown.until("Go on?", times=2)
@@ -151,7 +151,7 @@ def test_a_founding_that_failed_keeps_the_home_from_no_other_vault_and_its_reaso
         CRYSTAL_RELAY_ENROLL_TOKEN="0" * 64,
     )
     assert failed.code == 4
-    assert "Not done for that: capture, history, hooks, mcp, service." in failed.out
+    assert "Not done because of that: capture, history, hooks, mcp, service." in failed.out
     last = failed.err.splitlines()[-2:]
     assert last[0].startswith("crystal: could not make a vault")
     assert last[1].startswith("  Is the relay running")

@@ -28,7 +28,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class CommandNode:
-    """``path``: the words that call it, the program first. ``text``: its whole help, the summary in the first paragraph."""
+    """``path``: the words that call it, the program first. ``text``: its whole help; the first paragraph is the summary."""
 
     path: tuple[str, ...]
     text: str
@@ -38,7 +38,7 @@ class CommandNode:
 
     @property
     def summary(self) -> str:
-        """The first sentence of the help."""
+        """The first paragraph of the help, as one line."""
         return " ".join(self.text.split("\n\n")[0].split())
 
     def walk(self) -> Iterator["CommandNode"]:

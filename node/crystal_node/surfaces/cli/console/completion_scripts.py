@@ -1,7 +1,7 @@
 """Completion scripts for bash, zsh and fish: static, so that completing starts no Python.
 
-Each holds the whole tree of commands: it goes along the words typed so far, then offers the commands, options or values of
-the place where they lead. bash 3.2, which macOS has, is enough.
+Each contains the whole command tree: it follows the words typed so far, then offers the commands, options or values that may
+come next. bash 3.2, which macOS has, is enough.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from crystal_node.surfaces.cli.console.command_tree import CommandNode, Option
 
 MARK = "written by `crystal completion install`"
-"""In the first lines of each script: only files with it are replaced or removed."""
+"""Stands in the first lines of each script; only files with it are replaced or removed."""
 
 
 def bash(root: CommandNode) -> str:

@@ -1,4 +1,4 @@
-"""Progress of a long command on standard error: a bar on a terminal, lines elsewhere. What, done, total, rate and time left."""
+"""Progress of a long command on standard error, with rate and time left: a bar on a terminal, lines elsewhere."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -9,12 +9,12 @@ from crystal_node.surfaces.cli.console.terminal import can_move
 from crystal_node.sync.progress import ProgressLines
 
 Progress = Callable[[str, int, int], None]
-"""What is done, how much of it, and how much there is in all."""
+"""Called with the name of the step, the amount done and the total."""
 
 
 @contextmanager
 def progress_shown(unit: str = "", *, quiet: bool = False) -> Generator[Progress]:
-    """Shows what it is called with meanwhile. `unit`: what is counted, as "files"; "" for bytes. `quiet`: nothing."""
+    """A function that shows progress. `unit`: what is counted, such as "files"; "" for bytes. `quiet`: it shows nothing."""
     if quiet:
         yield lambda _what, _done, _total: None
     elif sys.stderr.isatty() and can_move():

@@ -44,10 +44,10 @@ T = TypeVar("T")
 
 
 def until_right(work: Callable[[], T], wrong: tuple[type[Exception], ...]) -> T:
-    """Do ``work``, which asks a person, until what was answered is right. Each wrong answer is said, and asked for again.
+    """Repeat ``work``, which asks a person, until the answer is right. Says what was wrong with each answer.
 
     Raises:
-        What ``work`` raises beside ``wrong``; UsageError at the end of standard input, and KeyboardInterrupt.
+        What ``work`` raises other than ``wrong``; UsageError at the end of standard input, and KeyboardInterrupt.
     """
     while True:
         try:

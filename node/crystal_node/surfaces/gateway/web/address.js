@@ -1,5 +1,5 @@
-// Addresses within the page. What was searched for stands in none of them: a browser keeps addresses, and some send them on to other
-// devices. An address names the state, and this tab keeps it, as long as it is open: a reload and the back button find it again.
+// Addresses within the page. None contains what was searched for: browsers keep addresses, and some send them to other devices.
+// An address names a state, which this tab keeps while it is open: a reload and the back button find it again.
 
 const STATES = "crystal.states";
 const STATES_MAX = 100;
@@ -30,7 +30,7 @@ export function here() {
   return { view: view || "home", rest: rest.map(decoded) };
 }
 
-/** Goes there as one step of the history; or in place of where it is. */
+/** Goes there as a step of the history, or instead of the present one. */
 export function go(address, { replace = false } = {}) {
   if (address === (location.hash || "#/")) return;
   history[replace ? "replaceState" : "pushState"]({ within: true }, "", `/${address}`);

@@ -172,12 +172,12 @@ function help() {
 
 /** What concerns this page alone: its colours, its keys, its session. */
 function pageView(root) {
-  const colours = choice(THEMES.map((each) => [each, { system: "As the system has it", light: "Light", dark: "Dark" }[each]]), theme(), {
+  const colours = choice(THEMES.map((each) => [each, { system: "Same as the system", light: "Light", dark: "Dark" }[each]]), theme(), {
     onchange: () => repaint(colours.value),
   });
   root.append(
     el("h1", {}, "This page"),
-    el("p", { class: "lead" }, "It talks to your own machine alone, and keeps nothing when its tab is closed."),
+    el("p", { class: "lead" }, "It talks only to your own machine, and keeps nothing once its tab is closed."),
     el(
       "div",
       { class: "stack narrow" },
@@ -219,7 +219,7 @@ function typed(event) {
   else views[current].key?.(event, false);
 }
 
-/** How many problems there are, at the way to where they are mended. */
+/** Marks the settings link while there are problems. */
 async function lookForProblems() {
   const link = document.querySelector("#nav [data-view=settings]");
   try {

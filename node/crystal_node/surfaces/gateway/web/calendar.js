@@ -1,4 +1,4 @@
-// A month of days, the fuller the more was said in it. A day that is pressed is all that is shown; pressed again, everything.
+// A month of days, darker where more was said. Pressing a day shows that day alone; pressing it again shows all.
 
 import { el, svg } from "/dom.js";
 
@@ -15,8 +15,8 @@ export class Calendar {
     this.days = new Map();
     this.month = null;
     this.title = el("h2", { "aria-live": "polite" });
-    this.before = this.step(-1, "Month before", "m14 6-6 6 6 6");
-    this.after = this.step(1, "Month after", "m10 6 6 6-6 6");
+    this.before = this.step(-1, "Previous month", "m14 6-6 6 6 6");
+    this.after = this.step(1, "Next month", "m10 6 6 6-6 6");
     this.whole = el("button", { type: "button", class: "plain small", onclick: () => this.chooseMonth() });
     this.grid = el("table", { class: "month" });
     this.root = el("div", { class: "card calendar", role: "group", "aria-label": "Calendar of what was said" }, el("div", { class: "row slim" }, this.title, el("span", { class: "grow" }), this.before, this.after), this.grid, this.whole);

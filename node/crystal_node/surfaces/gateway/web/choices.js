@@ -1,10 +1,10 @@
-// Lists to filter by: each value with how often it is there, pressed to filter, pressed again to let all through.
+// Lists to filter by: each value with its count. Pressing one filters by it; pressing it again removes the filter.
 
 import { el } from "/dom.js";
 
 const SHOWN = 7;
 
-/** A list of `values` (`{ value, name, count }`); `choose` is told the value, "" for all. Nothing where there is nothing to choose from. */
+/** A list of `values` (`{ value, name, count }`); `choose` is told the value, "" for all. Nothing if there is no choice. */
 export function choices(title, values, chosen, choose, { least = 2, more = null } = {}) {
   const known = chosen && !values.some((each) => each.value === chosen) ? [{ value: chosen, name: chosen, count: 0 }, ...values] : values;
   if (known.length < least && !chosen) return null;
@@ -38,11 +38,11 @@ export function shortName(name) {
 /** Values of an activity document, as `choices` takes them. */
 export const counted = (values) => values.map((each) => ({ value: each.value, name: each.name, count: each.conversations }));
 
-/** What is chosen, each to be taken away. */
+/** The filters that are set, each with a way to remove it. */
 export function chosenChips(chosen, take) {
   return chosen
     .filter(([, , value]) => value)
     .map(([name, label, value]) =>
-      el("button", { type: "button", class: "chip on", "data-filter": name, title: value, "aria-label": `${label}: ${value}. Take it away`, onclick: () => take(name) }, `${label}: ${shortName(value)}`, el("span", { "aria-hidden": "true" }, " ×")),
+      el("button", { type: "button", class: "chip on", "data-filter": name, title: value, "aria-label": `${label}: ${value}. Remove this filter`, onclick: () => take(name) }, `${label}: ${shortName(value)}`, el("span", { "aria-hidden": "true" }, " ×")),
     );
 }

@@ -33,7 +33,7 @@ export function body(text, { raw = false, fold = "" } = {}) {
   return box;
 }
 
-/** From when to when, the day said once where it is one. */
+/** From when to when; the day once if it is the same. */
 function span(began, ended) {
   if (!began || began === ended) return exact(ended);
   const isOneDay = new Date(began).toDateString() === new Date(ended).toDateString();
@@ -187,7 +187,7 @@ class Conversation {
       await navigator.clipboard.writeText(message.text);
       toast("The message was copied");
     } catch {
-      toast("The browser did not allow it", "bad");
+      toast("The browser did not allow copying", "bad");
     }
   }
 

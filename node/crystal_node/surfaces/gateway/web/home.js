@@ -1,4 +1,4 @@
-// The first screen: what needs a person, what was talked about lately, and by what to look through it.
+// The first screen: problems, recent conversations, and what to filter them by.
 
 import { addressOf, go, stateOf } from "/address.js";
 import { get } from "/api.js";
@@ -48,7 +48,7 @@ class Home {
     this.place = el("div", { class: "lately" }, this.chips, this.waiting, this.timeline.root);
     root.append(
       this.problems,
-      el("div", { class: "row head" }, el("h1", {}, "Lately"), this.said),
+      el("div", { class: "row head" }, el("h1", {}, "Recent conversations"), this.said),
       el("div", { class: "home" }, this.rail, this.place),
     );
   }
@@ -105,7 +105,7 @@ class Home {
     }
   }
 
-  /** Looks whether something was said meanwhile. */
+  /** Looks for new conversations. */
   async look() {
     try {
       const before = this.timeline.total;
@@ -131,8 +131,8 @@ class Home {
     if (this.timeline.total) return;
     this.place.append(
       this.chosen().length
-        ? empty("Nothing was said there", "Take a filter away to see more.")
-        : empty("Nothing is recorded yet", "Talk with an agent on one of your machines, and it is here. What this machine said before comes by:", el("pre", { tabindex: 0 }, el("code", {}, "crystal backfill"))),
+        ? empty("Nothing was said there", "Remove a filter to see more.")
+        : empty("Nothing is recorded yet", "Talk to an agent on one of your machines, and the conversation appears here. To add this machine's old conversations:", el("pre", { tabindex: 0 }, el("code", {}, "crystal backfill"))),
     );
   }
 
@@ -150,7 +150,7 @@ class Home {
       get(`/api/memories?limit=${MEMORIES}`).catch(() => ({ memories: [] })),
     ]);
     this.activity = activity;
-    this.said.textContent = `${counted(activity.total, "conversation")}${this.chosen().length ? " of this kind" : ""}`;
+    this.said.textContent = `${counted(activity.total, "conversation")}${this.chosen().length ? " found" : ""}`;
     this.chips.replaceChildren(...this.chosen());
     this.calendar.show(activity.days, this.state.since ?? "", this.state.until ?? "");
     const list = (title, name, values, options) =>
@@ -170,7 +170,7 @@ class Home {
     return el(
       "div",
       { class: "card remembered" },
-      el("h2", {}, "Lately remembered"),
+      el("h2", {}, "Recent memories"),
       el("ul", {}, found.map((memory) => el("li", {}, el("p", { class: "clamped" }, memory.text), el("p", { class: "quiet small" }, memory.category, " · ", ago(memory.changed_at || memory.created_at))))),
       el("a", { href: "#/memories", class: "small" }, "All memories"),
     );

@@ -33,7 +33,7 @@ const BLOCKS = {
   s: () => el("s"),
 };
 
-/** The text's elements. What is too long or too much to lay out stands as it was written. */
+/** The text's elements. A text too long or too complex to lay out is shown as it was written. */
 export function markdown(text) {
   if (text.length > CHARS_MAX) return [plain(text)];
   let tokens;
@@ -43,7 +43,7 @@ export function markdown(text) {
     return [plain(text)]; // too deep for the parser
   }
   const count = tokens.reduce((sum, token) => sum + 1 + (token.children?.length ?? 0), 0);
-  // What is nested deeper than its limit the parser leaves out.
+  // The parser leaves out what is nested deeper than its limit.
   const isWhole = tokens.every((token) => token.level < DEPTH_MAX - 2);
   if (count > TOKENS_MAX || !isWhole) return [plain(text)];
   const root = el("div");
@@ -107,11 +107,11 @@ async function copied(text) {
     announce("Copied");
     toast("Copied");
   } catch {
-    toast("The browser did not allow it", "bad");
+    toast("The browser did not allow copying", "bad");
   }
 }
 
-/** What may be wider than the page scrolls by itself, by keyboard as well. */
+/** Lets what may be wider than the page scroll by itself, by keyboard as well. */
 function scrolling(node, label) {
   return el("div", { class: "scroller", tabindex: 0, role: "group", "aria-label": label }, node);
 }
@@ -127,7 +127,7 @@ function target(address) {
 
 function link(token) {
   const url = target(token.attrGet("href") ?? "");
-  if (!url) return el("span", { class: "no-link", title: "This link leads nowhere that a page may open" });
+  if (!url) return el("span", { class: "no-link", title: "Only http, https and mail links can be opened" });
   return anchor(url);
 }
 

@@ -1,4 +1,4 @@
-// What needs a person, the worst first.
+// What needs a person's attention, the worst first.
 
 import { el, prose } from "/dom.js";
 
@@ -7,7 +7,7 @@ export function problemsOf(status, jobs = []) {
   const lines = [
     ...status.stuck.map((each) => ["bad", each.text, each.remedy]),
     ...(status.sync.ok || status.stuck.length ? [] : [["bad", status.sync.failure, ""]]),
-    ...jobs.filter((job) => job.failing).map((job) => ["bad", `The job ${job.name} fails: ${job.said || "it says nothing"}`, ""]),
+    ...jobs.filter((job) => job.failing).map((job) => ["bad", `The job ${job.name} fails: ${job.said || "no reason is given"}`, ""]),
     ...status.concerns.map((each) => ["warn", each.text, ""]),
     ...status.notices.map((each) => ["warn", each.text, ""]),
   ];

@@ -1,4 +1,4 @@
-// The projects that something was said in, those last used first, each a way to its conversations.
+// The projects in which something was said, the last used first, each with a link to its conversations.
 
 import { addressOf } from "/address.js";
 import { get } from "/api.js";
@@ -13,7 +13,7 @@ class Projects {
   constructor(root) {
     this.filter = el("input", { type: "search", "aria-label": "Filter projects", placeholder: "Filter by name", autocomplete: "off", spellcheck: "false", oninput: () => this.draw() });
     this.body = el("div", {}, skeleton(4));
-    root.append(el("h1", {}, "Projects"), el("p", { class: "lead" }, "Where something was said: repositories and folders, the last used first."), el("div", { class: "row tight" }, this.filter), this.body);
+    root.append(el("h1", {}, "Projects"), el("p", { class: "lead" }, "Repositories and folders where something was said, the last used first."), el("div", { class: "row tight" }, this.filter), this.body);
   }
 
   async show() {
@@ -29,7 +29,7 @@ class Projects {
     const words = this.filter.value.trim().toLowerCase();
     const found = this.found.filter((each) => each.name && [each.name, each.repository, ...each.folders].some((name) => name.toLowerCase().includes(words)));
     this.filter.hidden = this.found.length < 8 && !words;
-    if (!found.length) this.body.replaceChildren(words ? empty("No project is called that", "Try a part of its name.") : empty("No project yet", "What is said in a folder or a repository makes it one."));
+    if (!found.length) this.body.replaceChildren(words ? empty("No project has that name", "Try a part of its name.") : empty("No project yet", "A folder or repository appears here once something is said in it."));
     else this.body.replaceChildren(el("ul", { class: "cards projects" }, found.map((project) => this.card(project))));
   }
 

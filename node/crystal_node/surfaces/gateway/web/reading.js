@@ -10,7 +10,7 @@ const AROUND_MAX = 50;
 /** The id of a result, with the place where it was found if its words stand in others too. */
 const placedId = (hit) => (hit.place ? `${hit.id}@${hit.place}` : hit.id);
 
-/** What names a conversation in addresses, as the gateway has it. */
+/** A conversation's id in addresses, as the gateway makes it. */
 async function conversationId(agent, session) {
   const encoder = new TextEncoder();
   const digest = await crypto.subtle.digest("SHA-256", encoder.encode(`${encoder.encode(agent).length}:${agent}${session}`));
@@ -67,7 +67,7 @@ export class Reader {
     else this.closed();
   }
 
-  /** The way to the conversation whole. */
+  /** The link to the whole conversation. */
   async toWhole() {
     const { hit } = this;
     if (!hit.session) return;

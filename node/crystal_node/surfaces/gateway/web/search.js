@@ -1,5 +1,5 @@
-// Searching: what was found by conversation, its filters, and the text that is read beside it. A search has an address: a reload and
-// the back button keep it.
+// Search: results by conversation, filters, and the chosen text beside them. A search has an address, which a reload and the back
+// button keep.
 
 import { addressOf, go, here, stateOf } from "/address.js";
 import { get, post } from "/api.js";
@@ -165,7 +165,7 @@ class Search {
     this.place.querySelector(".empty")?.remove();
     this.place.append(
       this.lost
-        ? empty("This search was made in another tab", "Its words stand in no address, and are kept by the tab alone. Type them again.")
+        ? empty("This search was made in another tab", "Only that tab keeps its words. Type them again.")
         : empty(
             "Search your memory",
             "Words and meaning both count. Everything is answered from this machine's own disk.",

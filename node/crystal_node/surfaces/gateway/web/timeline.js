@@ -1,4 +1,4 @@
-// A list of any length in the page's own scrolling: what is on the screen is in the document, the rest is fetched when it comes near.
+// A virtual list that scrolls with the page: only rows near the screen are in the document, and fetched when they come near.
 // All rows have one height (`--row` of the list), so that a place in the list is a place on the page.
 
 import { el } from "/dom.js";
@@ -27,7 +27,7 @@ export class Timeline {
     new ResizeObserver(() => this.soon(true)).observe(this.root);
   }
 
-  /** Begins again with a first page. */
+  /** Starts over with a first page. */
   async load() {
     this.running.abort();
     this.running = new AbortController();
@@ -40,7 +40,7 @@ export class Timeline {
     this.draw();
   }
 
-  /** Begins again only if the first page is another one than before. */
+  /** Starts over only if the first page has changed. */
   async refresh() {
     const { signal } = this.running;
     const first = await this.fetch(0, PAGE, signal);
@@ -98,7 +98,7 @@ export class Timeline {
     }
     for (let number = first; number <= last; number += 1) this.place(number, height);
     clearTimeout(this.settled);
-    // Who drags the scroll bar through years need not wait for all that lies between.
+    // Dragging the scroll bar through years does not wait for all that lies between.
     if (isFast) this.settled = setTimeout(() => this.need(first, last), SETTLE_MS);
     else this.need(first, last);
   }

@@ -137,7 +137,7 @@ def main() -> int:
 
 
 def _tell(machine: Machine, number: int, days: int, project: str, said: tuple[str, ...]) -> None:
-    """A conversation of so many days ago."""
+    """A conversation held so many days ago."""
     name = f"{number:08}-0b5e-4d0e-9a52-0f3f9f0f0a00"
     path = machine.projects / f"-home-someone-{project}" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""The certificate by which a relay is known: self-signed, without a name and without an end (RFC 5280).
+"""A relay's own certificate: self-signed, without a name, without an expiry date (RFC 5280).
 
-An address names it by its fingerprint: neither issuer nor dates mean anything. `python -P -m crystal_crypto.certificate`
-writes a new one to standard output: for the relay, which may not load this package.
+An address names it by its fingerprint; issuer and dates mean nothing. `python -P -m crystal_crypto.certificate` writes a
+new one to standard output, for the relay, which may not import this package.
 """
 
 import datetime as dt
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 _FROM = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 """A machine whose clock is behind accepts it, too."""
 _UNTIL = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
-"""No end (RFC 5280, 4.1.2.5)."""
+"""No expiry date (RFC 5280, 4.1.2.5)."""
 
 
 def new_certificate() -> bytes:

@@ -87,7 +87,7 @@ def stated_length(frame: bytes) -> int:
 
 
 def _content(frame: bytes | memoryview, length: int) -> bytes:
-    """In small pieces: what the library gives at once, and what it was given and has not used, are in memory twice."""
+    """In small pieces: the library holds what it returns, and its unused input, in memory twice."""
     decompressor = zstd.ZstdDecompressor()
     content = BytesIO()
     if length > _PIECE_BYTES:

@@ -133,8 +133,8 @@ class Replaced(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Replace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="rp"):
-    """Texts to remove everywhere and for good, as by a forget, each with the text that stands from now on wherever it stood: in
-    conversations, as a memory and in documents, whichever device recorded it. A text that is not there is forgotten alone."""
+    """Texts to remove everywhere and for good, as by a forget, each with the text that takes its place in conversations, as a
+    memory and in documents, on whichever device it was recorded. A text that is not there is only forgotten."""
 
     replaced: Annotated[tuple[Replaced, ...], msgspec.Meta(min_length=1, max_length=REPLACED_MAX)]  # §10.2-7
 

@@ -125,8 +125,8 @@ class SecretUrl(httpx.URL):
 
 
 def _verifying(base: str, *, environment: bool) -> ssl.SSLContext | None:
-    """By what an address's certificate is verified; None for plain HTTP, where loading the system's certificates would take a
-    tenth of a second for nothing."""
+    """What verifies an address's certificate; None for plain HTTP, where loading the system's certificates would waste a tenth
+    of a second."""
     if not base.startswith("https:"):
         return None
     pin = pin_of(base)
@@ -141,8 +141,8 @@ def http_client(
     connections_kept: int,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> httpx.AsyncClient:
-    """A client for a checked address. Times are seconds. The caller limits concurrency. Through a proxy of the environment it
-    goes by httpx's own transport, otherwise by ours."""
+    """A client for a checked address. Times are seconds. The caller limits concurrency. If the environment names a proxy, it
+    uses httpx's own transport, otherwise ours."""
     parts = urlsplit(base)
     environment = not is_loopback(parts.hostname or "") and pin_of(base) is None
     proxied = environment and bool(getproxies())

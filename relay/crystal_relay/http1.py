@@ -1,11 +1,10 @@
 """HTTP/1.1 for `httpx.AsyncClient`, over asyncio and httptools (RFC 9112).
 
-httpx's own transport looks through all connections of its pool at each request and parses in Python: it takes several times
-the processor time of all that a relay's client does besides. This one serves relays and buckets: no HTTP/2, no proxy.
+httpx's own transport searches all connections of its pool at each request and parses in Python: it takes several times the
+processor time of all else that a relay's client does. This one serves relays and buckets: no HTTP/2, no proxy.
 
-Nothing is sent twice. A request on a connection that the other side closes meanwhile fails, and the caller knows whether it may
-be repeated. Replies come from whom one does not trust: head and buffered body are limited, and a connection on which anything
-was odd is not used again.
+Nothing is sent twice. A request fails if the other side closes its connection; the caller knows whether it may be repeated.
+Replies are untrusted: head and buffered body are limited, and a connection on which anything was unexpected is not used again.
 """
 
 import asyncio
@@ -20,9 +19,9 @@ import httptools
 import httpx
 
 HEAD_BYTES_MAX = 64 * 1024
-"""A reply's head, as it comes over the wire, with what arrives of the body beside it."""
+"""A reply's head, as it comes over the wire, with what arrives of the body in the same read."""
 BUFFER_BYTES_MAX = 256 * 1024
-"""Of a reply's body that nobody reads, above which nothing more is read from the connection."""
+"""Unread part of a reply's body above which nothing more is read from the connection."""
 KEPT_SECONDS_MAX = 5.0
 """Idle time after which a connection is not used again, well below what servers allow."""
 _JOINED_BYTES_MAX = 64 * 1024
@@ -97,7 +96,7 @@ class Http1Transport(httpx.AsyncBaseTransport):
         self._drop(connection)
 
     def _kept(self, origin: _Origin) -> "_Connection | None":
-        """The connection that was used last, while it can be expected to stand."""
+        """The connection that was used last, if it is likely to be open still."""
         idle = self._idle.get(origin, [])
         while idle:
             connection = idle.pop()
@@ -329,8 +328,8 @@ class _Connection(asyncio.Protocol):
     async def send(
         self, head: bytes, size: int | None, request: httpx.Request, seconds: float | None
     ) -> None:
-        """Send head and body; `size` is None for a chunked body. Ends early when the reply's head is there before: whoever has
-        answered reads no more."""
+        """Send head and body; `size` is None for a chunked body. Ends early once the reply's head is there: the server
+        then reads no more."""
         reply = self._reply
         assert reply is not None
         first, sent = head, 0
@@ -388,7 +387,7 @@ class _Connection(asyncio.Protocol):
         return not self._is_lost and time.monotonic() - self._rests_since < KEPT_SECONDS_MAX
 
     def close(self) -> None:
-        """Close at once. TLS says no goodbye: replies have their own end."""
+        """Close at once, without TLS's closing alert: replies mark their own end."""
         self._is_lost = True
         self._failure = self._failure or httpx.ReadError("the connection was closed")
         if self._transport is not None:

@@ -118,7 +118,7 @@ def test_a_relay_that_was_installed_on_the_router(
         assert pair(first, other, "--relay", up["url"]) == up["url"]
         find_each_other(first, other)
     told = relay("down").stdout
-    assert "What it keeps stays" in told
+    assert "Its data stays" in told
     assert not unit.exists()
     assert other.run("sync", check=False).code == 4
     taken = relay("up", "--port", "1", "--address", "198.51.100.7", check=False)

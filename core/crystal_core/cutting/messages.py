@@ -41,7 +41,7 @@ def join_pieces(pieces: Sequence[str]) -> str | None:
     """Return the message that ``split_message`` cut into these pieces; None if it cannot be told."""
     text = pieces[0]
     for piece in pieces[1:]:
-        # White space at a cut is in the following piece alone, so where the former one ended is found by trying.
+        # White space at a cut is only in the following piece, so where the previous one ended is found by trying.
         for gap in range(_GAP_MAX):
             end = len(text) + gap
             start = _word_start(text + " " * gap, end - OVERLAP_CHARS, end)
@@ -55,8 +55,8 @@ def join_pieces(pieces: Sequence[str]) -> str | None:
 
 
 def joined_pieces(pieces: Sequence[str]) -> str:
-    """Return the message that ``split_message`` cut into these pieces, as well as can be told: where one is missing or was
-    changed, an empty line stands between two."""
+    """Return the message that ``split_message`` cut into these pieces, as far as possible: around a piece that is missing or
+    changed, an empty line stands in the gap."""
     whole = join_pieces(pieces) if pieces else ""
     if whole is not None:
         return whole
@@ -68,7 +68,7 @@ def joined_pieces(pieces: Sequence[str]) -> str:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters at the beginning of ``other`` are the end of ``one``, as an overlap has them; 0 if it is none."""
+    """Length of the overlap: how many characters at the beginning of ``other`` end ``one``; 0 if there is none."""
     longest = min(len(one), len(other))
     usual, longer = (
         range(OVERLAP_CHARS, _SHARED_MIN - 1, -1),

@@ -12,7 +12,7 @@ Rules:
   fit, shorter windows find less (docs/decisions/0009-built-in-embedder.md). All windows of a text have the same length, since
   a short last window would say little, and overlap by `WINDOW_OVERLAP_TOKENS` or a few more.
 - Vectors, stored or of a query, are made only by model files whose hashes were checked, at each load. The weights are hashed
-  in a thread while the libraries are loaded, which leaves the processor idle for as long.
+  in a thread while the libraries are loaded, when the processor is mostly idle.
 """
 
 import os

@@ -1,9 +1,9 @@
 """The tokenizer of the built-in model: uncased BERT's, from its published ``tokenizer.json``.
 
-Characters are cleaned (controls go, any white space is a space), Chinese ones and punctuation stand alone, accents are
-stripped, letters are lowercased one by one. A word is then cut into the longest pieces that the vocabulary has, from its
-start (Wu and others 2016, section 4.1). The tests hold it against the library that the model was trained with, character by
-character; that library, with what it installs, takes 32 MB.
+Control characters are removed, all white space becomes a space, Chinese characters and punctuation are words of their own,
+accents are stripped, letters are lowercased one by one. From its start, a word is then cut into the longest pieces that the
+vocabulary has (Wu and others 2016, section 4.1). The tests compare it with the library that the model was trained with,
+character by character; that library, with its dependencies, takes 32 MB.
 """
 
 import re
@@ -22,7 +22,7 @@ _UNKNOWN: Final = "[UNK]"
 _START: Final = "[CLS]"
 _END: Final = "[SEP]"
 _WORDS_KEPT: Final = 1 << 15
-"""Words whose pieces are remembered: about 8 MB."""
+"""Words whose pieces are cached: about 8 MB."""
 _REMOVED: Final = frozenset({"Cc", "Cf", "Co"})
 _DESCRIBED: Final = (
     "WordPiece",
@@ -32,7 +32,7 @@ _DESCRIBED: Final = (
     True,
     "BertPreTokenizer",
 )
-"""What the file has to say of its model, its normaliser and how it splits words."""
+"""What the file must state: its model, its normaliser and how it splits words."""
 _CHINESE: Final = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -46,15 +46,15 @@ _CHINESE: Final = (
 
 
 class UnreadableTokenizer(Exception):
-    """The file is not the description of this kind of tokenizer. The message says what is wrong."""
+    """The file does not describe this kind of tokenizer. The message says what is wrong."""
 
 
 class WordPiece:
-    """Texts to token numbers. Safe for several threads: what they share is only ever added to or replaced."""
+    """Texts to token numbers. Thread-safe: what threads share is only added to or replaced."""
 
     def __init__(self, vocabulary: dict[str, int], special: dict[str, int]) -> None:
-        """`special`: tokens that are read as themselves wherever they stand in a text. Raises KeyError where one of the three
-        that the model needs is missing."""
+        """`special`: tokens that are kept whole wherever they stand in a text. Raises KeyError if one of the three that the
+        model needs is missing."""
         self._vocabulary = vocabulary
         self._special = special
         self._unknown = vocabulary[_UNKNOWN]
@@ -82,7 +82,7 @@ class WordPiece:
             raise UnreadableTokenizer(f"it cannot be read: {error}") from error
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens, without those that mark start and end. Half a surrogate pair counts as a question mark."""
+        """The text's tokens, without those for start and end. A lone surrogate counts as a question mark."""
         ids: list[int] = []
         for part in self._splitter.split(text):
             if part in self._special:

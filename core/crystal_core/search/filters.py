@@ -40,7 +40,7 @@ class Scope:
     ``since_ms`` and ``until_ms`` are in milliseconds since 1970, both included; what has no date meets neither.
     ``category`` and ``status`` are a memory's: of another status than active it is found only if that is asked for, or ``ANY``.
     ``agent_alias`` is another name of the agent, whose places are admitted too. ``device`` is the id of the device that
-    recorded a text, or whose source it is of.
+    recorded a text, or whose source has it.
     """
 
     agent: str | None = None

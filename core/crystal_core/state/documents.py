@@ -136,7 +136,7 @@ def remove_from(database: Database, digests: Digests, chunk: int, content: bytes
 
 
 def move(database: Database, digests: Digests, old: tuple[int, bytes], new: tuple[int, bytes]) -> None:
-    """Let another chunk stand wherever this one stands in documents. Both: rowid and content hash."""
+    """Replace a chunk by another one everywhere in documents. Both: rowid and content hash."""
     digest = digests[DOCUMENT_PARTS]
     for source, path, part, title in database.rows(
         "SELECT d.source, d.path, p.part, p.title FROM document_parts p JOIN documents d ON d.rowid = p.document"

@@ -122,7 +122,7 @@ def move(
     new: tuple[int, bytes],
     names: tuple[bytes, bytes],
 ) -> None:
-    """Let a memory have other words, with its history and what it superseded, unless these are a memory themselves.
+    """Give a memory other words; its history and what it superseded stay. Does nothing if those words are a memory already.
 
     ``old``, ``new``: rowid and content hash of the chunks; ``names``: their keyed hashes.
     """
@@ -130,7 +130,7 @@ def move(
     memory = _memory(database, chunk)
     if memory is None or _memory(database, target) is not None:
         return
-    # §11.4-17: nothing is superseded by the other words yet, since they are neither a memory nor suppressed.
+    # §11.4-17: the other words supersede nothing yet, since they are neither a memory nor suppressed.
     for row in database.rows(
         f"SELECT {_CHANGE_COLUMNS} FROM memory_changes WHERE chunk = ?",  # noqa: S608 - constants of ours
         (chunk,),

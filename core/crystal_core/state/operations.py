@@ -3,7 +3,7 @@
     Capture   adds for each piece whose text is not suppressed its chunk and its occurrence, if new
     Remember  lifts the suppression of its text and adds its chunk, if new, and a memory: see `memories`, also for Amend
     Forget    deletes the texts' chunks with all rows that refer to them, and suppresses their keyed hashes
-    Replace   lets the rows that refer to a text refer to another one, then does with the former as Forget does
+    Replace   points the rows that refer to a text to another one, then treats the former text as Forget does
     PutFile, DropFile   change the tree of files: see `files`
     PutSource, DropSource, PutDocument, DropDocument   change the documents: see `documents`
     LinkProjects   adds or removes the link of two projects
@@ -213,7 +213,7 @@ class StateRows:
             self._digests[SUPPRESSED].add(suppressed_row(forget_hash))
 
     def _replace(self, replaced: Replaced, vectors: Vectors) -> None:
-        """Let the places of a text have another one, and forget the former."""
+        """Put another text in all places of a text, and forget the former."""
         self._suppress(replaced.target)
         old = self._chunks.find(replaced.target).replicated
         content = sha256(replaced.text.encode()).digest()
@@ -229,7 +229,7 @@ class StateRows:
         self._forget(replaced.target)
 
     def _move_occurrences(self, old: int, former: bytes, chunk: int, content: bytes) -> None:
-        """Rows keep their numbers, and so their order. Those that the other text has already stay with the old one."""
+        """Rows keep their numbers, and so their order. Rows that the other text has already stay with the old one."""
         database, digest = self._database, self._digests[OCCURRENCES]
         for rowid, *shared, message, part, role, created_at in database.rows(
             "SELECT rowid, agent, session, project, repository, source, device, message, part, role, created_at"

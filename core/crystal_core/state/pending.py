@@ -233,9 +233,9 @@ WHERE chunk = ?1 AND category IS NULL AND path IS NULL
 
 
 def _replace(database: Database, secret: VaultSecret, number: int, replaced: Replaced) -> None:
-    """Hide a text, and make the other one findable as the messages and the current memory that it stands for.
+    """Hide a text, and make the other one findable in its messages and as the current memory.
 
-    In documents, and as a memory of the past, it stands once the Core has ordered it."""
+    In documents and in a memory's history it appears once the Core has ordered the operation."""
     chunk = _find(database, replaced.target)
     if chunk is not None and not is_suppressed(database, replaced.target):
         places = [_Place(number, *row) for row in database.rows(_REPLACED_PLACES, (chunk,))]

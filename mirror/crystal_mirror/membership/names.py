@@ -1,7 +1,7 @@
-"""Names of devices: one that is free in the vault.
+"""Device names that are free in the vault.
 
-A name is for people; the protocol knows devices by their ids. Two devices that are added at the same moment by different
-machines may still get one name.
+Names are for people; the protocol knows devices by their ids. Two devices that different machines add at the same moment
+may still get the same name.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ KeyOf = Callable[[int], GenerationKey | None]
 
 
 def names_in(log: DeviceLog, key_of: KeyOf, *, besides: bytes = b"") -> list[str]:
-    """The names of the active devices, as far as these keys open them, without that of the device ``besides``."""
+    """The names of the active devices except ``besides``, as far as these keys open them."""
     known = (
         entry_details(info.named, key_of(info.named.header.generation))
         for info in log.active()
@@ -25,7 +25,7 @@ def names_in(log: DeviceLog, key_of: KeyOf, *, besides: bytes = b"") -> list[str
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """``wanted``, or with a number if a device has it, whatever its case: "laptop-2". At most ``DETAIL_CHARS_MAX``."""
+    """``wanted``, with a number (``laptop-2``) if it is taken, case ignored. At most ``DETAIL_CHARS_MAX`` characters."""
     others = {name.casefold() for name in taken}
     if wanted.casefold() not in others:
         return wanted

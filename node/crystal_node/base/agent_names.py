@@ -20,9 +20,9 @@ from crystal_node.base.home import Home
 
 AGENT_CHARS_MAX = 64
 FORMER_DEFAULT = "cc-mini"
-"""What the agent of Claude Code was called where nobody named it. Homes that were set up so keep it."""
+"""Former default name of Claude Code's agent. Homes that were set up with it keep it."""
 CLAUDE_CODE = "claude-code"
-"""What it is called since."""
+"""Its default name now."""
 DIGEST_CHARS = 16
 """Of its SHA-256: 64 bits, so that nobody finds a second name for another's folder."""
 

@@ -221,7 +221,7 @@ class Home:
             except OSError as error:
                 raise LocalStorage(
                     f"the home {self.root} cannot be made: {error.strerror}",
-                    hint="Make it possible there, or choose another folder: CRYSTAL_HOME=FOLDER.",
+                    hint="Allow it there, or choose another folder: CRYSTAL_HOME=FOLDER.",
                 ) from error
             _make_private(folder)
 

@@ -1,10 +1,10 @@
-"""Redaction of what is stored: the present rules applied to every text of the memory, and what they blank replaced everywhere.
+"""Redaction of stored texts: applies the present rules to every text of the memory, and replaces what they blank everywhere.
 
-    survey    reads all texts; each that has a credential is a text to replace, with the text that a capture would record now
+    survey    reads all texts; one with a credential is to be replaced by the text that a capture would record now
     replace   puts the replacements into the outbox, some at a time: the other devices follow with their next sync
 
-Nothing is kept in between, so a run that was stopped is simply run again: what was replaced is hidden here at once, and has
-no credential any more.
+It keeps no progress, so a run that was stopped is simply run again: what was replaced is hidden here at once, and has no
+credential left.
 
 A long message is stored in pieces that overlap, and is redacted whole before it is cut. So its pieces are joined again, and
 what becomes of them is, in this order:
@@ -38,14 +38,14 @@ from crystal_node.device.redaction_version import note_redacted
 
 BATCH_ROWS = 500
 BATCH_BYTES = 128 * 1024
-"""Of the new texts in one operation."""
+"""Total size of the new texts in one operation."""
 MEMORIES = "memories"
 SOURCES = "sources"
 OPERATIONS_MAX = 4
 """Operations that are put into the outbox at once."""
 
 Progress = Callable[[str, int, int], None]
-"""What is done, how much of it, and of how much."""
+"""Called with the name of the step, the amount done and the total."""
 
 _PLACES = """
 SELECT agent, session, message, role, project, repository, source, created_at, part, device, chunk FROM occurrences
@@ -88,8 +88,8 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Texts that are replaced together: keyed hashes with the new text, None where the text falls away. ``more``: a piece that
-    a message has now has one more of."""
+    """Texts that are replaced together: keyed hashes with the new text, None where the text is removed. ``more``: pieces that a
+    message has in addition now."""
 
     texts: tuple[tuple[bytes, str | None], ...]
     more: tuple[Capture, ...] = ()
@@ -98,7 +98,7 @@ class Replacement:
 @dataclass
 class RedactionSurvey:
     """What the present rules would blank. ``kinds``: credentials by kind of rule; ``devices`` (by id) and ``tools``: texts with
-    one, by who recorded them. Nowhere in it is a credential."""
+    one, by who recorded them. It contains no credential."""
 
     read: int = 0
     found: int = 0
@@ -109,7 +109,7 @@ class RedactionSurvey:
 
     @property
     def texts(self) -> int:
-        """Texts that are replaced or fall away."""
+        """Texts that are replaced or removed."""
         return sum(len(each.texts) for each in self.replacements)
 
 
@@ -141,7 +141,7 @@ def replace(device: Device, found: RedactionSurvey, progress: Progress | None = 
 
 
 def bounded(text: str) -> str:
-    """A text that its marks made too long for one piece, without its end: a mark may take more bytes than a secret."""
+    """The text, truncated to one piece: a mark may take more bytes than the secret."""
     encoded = text.encode()
     return text if len(encoded) <= PIECE_BYTES_MAX else encoded[:PIECE_BYTES_MAX].decode("utf-8", "ignore")
 
@@ -158,7 +158,7 @@ class _Text:
 
 @dataclass
 class _Long:
-    """A message of several pieces as it may be: by chunk what becomes of each, and the pieces that it has one more of."""
+    """A message of several pieces as it may be: by chunk what becomes of each, and its additional pieces."""
 
     becomes: dict[int, str | None]
     counts: Counter[str]
@@ -217,7 +217,7 @@ class _Plan:
             found.tools.update(tools)
 
     def _drop_conflicts(self) -> bool:
-        """Give up ways by which a text would become two, or one that goes. Returns whether there were any."""
+        """Drop ways by which one text would become two, or one that is removed. Returns whether there were any."""
         going = {text.text for text in self._alone.values()}
         for ways in self._ways.values():
             for chunk, text in ways[0].becomes.items() if ways else ():
@@ -231,7 +231,7 @@ class _Plan:
         return dropped
 
     def _disagrees(self, chunk: int, text: str | None, going: set[str]) -> bool:
-        """Whether that chunk becomes another text than this one in any of its places, or this one goes."""
+        """Whether that chunk becomes another text than this one in any of its places, or this one is removed."""
         before = self._text(chunk)
         alone = self._alone[chunk].redacted if chunk in self._alone else before
         if text != before and text in going:
@@ -307,7 +307,7 @@ class _Plan:
 
 
 def in_place(text: str, redacted: str, pieces: list[str]) -> list[str]:
-    """The pieces of ``text``, overlapping and in order, with what ``redacted`` has blanked of it blanked in them."""
+    """The pieces of ``text``, overlapping and in order, with the same parts blanked as in ``redacted``."""
     kept = MARK.split(redacted)
     marks = MARK.findall(redacted)
     spans: list[tuple[int, int, str]] = []
@@ -343,7 +343,7 @@ def _becoming(places: list[_Place], pieces: Sequence[str | None]) -> dict[int, s
 def _texts(
     database: Database, found: RedactionSurvey, progress: Progress | None
 ) -> Iterator[tuple[int, bytes, str]]:
-    """All texts that no pending operation hides: rowid, keyed hash, text. In short reads, so that writers are not held up."""
+    """All texts that no pending operation hides: rowid, keyed hash, text. In short reads, so that writers need not wait."""
     total = int(database.value("SELECT count(*) FROM chunks") or 0)
     last = 0
     while rows := database.rows(

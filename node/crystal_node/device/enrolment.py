@@ -71,8 +71,8 @@ _MOVE_WAIT_SECONDS = 60.0
 class EnrolmentResult:
     """The result. ``fresh`` is False when the home was set up before and only the relay's side was repaired.
 
-    ``name`` is the device's in the vault, which may have a number behind the one that was asked for. ``anew``: the home was set
-    up and is another device now; ``replaced`` is the former one, b"" if unknown.
+    ``name``: the device's name in the vault, which may be the requested one with a number. ``anew``: the home was set up
+    before and is another device now; ``replaced``: the former one, b"" if unknown.
     """
 
     settings: Settings
@@ -143,7 +143,7 @@ async def found_vault(
 
 
 async def own_relay_lost(settings: Settings) -> bool:
-    """Whether the relay in this home answers, and does not know this home's vault any more, as after its folder was lost."""
+    """Whether the relay in this home answers but no longer knows this home's vault, as after its folder was lost."""
     if settings.vault is None or settings.config.relay_url != LOCAL_RELAY:
         return False
     settings = settings.at_own_relay()
@@ -363,7 +363,7 @@ def _setup(settings: Settings) -> FileLock:
     if home.root.parent == person and not person.is_dir():
         raise LocalStorage(
             f"your home folder {person} does not exist",
-            hint="Set HOME to the one that you have, or CRYSTAL_HOME to where the memory shall be.",
+            hint="Set HOME to the one that you have, or CRYSTAL_HOME to where the memory is to be.",
         )
     home.create()
     return FileLock(home.setup_lock, purpose="crystal init or pair", wait_seconds=_SETUP_WAIT_SECONDS)

@@ -44,7 +44,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The Python that runs this program, its environment (``prefix``), and the Python that the environment is of."""
+    """The Python that runs this program, its environment (``prefix``), and the Python behind that (``base_prefix``)."""
 
     executable: str
     prefix: Path
@@ -82,7 +82,7 @@ def find_installation(
 
 
 def version_now() -> str:
-    """The version that is installed now, which may have changed since this process began; "" if it is gone from here."""
+    """The installed version, which may have changed since this process began; "" if Crystal is no longer here."""
     invalidate_caches()
     try:
         return distribution(NAME).version
@@ -97,12 +97,12 @@ def _pip(python: Interpreter, *arguments: str) -> Command:
 
 
 def _pipx_name(prefix: Path) -> str:
-    """The environment's name: with ``pipx install --suffix`` it is another than the package's."""
+    """The environment's name, which ``pipx install --suffix`` makes different from the package's."""
     return prefix.name or NAME
 
 
 def _origin(package: Distribution) -> tuple[Path | None, bool]:
-    """The folder or file that it was installed from, if it was not an index; and whether it runs from there."""
+    """The folder or file that it was installed from, None for an index; and whether it runs from there (editable)."""
     try:
         document = json.loads(package.read_text("direct_url.json") or "{}")
     except ValueError:

@@ -65,7 +65,7 @@ def shared_url(settings: Settings) -> str:
 
 
 def check_port(port: int) -> None:
-    """Raises UsageError if another program has the port that the relay in this home would be reached at."""
+    """Raises UsageError if another program has the port that the relay in this home is to use."""
     dual = socket.has_dualstack_ipv6()
     every, family = ("::", socket.AF_INET6) if dual else ("0.0.0.0", socket.AF_INET)  # noqa: S104  as it is going to be served
     try:

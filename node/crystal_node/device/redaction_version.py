@@ -1,7 +1,7 @@
-"""Which version of the redaction rules this device's memory was redacted by, and whether a person was told of newer ones.
+"""Which version of the redaction rules this device's memory was redacted with, and whether a person was told of newer ones.
 
-The rules themselves are in the wing `capture`. A new home records by the present rules from its start; one that is older
-holds texts that were recorded by earlier ones, until `crystal redact --again` has gone through them.
+The rules themselves are in the wing `capture`. A new home uses the present rules from its start; an older one has texts
+recorded under earlier rules, until `crystal redact --again` has gone through them.
 """
 
 from pathlib import Path
@@ -10,12 +10,12 @@ from crystal_mirror.ports import Journal
 from crystal_node.device.journal import peek
 
 RULES_VERSION = 1
-"""Counts up with each change of what is blanked; `tests/node/capture/test_rules_version.py` notices one."""
+"""Incremented with each change of what is blanked; `tests/node/capture/test_rules_version.py` checks that."""
 META_RULES = "node.redaction-rules"
 """Journal value: version of the rules by which all that is stored here was redacted."""
 META_TOLD = "node.redaction-rules-told"
 """Journal value: version of the rules that a person was told of."""
-HINT = "Newer rules find more credentials. What was recorded before is checked by: crystal redact --again"
+HINT = "Newer rules find more credentials. To check what was recorded before: `crystal redact --again`"
 
 
 def note_redacted(journal: Journal) -> None:
@@ -25,7 +25,7 @@ def note_redacted(journal: Journal) -> None:
 
 
 def are_older(state_database: Path) -> bool:
-    """Whether texts here may be of earlier rules, and nobody was told since. Does not open the journal for writing."""
+    """Whether texts here may be older than the rules, and nobody was told yet. Does not open the journal for writing."""
     return (
         state_database.exists()
         and max(_number(peek(state_database, META_RULES)), _number(peek(state_database, META_TOLD)))

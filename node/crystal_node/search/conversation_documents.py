@@ -1,7 +1,7 @@
-"""Lists of conversations: what is asked and what is answered, in one form for every surface.
+"""Lists of conversations: requests and answers, in one form for every surface.
 
 Requests come from other programs too: they are parsed strictly, within limits. Moments are ISO 8601 in UTC, "" if unknown; days
-are those of this machine's time zone, as 2026-01-31. Answers only ever gain fields.
+are in this machine's time zone, such as 2026-01-31. Answers only ever gain fields.
 """
 
 from typing import Annotated, Protocol
@@ -27,8 +27,8 @@ ConversationId = Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{CONVERSATION_DIGITS}
 
 
 class ConversationFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which conversations; what is empty lets all through. ``project``, ``tool``, ``agent`` as answers name them; ``device``:
-    its id. ``since`` and ``until``: something was said from the one day to the other, both included."""
+    """Which conversations; an empty field lets all through. ``project``, ``tool``, ``agent`` as answers name them; ``device``:
+    its id. ``since`` and ``until``: something was said between these days, both included."""
 
     project: Name = ""
     device: Name = ""
@@ -39,7 +39,7 @@ class ConversationFilter(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ConversationsRequest(ConversationFilter, frozen=True, kw_only=True, omit_defaults=True):
-    """Some of them, the last spoken in first."""
+    """Some of them, the latest first."""
 
     limit: Annotated[int, Meta(ge=1, le=CONVERSATIONS_MAX)] = 50
     offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] = 0
@@ -54,8 +54,8 @@ class ConversationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ConversationDocument(Struct, frozen=True, kw_only=True):
-    """A conversation. ``title``: the first sentence of what the person first asked, "" where nobody asked; ``project``: its
-    repository, or its folder if it has none, "" if it is of no project; ``tool``: which one it was held with; ``device`` and
+    """A conversation. ``title``: the first sentence of the person's first question, "" if there is none; ``project``: its
+    repository, or its folder if it has none, "" if it has no project; ``tool``: which one it was held with; ``device`` and
     ``device_name``: which one recorded it; ``texts``: how many pieces of text it has here."""
 
     id: str
@@ -107,7 +107,7 @@ class ActivityDocument(Struct, frozen=True, kw_only=True):
 
 
 class MessageDocument(Struct, frozen=True, kw_only=True):
-    """A message, whole: a long one is stored in overlapping pieces, which are put together again. ``id``: of its first piece,
+    """A message, whole: a long one is stored in overlapping pieces, which are joined again. ``id``: of its first piece,
     as ``crystal show`` takes it; ``ids``: of all of them."""
 
     id: str
@@ -131,7 +131,7 @@ class Conversations(Protocol):
     """The port of listing and reading conversations: a ``Finder`` on this device's disk, or the background service's."""
 
     def conversations(self, request: ConversationsRequest) -> ConversationsDocument:
-        """Some of them, the last spoken in first. Raises VaultDataError."""
+        """Some of them, the latest first. Raises VaultDataError."""
         ...
 
     def activity(self, request: ConversationFilter) -> ActivityDocument:

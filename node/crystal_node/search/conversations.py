@@ -1,7 +1,7 @@
-"""All conversations of this device's memory: listed by when something was last said in them, counted, and read whole.
+"""All conversations of this device's memory: listed with the latest first, counted, and read whole.
 
-A conversation is what an agent heard and said in one session. Nothing about it is stored beside its texts: the list is made of
-the index over sessions, and made again when the memory has changed. What a pending forget hides is left out.
+A conversation is what an agent heard and said in one session. Only its texts are stored: the list is computed from the index
+over sessions, and again when the memory has changed. What a pending forget hides is left out.
 
 ::
 
@@ -42,7 +42,7 @@ from crystal_node.search.devices import DeviceNames
 from crystal_node.search.titles import MESSAGES_MAX, READ_CHARS_MAX, first_title, titles_of
 
 _QUARTER = 900_000
-"""Milliseconds. Every time zone's days begin at one."""
+"""Milliseconds. In every time zone a day begins at such a quarter of an hour."""
 
 _IS_SAID = "p.category IS NULL AND p.path IS NULL"
 _COUNTS = f"""
@@ -109,7 +109,7 @@ class Conversation:
 
 
 def conversation_id(agent: str, session: str) -> str:
-    """What names a conversation in addresses: it tells nothing of the session's own name, which is anybody's words."""
+    """A conversation's id in addresses. It does not reveal the session's own name, which may be anybody's words."""
     named = f"{len(agent.encode())}:{agent}{session}"
     return sha256(named.encode()).hexdigest()[:CONVERSATION_DIGITS]
 
@@ -127,7 +127,7 @@ class ConversationList:
         self._days: dict[int, str] = {}
 
     def listed(self, asked: ConversationsRequest) -> ConversationsDocument:
-        """Some of them, the last spoken in first."""
+        """Some of them, the latest first."""
         with self._database.snapshot():
             self._look()
             found = [each for each in self._ordered if _meets(each, asked)]
@@ -183,7 +183,7 @@ class ConversationList:
         return (each for each in self._ordered if _meets(each, asked, without))
 
     def _titles(self, shown: Sequence[Conversation]) -> list[str]:
-        """By a person's first message, or by the first of anybody where no person spoke; "" where that gives none."""
+        """From a person's first message, or from anybody's first if no person spoke; "" where that gives none."""
         found = titles_of(self._database, ((each.agent, each.session) for each in shown))
         return [found[each.agent, each.session] or self._beginning(each) for each in shown]
 
@@ -251,7 +251,7 @@ class ConversationList:
         return (str(folder), str(repository)), str(source), bytes(device).hex()
 
     def _day(self, quarter: int) -> str:
-        """The day of a quarter of an hour, "" for one that no calendar has."""
+        """The day of a quarter of an hour, "" for one outside the calendar."""
         day = self._days.get(quarter)
         if day is None:
             try:
@@ -263,8 +263,8 @@ class ConversationList:
 
 
 def _project_names(places: Iterable[ProjectKey]) -> dict[ProjectKey, str]:
-    """The names of the projects that these places are of. A folder without a repository is known by the one that it has
-    elsewhere, if that is one alone."""
+    """The names of the projects that these places are of. A folder without a repository takes the one that it has
+    elsewhere, if there is exactly one."""
     keys = set(places)
     repositories: dict[str, set[str]] = {}
     for folder, repository in keys:

@@ -1,8 +1,8 @@
 """The title of a conversation: the first sentence of what a person first asked.
 
 A tool writes more into a person's message than the person did: reminders, what a hook recalled, the output of commands. None of
-that is a title. Nor is mark-up, a pasted block of code, or a greeting where more follows. The words come from anybody: control
-characters and direction overrides are left out.
+that is a title, nor is markup, a pasted block of code, or a greeting before something else. The words may come from anybody:
+control characters and direction overrides are left out.
 """
 
 import json
@@ -15,20 +15,20 @@ from crystal_node.base.wording import one_line, printable
 
 TITLE_CHARS_MAX = 80
 READ_CHARS_MAX = 8_000
-"""Of a message; a title stands near its beginning."""
+"""Of a message: a title is near its beginning."""
 _SENTENCE_CHARS_MIN = 16
-"""A shorter sentence, as a greeting, takes the next one along."""
+"""A shorter sentence, such as a greeting, is joined with the next one."""
 _WORD_CHARS = 12
-"""How far back from a full stop an abbreviation is looked for."""
+"""How far before a full stop an abbreviation is searched for."""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _WRAPPED = re.compile(r"<([a-z][a-z0-9]*(?:[-_][a-z0-9]+)+)(?:\s[^<>]{0,200})?>.*?(?:</\1>|\Z)", re.DOTALL)
-"""What a tool puts in between: elements whose names have a dash or an underscore, which HTML's have not."""
+"""What a tool inserts: elements whose names have a dash or an underscore, which HTML's do not."""
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>|<!--.*?(?:-->|\Z)", re.DOTALL)
 _RECALLED = re.compile(
     r"^Recorded earlier on this person's machines\..*?(?:\n\s*\n|\Z)", re.DOTALL | re.MULTILINE
 )
-"""What a hook of ours put before the prompt (``search.recall.text``)."""
+"""What our hook put before the prompt (``search.recall.text``)."""
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\([^()\n]{0,2000}\)")
 _LINE_MARK = re.compile(r"^\s*(?:>\s?|#{1,6}\s+|[-*+]\s+(?:\[[ xX]\]\s+)?|\d{1,4}[.)]\s+)+")
 _RULE = re.compile(r"^[\s\-=_*~|:.#>+]*$")
@@ -95,7 +95,7 @@ def titles_of(database: Database, conversations: Iterable[tuple[str, str]]) -> d
 
 
 def _plain(line: str) -> str:
-    """A line without mark-up; "" for one that is nothing else."""
+    """A line without markup; "" for a line of markup alone."""
     if _RULE.match(line):
         return ""
     line = _EMPHASIS.sub("", _LINE_MARK.sub("", line))

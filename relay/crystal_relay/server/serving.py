@@ -80,7 +80,7 @@ class Server:
         """Serve, and return when all accepted requests are answered. `ready` is called once connections are accepted."""
         self._uvicorn.ready = ready
         self._uvicorn.catch_signals = signals
-        if self._context is not None:  # its connections are accepted beside uvicorn, handshakes within limits
+        if self._context is not None:  # connections are accepted outside uvicorn, to limit handshakes
             await self._uvicorn.serve(sockets=[])
             return
         # asyncio's loops accept as many as wait. On Windows two accepts on copies of one socket fail.

@@ -1,6 +1,6 @@
-"""TLS 1.3 by a relay of its own: its certificate's file, and accepting connections within limits.
+"""TLS 1.3 served by the relay itself: its certificate's file, and accepting connections within limits.
 
-Before its handshake is over, a connection counts for nothing but these limits, so that strangers hold little (§R9).
+Until its handshake is over, a connection counts only towards these limits, so that strangers occupy little (§R9).
 """
 
 import asyncio
@@ -46,7 +46,7 @@ def pinned_url(host: str, port: int, certificate: Path) -> str:
     if begin < 0:
         raise Unusable(
             f"{certificate} holds no certificate",
-            hint="Delete that file: another one is made, and every device has to be told the new address.",
+            hint="Delete that file: a new one is made, and every device then needs the new address.",
         )
     shown = f"[{host}]" if ":" in host else host
     return pinned(f"https://{shown}:{port}", ssl.PEM_cert_to_DER_cert(text[begin:]))
@@ -64,7 +64,7 @@ class TlsAcceptor:
         is_full: Callable[[], bool] = lambda: False,
         handshakes: Handshakes = Handshakes(),
     ) -> None:
-        """The socket is closed at the end. `is_full`: whether to accept nobody now."""
+        """Closes the socket at the end. `is_full`: whether to refuse connections now."""
         self._outside = outside
         self._context = context
         self._new_protocol = protocol
@@ -101,7 +101,7 @@ class TlsAcceptor:
             await loop.connect_accepted_socket(
                 self._new_protocol, caller, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX
             )
-        except (OSError, ssl.SSLError):  # asyncio says no more of it
+        except (OSError, ssl.SSLError):  # asyncio reports no more
             caller.close()
         finally:
             self._shaking[host] -= 1
@@ -109,7 +109,7 @@ class TlsAcceptor:
                 del self._shaking[host]
 
     async def aclose(self) -> None:
-        """Accept nobody any more, and end the handshakes. Connections stay. Idempotent."""
+        """Stop accepting, and end the handshakes. Connections stay. Idempotent."""
         tasks = [self._accepting, *self._handshakes]
         for task in tasks:
             task.cancel()

@@ -180,6 +180,6 @@ FOR_THE_NEWCOMER = (
     NotAdded,
     RelayLost,
 )
-"""What another code, or the same one again, may mend at the machine that joins."""
+"""Failures at the joining machine that another code, or the same one again, may fix."""
 FOR_THE_INVITER = (NobodyCame, Expired, NewcomerLeft, RevokedBefore, LastStepFailed, RelayLost)
-"""What another invite may mend. The others say that somebody else may have the code: a person begins those again on purpose."""
+"""Failures that another invite may fix. After the others somebody else may have the code: a person starts again on purpose."""

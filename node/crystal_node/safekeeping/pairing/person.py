@@ -23,7 +23,7 @@ class ShownInvite:
 class Machine:
     """The machine at the other end, as it describes itself. ``device`` is empty where it is not known yet.
 
-    ``called``: its name in the vault, where another device has the one that it goes by; else "".
+    ``called``: its name in the vault if another device has the one that it asked for; else "".
     """
 
     name: str

@@ -117,7 +117,7 @@ class Registrar:
             raise RevokedBefore("that machine was a device of this vault, and was revoked")
 
     def called(self, newcomer: Newcomer) -> str:
-        """The newcomer's name in the vault, where it is another one than it goes by; else ""."""
+        """The newcomer's name in the vault if it differs from the one that it asked for; else ""."""
         member = self._device.member
         name = device_name(member, newcomer.device) or free_name(
             newcomer.name, names_in(member.log, member.key_for)

@@ -169,8 +169,8 @@ class ResultDocument(Struct, frozen=True, kw_only=True):
     and 1: how likely it is that the result answers the query. ``alike`` are the ids of texts that are almost the same and were
     left out for this one. ``weak``: it is not likely to answer, by its relevance. ``memory`` is the category if the text is a
     memory. ``title``: of its conversation, at most 80 characters, "" where no person spoke; of a document's piece, the heading
-    that it stands under. ``device`` and ``device_name``: the id and the name of the device that recorded it. ``place``: where
-    the text stands in other places too, the digits that name this one behind the id (``ID@PLACE``); else "". ``explain``: how
+    that it stands under. ``device`` and ``device_name``: the id and the name of the device that recorded it. ``place``: if
+    the text is in several places, the digits that name this one behind the id (``ID@PLACE``); else "". ``explain``: how
     the score came about, if it was asked for. ``again_at``: when the same words were said last, "" if never later.
     """
 

@@ -83,7 +83,7 @@ def outcome(installation: Installation, after: str) -> str:
     """What the upgrade did. ``after`` is the version installed now, "" if there is none where Crystal was."""
     before = installation.version
     if not after:
-        return "Crystal is now installed in another place; `crystal --version` shows the version."
+        return "Crystal is now installed elsewhere; `crystal --version` shows which version."
     if after == before:
         return f"Crystal {before} is the newest version that {installation.installer.value} offers."
     if Version(after) < Version(before):

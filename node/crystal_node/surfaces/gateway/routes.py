@@ -156,7 +156,7 @@ class ConversationRoutes:
         ]
 
     async def conversations(self, request: Request) -> Response:
-        """Some conversations, the last spoken in first."""
+        """Some conversations, the latest first."""
         asked = query_of(request, ConversationsRequest)
         return DocumentReply(await self._backend.find(lambda memory: memory.conversations(asked)))
 

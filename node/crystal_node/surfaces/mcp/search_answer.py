@@ -182,7 +182,7 @@ def _head(found: ResultDocument) -> str:
 
 
 def origin(project: str, repository: str, device: str, source: str, agent: str) -> Sequence[str]:
-    """Where a text comes from, in a head line's parts. An agent that has its tool's name is not told twice."""
+    """Where a text comes from, in a head line's parts. An agent with its tool's name is not shown twice."""
     own = "" if source and source in (agent, agent_alias(agent)) else agent
     named = (("project", repository or project), ("device", device), ("tool", source), ("agent", own))
     return [f"{what} {name(which)}" for what, which in named if which]

@@ -39,7 +39,7 @@ from crystal_relay.errors import RelayError
 ANSWER_SECONDS = 30.0
 """Default time to wait for the Core."""
 GRANT_SECONDS = 600.0
-"""How long a person is waited for who grants it on another machine."""
+"""How long to wait for a person to grant it on another machine."""
 POLL_SECONDS = 5.0
 WITHDRAW_SECONDS_MAX = 5.0
 QUIET_SECONDS = 1200.0
@@ -87,7 +87,7 @@ async def promote(
 ) -> Promoted:
     """Makes this machine the Core. ``kit``: the root, for a machine that may not lead by itself.
 
-    ``grant_seconds``: how long to wait for the grant that it lacks.
+    ``grant_seconds``: how long to wait for a missing grant.
 
     Raises:
         NoAnswer: the Core did not drain in time; nothing has changed.
@@ -168,7 +168,7 @@ async def _granted(
     command = f"crystal devices grant {shlex.quote(one_line(device.name, 40))}"
     if seconds:
         progress(
-            f"{core} can allow this machine to become the Core. Type there: {command}\n"
+            f"{core} can allow this machine to become the Core. Run there: {command}\n"
             f"Waiting for that, {counted(round(seconds / 60), 'minute')} at most; Ctrl-C ends it, and nothing changes"
         )
     deadline = time.monotonic() + seconds

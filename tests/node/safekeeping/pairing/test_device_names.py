@@ -29,7 +29,7 @@ def test_by_the_code_of_the_vault_it_is_the_same_and_a_person_is_told(vault: Vau
     )
     assert f"this machine ({taken}-2) is a Node of it" in outcome.out
     assert f"{taken}-2 is a Node of vault" in outcome.out
-    assert f"The vault calls this machine {taken}-2: another device has the name {taken}." in outcome.err
+    assert f"The vault calls this machine {taken}-2: another device is called {taken}." in outcome.err
 
 
 def test_a_new_name_is_everywhere_after_one_round(vault: Vault) -> None:

@@ -29,7 +29,7 @@ def test_an_address_a_token_and_a_name_that_are_wrong_are_asked_for_again(
         shown.type("name\n")
         shown.until("This machine's name (")
         shown.type("bench\n")
-        shown.until("call this machine bench")
+        shown.until("This machine will be called bench")
         shown.until("Go on?", times=2)
         shown.type("choose\n")
         shown.until("(Enter: none")

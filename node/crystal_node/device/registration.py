@@ -24,7 +24,7 @@ from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
 class WrongEnrolmentToken(BadConfig):
     """The relay does not accept the enrolment token. It took nothing."""
 
-    hint = "Copy it again from the relay's first start or its settings."
+    hint = "Copy it again, or make another one on the relay: `crystal-relay tokens create`."
 
 
 class UnknownVault(WrongCode):

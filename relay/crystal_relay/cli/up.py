@@ -61,8 +61,8 @@ def up(
 ) -> None:
     """Install the relay as a service that other machines reach.
 
-    Prints its address, which names its certificate, an enrolment token, and the line for the other machine. The store is a
-    directory. Running it again changes what is given, and restarts the relay. `crystal-relay down` removes it.
+    Prints the address with the certificate's fingerprint, an enrolment token, and the line for the other machine. The store
+    is a directory. Run it again to change an option; the relay restarts. `crystal-relay down` removes the service.
     """
     with told(as_json=as_json):
         from crystal_relay.server.tls import pinned_url

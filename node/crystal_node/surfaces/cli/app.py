@@ -50,7 +50,7 @@ COMMANDS = (
     Command("up", Topic.SET_UP, "Set up this machine: vault, capture, hooks, MCP and background service."),
     Command("down", Topic.SET_UP, "Stop recording and syncing; keep everything recorded."),
     Command("uninstall", Topic.SET_UP, "Remove the background service, the hooks and the MCP server."),
-    Command("upgrade", Topic.SET_UP, "Upgrade Crystal as it was installed; restart the background service."),
+    Command("upgrade", Topic.SET_UP, "Upgrade Crystal with its installer; restart the background service."),
     Command("demo", Topic.SET_UP, "Show everything at work: a relay, a Core and two Nodes."),
     Command("init", Topic.SET_UP, "Set up this machine as a Core, or prepare a Node."),
     Command("config", Topic.SET_UP, "Show each setting and where it comes from, or change it."),

@@ -18,9 +18,9 @@ from crystal_node.surfaces.cli.console.prompts import ask
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 Again = Annotated[
-    bool, typer.Option("--again", help="Go through everything that is stored, and ask before changing it.")
+    bool, typer.Option("--again", help="Check everything that is stored; ask before changing it.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count; change nothing.")]
 TOLD_SECONDS = 2.0
 _SHOWN = {MEMORIES: "memories", SOURCES: "documents of sources"}
 

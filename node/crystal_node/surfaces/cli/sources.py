@@ -68,8 +68,8 @@ def add(
 ) -> None:
     """Add a folder of documents and code to the memory.
 
-    It is read at once; Ctrl-C stops that, and the background service goes on later. What is in it is found on every device,
-    and kept up to date by this one. Ignore files are honoured. Secrets (listed here), binaries, lock files and generated files
+    It is read at once; after Ctrl-C the background service goes on later. Every device can search it; this one keeps it up
+    to date. Ignore files are honoured. Secrets (listed here), binaries, lock files and generated files
     are never read. Adding the same name again changes its patterns.
 
     Example:
@@ -92,7 +92,7 @@ def add(
         _print_paths(list(added.secrets), count)
     if later:
         say(
-            f"`crystal sources sync {_quoted(added.name)}` reads it now; a running agent does within 15 minutes."
+            f"`crystal sources sync {_quoted(added.name)}` reads it now; the background service does within 15 minutes."
         )
         return
     read = _read_first(settings, added.name, as_json=False)

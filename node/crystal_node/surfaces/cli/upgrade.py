@@ -1,4 +1,4 @@
-"""``crystal upgrade``: upgrade this program as it was installed, and restart the background service."""
+"""``crystal upgrade``: upgrade this program with its installer, and restart the background service."""
 
 import shlex
 import shutil
@@ -38,7 +38,7 @@ class UpgradeFailed(CrystalError):
 
 
 def run(yes: Yes = False, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Upgrade Crystal as it was installed; restart the background service.
+    """Upgrade Crystal with its installer; restart the background service.
 
     It recognises uv tool, pipx, pip, Homebrew and a source checkout, shows the command that upgrades it, and runs that after
     a yes. Without a terminal it only shows the command; `--yes` runs it.

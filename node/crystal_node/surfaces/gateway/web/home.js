@@ -48,7 +48,7 @@ class Home {
     this.place = el("div", { class: "lately" }, this.chips, this.waiting, this.timeline.root);
     root.append(
       this.problems,
-      el("div", { class: "row head" }, el("h1", {}, "Recent conversations"), this.said),
+      el("div", { class: "row head" }, el("h1", {}, "Lately"), this.said),
       el("div", { class: "home" }, this.rail, this.place),
     );
   }
@@ -170,7 +170,7 @@ class Home {
     return el(
       "div",
       { class: "card remembered" },
-      el("h2", {}, "Recent memories"),
+      el("h2", {}, "Lately remembered"),
       el("ul", {}, found.map((memory) => el("li", {}, el("p", { class: "clamped" }, memory.text), el("p", { class: "quiet small" }, memory.category, " · ", ago(memory.changed_at || memory.created_at))))),
       el("a", { href: "#/memories", class: "small" }, "All memories"),
     );

@@ -305,7 +305,7 @@ def _serve_offline(settings: Settings) -> None:
     """Open the relay in this home to the other machine, without a background service, until the person ends it."""
     if not is_terminal():
         note(
-            "Start the background service here first, so that it reaches this machine's relay: `crystal agent run`"
+            "Start the background service here first, so that the other machine reaches this relay: `crystal agent run`"
         )
         return
     lines = InputLines()

@@ -29,7 +29,7 @@ class Projects {
     const words = this.filter.value.trim().toLowerCase();
     const found = this.found.filter((each) => each.name && [each.name, each.repository, ...each.folders].some((name) => name.toLowerCase().includes(words)));
     this.filter.hidden = this.found.length < 8 && !words;
-    if (!found.length) this.body.replaceChildren(words ? empty("No project has that name", "Try a part of its name.") : empty("No project yet", "A folder or repository appears here once something is said in it."));
+    if (!found.length) this.body.replaceChildren(words ? empty("No project matches", "Try a part of its name.") : empty("No project yet", "A folder or repository appears here once something is said in it."));
     else this.body.replaceChildren(el("ul", { class: "cards projects" }, found.map((project) => this.card(project))));
   }
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from crystal_node.base.wording import counted
 from crystal_node.search.finding.documents import PieceDocument, ResultKind, ShowDocument
-from crystal_node.search.titles import TITLE_CHARS_MAX
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
 from crystal_node.surfaces.mcp.arguments import OpenArguments, Whole
 from crystal_node.surfaces.mcp.budget import Need, allotted
@@ -87,7 +86,6 @@ def _about(found: ShowDocument) -> str:
     parts += origin(found.project, found.repository, found.device_name, found.source, found.agent)
     if found.session:
         parts.append(f"session {name(found.session)}")
-        parts.append(f"title {name(found.title, TITLE_CHARS_MAX)}" if found.title else "")
     return " | ".join(part for part in parts if part)
 
 

@@ -1,7 +1,7 @@
 """The answer of a search as the one text that a model reads, within its tokens: the most useful result first, with most room.
 
-A result has a line of Crystal's own (date, project, device, tool, the conversation's title where there is room, id) and then,
-fenced, the question in a line and the passage of the answer. What is left out is said, and how to get it. There is no second,
+A result has a line of Crystal's own (date, project, device, tool, id) and then, fenced, the conversation's title where there is
+room, the question in a line and the passage of the answer. What is left out is said, and how to get it. There is no second,
 structured copy: a model would pay for both, or be handed the one without fences.
 """
 
@@ -36,7 +36,7 @@ _LEAD_WORDS = 8
 @dataclass(frozen=True, slots=True)
 class _Shown:
     """A result as it is shown. ``label`` stands before the passage; ``id`` ends the head. ``title``: the conversation's, as a
-    part of the head; "" where the question says it already."""
+    line ahead of the question; "" where the question says it already."""
 
     head: str
     id: str
@@ -53,7 +53,7 @@ class _Shown:
 
     @property
     def title_tokens(self) -> int:
-        """What the title costs in the head."""
+        """What the title costs."""
         return estimated_tokens(self.title) + 1 if self.title else 0
 
 
@@ -70,7 +70,7 @@ def search_text(found: SearchDocument, given: SearchArguments) -> str:
         _shown(each, is_first=first[each.agent, each.session] == number)
         for number, each in enumerate(results)
     ]
-    fence = Fence([text for each in shown for text in (each.question, each.text)])
+    fence = Fence([text for each in shown for text in (each.title, each.question, each.text)])
     intro = fence.explanation
     if found.note:
         intro += f"\nNote: {one_line(found.note, _NOTE_CHARS)}."
@@ -90,8 +90,9 @@ def search_text(found: SearchDocument, given: SearchArguments) -> str:
         text = passage(each.text, each.snippet, room)
         is_titled = estimated_tokens(text) + each.title_tokens <= room
         is_cut = is_cut or text != each.text
-        body = "\n".join(part for part in (each.question, each.label + text) if part)
-        head = f"{number}. {each.head}{each.title if is_titled else ''}{each.id}"
+        title = each.title if is_titled else ""
+        body = "\n".join(part for part in (title, each.question, each.label + text) if part)
+        head = f"{number}. {each.head}{each.id}"
         lines += ["", head, fence.around(body)]
     # Counted among all results: those that fit badly stand between the others.
     following = (
@@ -151,7 +152,7 @@ def _shown(found: ResultDocument, *, is_first: bool) -> _Shown:
     asked = "" if turn is None else turn.question
     is_told = found.kind is ResultKind.CONVERSATION and is_first and found.title
     is_asked = found.title.rstrip("…") in one_line(asked, len(asked))
-    title = "" if is_asked or not is_told else f" | title {name(found.title, TITLE_CHARS_MAX)}"
+    title = "" if is_asked or not is_told else f"Conversation: {visible(one_line(found.title, TITLE_CHARS_MAX))}"
     return _Shown(
         _head(found), f" | id {found.placed_id}", title, question, label, text, visible(found.snippet)
     )

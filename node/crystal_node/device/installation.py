@@ -5,6 +5,7 @@ Each installer leaves a mark: uv a ``uv-receipt.toml`` in the tool's environment
 """
 
 import json
+import site
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,17 +45,27 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The Python that runs this program, its environment (``prefix``), and the Python behind that (``base_prefix``)."""
+    """The Python that runs this program, its environment (``prefix``), and the Python behind that (``base_prefix``).
+
+    ``user_site``: where its ``pip install --user`` puts packages of this person.
+    """
 
     executable: str
     prefix: Path
     base_prefix: Path
     has_pip: bool
+    user_site: Path
 
     @classmethod
     def current(cls) -> "Interpreter":
         """That of this process."""
-        return cls(sys.executable, Path(sys.prefix), Path(sys.base_prefix), find_spec("pip") is not None)
+        return cls(
+            executable=sys.executable,
+            prefix=Path(sys.prefix),
+            base_prefix=Path(sys.base_prefix),
+            has_pip=find_spec("pip") is not None,
+            user_site=Path(site.getusersitepackages()),
+        )
 
 
 def find_installation(
@@ -77,7 +88,7 @@ def find_installation(
         steps = (("git", "-C", str(origin), "pull", "--ff-only"), _pip(python, "--upgrade", str(origin)))
         return Installation(Installer.FOLDER, found.version, steps, origin)
     installer = Installer.PIP if python.has_pip else Installer.UV_PIP
-    more = () if python.prefix != python.base_prefix or not python.has_pip else ("--user",)
+    more = ("--user",) if python.has_pip and _is_of_person(python, found) else ()
     return Installation(installer, found.version, (_pip(python, "--upgrade", *more, NAME),))
 
 
@@ -90,10 +101,18 @@ def version_now() -> str:
         return ""
 
 
+def _is_of_person(python: Interpreter, package: Distribution) -> bool:
+    """Whether it was installed with ``--user``. Elsewhere that would make a second copy beside the first."""
+    if python.prefix != python.base_prefix:
+        return False
+    return Path(str(package.locate_file(""))).resolve() == python.user_site.resolve()
+
+
 def _pip(python: Interpreter, *arguments: str) -> Command:
     if python.has_pip:
         return (python.executable, "-P", "-m", "pip", "install", *arguments)
-    return ("uv", "pip", "install", "--python", python.executable, *arguments)
+    # uv reads the uv.toml and pyproject.toml of the working directory and of those above it, which could name another index.
+    return ("uv", "pip", "install", "--no-config", "--python", python.executable, *arguments)
 
 
 def _pipx_name(prefix: Path) -> str:

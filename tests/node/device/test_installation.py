@@ -23,7 +23,9 @@ def installed(folder: Path, origin: object = None) -> Distribution:
 
 def environment(prefix: Path, *, venv: bool = True, pip: bool = True) -> Interpreter:
     prefix.mkdir(parents=True, exist_ok=True)
-    return Interpreter(PYTHON, prefix, Path("/usr") if venv else prefix, pip)
+    return Interpreter(
+        PYTHON, prefix, Path("/usr") if venv else prefix, pip, prefix.parent / "person" / "site"
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,11 +91,17 @@ def test_a_wheel_from_a_file_and_an_unreadable_mark_are_upgraded_from_the_index(
 def test_an_environment_without_pip_is_upgraded_by_uv(tmp_path: Path) -> None:
     found = find_installation(environment(tmp_path / "venv", pip=False), installed(tmp_path / "site"))
     assert found.installer is Installer.UV_PIP
-    assert found.commands == (("uv", "pip", "install", "--python", PYTHON, "--upgrade", "memory-crystal"),)
-
-
-def test_outside_of_an_environment_it_is_the_persons_own_installation(tmp_path: Path) -> None:
-    found = find_installation(environment(tmp_path / "usr", venv=False), installed(tmp_path / "site"))
     assert found.commands == (
-        (PYTHON, "-P", "-m", "pip", "install", "--upgrade", "--user", "memory-crystal"),
+        ("uv", "pip", "install", "--no-config", "--python", PYTHON, "--upgrade", "memory-crystal"),
     )
+
+
+@pytest.mark.parametrize(
+    ("place", "venv", "more"),
+    [("person/site", False, ("--user",)), ("usr/site", False, ()), ("person/site", True, ())],
+)
+def test_only_what_a_person_installed_for_themselves_is_upgraded_there(
+    place: str, more: tuple[str, ...], tmp_path: Path, *, venv: bool
+) -> None:
+    found = find_installation(environment(tmp_path / "usr", venv=venv), installed(tmp_path / place))
+    assert found.commands == ((PYTHON, "-P", "-m", "pip", "install", "--upgrade", *more, "memory-crystal"),)

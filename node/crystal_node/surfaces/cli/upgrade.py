@@ -1,10 +1,12 @@
 """``crystal upgrade``: upgrade this program with its installer, and restart the background service."""
 
+import os
 import shlex
 import shutil
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -64,8 +66,9 @@ def run(yes: Yes = False, dry_run: DryRun = False, as_json: Json = False) -> Non
         if as_json:
             emit(document | {"ran": False})
         return
+    folder = neutral_folder(interpreter)
     for each in installation.commands:
-        _carry_out(each)
+        carry_out(each, folder)
     after = version_now()
     restarted = False
     if after:
@@ -101,19 +104,40 @@ def _agreed() -> bool:
     return typed_line("Run it now? [Y/n] ", "y").lower() in ("y", "yes")
 
 
-def _carry_out(command: Command) -> None:
-    """Runs it with its output on standard error. Raises UpgradeFailed."""
+def neutral_folder(interpreter: Interpreter) -> Path:
+    """Where the upgrade's commands run: the home, else the program's environment.
+
+    Installers may read settings where they run, so the person's working directory could choose what is installed.
+    """
+    home = None
+    with suppress(CrystalError):  # its settings are unreadable, which an upgrade may mend
+        home = resolve().home.root
+    return home if home is not None and home.is_dir() else interpreter.prefix
+
+
+def carry_out(command: Command, folder: Path) -> None:
+    """Runs it in a folder, with its output on standard error. Raises UpgradeFailed."""
     shown = shlex.join(command)
-    if shutil.which(command[0]) is None:
+    program = _program(command[0])
+    if program is None:
         raise UpgradeFailed(
             f"{command[0]} is not on the PATH", hint=f"Your memory is untouched. Run it where it is: {shown}"
         )
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+    done = subprocess.run(
+        (program, *command[1:]), cwd=folder, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+    )
     if done.returncode != 0:
         raise UpgradeFailed(
             f"{shown} ended with exit code {done.returncode}; its output is above",
             hint="Your memory is untouched, and the installed version still runs. Fix that, and run it again.",
         )
+
+
+def _program(name: str) -> str | None:
+    """Where a program is. What only the working directory has, by a relative entry of the PATH or on Windows, is none."""
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = shutil.which(name, path=os.pathsep.join(each for each in entries if Path(each).is_absolute()))
+    return found if found is not None and Path(found).is_absolute() else None
 
 
 def _renew_completion(interpreter: Interpreter) -> None:

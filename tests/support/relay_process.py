@@ -77,7 +77,7 @@ class RelayProcess:
                 raise AssertionError(f"the relay did not start:\n{self.errors}")
             time.sleep(0.02)
         self.url = str(json.loads(ready_file.read_text())["url"])
-        self._port = int(self.url.rpartition(":")[2])
+        self._port = int(self.url.partition("#")[0].rpartition(":")[2])
 
     def stop(self) -> int:
         """Stop it orderly and return its exit code. Idempotent: 0 when it does not run."""

@@ -126,6 +126,11 @@ class Admission:
         """Number of open connections of that kind."""
         return self._count[trust]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a newcomer would be refused, wherever it comes from: nobody would make room for it."""
+        return self._count.total() >= self.connections_max and self._oldest_idle() is None
+
     def enter(self, connection: Limited, client: tuple[str, int] | None) -> Place:
         """Count a new connection, which may end another. Raises Refused; else call `leave` when it is closed."""
         if client is not None and self._is_proxy(client[0]):
@@ -203,12 +208,16 @@ class Admission:
 
     def _evict(self) -> bool:
         """End the oldest anonymous connection that is idle. Returns whether there was one."""
-        for _, connection in zip(range(_LOOKED_AT_MAX), self._anonymous, strict=False):
-            if connection.idle:
-                del self._anonymous[connection]
-                connection.end(Closing.EVICTED)
-                return True
-        return False
+        connection = self._oldest_idle()
+        if connection is None:
+            return False
+        del self._anonymous[connection]
+        connection.end(Closing.EVICTED)
+        return True
+
+    def _oldest_idle(self) -> Limited | None:
+        first = zip(range(_LOOKED_AT_MAX), self._anonymous, strict=False)
+        return next((connection for _, connection in first if connection.idle), None)
 
     def _is_proxy(self, host: str) -> bool:
         try:

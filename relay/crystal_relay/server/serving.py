@@ -13,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from crystal_relay.errors import InUse, RelayError
+from crystal_relay.server.admission import Closing
 from crystal_relay.server.app import Relay
 from crystal_relay.server.connection import connection_class
 from crystal_relay.server.settings import CONNECTIONS_MAX, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS_MAX
@@ -157,12 +158,23 @@ class _Uvicorn(uvicorn.Server):
         if self._tls is not None:
             protocol = connection_class(self._relay.admission)
             self._acceptor = TlsAcceptor(
-                *self._tls, lambda: protocol(self.config, self.server_state, {}), handshakes=HANDSHAKES
+                *self._tls,
+                lambda: protocol(self.config, self.server_state, {}),
+                is_full=self._is_full,
+                handshakes=HANDSHAKES,
             )
         self._relay.start()
         self._relay.health.serving()
         if self.ready is not None:
             self.ready()
+
+    def _is_full(self) -> bool:
+        """Whether no handshake is worth its cost, since the connection would be closed after it."""
+        admission = self._relay.admission
+        if admission.is_full:
+            admission.closed[Closing.FULL] += 1
+            return True
+        return False
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._relay.health.stopping()

@@ -1,6 +1,7 @@
 """TLS 1.3 served by the relay itself: its certificate's file, and accepting connections within limits.
 
-Until its handshake is over, a connection counts only towards these limits, so that strangers occupy little (§R9).
+Until its handshake is over, a connection counts only towards these limits, so that strangers occupy little (§R9). When all
+places for handshakes are taken, the oldest one makes room, so that strangers who never finish theirs keep nobody out.
 """
 
 import asyncio
@@ -10,10 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from socket import socket
+from socket import SHUT_RDWR, socket
 
 from crystal_relay.address import pinned
 from crystal_relay.errors import Unusable
+from crystal_relay.server.rates import address_of
 
 CERTIFICATE_FILE = "tls.pem"
 """In the relay's directory: key and certificate."""
@@ -25,7 +27,7 @@ _REFUSED_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Handshakes:
-    """Most handshakes at once: in all, and from one address."""
+    """Most handshakes at once: in all, and from one address. An IPv6 /64 counts as one address."""
 
     most: int = HANDSHAKES_MAX
     of_address: int = HANDSHAKES_OF_ADDRESS_MAX
@@ -72,7 +74,8 @@ class TlsAcceptor:
         self._limits = handshakes
         self._shaking: Counter[str] = Counter()
         """Connections whose TLS handshake is not over, by address."""
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], tuple[str, socket]] = {}
+        """Each with its address and its connection, the oldest first."""
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     async def _accept(self) -> None:
@@ -84,17 +87,20 @@ class TlsAcceptor:
                 except OSError:  # no descriptor is left
                     await asyncio.sleep(_REFUSED_SECONDS)
                     continue
-                host = str(address[0])
-                full = self._shaking.total() >= self._limits.most or self._is_full()
-                if full or self._shaking[host] >= self._limits.of_address:
+                # Also what comes from loopback counts, unlike its requests.
+                host = address_of({"client": address}) or str(address[0])
+                if self._is_full() or self._shaking[host] >= self._limits.of_address:
                     caller.close()
                     continue
                 self._shaking[host] += 1
-                task = asyncio.create_task(self._shake(caller, host))
-                self._handshakes.add(task)
-                task.add_done_callback(self._handshakes.discard)
+                task = asyncio.create_task(self._shake(caller))
+                self._handshakes[task] = host, caller
+                task.add_done_callback(self._ended)
+                if len(self._handshakes) > self._limits.most:
+                    self._end_oldest()
+                    await asyncio.sleep(0)  # it closes its connection
 
-    async def _shake(self, caller: socket, host: str) -> None:
+    async def _shake(self, caller: socket) -> None:
         loop = asyncio.get_running_loop()
         try:
             caller.setblocking(False)
@@ -103,7 +109,17 @@ class TlsAcceptor:
             )
         except (OSError, ssl.SSLError):  # asyncio reports no more
             caller.close()
-        finally:
+
+    def _end_oldest(self) -> None:
+        oldest, (_, caller) = next(iter(self._handshakes.items()))
+        with suppress(OSError):  # its other end has gone
+            caller.shutdown(SHUT_RDWR)  # the handshake fails, however far it is
+        self._ended(oldest)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Count the end of a handshake. Idempotent."""
+        host, _ = self._handshakes.pop(task, (None, None))
+        if host is not None:
             self._shaking[host] -= 1
             if not self._shaking[host]:
                 del self._shaking[host]

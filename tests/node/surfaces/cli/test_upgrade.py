@@ -71,7 +71,7 @@ def test_what_became_of_it_is_said(after: str, words: str) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with a uv.toml that would have another Crystal installed, and a program named like an installer."""
+    """The working directory: its uv.toml would have another Crystal installed, and it has a program named like an installer."""
     folder = tmp_path / "project"
     folder.mkdir()
     info = "memory_crystal-9999.dist-info"

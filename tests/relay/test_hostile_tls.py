@@ -1,4 +1,4 @@
-"""TLS by the relay itself under strangers who want its handshakes: they hold little, and honest clients are served meanwhile."""
+"""TLS by the relay itself under strangers who take its handshakes: they hold little, honest clients are served meanwhile."""
 
 import asyncio
 import contextlib

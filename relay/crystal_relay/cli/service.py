@@ -7,12 +7,14 @@ without the mark is neither replaced nor removed.
 
 import os
 import plistlib
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from crystal_relay.errors import BadRequest, RelayError
@@ -24,6 +26,8 @@ _SAID_CHARS = 300
 _LABEL = "org.memory-crystal.relay"
 _TASK = "\\Crystal\\Relay"
 _UNIT = "crystal-relay.service"
+_PORT = re.compile(rb"--port\W+(?:string\W+)*([0-9]+)")
+"""In a unit, in the plist of an agent and in the XML of a task."""
 _FOR_NOBODY = (
     "Run `crystal-relay serve --tls --host 0.0.0.0` in a terminal, or under a supervisor of your own."
 )
@@ -64,7 +68,7 @@ RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 WantedBy={target}
 """
 _OF_SYSTEM = """\
-CapabilityBoundingSet=
+CapabilityBoundingSet={capabilities}
 ProtectSystem=strict
 ReadWritePaths={directory}
 PrivateTmp=yes
@@ -89,10 +93,28 @@ class NoServiceManager(RelayError):
 
 @dataclass(frozen=True, slots=True)
 class RelayProgram:
-    """What the service runs: its command with absolute paths, and the one directory that it writes."""
+    """What the service runs: its command with absolute paths, and the one directory that it writes.
+
+    `low_port`: it listens on a port below 1024.
+    """
 
     command: tuple[str, ...]
     directory: Path
+    low_port: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A service as it was found: what describes it to its manager, and whether it ran."""
+
+    data: bytes
+    runs: bool
+
+    @property
+    def port(self) -> int | None:
+        """The port that its command names."""
+        found = _PORT.search(self.data)
+        return None if found is None else int(found[1])
 
 
 class RelayService(Protocol):
@@ -105,12 +127,18 @@ class RelayService(Protocol):
         """The service's file, if it has one that people may read."""
         ...
 
-    def is_installed(self) -> bool: ...
+    def installed(self) -> Installed | None:
+        """None: it is not. Raises NoServiceManager; BadRequest: it is somebody else's."""
+        ...
 
     def is_running(self) -> bool: ...
 
     def install(self, program: RelayProgram) -> str:
         """Write, enable and start it, or replace and restart it. Returns what a person should know. Raises NoServiceManager."""
+        ...
+
+    def restore(self, before: Installed) -> None:
+        """Make it again what `installed` found, running or stopped. Raises NoServiceManager, OSError."""
         ...
 
     def uninstall(self) -> None:
@@ -142,18 +170,22 @@ class Systemd:
 
     def render(self, program: RelayProgram) -> str:
         words = [_quoted(program.command[0]), *(_quoted(word, argument=True) for word in program.command[1:])]
-        more = _OF_SYSTEM.format(directory=_quoted(str(program.directory))) if self._of_system else ""
+        capabilities = "CAP_NET_BIND_SERVICE" if program.low_port else ""
+        more = _OF_SYSTEM.format(directory=_quoted(str(program.directory)), capabilities=capabilities)
         return _UNIT_TEXT.format(
             mark=MARK,
             user="" if self._of_system else "--user ",
             command=" ".join(words),
             stop=STOP_SECONDS,
-            more=more,
+            more=more if self._of_system else "",
             target="multi-user.target" if self._of_system else "default.target",
         )
 
-    def is_installed(self) -> bool:
-        return self.file.exists()
+    def installed(self) -> Installed | None:
+        if not self.file.exists():
+            return None
+        _check_ours(self.file)
+        return Installed(self.file.read_bytes(), self.is_running())
 
     def is_running(self) -> bool:
         try:
@@ -167,10 +199,7 @@ class Systemd:
             raise NoServiceManager(f"no {self.name} runs here ({_said(found)})")
         _check_ours(self.file)
         _write(self.file, self.render(program).encode("utf-8", "surrogateescape"))
-        for words in (("daemon-reload",), ("enable", _UNIT), ("restart", _UNIT)):
-            done = self._systemctl(*words)
-            if done.returncode:
-                raise NoServiceManager(f"systemctl {words[0]}: {_said(done)}")
+        self._do(("daemon-reload",), ("enable", _UNIT), ("restart", _UNIT))
         if self._of_system:
             return f"{self.file} starts it with the machine."
         try:
@@ -195,6 +224,18 @@ class Systemd:
         (self.file.parent / f"{target}.wants" / _UNIT).unlink(missing_ok=True)
         if there:
             self._systemctl("daemon-reload")
+
+    def restore(self, before: Installed) -> None:
+        if self.file.exists() and self.file.read_bytes() == before.data and self.is_running() == before.runs:
+            return
+        _write(self.file, before.data)
+        self._do(("daemon-reload",), ("restart" if before.runs else "stop", _UNIT))
+
+    def _do(self, *commands: tuple[str, ...]) -> None:
+        for words in commands:
+            done = self._systemctl(*words)
+            if done.returncode:
+                raise NoServiceManager(f"systemctl {words[0]}: {_said(done)}")
 
     def _systemctl(self, *words: str) -> "subprocess.CompletedProcess[str]":
         of = () if self._of_system else ("--user",)
@@ -226,8 +267,8 @@ class Launchd:
             }
         )
 
-    def is_installed(self) -> bool:
-        return self.file.exists()
+    def installed(self) -> Installed | None:
+        return Installed(self.file.read_bytes(), self.is_running()) if self.file.exists() else None
 
     def is_running(self) -> bool:
         try:
@@ -238,16 +279,25 @@ class Launchd:
     def install(self, program: RelayProgram) -> str:
         _run(("launchctl", "bootout", self._target))
         _write(self.file, self.render(program))
-        for words in (("enable", self._target), ("bootstrap", self._domain, str(self.file))):
-            done = _run(("launchctl", *words))
-            if done.returncode:
-                raise NoServiceManager(f"launchctl {words[0]}: {_said(done)}")
+        self._start()
         return f"{self.file} starts it when you log in, and it ends when you log out."
+
+    def restore(self, before: Installed) -> None:
+        _run(("launchctl", "bootout", self._target))
+        _write(self.file, before.data)
+        if before.runs:
+            self._start()
 
     def uninstall(self) -> None:
         if self.file.exists():
             _run(("launchctl", "bootout", self._target))
         self.file.unlink(missing_ok=True)
+
+    def _start(self) -> None:
+        for words in (("enable", self._target), ("bootstrap", self._domain, str(self.file))):
+            done = _run(("launchctl", *words))
+            if done.returncode:
+                raise NoServiceManager(f"launchctl {words[0]}: {_said(done)}")
 
     @property
     def _domain(self) -> str:
@@ -264,27 +314,38 @@ class TaskScheduler:
     name = "Task Scheduler"
     file = None
 
-    def is_installed(self) -> bool:
-        return _run(("schtasks", "/Query", "/TN", _TASK)).returncode == 0
+    def installed(self) -> Installed | None:
+        found = _run(("schtasks", "/Query", "/TN", _TASK, "/XML"))
+        return None if found.returncode else Installed(found.stdout.encode(), self.is_running())
 
     def is_running(self) -> bool:
         return '"Running"' in _run(("schtasks", "/Query", "/TN", _TASK, "/FO", "CSV", "/NH")).stdout
 
     def install(self, program: RelayProgram) -> str:
         command = subprocess.list2cmdline(program.command)
-        for words in (
-            ("/Create", "/TN", _TASK, "/SC", "ONLOGON", "/RL", "LIMITED", "/TR", command, "/F"),
-            ("/Run", "/TN", _TASK),
-        ):
-            done = _run(("schtasks", *words))
-            if done.returncode:
-                raise NoServiceManager(f"schtasks {words[0]}: {_said(done)}")
+        _run(("schtasks", "/End", "/TN", _TASK))
+        self._do("/Create", "/TN", _TASK, "/SC", "ONLOGON", "/RL", "LIMITED", "/TR", command, "/F")
+        self._do("/Run", "/TN", _TASK)
         return f"The task {_TASK} starts it when you log on."
 
+    def restore(self, before: Installed) -> None:
+        _run(("schtasks", "/End", "/TN", _TASK))
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "task.xml"
+            file.write_text(before.data.decode(), encoding="utf-16")
+            self._do("/Create", "/TN", _TASK, "/XML", str(file), "/F")
+        if before.runs:
+            self._do("/Run", "/TN", _TASK)
+
     def uninstall(self) -> None:
-        if self.is_installed():
+        if self.installed() is not None:
             _run(("schtasks", "/End", "/TN", _TASK))
-            _run(("schtasks", "/Delete", "/TN", _TASK, "/F"))
+            self._do("/Delete", "/TN", _TASK, "/F")
+
+    def _do(self, *words: str) -> None:
+        done = _run(("schtasks", *words))
+        if done.returncode:
+            raise NoServiceManager(f"schtasks {words[0]}: {_said(done)}")
 
 
 def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":

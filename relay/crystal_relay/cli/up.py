@@ -1,6 +1,6 @@
 """`crystal-relay up` and `down`: install the relay as a service that other machines reach, and remove it.
 
-A failed `up` leaves nothing behind: the new service is removed, and its token revoked.
+A failed `up` changes nothing: a service that was there runs on as it was, a new one is removed, and its token revoked.
 """
 
 import asyncio
@@ -11,20 +11,24 @@ from typing import Annotated
 
 import typer
 
+from crystal_relay.address import check_relay_url
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, StoreAddress
 from crystal_relay.cli.output import show_json, tell
-from crystal_relay.cli.reached import certificate_file, every_address, reached_host
+from crystal_relay.cli.reached import EVERYWHERE, certificate_file, every_address, reached_host
 from crystal_relay.cli.serve import PORT
-from crystal_relay.cli.service import NoServiceManager, RelayProgram, RelayService, service_manager
+from crystal_relay.cli.service import Installed, NoServiceManager, RelayProgram, RelayService, service_manager
 from crystal_relay.cli.stores import StorePlace
-from crystal_relay.errors import BadRequest, StoreUnavailable
+from crystal_relay.errors import BadRequest, RelayError, StoreUnavailable
 
 LABEL = "crystal-relay up"
 """Label of the enrolment token that it makes."""
 ANSWERS_SECONDS_MAX = 60.0
-_LOOK_SECONDS = 0.2
+STOPPED_LOOKS_MAX = 10
+"""How often in a row a relay that was started is found stopped before that counts."""
+_LOOK_SECONDS = 0.5
+LOW_PORT_MAX = 1023
 
 _ABOUT = """\
 The relay runs at
@@ -77,25 +81,30 @@ def up(
         listens = host or every_address()
         shown = reached_host(listens, address)
         manager = service_manager()
-        was_there = manager.is_installed()
-        if not manager.is_running():
-            _check_free(listens, port)
+        before = manager.installed()
+        # Its own relay may have the port now; the address is tried all the same.
+        keeps_port = before is not None and before.runs and before.port == port
+        _check_free(listens, 0 if keeps_port else port)
         asyncio.run(_made(directory))
         certificate = certificate_file(directory)
-        url = pinned_url(shown, port, certificate)
+        url = check_relay_url(pinned_url(shown, port, certificate))
+        here = pinned_url("127.0.0.1" if listens in EVERYWHERE else listens, port, certificate)
         token = _new_token(place)
         command = (sys.executable, "-P", "-m", "crystal_relay", "serve", "--tls", "--host", listens)
         program = RelayProgram(
-            (*command, "--port", str(port), "--store", directory.as_uri(), "--address", shown), directory
+            (*command, "--port", str(port), "--store", directory.as_uri(), "--address", shown),
+            directory,
+            low_port=port <= LOW_PORT_MAX,
         )
         try:
             service = manager.install(program)
-            asyncio.run(_until_answered(url, manager))
-        except BaseException:
-            if not was_there:
-                manager.uninstall()
-            if token is not None:
-                _revoke(place, token[1])
+            asyncio.run(_until_answered(here, manager))
+        except BaseException as error:
+            try:
+                _undo(manager, before, error)
+            finally:
+                if token is not None:
+                    _revoke(place, token[1])
             raise
         if as_json:
             show_json(
@@ -107,10 +116,12 @@ def up(
                     "store": str(directory),
                 }
             )
-            return
-        where = "all addresses of this machine" if host is None else listens
-        print(_ABOUT.format(url=url, port=port, where=where, service=service), flush=True)
-        print(_SHOWN_BEFORE if token is None else _ENROLS.format(token=token[0]), flush=True)
+        else:
+            where = "all addresses of this machine" if host is None else listens
+            print(_ABOUT.format(url=url, port=port, where=where, service=service), flush=True)
+            print(_SHOWN_BEFORE if token is None else _ENROLS.format(token=token[0]), flush=True)
+        if url != here:
+            asyncio.run(_try_from_here(url, port))
 
 
 def down(as_json: AsJson = False) -> None:
@@ -120,7 +131,7 @@ def down(as_json: AsJson = False) -> None:
     """
     with told(as_json=as_json):
         manager = service_manager()
-        was_there = manager.is_installed()
+        was_there = manager.installed() is not None
         manager.uninstall()
         if as_json:
             show_json({"removed": was_there, "manager": manager.name})
@@ -160,32 +171,76 @@ def _new_token(place: StorePlace) -> tuple[str, str] | None:
 
 
 def _revoke(place: StorePlace, name: str) -> None:
-    operate(place, lambda operations: operations.revoke_enrollment(name))
+    try:
+        operate(place, lambda operations: operations.revoke_enrollment(name))
+    except RelayError as error:
+        tell(
+            f"The enrolment token {name} could not be revoked ({error}): `crystal-relay tokens revoke {name}`."
+        )
 
 
-async def _until_answered(url: str, manager: RelayService) -> None:
-    """Wait until the relay answers at its address. Raises NoServiceManager, StoreUnavailable."""
+def _undo(manager: RelayService, before: Installed | None, error: BaseException) -> None:
+    """Make the service what it was. Raises NoServiceManager: it cannot be."""
+    if before is None:
+        manager.uninstall()
+        return
+    try:
+        manager.restore(before)
+    except (NoServiceManager, OSError) as second:
+        raise NoServiceManager(
+            f"{error}; and the relay that was there before could not be started again: {second}",
+            hint="Run `crystal-relay up` again with the options that it had.",
+        ) from error
+
+
+async def _answer_at(url: str) -> Exception | None:
+    """Ask the relay at an address whether it is there. Returns what went wrong."""
     import httpx
 
     from crystal_relay.address import http_client
 
-    deadline = time.monotonic() + ANSWERS_SECONDS_MAX
     async with http_client(url, connect=2, idle=5, connections_kept=1) as http:
-        while True:
-            try:
-                await http.get("/health")
-            except httpx.HTTPError:
-                if time.monotonic() < deadline:
-                    await asyncio.sleep(_LOOK_SECONDS)
-                    continue
-            else:
-                return
-            if not manager.is_running():
-                raise NoServiceManager(
-                    "the relay was started but does not run",
-                    hint="`journalctl --user -u crystal-relay` says why (as root without --user).",
-                )
+        try:
+            await http.get("/health")
+        except httpx.HTTPError as error:
+            return error
+    return None
+
+
+async def _until_answered(url: str, manager: RelayService) -> None:
+    """Wait until the relay answers where it listens. Raises NoServiceManager, StoreUnavailable."""
+    deadline = time.monotonic() + ANSWERS_SECONDS_MAX
+    stopped = 0
+    while await _answer_at(url) is not None:
+        stopped = 0 if manager.is_running() else stopped + 1
+        if stopped == STOPPED_LOOKS_MAX:
+            raise NoServiceManager(
+                "the relay was started but does not run",
+                hint="`journalctl --user -u crystal-relay` says why (as root without --user).",
+            )
+        if time.monotonic() > deadline:
             raise StoreUnavailable(
                 f"the relay runs but does not answer at {url.partition('#')[0]}",
-                hint="Open that port in the firewall, or name the address by which it is reached: --address NAME.",
+                hint="`journalctl --user -u crystal-relay` says why (as root without --user).",
             )
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _try_from_here(url: str, port: int) -> None:
+    """Warn if the relay's address does not lead to it from this machine, which need not be a fault."""
+    from crystal_relay.address import is_wrong_certificate
+
+    problem = await _answer_at(url)
+    if problem is None:
+        return
+    plain = url.partition("#")[0]
+    tell(
+        f"Another server than this relay answers at {plain}, seen from this machine."
+        if is_wrong_certificate(problem)
+        else f"The relay runs, and does not answer at {plain}, seen from this machine. Behind a router that can be so although "
+        "other machines reach it."
+    )
+    tell(
+        f"  If they do not: does the name lead here, does the router forward port {port} to this machine, and does its "
+        "firewall let it in?"
+    )

@@ -113,7 +113,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(f"port {port} of {host} is taken") from None
-        raise CannotListen(f"cannot listen on port {port} of {host} ({error.strerror})") from None
+        hint = "Choose a --port above 1023, or run it as root." if error.errno == errno.EACCES else None
+        raise CannotListen(f"cannot listen on port {port} of {host} ({error.strerror})", hint=hint) from None
     return listener
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from crystal_relay.address import http_client
 from crystal_relay.cli.app import app

@@ -33,6 +33,7 @@ from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.tools import TOOLS, adapters_of, discovered
+from crystal_node.device.agent_name import named_as_before, waits
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, PrivateNow, read_privacy
 from crystal_node.device.repositories import claimed
@@ -129,6 +130,11 @@ async def backfill(device: Device, request: BackfillRequest, progress: Progress 
     settings = with_current_options(device.settings)
     if not settings.capture.on:
         raise UsageError("recording is off on this device", hint="`crystal capture on` turns it on.")
+    if waits(device.journal, settings.agent_id):
+        raise UsageError(
+            "the vault's memory has not come to this device yet",
+            hint="`crystal sync` brings it; then backfill.",
+        )
     work = _Backfill(device, settings, request, privacy, progress)
     await work.run()
     return work.result
@@ -217,7 +223,7 @@ class _Backfill:
     def _take(self, reading: TranscriptReading) -> None:
         fresh: list[Operation] = []
         known = self._device.replica.database
-        for operation in claimed(known, reading.operations, reading.roots, now_ms()):
+        for operation in claimed(known, named_as_before(known, reading.operations), reading.roots, now_ms()):
             new = self._fresh(operation) if isinstance(operation, Capture) else operation
             if new is not None:
                 fresh.append(new)

@@ -9,7 +9,7 @@ is on again. Private mode is for all tools.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +42,7 @@ from crystal_node.device.activity import (
     note_strange,
     read_strange,
 )
+from crystal_node.device.agent_name import named_as_before, waits
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.device.repositories import claimed
@@ -55,7 +56,8 @@ class RecordReport:
     """What a capture pass did. ``problems``: transcripts that could not be read, and why. ``strange``: unknown lines by tool,
     since a message of it was last read.
 
-    Nothing was read in ``private`` mode, or while recording is ``off``.
+    Nothing was read in ``private`` mode, or while recording is ``off``. ``waiting``: transcripts that wait for the vault's
+    memory (``device.agent_name``).
     """
 
     files: int = 0
@@ -65,6 +67,7 @@ class RecordReport:
     strange: dict[str, UnknownLines] = field(default_factory=dict[str, UnknownLines])
     private: bool = False
     off: bool = False
+    waiting: int = 0
 
     def meet(self, tool: str, counts: CaptureCounts, now_ms: int) -> None:
         """Counts one reading of a tool's file. A message in it shows that the tool's format is still known."""
@@ -84,6 +87,12 @@ class RecordReport:
     @property
     def skipped(self) -> int:
         return sum(self.counts.skipped.values())
+
+    def waiting_words(self) -> str:
+        """One line for people, if anything waits."""
+        return (
+            f"{counted(self.waiting, 'transcript')} read after the next sync, which brings the vault's memory"
+        )
 
     def words(self) -> str:
         """One line for people, "" when nothing was recorded."""
@@ -130,7 +139,7 @@ class Recorder:
             choices = discovered(wanted) if named is None else chosen(self._all(), named)
             journal = self._device.journal
             report = RecordReport(strange={each.tool: each for each in read_strange(journal)})
-            await self._pass(choices, privacy, privacy.hides, report)
+            await self._pass(self._ready(choices, report), privacy, privacy.hides, report)
             note_strange(journal, report.strange.values())
             looked_at = None if named is None else [str(path) for path in named]
             note_problems(journal, report.problems, looked_at=looked_at)
@@ -194,6 +203,14 @@ class Recorder:
                 state = unsure(None if before is None else decode_state(before))
             states[key] = encode_state(state)
         return states
+
+    def _ready(self, choices: Iterable[Choice], report: RecordReport) -> Iterator[Choice]:
+        """Those that need not wait for the vault's memory; counts the others."""
+        for adapter, found in choices:
+            if waits(self._device.journal, adapter.agent_of(found.path)):
+                report.waiting += 1
+            else:
+                yield adapter, found
 
     async def _pass(
         self, choices: Iterable[Choice], privacy: Privacy, hides: Hides, report: RecordReport
@@ -266,9 +283,8 @@ class Recorder:
                 note(journal, Activity.CAPTURE, now_ms())
 
         known = self._device.replica.database
-        operations = without_forgotten(
-            self._device, claimed(known, reading.operations, reading.roots, now_ms())
-        )
+        said = named_as_before(known, reading.operations)
+        operations = without_forgotten(self._device, claimed(known, said, reading.roots, now_ms()))
         if operations:
             self._device.accept(operations, advance)
         elif after != before:

@@ -41,6 +41,7 @@ from crystal_node.base.home import Home
 from crystal_node.base.locking import FileLock, is_held
 from crystal_node.base.settings import LOCAL_RELAY, Config, Settings
 from crystal_node.device.access import META_ACCESS
+from crystal_node.device.agent_name import META_JOINED, waiting_mark
 from crystal_node.device.device import name_in_vault, opened
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.keys.device_keys import DeviceKeys, choose_keys, open_keys
@@ -274,6 +275,8 @@ class PendingEnrolment:
         """Names the vault in ``config.json``: the home is set up. If it joins as another device, switches its keys last."""
         if self.unfinished:
             self.keys.drop_root()
+        if self.fresh:
+            _note(self.settings, self.vault, META_JOINED, waiting_mark(self.settings))
         self.settings = _finish(self.settings, self.vault)
         if self.anew:
             self.keys.take_next_identity()
@@ -487,6 +490,8 @@ def _journal(settings: Settings, vault: bytes) -> SqliteJournal:
             if journal.meta_get(META_VAULT) is None:
                 _begin_privacy(settings, journal)
                 transaction.meta_set(META_RULES, b"%d" % RULES_VERSION)
+                if settings.vault is not None and not settings.home.database.exists():  # both were lost
+                    transaction.meta_set(META_JOINED, waiting_mark(settings))
             transaction.meta_set(META_VAULT, vault)
     except BaseException:
         journal.close()

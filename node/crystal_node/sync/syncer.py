@@ -28,6 +28,7 @@ from crystal_node.base.locking import FileLock, give_way
 from crystal_node.base.wording import counted, size
 from crystal_node.device.access import Access, note_access
 from crystal_node.device.activity import RoundNotes
+from crystal_node.device.agent_name import memory_came
 from crystal_node.device.device import Device
 from crystal_node.device.relay_move import META_RELAY_LOST
 from crystal_node.device.runner import Runner, TokenRefused, Traffic, store_failure
@@ -249,6 +250,9 @@ class Syncer:
             self._caught_up = False
             report = await self._runner.run(flow)
             self._caught_up = report.caught_up
+            if report.caught_up:
+                device = self._device
+                memory_came(device.settings, device.journal, device.replica.database)
             if report.relay_lost:  # until a round of files has run, perhaps in another process
                 with self._device.journal.transaction() as transaction:
                     transaction.meta_set(META_RELAY_LOST, b"1")

@@ -28,6 +28,7 @@ from crystal_node.base.wording import counted
 from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.messages import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT, derived_id
 from crystal_node.capture.redaction import redact
+from crystal_node.device.agent_name import named_as_before
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.safekeeping.portable.export_format import MemoryRecord, PieceRecord
@@ -147,6 +148,7 @@ class RecordImporter:
         return redacted.text
 
     def _fresh(self, capture: Capture) -> Capture | None:
+        (capture,) = named_as_before(self._device.replica.database, [capture])
         stands = self._device.replica.recorded(capture)
         self.taken.known += sum(stands)
         pieces = tuple(piece for piece, known in zip(capture.pieces, stands, strict=True) if not known)

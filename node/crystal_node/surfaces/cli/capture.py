@@ -73,6 +73,7 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
                 "operations": report.operations,
                 "private": report.private,
                 "off": report.off,
+                "waiting": report.waiting,
                 "redacted_kinds": dict(report.counts.redacted),
                 "skipped_reasons": dict(report.counts.skipped),
                 "strange": report.counts.strange,
@@ -90,6 +91,8 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
     if report.off:
         say("Recording is off: nothing was recorded, and what is said waits. `crystal capture on` ends it.")
         return
+    if report.waiting:
+        note(f"! {report.waiting_words()}")
     say(f"Recorded {report.words()}." if report.words() else "Nothing new.")
     if report.skipped:
         common = ", ".join(f"{count:,} {reason}" for reason, count in report.counts.skipped.most_common(4))

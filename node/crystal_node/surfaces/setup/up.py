@@ -114,6 +114,8 @@ def _history(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
             return "private mode is on: nothing was recorded"
         if report.off:
             return "recording is off: it waits until that is over"
+        if report.waiting and not report.operations:
+            return report.waiting_words()
         odd = f"; {counted(len(report.problems), 'transcript')} could not be read" if report.problems else ""
         return (report.words() or "there was nothing yet") + odd
 

@@ -97,10 +97,11 @@ class Kept:
 
     def replace(self, old: bytes, new: bytes, hidden: Callable[[bytes], bytes]) -> None:
         """Lets the text `new` stand as the memory and in the documents where `old` stood."""
-        if old in self.memories and new not in self.memories:
-            self.memories[new] = self.memories.pop(old)
-            if old in self.changes:
-                self.changes[new] = self.changes.pop(old)
+        if old in self.memories and not (new in self.memories and self.memories[new][SUCCESSOR]):
+            if new not in self.memories:
+                self.memories[new] = self.memories.pop(old)
+                if old in self.changes:
+                    self.changes[new] = self.changes.pop(old)
             for row in self.memories.values():
                 if row[SUCCESSOR] == hidden(old):
                     row[SUCCESSOR] = hidden(new)

@@ -125,6 +125,9 @@ def _remember_and_read_in(pair: Pair) -> None:
             )
         )
     )
+    for at, (text, former) in enumerate((("x", ""), ("x again", "x"), ("y", ""), ("y now", "y")), start=30):
+        pair.core.accept(Remember(text, "fact", "other", at, 100, (hidden(former),) if former else ()))
+    pair.core.accept(Replace((Replaced(hidden("x again"), "y now"), Replaced(hidden("y now"), "y"))))
     pair.node.accept(LinkProjects(("src/y", ""), app, False, 22))
     pair.node.accept(LinkProjects(("src/never", ""), app, False, 23))
     pair.sync()

@@ -122,15 +122,34 @@ def move(
     new: tuple[int, bytes],
     names: tuple[bytes, bytes],
 ) -> None:
-    """Give a memory other words; its history and what it superseded stay. Does nothing if those words are a memory already.
+    """Give a memory other words; its history and what it superseded stay.
+
+    Where these words are a memory already, that one stays as it is. If nothing superseded it, it now supersedes what this one
+    did; otherwise that stays as it is, since successors must not form a circle.
 
     ``old``, ``new``: rowid and content hash of the chunks; ``names``: their keyed hashes.
     """
-    (chunk, content), (target, replacement), (name, after) = old, new, names
-    memory = _memory(database, chunk)
-    if memory is None or _memory(database, target) is not None:
+    name, after = names
+    memory, known = _memory(database, old[0]), _memory(database, new[0])
+    if memory is None or (known is not None and known.superseded_by):  # §11.4-17
         return
-    # §11.4-17: the other words supersede nothing yet, since they are neither a memory nor suppressed.
+    if known is None:
+        _rename(database, digests, old, new, memory)
+    for other, other_content in database.rows(
+        "SELECT m.chunk, c.id FROM memories m JOIN chunks c ON c.rowid = m.chunk WHERE m.superseded_by = ?",
+        (name,),
+    ):
+        before = _memory(database, other)
+        assert before is not None, "it was found by its successor"
+        digests[MEMORIES].remove(memory_row(other_content, *before))
+        digests[MEMORIES].add(memory_row(other_content, *before._replace(superseded_by=after)))
+    database.run("UPDATE memories SET superseded_by = ? WHERE superseded_by = ?", (after, name))
+
+
+def _rename(
+    database: Database, digests: Digests, old: tuple[int, bytes], new: tuple[int, bytes], memory: _Memory
+) -> None:
+    (chunk, content), (target, replacement) = old, new
     for row in database.rows(
         f"SELECT {_CHANGE_COLUMNS} FROM memory_changes WHERE chunk = ?",  # noqa: S608 - constants of ours
         (chunk,),
@@ -141,15 +160,6 @@ def move(
     digests[MEMORIES].remove(memory_row(content, *memory))
     digests[MEMORIES].add(memory_row(replacement, *memory))
     database.run("UPDATE memories SET chunk = ? WHERE chunk = ?", (target, chunk))
-    for other, other_content in database.rows(
-        "SELECT m.chunk, c.id FROM memories m JOIN chunks c ON c.rowid = m.chunk WHERE m.superseded_by = ?",
-        (name,),
-    ):
-        before = _memory(database, other)
-        assert before is not None, "it was found by its successor"
-        digests[MEMORIES].remove(memory_row(other_content, *before))
-        digests[MEMORIES].add(memory_row(other_content, *before._replace(superseded_by=after)))
-    database.run("UPDATE memories SET superseded_by = ? WHERE superseded_by = ?", (after, name))
 
 
 def _change(

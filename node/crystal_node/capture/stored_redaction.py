@@ -18,6 +18,9 @@ what becomes of them is, in this order:
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
+
+from msgspec import structs
 
 from crystal_core.cutting.messages import join_pieces, split_message
 from crystal_core.database import Database
@@ -39,6 +42,7 @@ from crystal_node.device.redaction_version import note_redacted
 BATCH_ROWS = 500
 BATCH_BYTES = 128 * 1024
 """Total size of the new texts in one operation."""
+BARE_MARK = "[redacted:text]"
 MEMORIES = "memories"
 SOURCES = "sources"
 OPERATIONS_MAX = 4
@@ -131,8 +135,12 @@ def replace(device: Device, found: RedactionSurvey, progress: Progress | None = 
 
     Raises what ``Device.accept`` raises; what was put there before stays.
     """
-    done, total = 0, found.texts
-    for operations, texts in _batches(found.replacements):
+    done, total, secret = 0, found.texts, device.member.secret
+
+    def named(text: str) -> bytes:
+        return secret.forget_hash(sha256(text.encode()).digest())
+
+    for operations, texts in batches(settled(found.replacements, named)):
         device.accept(operations)
         done += texts
         if progress is not None:
@@ -218,6 +226,7 @@ class _Plan:
 
     def _drop_conflicts(self) -> bool:
         """Drop ways by which one text would become two, or one that is removed. Returns whether there were any."""
+        coming = {text.redacted for text in self._alone.values()}
         going = {text.text for text in self._alone.values()}
         for ways in self._ways.values():
             for chunk, text in ways[0].becomes.items() if ways else ():
@@ -225,16 +234,19 @@ class _Plan:
                     going.add(self._text(chunk))
         dropped = False
         for ways in self._ways.values():
-            if ways and any(self._disagrees(chunk, text, going) for chunk, text in ways[0].becomes.items()):
+            if ways and any(
+                self._disagrees(chunk, text, going, coming) for chunk, text in ways[0].becomes.items()
+            ):
                 del ways[0]
                 dropped = True
         return dropped
 
-    def _disagrees(self, chunk: int, text: str | None, going: set[str]) -> bool:
-        """Whether that chunk becomes another text than this one in any of its places, or this one is removed."""
+    def _disagrees(self, chunk: int, text: str | None, going: set[str], coming: set[str]) -> bool:
+        """Whether that chunk becomes another text than this one in any of its places, or this one goes, or another text becomes
+        the one that it has."""
         before = self._text(chunk)
         alone = self._alone[chunk].redacted if chunk in self._alone else before
-        if text != before and text in going:
+        if text != before and (text in going or before in coming):
             return True
         for place in self._of_chunk(chunk):
             ways = self._ways.get(place.of)
@@ -359,7 +371,43 @@ def _texts(
             progress("reading", min(found.read, total), total)
 
 
-def _batches(replacements: list[Replacement]) -> Iterator[tuple[list[Operation], int]]:
+def settled(replacements: list[Replacement], named: Callable[[str], bytes]) -> list[Replacement]:
+    """The replacements with what becomes of a text in the end: none leads to a text that is replaced as well.
+
+    Such a text may not stand any more once it was replaced itself, and the places that should have it would be lost. ``named``:
+    the keyed hash of a text. What would lead to a text that falls away, or in a circle, becomes a bare mark.
+    """
+    becomes: dict[bytes, str | None] = {}
+    for each in replacements:
+        for target, text in each.texts:
+            becomes.setdefault(target, text)
+
+    def last(text: str) -> str:
+        met: set[bytes] = set()
+        while (target := named(text)) in becomes:
+            after = becomes[target]
+            if after is None or target in met:
+                return BARE_MARK
+            met.add(target)
+            text = after
+        return text
+
+    return [
+        Replacement(
+            tuple((target, None if text is None else last(text)) for target, text in each.texts),
+            tuple(
+                structs.replace(
+                    capture,
+                    pieces=tuple(structs.replace(piece, text=last(piece.text)) for piece in capture.pieces),
+                )
+                for capture in each.more
+            ),
+        )
+        for each in replacements
+    ]
+
+
+def batches(replacements: list[Replacement]) -> Iterator[tuple[list[Operation], int]]:
     """Operations that belong together in the outbox, and how many texts they replace."""
     waiting: list[Operation] = []
     replaced: list[Replaced] = []

@@ -154,6 +154,32 @@ def test_memories_that_a_removed_one_superseded_stay_superseded() -> None:
     sound(replica)
 
 
+def test_what_a_memory_superseded_is_superseded_by_the_one_that_says_the_same() -> None:
+    replica = new_replica()
+    apply(replica, remember("a"), remember(NEW, "fact"))
+    apply(replica, Remember(OLD, "fact", "agent", NOW, supersedes=(target("a"),)))
+    apply(replica, replace((OLD, NEW)))
+    assert {each.text: each.superseded_by for each in memories(replica.database, status=None)} == {
+        "a": target(NEW),
+        NEW: None,
+    }
+    sound(replica)
+
+
+def test_a_replace_closes_no_circle_of_successors() -> None:
+    """The memory that says the same was superseded by what the replaced one supersedes."""
+    replica = new_replica()
+    apply(replica, remember(NEW, "fact"))
+    apply(replica, Remember("a", "fact", "agent", NOW, supersedes=(target(NEW),)))
+    apply(replica, Remember(OLD, "fact", "agent", NOW, supersedes=(target("a"),)))
+    apply(replica, replace((OLD, NEW)))
+    assert {each.text: each.superseded_by for each in memories(replica.database, status=None)} == {
+        NEW: target("a"),
+        "a": target(OLD),
+    }
+    sound(replica)
+
+
 def test_documents_keep_their_places() -> None:
     replica = new_replica()
     apply(

@@ -39,6 +39,7 @@ def test_what_was_said_in_private_is_not_recorded_later(person: Machine) -> None
         "operations": 0,
         "private": True,
         "off": False,
+        "waiting": 0,
         "redacted_kinds": {},
         "skipped_reasons": {},
         "strange": 0,

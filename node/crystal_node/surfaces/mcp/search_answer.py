@@ -152,7 +152,9 @@ def _shown(found: ResultDocument, *, is_first: bool) -> _Shown:
     asked = "" if turn is None else turn.question
     is_told = found.kind is ResultKind.CONVERSATION and is_first and found.title
     is_asked = found.title.rstrip("…") in one_line(asked, len(asked))
-    title = "" if is_asked or not is_told else f"Conversation: {visible(one_line(found.title, TITLE_CHARS_MAX))}"
+    title = (
+        "" if is_asked or not is_told else f"Conversation: {visible(one_line(found.title, TITLE_CHARS_MAX))}"
+    )
     return _Shown(
         _head(found), f" | id {found.placed_id}", title, question, label, text, visible(found.snippet)
     )

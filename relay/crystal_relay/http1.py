@@ -215,7 +215,7 @@ class _Reply:
             raise httpx.RemoteProtocolError("what came is no HTTP reply") from error
         # Extensions of chunks, and fields behind the last one, have no limit of their own.
         self.idle_bytes = 0 if len(self.pieces) > pieces else self.idle_bytes + len(data)
-        if self.has_head and not self.is_whole and self.idle_bytes > HEAD_BYTES_MAX + BUFFER_BYTES_MAX:
+        if self.has_head and self.idle_bytes > HEAD_BYTES_MAX + BUFFER_BYTES_MAX:
             raise httpx.RemoteProtocolError("the reply goes on without a body")
 
     def on_message_begin(self) -> None:

@@ -94,7 +94,9 @@ class WordPiece:
         return ids
 
     def _cut(self, word: str) -> tuple[int, ...]:
-        pieces = tuple(self._longest(word)) if len(word) <= _WORD_CHARACTERS_MAX else (self._unknown,)
+        if len(word) > _WORD_CHARACTERS_MAX:
+            return (self._unknown,)  # not remembered: 20,000 lines of hexadecimal digits would take 34 MB
+        pieces = tuple(self._longest(word))
         if len(self._pieces) >= _WORDS_KEPT:
             self._pieces = {}
         self._pieces[word] = pieces

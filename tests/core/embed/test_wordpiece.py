@@ -105,3 +105,10 @@ def test_a_damaged_file_is_refused(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes(data)
     with pytest.raises(UnreadableTokenizer):
         WordPiece.read(tmp_path / "tokenizer.json")
+
+
+def test_words_that_are_too_long_to_be_cut_are_not_kept() -> None:
+    tokenizer = WordPiece.read(FILE)
+    text = f"{'a' * 100} {'b' * 101} {'c' * 1600}"
+    assert tokenizer.encode(text) == expected(text)
+    assert set(tokenizer._pieces) == {"a" * 100}

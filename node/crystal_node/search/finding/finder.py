@@ -1,6 +1,7 @@
 """Searches and reads this device's memory: opened once, with its index and its model kept from one question to the next.
 
-A ``Finder`` may be used by several threads, one at a time. It only reads, and needs neither keys nor network for a fast search.
+A ``Finder`` may be used by several threads, one at a time for searches and one for the list of conversations, which has a
+connection of its own. It only reads, and needs neither keys nor network for a fast search.
 """
 
 import threading
@@ -81,7 +82,8 @@ class Finder:
         self._searcher = Searcher(self._database, self._embedder, judge=self._judge)
         self._deep = Deep(settings)
         self._preparing: threading.Thread | None = None
-        self._conversations = ConversationList(self._database, settings.capture.nameless_zone())
+        self._listing = threading.Lock()
+        self._conversations: ConversationList | None = None
 
     def search(self, request: SearchRequest) -> SearchDocument:
         """See ``MemorySearch``."""
@@ -180,18 +182,26 @@ class Finder:
 
     def conversations(self, request: ConversationsRequest) -> ConversationsDocument:
         """See ``Conversations``."""
-        with self._lock:
-            return self._conversations.listed(request)
+        with self._listing:
+            return self._list().listed(request)
 
     def activity(self, request: ConversationFilter) -> ActivityDocument:
         """See ``Conversations``."""
-        with self._lock:
-            return self._conversations.activity(request)
+        with self._listing:
+            return self._list().activity(request)
 
     def conversation(self, request: ConversationRequest) -> ConversationTextDocument:
         """See ``Conversations``."""
-        with self._lock:
-            return self._conversations.read(request)
+        with self._listing:
+            return self._list().read(request)
+
+    def _list(self) -> ConversationList:
+        """The list of conversations: made again after each change of the memory, and no search waits for that. Under
+        ``_listing``."""
+        if self._conversations is None:
+            database = self._closing.enter_context(Database.open(self.settings.home.database))
+            self._conversations = ConversationList(database, self.settings.capture.nameless_zone())
+        return self._conversations
 
     def read(self, work: Callable[[Database], T]) -> T:
         """Run queries of this device's memory, in one snapshot."""
@@ -224,7 +234,7 @@ class Finder:
         self._embedder.release()
 
     def close(self) -> None:
-        with self._lock:
+        with self._listing, self._lock:
             self._closing.close()
 
     def __enter__(self) -> Self:

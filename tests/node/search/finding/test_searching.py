@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
@@ -14,6 +15,8 @@ from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.embed.manifest import WEIGHTS_FILE
 from crystal_node.base.errors import UsageError
 from crystal_node.models.embedding import selection
+from crystal_node.search.conversation_documents import ConversationsRequest
+from crystal_node.search.conversations import ConversationList
 from crystal_node.search.finding.documents import ResultKind, SearchRequest, ShowRequest
 from crystal_node.search.finding.finder import Finder
 from crystal_node.search.finding.validation import scope_of
@@ -224,3 +227,26 @@ def test_others_search_while_a_judge_reads(memory: Machine, monkeypatch: pytest.
         assert judge.asked
         assert found.results[0].explain is not None
         assert found.results[0].explain["judge_score"] is not None
+
+
+def test_a_search_is_answered_while_the_list_of_conversations_is_made(
+    memory: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, may_go_on = threading.Event(), threading.Event()
+    look = ConversationList._look
+
+    def slow(conversations: ConversationList) -> None:
+        made.set()
+        assert may_go_on.wait(100)
+        look(conversations)
+
+    monkeypatch.setattr(ConversationList, "_look", slow)
+    with Finder(settings_of(memory)) as finder, ThreadPoolExecutor(2) as threads:
+        try:
+            listed = threads.submit(finder.conversations, ConversationsRequest())
+            assert made.wait(100)
+            assert threads.submit(finder.search, SearchRequest(query="crane")).result(timeout=100).results
+            assert not listed.done()
+        finally:
+            may_go_on.set()
+        assert listed.result(timeout=100).total == 1

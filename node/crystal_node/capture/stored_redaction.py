@@ -369,6 +369,8 @@ def _texts(
         last = rows[-1][0]
         if progress is not None:
             progress("reading", min(found.read, total), total)
+    if progress is not None and found.read < total:  # what is hidden was not read
+        progress("reading", total, total)
 
 
 def settled(replacements: list[Replacement], named: Callable[[str], bytes]) -> list[Replacement]:

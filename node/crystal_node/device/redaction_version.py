@@ -15,7 +15,13 @@ META_RULES = "node.redaction-rules"
 """Journal value: version of the rules by which all that is stored here was redacted."""
 META_TOLD = "node.redaction-rules-told"
 """Journal value: version of the rules that a person was told of."""
-HINT = "Newer rules find more credentials. To check what was recorded before: `crystal redact --again`"
+UPGRADE_FIRST = (
+    "Devices with an older Crystal stop at this change until they are upgraded: upgrade them first."
+)
+HINT = (
+    "Newer rules find more credentials. To check what was recorded before: `crystal redact --again`. "
+    f"{UPGRADE_FIRST}"
+)
 
 
 def note_redacted(journal: Journal) -> None:

@@ -1,6 +1,5 @@
 """``crystal redact``: apply the present redaction rules to what is stored."""
 
-import time
 from typing import Annotated
 
 import typer
@@ -11,9 +10,10 @@ from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, one_line
 from crystal_node.capture.stored_redaction import MEMORIES, SOURCES, RedactionSurvey, replace, survey
 from crystal_node.device.device import Device, opened
-from crystal_node.device.redaction_version import RULES_VERSION, note_redacted
+from crystal_node.device.redaction_version import RULES_VERSION, UPGRADE_FIRST, note_redacted
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.progress import progress_shown
 from crystal_node.surfaces.cli.console.prompts import ask
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 
@@ -21,7 +21,6 @@ Again = Annotated[
     bool, typer.Option("--again", help="Check everything that is stored; ask before changing it.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count; change nothing.")]
-TOLD_SECONDS = 2.0
 _SHOWN = {MEMORIES: "memories", SOURCES: "documents of sources"}
 
 
@@ -33,6 +32,8 @@ def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json
     and device stay, what stood there before is forgotten for good. It may be stopped at any time, and run again. Files are not
     touched. A credential that was stored in clear should also be changed where it is used.
 
+    Devices with an older Crystal stop at this change until they are upgraded: upgrade them first.
+
     Example:
 
         crystal redact --again --dry-run
@@ -41,17 +42,21 @@ def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json
     if not again:
         raise UsageError("redact needs --again", hint="Run `crystal redact --again`.")
     with opened(resolve()) as device:
-        progress = None if as_json else _Progress()
-        found = survey(device, progress)
+        with progress_shown("texts", quiet=as_json) as progress:
+            found = survey(device, progress)
         changed = False
         if not as_json:
             _tell(device, found)
+        others = len(device.member.log.active()) > 1
         if found.texts and not dry_run:
+            if others and not as_json:
+                note(f"\n{UPGRADE_FIRST}")
             if not yes and not (
                 is_terminal() and not as_json and ask("\nReplace them on every device, for good? [yes/no] ")
             ):
                 raise UsageError("nothing was changed", hint="Answer yes, or add --yes.")
-            replace(device, found, progress)
+            with progress_shown("texts", quiet=as_json) as progress:
+                replace(device, found, progress)
             changed = True
         elif not found.texts:
             note_redacted(device.journal)
@@ -63,22 +68,8 @@ def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json
                 "Not changed: the transcripts that the AI tools keep themselves, files, and earlier backups."
             )
             note("Change these credentials: others may have read them.")
-
-
-class _Progress:
-    """Progress lines, one in two seconds at most."""
-
-    def __init__(self) -> None:
-        self._what, self._began, self._told = "", 0.0, 0.0
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if what != self._what:
-            self._what, self._began, self._told = what, now, now
-        if now - self._told >= TOLD_SECONDS:
-            self._told = now
-            rate = done / max(now - self._began, 0.001)
-            note(f"{what}: {done:,} of {counted(total, 'text')}, {rate:,.0f}/s")
+            if others:
+                note(UPGRADE_FIRST)
 
 
 def _tell(device: Device, found: RedactionSurvey) -> None:

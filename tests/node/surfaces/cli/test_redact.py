@@ -6,6 +6,7 @@ import string
 from collections import Counter
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from unittest import mock
 
@@ -13,13 +14,13 @@ import pytest
 
 from crystal_core.cutting.messages import join_pieces
 from crystal_core.messages import SaidPiece, said_pieces
-from crystal_mirror.operations import Operation
+from crystal_mirror.operations import Forget, Operation
 from crystal_node.base.settings import resolve
 from crystal_node.capture import stored_redaction
 from crystal_node.capture.redaction import Redacted, redact
 from crystal_node.capture.stored_redaction import replace, survey
 from crystal_node.device.device import Device, opened
-from crystal_node.device.redaction_version import HINT, META_RULES, META_TOLD
+from crystal_node.device.redaction_version import HINT, META_RULES, META_TOLD, UPGRADE_FIRST
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.terminal import terminal
 
@@ -222,6 +223,38 @@ def test_newer_rules_are_told_of_once(vault: Vault) -> None:
     with terminal(core, "capture", TERM="dumb") as shown:
         shown.end()
         assert HINT not in shown.shown
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_whoever_has_other_devices_is_told_to_upgrade_them_before_and_after(
+    vault: Vault, *, others: bool
+) -> None:
+    core = vault.core
+    if others:
+        vault.add()
+        core.call("sync")
+    with earlier_rules():
+        core.call("remember", f"The robot signs in with {token(50)} there.")
+    with terminal(core, "redact", "--again", TERM="dumb") as shown:
+        shown.until("for good? [yes/no]")
+        assert (UPGRADE_FIRST in shown.shown) is others
+        shown.type("yes\n")
+        shown.end()
+        assert shown.shown.count(UPGRADE_FIRST) == (2 if others else 0)
+    assert UPGRADE_FIRST in HINT
+
+
+def test_its_progress_has_an_end_where_some_texts_are_hidden(vault: Vault) -> None:
+    core = vault.core
+    core.call("remember", "The crane stands at the dock.")
+    core.call("remember", "The dock floods in spring.")
+    told: list[tuple[str, int, int]] = []
+    with device_of(core) as device:
+        device.accept(
+            [Forget((device.member.secret.forget_hash(sha256(b"The dock floods in spring.").digest()),))]
+        )
+        survey(device, lambda *said: told.append(said))
+    assert told[-1] == ("reading", 2, 2)
 
 
 def test_without_again_nothing_is_done(machine: Machine) -> None:

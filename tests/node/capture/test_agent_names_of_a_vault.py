@@ -84,6 +84,18 @@ def test_a_newcomer_says_what_waits_and_reads_it_after_the_first_sync(
     assert _places(new)[0] == (FORMER, "Its battery lasts for two winters.")
 
 
+def test_up_on_a_second_machine_records_what_the_vault_lacks_at_once(
+    old: Machine, vault: Vault, tmp_path: Path
+) -> None:
+    new = _with_its_transcripts(old, tmp_path)
+    transcript(new, "Only this machine heard it.", name="other")
+    join = ("up", "--code", "-", "--relay", vault.relay.url, "--no-service", "--yes")
+    new.call(*join, typed=vault.code() + "\n")
+    for machine in (new, old):
+        machine.call("sync")
+    assert _places(old) == sorted((FORMER, text) for text in (*_TEXTS, "Only this machine heard it."))
+
+
 def test_a_home_that_the_kit_restores_doubles_nothing(old: Machine, vault: Vault, tmp_path: Path) -> None:
     kit, expected = kit_of(old), _places(old)
     new = _with_its_transcripts(old, tmp_path)

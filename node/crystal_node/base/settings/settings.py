@@ -288,7 +288,10 @@ def with_current_options(settings: Settings) -> Settings:
         if config == settings.config:
             return settings
         options = dict(settings.options)
-        for option in BY_NAME.values():
+        for option in (
+            *BY_NAME.values(),
+            _OF_DEVICE["agent"],
+        ):  # a newcomer's agent takes the vault's name for it
             if options[option.name].source in (SettingSource.CONFIG, SettingSource.DEFAULT):
                 options[option.name] = _resolved(option, {}, text_in(config, option.name))
     except (BadConfig, OSError):

@@ -9,8 +9,10 @@ What to record is decided before the background service starts, so that it never
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from crystal_crypto.errors import CrystalError
 from crystal_node.agent.hooks.claude_code import ClaudeHooks
 from crystal_node.agent.service import Manager, ServiceState, manager_for
 from crystal_node.agent.service.control import install_and_start
@@ -19,11 +21,13 @@ from crystal_node.base.wording import counted
 from crystal_node.capture import history
 from crystal_node.capture.history import History
 from crystal_node.capture.tools import TOOLS
-from crystal_node.device.device import opened
+from crystal_node.device.agent_name import waits
+from crystal_node.device.device import Device, opened
 from crystal_node.device.enrolment import own_relay_lost, prepare_node
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
 from crystal_node.surfaces.setup import tools as tool_choice
 from crystal_node.surfaces.setup.steps import SetupStep
+from crystal_node.sync.syncer import syncing
 
 _NOT_ASKED = "not asked for"
 _VAULT = {
@@ -109,6 +113,8 @@ def _history(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
         with opened(latest()) as device:
             if over:
                 return f"stepped over {counted(history.step_over(device), 'transcript')}"
+            if waits(device.journal, device.settings.agent_id):
+                asyncio.run(_bring_memory(device))
             report = asyncio.run(history.record(device))
         if report.private:
             return "private mode is on: nothing was recorded"
@@ -121,6 +127,13 @@ def _history(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
 
     what = "leave out what was said before now" if over else "record what was said before now"
     return SetupStep("history", what, is_decided, do, ground=True)
+
+
+async def _bring_memory(device: Device) -> None:
+    """A first round, so that what was said before need not wait for the vault's memory. If that fails, it does wait."""
+    with suppress(CrystalError):
+        async with syncing(device, "crystal up") as syncer:
+            await syncer.round()
 
 
 def _hooks(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:

@@ -27,7 +27,7 @@ _SHOWN = {MEMORIES: "memories", SOURCES: "documents of sources"}
 def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json: Json = False) -> None:
     """Blank stored credentials that newer rules find.
 
-    What is recorded is redacted at once, by the rules of that day. This applies today's rules to stored conversations with their
+    What is recorded is redacted at once, by the rules of that day. This applies today's rules to stored conversations and
     thoughts, to memories, and to sources. It counts what it finds, asks, and replaces it on every device: time, place and
     device stay, what stood there before is forgotten for good. It may be stopped at any time, and run again. Files are not
     touched. A credential that was stored in clear should also be changed where it is used.

@@ -187,11 +187,11 @@ def test_a_home_that_may_not_grow_says_so_and_loses_nothing(vault: Vault, bytes_
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Generator[Path]:
-    """A file system of 1 MiB of its own."""
+    """A file system of 1.5 MiB of its own."""
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "crystal-test", str(folder)],
+        ["mount", "-t", "tmpfs", "-o", "size=1536k,mode=700", "crystal-test", str(folder)],
         capture_output=True,
         check=False,
     )

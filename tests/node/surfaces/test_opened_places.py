@@ -162,7 +162,11 @@ def test_the_page_opens_a_hit_where_it_was_found(gateway: Gateway) -> None:
         page.goto(gateway.link())
         for question, _ in SAID.values():
             page.locator("#query").fill(question)
-            page.keyboard.press("Enter")
+            with page.expect_response("**/api/search"):
+                page.keyboard.press("Enter")
+            expect(page.locator("#view-search [aria-busy]")).to_have_count(
+                0
+            )  # else the hit may be drawn again under the click
             page.locator(".hit", has_text=question).click()
             expect(page.locator(".reader .asked .text")).to_have_text(ANSWER)
             expect(page.locator(".reader .piece").first).to_contain_text(question)

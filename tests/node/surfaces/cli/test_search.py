@@ -32,9 +32,9 @@ def test_the_decision_comes_first_and_its_echo_behind_what_answers(stranger: Mac
 
 def test_people_see_the_answer_and_open_its_turn(stranger: Machine) -> None:
     heading, head, passage, *_ = stranger.call("search", QUESTION).out.splitlines()
-    assert heading.endswith(
-        f"src/tidewatch · claude-code on {stranger.call('status', '--json').json['name']}"
-    )
+    device = stranger.call("status", "--json").json["name"]
+    title = "The tide gauge at Port Ellery reads about 30 mm high this morning"
+    assert heading.endswith(f"src/tidewatch · claude-code on {device} · {title}")
     assert "Nine tries it is." in head
     assert "Decided, then:" in passage
     shown = stranger.call("show", head.split()[2]).out

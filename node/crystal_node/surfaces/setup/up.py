@@ -24,6 +24,7 @@ from crystal_node.capture.tools import TOOLS
 from crystal_node.device.agent_name import waits
 from crystal_node.device.device import Device, opened
 from crystal_node.device.enrolment import own_relay_lost, prepare_node
+from crystal_node.search.devices import keep_names
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
 from crystal_node.surfaces.setup import tools as tool_choice
 from crystal_node.surfaces.setup.steps import SetupStep
@@ -116,6 +117,7 @@ def _history(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
             if waits(device.journal, device.settings.agent_id):
                 asyncio.run(_bring_memory(device))
             report = asyncio.run(history.record(device))
+            keep_names(device.member)  # a search before the first round shows them too
         if report.private:
             return "private mode is on: nothing was recorded"
         if report.off:

@@ -136,6 +136,12 @@ def test_without_anybody_to_ask_the_first_machine_is_set_up_as_well(person: Mach
     assert person.found("lighthouse") == ["The lighthouse was painted."]
 
 
+def test_a_search_right_behind_it_names_this_machine(person: Machine) -> None:
+    person.call("up", "--yes", "--no-service", "--name", "attic")
+    (hit,) = person.call("search", "--json", "lighthouse").json["results"]
+    assert hit["device_name"] == "attic"
+
+
 def test_at_a_terminal_each_step_can_be_chosen(person: Machine, relay: RelayProcess) -> None:
     with terminal(person, "up", TERM="dumb") as shown:
         shown.until("Go on?")

@@ -128,6 +128,7 @@ class Storm:
         until(self._at_rest, "the files on every device", 60)
 
     def _at_rest(self) -> bool:
+        self.vault.settle()  # another device may be the Core by now, which comes late in the row
         self.vault.settle()
         return all(notes(machine) == self.files for machine in self.vault.machines)
 

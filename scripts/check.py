@@ -4,10 +4,12 @@
     python -m scripts.check quick             the linters but for pyright, and the quick tests
     python -m scripts.check all [PYTEST…]     the same linters and all tests; with arguments for pytest those tests alone
 
-The linters run one after the other beside the tests, and say at the end what they found and how long they took. Exit code 1 if
-anything failed.
+The linters run one after the other beside the tests, and say at the end what they found and how long they took. Few tests that
+failed run once more when all else has ended, each file in a process that has the machine to itself: what fails there fails the
+run, and what passes there is named (decision 0072). Exit code 1 if anything failed.
 """
 
+import json
 import subprocess
 import sys
 import time
@@ -32,6 +34,12 @@ PYRIGHT = "pyright"
 _BESIDE_TESTS = [name for name in LINTERS if name != PYRIGHT]
 
 QUICK = ("-m", "quick")
+
+SECOND_LOOKS_MAX = 12
+"""More failed tests than this are no matter of a busy machine."""
+_SOME_FAILED = 1
+"""pytest's exit code for it: not that it was stopped, nor that it went wrong itself."""
+_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +79,34 @@ def linted(names: Sequence[str]) -> list[Linted]:
 def _beside(linters: Sequence[str], chosen: Sequence[str]) -> int:
     with ThreadPoolExecutor(1) as pool:
         found: Future[list[Linted]] = pool.submit(linted, linters)
-        failed = _tests(chosen)
-        return max(failed, _report(found.result()))
+        (PROJECT / _FAILED).unlink(missing_ok=True)  # what is written there now is of this run
+        code = _tests(chosen)
+        reports = found.result()
+    if code == _SOME_FAILED:
+        code = second_look(PROJECT)
+    return max(code, _report(reports))
 
 
-def _tests(chosen: Sequence[str]) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=PROJECT, check=False).returncode
+def second_look(project: Path) -> int:
+    """Run what failed in the last run once more, by itself. Returns 0 if all of it passed, else pytest's exit code."""
+    failed: list[str] = sorted(json.loads((project / _FAILED).read_text("utf-8")))
+    if len(failed) > SECOND_LOOKS_MAX:
+        print(f"\n{len(failed)} tests failed: too many for a second look (at most {SECOND_LOOKS_MAX}).")
+        return _SOME_FAILED
+    print(f"\nA second look at {len(failed)} failed, with nothing beside them:", flush=True)
+    files = sorted({test.partition("::")[0] for test in failed})
+    codes = [
+        _tests(["-n", "0", *(test for test in failed if test.partition("::")[0] == file)], project=project)
+        for file in files
+    ]
+    if not any(codes):
+        print("\nFailed beside others, passed alone: look at what these wait for.")
+        print(*(f"  UNSTEADY {test}" for test in failed), sep="\n")
+    return max(codes)
+
+
+def _tests(chosen: Sequence[str], *, project: Path = PROJECT) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=project, check=False).returncode
 
 
 def _run(name: str) -> Linted:

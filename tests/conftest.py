@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.support import durations, quick, retried, temporary
+from tests.support import durations, quick, temporary
 from tests.support.s3_servers import S3Server
 from tests.support.s3_servers.kept import shared
 
@@ -53,7 +53,6 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that took long come first and short ones last: no worker is left alone with minutes of work at the end."""
-    retried.mark(items)
     quick.mark(items)
     seconds = durations.of_last_run(config)
     slow = {item.path for item in items if item.get_closest_marker("slow")}

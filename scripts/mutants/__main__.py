@@ -122,8 +122,7 @@ def _pytest(
             part=bool(chosen.tests) and not chosen.planted,
         )
         files = [str(path) for path in target.test_files()]
-        # Repeated tests and those on disks or for S3 servers would only slow it down.
-        options = ["-q", "-n", "0", "-p", "no:rerunfailures", "--timeout", "0", "-p", "no:cacheprovider"]
+        options = ["-q", "-n", "0", "--timeout", "0", "-p", "no:cacheprovider"]
         sys.dont_write_bytecode = False
         os.chdir(PROJECT)
         code = pytest.main([*options, *files], plugins=[session])

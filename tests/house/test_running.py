@@ -1,41 +1,74 @@
 """How the tests are run: where homes lie, which tests are run again, and what a run says of its time."""
 
 import os
-import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import durations, retried, temporary
+from scripts import check
+from tests.support import durations, temporary
 
-HERE = "tests/house/test_running.py"
+_PROJECT = """
+from pathlib import Path
+
+SEEN = Path(__file__).with_name("seen")
+
+def test_busy() -> None:
+    first = not SEEN.exists()
+    SEEN.touch()
+    assert not first
+
+def test_steady() -> None:
+    with SEEN.with_name("steady").open("a") as file:
+        file.write("run\\n")
+"""
 
 
-def test_a_listed_test_needs_a_reason_and_has_to_exist() -> None:
-    name = "test_a_listed_test_needs_a_reason_and_has_to_exist"
-    assert retried.listed(f"# why\n\n{HERE}::{name}: a reason: this one\n") == {
-        f"{HERE}::{name}": "a reason: this one"
-    }
-    with pytest.raises(ValueError, match="no reason given"):
-        retried.listed(f"{HERE}::{name}\n")
-    for gone in (f"{HERE}::test_gone: a reason", "tests/house/test_gone.py::test_a: a reason"):
-        with pytest.raises(ValueError, match="no such test"):
-            retried.listed(gone)
+def _first_run(project: Path, tests: str) -> int:
+    (project / "pytest.ini").write_text("[pytest]\n")  # or that of a folder above is taken
+    (project / "test_some.py").write_text(tests)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "0"], cwd=project, capture_output=True, check=False
+    )
+    return done.returncode
 
 
-def test_only_listed_tests_are_run_again(request: pytest.FixtureRequest) -> None:
-    """Also while this one runs: nothing else gives a test a second try."""
-    listed = set(retried.listed(retried.LIST.read_text(encoding="utf-8")))
-    again = {
-        item.nodeid.partition("[")[0] for item in request.session.items if item.get_closest_marker("flaky")
-    }
-    assert again <= listed
-    marked = [
-        path
-        for path in sorted(retried.LIST.parent.rglob("*.py"))
-        if re.search(r"mark\.flaky|--reruns", path.read_text(encoding="utf-8"))
-    ]
-    assert {path.name for path in marked} <= {"retried.py", Path(__file__).name}
+def test_what_failed_beside_others_and_passes_alone_is_named_and_does_not_fail_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _first_run(tmp_path, _PROJECT) == 1
+    assert check.second_look(tmp_path) == 0
+    said = capfd.readouterr().out
+    assert "1 passed" in said
+    assert said.endswith("  UNSTEADY test_some.py::test_busy\n")
+    assert (tmp_path / "steady").read_text() == "run\n", "what passed was run again"
+
+
+def test_what_fails_alone_too_fails_the_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert _first_run(tmp_path, _PROJECT + "\ndef test_wrong() -> None:\n    assert False\n") == 1
+    assert check.second_look(tmp_path) == 1
+    assert "UNSTEADY" not in capfd.readouterr().out
+
+
+def test_too_many_failures_are_not_looked_at_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    many = check.SECOND_LOOKS_MAX + 1
+    once = (
+        _PROJECT
+        + f"""
+import pytest
+
+@pytest.mark.parametrize("number", range({many}))
+def test_once(number: int, tmp_path_factory) -> None:
+    first = not (seen := SEEN.with_name(f"once{{number}}")).exists()
+    seen.touch()
+    assert not first
+"""
+    )
+    assert _first_run(tmp_path, once) == 1
+    assert check.second_look(tmp_path) == 1
+    assert f"{many + 1} tests failed" in capfd.readouterr().out
 
 
 def test_homes_lie_in_memory_where_there_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server.peers import PeerTimes
 from tests.support.processes import eventually, process
 
-TIMES = PeerTimes(retry_last=0.05, heartbeat=0.05, round=10**6, greeting=1.0, farewell=1.0)
+TIMES = PeerTimes(retry_last=0.05, heartbeat=0.05, round=10**6, greeting=30.0, farewell=30.0)
 """Rounds are made by the test; what depends on minutes is the default."""
 
 

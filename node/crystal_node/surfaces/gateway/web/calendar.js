@@ -19,7 +19,7 @@ export class Calendar {
     this.after = this.step(1, "Next month", "m10 6 6 6-6 6");
     this.whole = el("button", { type: "button", class: "plain small", onclick: () => this.chooseMonth() });
     this.grid = el("table", { class: "month" });
-    this.root = el("div", { class: "card calendar", role: "group", "aria-label": "Calendar of what was said" }, el("div", { class: "row slim" }, this.title, el("span", { class: "grow" }), this.before, this.after), this.grid, this.whole);
+    this.root = el("div", { class: "card calendar", role: "group", "aria-label": "Calendar of what was said", hidden: true }, el("div", { class: "row slim" }, this.title, el("span", { class: "grow" }), this.before, this.after), this.grid, this.whole);
   }
 
   step(by, label, path) {
@@ -66,6 +66,7 @@ export class Calendar {
   }
 
   draw() {
+    this.root.hidden = false; // until the days are known there is nothing to press
     const name = this.month.toLocaleDateString("en", { month: "long", year: "numeric" });
     this.title.textContent = name;
     this.whole.textContent = this.isWhole() ? "Show all days" : `Only ${name}`;

@@ -100,7 +100,7 @@ class Drops:
     async def waiting(self, reader: V1Holder, channel: V1Channel) -> list[Waiting]:
         """The drops that the reader has not confirmed, in order. Finishes interrupted deletions."""
         found: list[Waiting] = []
-        if reader.role is not channel.reader:
+        if not reader.reads(channel):
             return found
         members: list[V1Member] | None = None
         unfinished: list[DropId] = []
@@ -108,9 +108,9 @@ class Drops:
             async for drop, size, marks in drops:
                 if marks and members is None:
                     members = [member async for member in self._tokens.members(reader.space)]
-                if size is None or (marks and _all_have(members or [], channel, drop, marks)):
+                if size is None or (marks and _all_have(members or [], channel, marks)):
                     unfinished.append(drop)
-                elif drop.dropper != reader.id and reader.id not in marks:
+                elif reader.id not in marks:
                     found.append(Waiting(drop, size))
                 if len(found) >= LISTED_MAX:
                     break
@@ -120,15 +120,13 @@ class Drops:
 
     async def pick_up(self, reader: V1Holder, channel: V1Channel, drop: DropId) -> Object:
         """The sealed bytes. Raises NotFound, also if the drop is not for this reader, or was confirmed by it."""
-        if not reader.reads(channel, drop.dropper) or await self._has(
-            done_key(reader.space, channel, drop, reader.id)
-        ):
+        if not reader.reads(channel) or await self._has(done_key(reader.space, channel, drop, reader.id)):
             raise NotFound("there is no such blob")
         return await self._store.get(blob_key(reader.space, channel, drop))
 
     async def confirm(self, reader: V1Holder, channel: V1Channel, drop: DropId) -> None:
         """Mark a drop as confirmed by this reader. Idempotent; a deleted drop is no error. Raises NotFound."""
-        if not reader.reads(channel, drop.dropper):
+        if not reader.reads(channel):
             raise NotFound("there is no such blob")
         if not await self._has(blob_key(reader.space, channel, drop)):
             return
@@ -211,7 +209,7 @@ class Drops:
         prefix = done_prefix(space, channel, drop)
         marks = {entry.key.removeprefix(prefix) async for entry in entries(self._store, prefix)}
         if await self._has(blob_key(space, channel, drop)):
-            if not _all_have(members, channel, drop, marks):
+            if not _all_have(members, channel, marks):
                 return
             if drop.day >= int(self._clock() * 1000) // DAY_MS - SEEN_DAYS_BEFORE:
                 with suppress(AlreadyExists):
@@ -267,11 +265,7 @@ class Drops:
             yield DropId.parse(current), readers
 
 
-def _all_have(members: list[V1Member], channel: V1Channel, drop: DropId, marks: set[str]) -> bool:
-    """Whether every reader of the drop has confirmed it. False if it has no reader."""
-    readers = {
-        member.holder.id
-        for member in members
-        if not member.revoked and member.holder.reads(channel, drop.dropper)
-    }
+def _all_have(members: list[V1Member], channel: V1Channel, marks: set[str]) -> bool:
+    """Whether every reader of the channel has confirmed a drop. False if the channel has no reader."""
+    readers = {member.holder.id for member in members if not member.revoked and member.holder.reads(channel)}
     return bool(readers) and readers <= marks

@@ -130,11 +130,32 @@ async def test_two_cores_both_get_every_conversation(relay: ServedRelay, nodes: 
             await nodes[0].drop("conversations", text)
         assert await one.poll("conversations") == said
         assert await two.poll("conversations") == said
-        # What a Core drops for Cores is for the other one.
-        await one.drop("conversations", b"my own")
-        assert await one.listed("conversations") == []
-        assert await two.poll("conversations") == [b"my own"]
+        # What a Core drops for Cores is for itself, too: its hook drops, and its poller takes in.
+        await one.drop("conversations", b"of one Core")
+        assert await two.poll("conversations") == [b"of one Core"]
+        assert await one.poll("conversations") == [b"of one Core"]
     assert await blobs_in(relay) == []
+
+
+@pytest.mark.parametrize("confirmed_by_another", [False, True])
+async def test_a_cores_own_conversations_come_back_to_its_poller(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device], *, confirmed_by_another: bool
+) -> None:
+    own = [(await core.drop("conversations", b"said at the Core %d" % number))["id"] for number in range(3)]
+    theirs = (await nodes[0].drop("conversations", b"said at a Node"))["id"]
+    if confirmed_by_another:
+        async with await V1Device.added(relay.url, relay.store, "cc-second", "core") as second:
+            assert len(await second.poll("conversations")) == 4
+    assert [blob["id"] for blob in await core.listed("conversations")] == [*own, theirs]
+    assert {blob["agent_id"] for blob in (await core.listed("conversations"))[:3]} == {core.agent}
+    assert await core.poll("conversations") == [
+        *(b"said at the Core %d" % number for number in range(3)),
+        b"said at a Node",
+    ]
+    assert await core.poll("conversations") == []
+    assert [await node.listed("mirror") for node in nodes] == [[], [], []]
+    again = await core.drop("conversations", b"said at the Core 0")
+    assert (again["id"], await core.listed("conversations")) == (own[0], []), "a repeated drop comes in once"
 
 
 async def test_a_drop_repeated_after_a_lost_reply_is_one_drop(

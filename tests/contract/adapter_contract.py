@@ -197,7 +197,7 @@ class AdapterContract:
             b'"text"',
             b"{}",
             b"[]",
-            b'{"type":"x"}',
+            b'{"type":"x","uuid":"x","text":"words"}',
         ],
     )
     def test_damage_is_counted_and_costs_nothing_beside_it(self, talk: Conversation, damage: bytes) -> None:

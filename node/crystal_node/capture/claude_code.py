@@ -4,12 +4,14 @@
 Recorded are the messages of the person and the model, and the model's thinking. Left out are tool calls and results, the
 tool's own records, mark-up, and the summary that a compaction writes as if the person had said it.
 
-The format is not ours and changes without notice. Unknown records are counted and skipped. A line of the known form is parsed
+The format is not ours and changes without notice. Records of unknown kinds are counted and skipped. One is reported as unread
+only if it is a link of the conversation (it has a ``uuid``, as all messages have) and holds words: the tool's own notes on its
+requests, costs and modes are neither. A line of the known form is parsed
 strictly and fast, any other forgivingly: a field of unexpected type counts as missing, invalid UTF-8 and lone surrogates are
 replaced, so that an odd field costs that field only.
 
 Claude Code puts reminders, command mark-up, command output and notes of editors and hooks into user messages; ``clean``
-removes them in time linear in the text.
+removes them in time linear in the text. What the model writes stays as it is: it may write about such mark-up.
 
 Resuming a session copies its history into a new file. The copies have the same texts and become no new chunks; a session id of
 their own is kept as one more place of the text.
@@ -28,9 +30,19 @@ import msgspec
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
-from crystal_node.capture.json_values import as_text, as_truth, is_array, is_object
+from crystal_node.capture.json_values import as_text, as_truth, has_words, is_array, is_object, parse_json
 from crystal_node.capture.line_adapter import LineAdapter, LinePosition
-from crystal_node.capture.messages import LineFault, SkippedRecord, TranscriptMessage, bounded, milliseconds
+from crystal_node.capture.messages import (
+    NO_WORDS,
+    UNKNOWN_FORM,
+    UNKNOWN_TYPE,
+    LineFault,
+    SkippedRecord,
+    TranscriptMessage,
+    bounded,
+    milliseconds,
+    plain,
+)
 
 _SYNTHETIC = "<synthetic>"
 """The model that Claude Code names for its own messages: errors, limits, "No response requested."."""
@@ -55,9 +67,6 @@ _SILENT_BLOCKS = frozenset(
 )
 PATH_BYTES_MAX = 4096
 _BOM = b"\xef\xbb\xbf"
-_KNOWN = frozenset(
-    {"user", "assistant", "summary", "system", "file-history-snapshot", "attachment", "progress"}
-)
 _TAGS = (
     "system-reminder",
     "command-name",
@@ -122,9 +131,9 @@ class ClaudeCode(LineAdapter):
         return None
 
     def recognises(self, record: dict[str, Any]) -> bool:
-        return record.get("type") in _KNOWN and (
-            "sessionId" in record or "uuid" in record or "leafUuid" in record
-        )
+        named = bool({"sessionId", "uuid", "leafUuid"} & record.keys())
+        message = record.get("message")
+        return isinstance(record.get("type"), str) and named and not (message and not _is_message(message))
 
     def said(
         self, line: bytes, context: Context, at: LinePosition
@@ -136,6 +145,8 @@ class ClaudeCode(LineAdapter):
             yield SkippedRecord(parsed.value, damaged=True)
             return
         words = words_of(parsed)
+        if words is UNKNOWN_TYPE and not _is_said(line):
+            words = NO_WORDS
         if isinstance(words, SkippedRecord):
             yield words
             return
@@ -222,6 +233,20 @@ def _session_of(path: Path) -> str:
     return path.parent.parent.name if path.parent.name == "subagents" else path.stem
 
 
+def _is_message(value: object) -> bool:
+    """Whether it has the form of this tool's messages: other tools keep theirs under the same names, with ``parts``."""
+    return is_object(value) and isinstance(value.get("content"), str | list)
+
+
+def _is_said(line: bytes) -> bool:
+    """Whether a record of an unknown kind may hold a message: a link of the conversation, with words."""
+    try:
+        record = parse_json(line)
+    except ValueError:
+        return True
+    return is_object(record) and bool(record.get("uuid")) and has_words(record)
+
+
 _decoder = msgspec.json.Decoder(ClaudeRecord)
 
 
@@ -301,9 +326,9 @@ def words_of(record: ClaudeRecord) -> ClaudeWords | SkippedRecord:
         case known if known in _SILENT_RECORDS:
             return SkippedRecord(f"record {known}")
         case "":
-            return SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
+            return UNKNOWN_FORM
         case _:
-            return SkippedRecord("record of unknown type", damaged=True)
+            return UNKNOWN_TYPE
 
 
 def cleaned_texts(words: ClaudeWords, skipped: Counter[str]) -> dict[str, str]:
@@ -315,7 +340,7 @@ def cleaned_texts(words: ClaudeWords, skipped: Counter[str]) -> dict[str, str]:
         if (not thinks and block.type != "text") or text is None:
             skipped[f"block {block.type}" if block.type in _SILENT_BLOCKS else "block of unknown form"] += 1
             continue
-        cleaned = clean(text)
+        cleaned = clean(text) if words.speaker == "user" else plain(text)
         if cleaned:
             spoken.setdefault("thinking" if thinks else words.speaker, []).append(cleaned)
         else:
@@ -326,8 +351,8 @@ def cleaned_texts(words: ClaudeWords, skipped: Counter[str]) -> dict[str, str]:
 def _conversation_words(record: ClaudeRecord) -> ClaudeWords | SkippedRecord:
     if record.is_summary:
         return SkippedRecord("compaction summary")
-    if record.message is None:
-        return SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
+    if record.message is None or record.message.content is None:
+        return UNKNOWN_FORM
     if record.is_api_error or record.message.model == _SYNTHETIC:
         return SkippedRecord("written by the tool")
     return ClaudeWords(record.type, _blocks(record.message.content))

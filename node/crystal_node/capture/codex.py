@@ -11,7 +11,9 @@ Besides such an event there is an item with the role ``user``: what was sent to 
 is held until the event comes, and then dropped. If the model answers first, the file has no such events, and everything that is
 not known to be inserted counts as the person's.
 
-The model's messages, and its reasoning where it is readable, are items in all versions; events repeat them. A forked session
+The model's messages, and its reasoning where it is readable, are items in all versions; events repeat them, the message's
+before its item. The summary that a compaction asks the model for is an item, too, without such an event: a record ``compacted``
+follows that holds it. So an item that no event has told of waits for the next record that says what it was. A forked session
 and one of a sub-agent begin with a header of their own, which another session's may follow.
 """
 
@@ -25,9 +27,10 @@ from crystal_node.base.project import normalised_remote
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
-from crystal_node.capture.json_values import as_array, as_object, as_text
+from crystal_node.capture.json_values import as_array, as_object, as_text, has_words
 from crystal_node.capture.line_adapter import LinePosition, ObjectLines
 from crystal_node.capture.messages import (
+    NO_WORDS,
     UNKNOWN_FORM,
     UNKNOWN_TYPE,
     SkippedRecord,
@@ -45,6 +48,8 @@ PENDING_MAX = 16
 
 PENDING_CHARS_MAX = 1024 * 1024
 """Of all of them together."""
+_CONFIRMED_MAX = 16
+"""Messages of one answer whose events may come before the first of its items."""
 
 _FILE = re.compile(r"rollout-(?P<day>\d{4}-\d{2}-\d{2})?.*\.jsonl")
 _SESSION = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -132,6 +137,8 @@ class Codex(ObjectLines):
         self, record: dict[str, Any], context: Context, at: LinePosition
     ) -> Iterator[TranscriptMessage | SkippedRecord]:
         payload, moment = as_object(record.get("payload")), moment_of(record.get("timestamp"))
+        if context.unsettled and not _counts_tokens(record, payload):
+            yield from _settled(record, payload, context, at)
         match record.get("type"):
             case "session_meta":
                 _header(payload, context)
@@ -157,7 +164,7 @@ class Codex(ObjectLines):
                 context.mode = context.mode or BARE
                 yield SkippedRecord("record session_meta")
             case str(other) if other:
-                yield UNKNOWN_TYPE
+                yield UNKNOWN_TYPE if has_words(record) else NO_WORDS
             case _:
                 yield UNKNOWN_FORM
 
@@ -187,6 +194,13 @@ def _event(
             yield from _told(TURNS, texts or None, moment, context, at)
         case "item_completed", "Plan":
             yield from _words([("assistant", plain(as_text(item.get("text")) or ""))], moment, context, at)
+        case "item_completed", "AgentMessage":
+            texts = [as_text(as_object(part).get("text")) or "" for part in as_array(item.get("content"))]
+            _confirm(context, texts)
+            yield SkippedRecord("event")
+        case "agent_message", _:
+            _confirm(context, [as_text(payload.get("message")) or ""])
+            yield SkippedRecord("event")
         case str(), _:
             yield SkippedRecord("event")
         case _:
@@ -224,6 +238,8 @@ def _item(
                 yield SkippedRecord("item reasoning")
         case str(known) if known in _SILENT_ITEMS:
             yield SkippedRecord(f"item {known}")
+        case str(other) if other and not has_words(item):
+            yield NO_WORDS
         case _:
             yield UNKNOWN_TYPE
 
@@ -249,7 +265,11 @@ def _message(
             texts.append(plain(text))
     if role == "assistant":
         yield from _released(context, 0, at)
-        yield from _words([("assistant", text) for text in texts], moment, context, at)
+        if context.mode in (EVENTS, TURNS) and moment and _mark(texts) not in context.confirmed:
+            # Held answers are kept with the file's state, therefore redacted.
+            context.unsettled = (*context.unsettled, *((moment, redact(text).text) for text in texts if text))
+        else:
+            yield from _words([("assistant", text) for text in texts], moment, context, at)
     elif context.mode == BARE:
         if not context.cwd:
             context.cwd = next((found[1] for found in map(_CWD.search, texts) if found), "")
@@ -268,6 +288,33 @@ def _released(context: Context, left: int, at: LinePosition) -> Iterator[Transcr
     released, context.pending = context.pending[:count], context.pending[count:]
     for moment, text in released:
         yield from _words([("user", text)], moment, context, at)
+
+
+def _settled(
+    record: dict[str, Any], payload: dict[str, Any], context: Context, at: LinePosition
+) -> Iterator[TranscriptMessage | SkippedRecord]:
+    """Releases held answers, but for the summary that a compaction keeps."""
+    held, context.unsettled = context.unsettled, ()
+    kept = as_text(payload.get("message")) if record.get("type") == "compacted" else None
+    summary = redact(kept).text if kept else ""
+    for moment, text in held:
+        if text in summary:
+            yield SkippedRecord("compaction summary")
+        else:
+            yield from _words([("assistant", text)], moment, context, at)
+
+
+def _counts_tokens(record: dict[str, Any], payload: dict[str, Any]) -> bool:
+    return record.get("type") == "token_usage_record" or payload.get("type") == "token_count"
+
+
+def _confirm(context: Context, texts: list[str]) -> None:
+    context.confirmed = (*context.confirmed, _mark(texts))[-_CONFIRMED_MAX:]
+
+
+def _mark(texts: list[str]) -> str:
+    """A mark of an answer, by which its event and its item are known as one."""
+    return derived_id(*filter(None, map(plain, texts)))
 
 
 def _fitting(context: Context) -> int:

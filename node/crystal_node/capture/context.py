@@ -16,7 +16,8 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
     ``mode`` is the adapter's own; ``moment`` (milliseconds) is the time of messages without one; ``said`` holds marks of
     ``MARK_BYTES`` each. ``hidden``: how many messages without a time of a document were skipped, the last of which had
     ``hidden_chars`` characters with the hash ``hidden_hash``. ``pending``: texts with their times, of which later lines tell
-    whether somebody said them.
+    whether somebody said them; ``unsettled``: the same of the model's. ``confirmed``: marks of its newest texts that were said
+    for sure.
     """
 
     session: str = ""
@@ -30,6 +31,8 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
     hidden_chars: int = 0
     hidden_hash: bytes = b""
     pending: tuple[tuple[int, str], ...] = ()
+    unsettled: tuple[tuple[int, str], ...] = ()
+    confirmed: tuple[str, ...] = ()
 
     def encoded(self) -> bytes:
         return b"" if self == Context() else msgspec.msgpack.encode(self)

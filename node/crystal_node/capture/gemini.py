@@ -8,6 +8,11 @@ nevertheless). Until spring 2026 a session was one JSON document, ``session-….
 A message is written again under the same id whenever something in it changed: tool calls, tokens, rarely its text. Each version
 with another text is recorded under that id, the last one last; the same text is recorded once. Recorded versions cannot be
 replaced on all devices, so that conversations are shown with the last version of each message.
+
+When a session is resumed, its messages are written again under their ids, with the time of that moment, and thoughts as parts
+of the text; a later minute's resumption begins a second file of the session. Thoughts are brought to one form, so that nothing
+of it is said twice. What hooks add stands in ``<hook_context>``, before the prompt or in parts of its own, its angle brackets
+escaped.
 """
 
 import re
@@ -20,10 +25,19 @@ from crystal_node.capture.adapter import FoundTranscript, Hides, TranscriptReadi
 from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentContent, DocumentReader
 from crystal_node.capture.folders import below, files_below, folders_in
-from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, is_object, parse_json
+from crystal_node.capture.json_values import (
+    as_array,
+    as_object,
+    as_text,
+    has_words,
+    is_array,
+    is_object,
+    parse_json,
+)
 from crystal_node.capture.line_adapter import LinePosition, ObjectLines
 from crystal_node.capture.line_reader import FileState, open_regular
 from crystal_node.capture.messages import (
+    NO_WORDS,
     UNKNOWN_FORM,
     LineFault,
     SkippedRecord,
@@ -38,11 +52,12 @@ _SESSION_FILE = re.compile(r"session-.*\.jsonl?")
 _INJECTED = (
     "<session_context>",
     "<state_snapshot>",
-    "<hook_context>",
     "This is the Gemini CLI.",
     "[SYSTEM:",
 )
 """Beginnings of user messages that nobody typed."""
+_HOOKS_OWN = re.compile(r"\s*<hook_context>[^<]*(?:</hook_context>|\Z)")
+_THOUGHT = re.compile(r"\s*\*\*(?P<subject>[^*\n]+)\*\*(?P<rest>.*)", re.DOTALL)
 _ROOT_FILE = ".project_root"
 _ROOT_BYTES_MAX = 4096
 
@@ -162,16 +177,17 @@ def _message(
         yield SkippedRecord(f"message {kind}")
         return
     if kind not in ("user", "gemini"):
-        yield UNKNOWN_FORM
+        yield UNKNOWN_FORM if not kind or has_words(message) else NO_WORDS
         return
     role = "user" if kind == "user" else "assistant"
     texts, thoughts, silent = _content(message.get("displayContent"))
     if not texts:
         texts, thoughts, silent = _content(message.get("content"))
     # Parts of a text follow each other without separators.
-    text = plain("".join(texts))
+    text = plain("".join(texts) if kind == "gemini" else "".join(map(_typed, texts)))
     if kind == "user" and text.startswith(_INJECTED):
         text = ""
+    thoughts = ["\n".join(plain(part) for part in _parsed_thought(thought)) for thought in thoughts]
     for thought in as_array(message.get("thoughts")):
         fields = as_object(thought)
         named = [plain(as_text(fields.get(name)) or "") for name in ("subject", "description")]
@@ -192,6 +208,21 @@ def _message(
     elif not silent:
         yield SkippedRecord("mark-up only")
     yield from silent
+
+
+def _typed(text: str) -> str:
+    """A part of a prompt without what hooks put before it; "" if that is all."""
+    while (ahead := _HOOKS_OWN.match(text)) is not None:
+        text = text[ahead.end() :]
+    return text
+
+
+def _parsed_thought(thought: str) -> list[str]:
+    """A thought part as the tool keeps it otherwise: its subject and its description, those that it has."""
+    found = _THOUGHT.fullmatch(thought)
+    return (
+        [thought] if found is None else [part for part in (found["subject"], found["rest"].strip()) if part]
+    )
 
 
 def _content(content: object) -> tuple[list[str], list[str], list[SkippedRecord]]:

@@ -11,6 +11,10 @@ _TRIED_CHARS_MIN, _TRIED_CHARS_MAX = 1024 * 1024, 64 * 1024 * 1024
 """How much of a damaged line is parsed, over all places at which a record might begin: so many times its length, at least and
 at most so many characters. A record that broke off is parsed again from each object that it is within, thus about as often as
 its objects are nested."""
+_WORDED = frozenset({"content", "message", "parts", "prompt", "text", "thinking"})
+"""Names under which tools keep what was said."""
+_LOOKED_AT_MAX = 10_000
+"""How many values of one record are looked at for words."""
 _TOO_DEEP_CHARS = 4 * 1024
 """What an attempt costs that ends at the greatest depth, in characters."""
 _decoder = msgspec.json.Decoder()
@@ -67,6 +71,25 @@ def _tried(text: str, at: int) -> tuple[int, int]:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
+
+
+def has_words(value: object) -> bool:
+    """Whether a record of an unknown kind holds something that somebody may have said: a text under a name that texts have.
+
+    Numbers, ids and states are no words, whatever the kind is called.
+    """
+    waiting: list[tuple[object, bool]] = [(value, False)]
+    for _ in range(_LOOKED_AT_MAX):
+        if not waiting:
+            return False
+        one, named = waiting.pop()
+        if isinstance(one, str) and named and one.strip():
+            return True
+        if is_object(one):
+            waiting += [(inner, name in _WORDED) for name, inner in one.items()]
+        elif is_array(one):
+            waiting += [(inner, named) for inner in one]
+    return True
 
 
 def as_text(value: object) -> str | None:

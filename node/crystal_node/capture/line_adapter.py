@@ -96,7 +96,7 @@ class LineAdapter(ABC):
             if first is not None:
                 for _ in self.said(first, context, LinePosition(path, 0)):
                     pass
-                context.pending = ()  # skipped, like everything else
+                context.pending = context.unsettled = ()  # skipped, like everything else
             return structs.replace(reader.skip_to_end(), memo=context.encoded())
 
 

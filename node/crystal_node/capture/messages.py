@@ -59,6 +59,8 @@ class SkippedRecord:
 
 
 UNKNOWN_TYPE = SkippedRecord("record of unknown type", damaged=True)
+NO_WORDS = SkippedRecord("record without words")
+"""Of an unknown kind, and its form says that nobody said anything in it."""
 UNKNOWN_FORM = SkippedRecord(LineFault.UNKNOWN_FORM.value, damaged=True)
 
 

@@ -21,10 +21,11 @@ from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts, FoundTranscript, Hides, TranscriptReading
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below, folders_in
-from crystal_node.capture.json_values import as_array, as_object, as_text
+from crystal_node.capture.json_values import as_array, as_object, as_text, has_words
 from crystal_node.capture.line_adapter import LinePass, LinePosition, ObjectLines
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.messages import (
+    NO_WORDS,
     UNKNOWN_FORM,
     UNKNOWN_TYPE,
     OperationBuilder,
@@ -159,7 +160,7 @@ class OpenClaw(ObjectLines):
             case str(known) if known in _SILENT_RECORDS:
                 yield SkippedRecord(f"record {known}")
             case str(other) if other:
-                yield UNKNOWN_TYPE
+                yield UNKNOWN_TYPE if has_words(record) else NO_WORDS
             case _:
                 yield UNKNOWN_FORM
 

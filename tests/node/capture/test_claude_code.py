@@ -231,14 +231,15 @@ def test_a_huge_transcript_is_read_piece_by_piece_in_bounded_memory(
 
 def test_damaged_lines_are_counted_with_their_place(tool: Tool) -> None:
     start = line(user("before"))
-    tool.write(start, b"not json\n", user("after", 2), {"type": "hologram"})
+    strange = {"type": "hologram", "uuid": "u", "text": "from the future"}
+    tool.write(start, b"not json\n", user("after", 2), strange)
     counts = tool.read().counts
     assert counts.messages == 2
     assert counts.spots[0] == Spot(tool.path, len(start), "line is not JSON")
     assert counts.spots[1].reason == "record of unknown type"
     with tool.path.open("rb") as file:
         file.seek(counts.spots[1].offset)
-        assert json.loads(file.readline()) == {"type": "hologram"}
+        assert json.loads(file.readline()) == strange
 
 
 def test_only_the_first_places_are_remembered_and_all_are_counted(tool: Tool) -> None:

@@ -159,7 +159,10 @@ def test_a_codex_session_that_tells_in_both_ways_is_heard_in_one(tmp_path: Path)
         "type": "event_msg",
         "payload": {"type": "item_completed", "item": {"type": "Plan", "text": "1. Look"}},
     }
-    adapter, path = _codex(tmp_path, _prompt("asked"), turn, event, plan, _prompt("answer", "assistant"))
+    told = {"type": "event_msg", "payload": {"type": "agent_message", "message": "answer"}}
+    adapter, path = _codex(
+        tmp_path, _prompt("asked"), turn, event, plan, told, _prompt("answer", "assistant")
+    )
     operations, counts, _ = read_all(adapter, path)
     assert said(operations) == [("user", "asked"), ("assistant", "1. Look"), ("assistant", "answer")]
     assert counts.skipped["said before"] == 1
@@ -241,7 +244,7 @@ def test_a_gemini_session_says_each_version_of_a_message_once(tmp_path: Path) ->
     assert said(subagent) == [
         ("subagent-user", "Find the tide table."),
         ("subagent-assistant", "It is tides.md."),
-        ("subagent-thinking", "**Searching**"),
+        ("subagent-thinking", "Searching"),
     ]
     assert {one.session for one in subagent} == {GEMINI_SESSION}, "it belongs to its parent's"
 

@@ -84,16 +84,35 @@ def test_tool_calls_results_and_images_are_counted_not_kept() -> None:
         ({"type": "user", "message": "no object"}, "record of unknown form"),
         ({"no": "type"}, "record of unknown form"),
         ({"type": ["list"]}, "record of unknown form"),
-        ({"type": "hologram"}, "record of unknown type"),
+        ({"type": "user", "message": {"role": "user", "parts": [{"text": "x"}]}}, "record of unknown form"),
+        ({"type": "hologram", "uuid": "u", "message": {"content": "x"}}, "record of unknown type"),
     ],
 )
 def test_records_without_anybodys_words_say_why(record: dict[str, Any], reason: str) -> None:
     assert texts(record) == ([], Counter({reason: 1}))
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"type": "hologram", "uuid": "u", "cost": {"tokens": 7, "model": "m"}},
+        {"type": "hologram", "uuid": "u", "content": [], "text": " "},
+        {"type": "request", "sessionId": "s", "message": {"role": "user", "content": "what was sent"}},
+    ],
+)
+def test_a_record_of_an_unknown_kind_is_no_fault_without_words_or_beside_the_conversation(
+    tmp_path: Path, record: dict[str, Any]
+) -> None:
+    tool = Tool(tmp_path)
+    tool.write(record)
+    counts = tool.read().counts
+    assert dict(counts.skipped) == {"record without words": 1}
+    assert counts.spots == []
+
+
 def test_the_number_of_reasons_is_bounded_whatever_types_a_file_makes_up(tmp_path: Path) -> None:
     tool = Tool(tmp_path)
-    tool.write(*({"type": f"made-up-{number}"} for number in range(500)))
+    tool.write(*({"type": f"made-up-{number}", "uuid": "u", "text": "x"} for number in range(500)))
     tool.write(*(user([{"type": f"made-up-{number}"}]) for number in range(500)))
     assert dict(tool.read().counts.skipped) == {"record of unknown type": 500, "block of unknown form": 500}
 

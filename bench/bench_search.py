@@ -22,9 +22,9 @@ from bench.memories import DAY, NOW, embedded, filled, passages, sentences
 from bench.vector_baselines import Faiss, Usearch
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
+from crystal_core.search.by import By
 from crystal_core.search.filters import Scope
 from crystal_core.search.search import Searcher
-from crystal_core.search.turns import By
 from crystal_core.search.vector_index import VectorIndex
 
 SUBJECTS = 3000

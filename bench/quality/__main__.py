@@ -35,7 +35,7 @@ from bench.quality.vectors import KeptVectors
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.embed.port import Embedder
 from crystal_core.llm.port import Llm
-from crystal_core.search.turns import By
+from crystal_core.search.by import By
 
 ASKED_OF_MODELS = 6
 """Of so many queries a model is given one."""

@@ -26,7 +26,7 @@ from bench.quality.coding.questions import Question, make_questions
 from bench.quality.coding.world import COLUMNS, Class, Part, read_world
 from bench.quality.sets import DAY, NOW
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_core.search.turns import By
+from crystal_core.search.by import By
 
 PARTS = tuple(Part)
 

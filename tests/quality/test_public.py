@@ -26,7 +26,7 @@ from bench.quality.public.figures import (
 from bench.quality.public.measurement import measured_questions, measured_sets
 from bench.quality.public.memory import Answer, memory_of
 from bench.quality.vectors import KeptVectors
-from crystal_core.search.turns import By
+from crystal_core.search.by import By
 
 DIMENSIONS = 16
 

@@ -18,7 +18,7 @@ from bench.quality.coding.world import Part
 from bench.quality.measuring import ALL, Measured
 from bench.quality.vectors import KeptVectors
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_core.search.turns import By
+from crystal_core.search.by import By
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -24,10 +24,10 @@ from bench.quality.sets import NOW
 from crystal_core.cutting.messages import split_message
 from crystal_core.embed.port import Embedder
 from crystal_core.replica import Replica
+from crystal_core.search.by import By
 from crystal_core.search.filters import EVERYWHERE, Scope
 from crystal_core.search.hits import Hit, SearchResult
 from crystal_core.search.search import Searcher
-from crystal_core.search.turns import By
 from crystal_core.state.mirror_log import MODEL
 from crystal_mirror.operations import Capture, Piece
 from crystal_mirror.types import Origin

@@ -20,7 +20,7 @@ from bench.quality.public.measurement import measured_part
 from bench.quality.public.memory import memory_of
 from bench.quality.vectors import KeptVectors
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_core.search.turns import By
+from crystal_core.search.by import By
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,10 +20,10 @@ from bench.quality.public.corpus import Corpus, Place, Question, Text
 from crystal_core.cutting.messages import split_message
 from crystal_core.embed.port import Embedder
 from crystal_core.replica import Replica
+from crystal_core.search.by import By
 from crystal_core.search.filters import Scope
 from crystal_core.search.hits import Hit, SearchResult
 from crystal_core.search.search import Searcher
-from crystal_core.search.turns import By
 from crystal_core.state.mirror_log import MODEL
 from crystal_mirror.operations import Capture, Operation, Piece, PutDocument, PutSource
 from crystal_mirror.types import Origin

@@ -26,6 +26,7 @@ from crystal_core.database import Database
 from crystal_core.embed.port import Embedder, EmbeddingError
 from crystal_core.errors import EmptyQuery
 from crystal_core.search import bm25
+from crystal_core.search.by import By
 from crystal_core.search.coverage import percent_embedded
 from crystal_core.search.dates import DateRange, date_ranges
 from crystal_core.search.filters import CONVERSATION, EVERYWHERE, Filters, Scope
@@ -47,7 +48,7 @@ from crystal_core.search.ranking import (
     relevance,
 )
 from crystal_core.search.snippets import SNIPPET_CHARS, Snippets
-from crystal_core.search.turns import PERSON, THOUGHTS, By, Turn
+from crystal_core.search.turns import PERSON, THOUGHTS, Turn
 from crystal_core.search.units import TOLD_DAYS, Candidate, Text, Unit, Units, read_texts
 from crystal_core.state import mirror_log
 

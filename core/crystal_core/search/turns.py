@@ -13,7 +13,6 @@ A turn's bounds are found by a few index lookups in both tables of pieces, since
 
 import json
 from collections.abc import Sequence
-from enum import StrEnum
 
 from msgspec import Struct
 
@@ -32,13 +31,6 @@ ANSWERING_NOBODY = (*ASKERS, *THOUGHTS)
 MILLISECONDS_MAX = 2**62
 """Later than any moment."""
 QUESTION_CHARS_MAX = 2000
-
-
-class By(StrEnum):
-    """What a search finds: whole turns, or single messages."""
-
-    TURN = "turn"
-    MESSAGE = "message"
 
 
 class Turn(Struct, frozen=True):

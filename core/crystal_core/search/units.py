@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from crystal_core.database import Database
 from crystal_core.schema import HIDDEN
+from crystal_core.search.by import By
 from crystal_core.search.dates import DateRange
 from crystal_core.search.filters import CONVERSATION, MEMORY, HitPlace
 from crystal_core.search.phrases import announces, answers, asks
@@ -25,7 +26,6 @@ from crystal_core.search.turns import (
     PERSON,
     QUESTION_CHARS_MAX,
     THOUGHTS,
-    By,
     Span,
     Turn,
     TurnPiece,

@@ -12,11 +12,11 @@ such digits: no text can be written so that it shares another's folder.
 """
 
 import re
-from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from crystal_mirror.file_paths import fault_of
-from crystal_node.base.home import Home
+if TYPE_CHECKING:
+    from crystal_node.base.home import Home
 
 AGENT_CHARS_MAX = 64
 FORMER_DEFAULT = "cc-mini"
@@ -46,7 +46,7 @@ def agent_alias(agent: str) -> str | None:
     return {FORMER_DEFAULT: CLAUDE_CODE, CLAUDE_CODE: FORMER_DEFAULT}.get(agent)
 
 
-def agent_folder(home: Home, agent: str) -> Path:
+def agent_folder(home: "Home", agent: str) -> Path:
     """The folder of an agent's files."""
     return home.root / "agents" / folder_name(agent)
 
@@ -67,10 +67,16 @@ def _file_name(text: str) -> str:
 
 
 def _is_clean(text: str) -> bool:
+    from crystal_mirror.file_paths import (
+        fault_of,  # lazy: a search that prints names of agents makes no files
+    )
+
     return _CLEAN.fullmatch(text) is not None and fault_of(text) is None
 
 
 def _marked(text: str) -> str:
+    from hashlib import sha256  # lazy, as above
+
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
     # Without dots: `con.` and `con.txt` are the device `con` to Windows.
     left = _OTHER.sub("-", text).replace(".", "-").strip("-_")[: AGENT_CHARS_MAX - DIGEST_CHARS - 1]

@@ -1,7 +1,6 @@
 """Finding a text of the memory by its id, whole or as many of its first digits as make it unique.
 
-ID          a text
-ID@PLACE    the text in one of the places where it stands (`search.places`)
+``text_ids`` says what an id looks like.
 """
 
 import re
@@ -11,14 +10,8 @@ from crystal_core.database import Database
 from crystal_core.messages import chunks_between
 from crystal_core.schema import HIDDEN
 from crystal_node.base.errors import NoSuchEntry, UsageError
+from crystal_node.base.text_ids import ID_DIGITS_MAX, ID_DIGITS_MIN, PLACE_DIGITS, PLACE_SIGN
 
-ID_DIGITS_MIN = 8
-SHOWN_DIGITS = 12
-"""Of an id that people and agents read."""
-PLACE_DIGITS = 8
-_PLACE_SIGN = "@"
-ID_DIGITS_MAX = 64
-ID_CHARS_MAX = ID_DIGITS_MAX + len(_PLACE_SIGN) + PLACE_DIGITS
 _ID = re.compile(r"[0-9a-f]+")
 _PLACE = re.compile(rf"[0-9a-f]{{{PLACE_DIGITS}}}")
 
@@ -35,15 +28,10 @@ class StoredText:
 
 def place_in(given: str) -> str:
     """The place that an id names behind its @, "" if it names none. Raises Usage."""
-    _, sign, place = given.strip().lower().partition(_PLACE_SIGN)
+    _, sign, place = given.strip().lower().partition(PLACE_SIGN)
     if sign and not _PLACE.fullmatch(place):
         raise no_id(given)
     return place
-
-
-def placed_id(content: str, place: str, digits: int = SHOWN_DIGITS) -> str:
-    """An id as it is shown, with the place where there is one to name."""
-    return content[:digits] + (f"{_PLACE_SIGN}{place}" if place else "")
 
 
 def find_text(database: Database, given: str) -> StoredText:
@@ -54,7 +42,7 @@ def find_text(database: Database, given: str) -> StoredText:
         NoSuchEntry: no text here has that id.
     """
     place_in(given)
-    digits, _, _ = given.strip().lower().partition(_PLACE_SIGN)
+    digits, _, _ = given.strip().lower().partition(PLACE_SIGN)
     if not is_id(digits):
         raise no_id(given)
     low = bytes.fromhex(digits.ljust(ID_DIGITS_MAX, "0"))
@@ -76,7 +64,7 @@ def find_text(database: Database, given: str) -> StoredText:
 
 def is_id(given: str) -> bool:
     """Whether it has the form of an id, or of enough of one's first digits."""
-    digits, _, _ = given.strip().lower().partition(_PLACE_SIGN)
+    digits, _, _ = given.strip().lower().partition(PLACE_SIGN)
     return bool(_ID.fullmatch(digits)) and ID_DIGITS_MIN <= len(digits) <= ID_DIGITS_MAX
 
 
@@ -109,7 +97,7 @@ def no_id(given: str) -> UsageError:
     return UsageError(
         f"{given[:80]!r} is no id",
         hint=f"An id has {ID_DIGITS_MAX} hexadecimal digits; the first {ID_DIGITS_MIN} or more will do."
-        f" A place may follow it: ID{_PLACE_SIGN}PLACE, with {PLACE_DIGITS} digits.",
+        f" A place may follow it: ID{PLACE_SIGN}PLACE, with {PLACE_DIGITS} digits.",
     )
 
 

@@ -11,7 +11,7 @@ from crystal_node.capture.adapter import encode_state
 from crystal_node.capture.recorder import Recorder, RecordReport
 from crystal_node.capture.tools import all_adapters
 from crystal_node.device.device import Device
-from crystal_node.device.journal import peek
+from crystal_node.device.journal_values import peek
 
 _META = "setup.history"
 

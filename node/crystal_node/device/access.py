@@ -11,9 +11,12 @@ A refused token proves nothing, because a relay that lost its tokens looks the s
 
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from crystal_mirror.ports import Journal
-from crystal_node.device.journal import peek
+from crystal_node.device.journal_values import peek
+
+if TYPE_CHECKING:
+    from crystal_mirror.ports import Journal
 
 META_ACCESS = "node.access"
 
@@ -34,7 +37,7 @@ TEXTS = {
 }
 
 
-def note_access(journal: Journal, access: Access) -> None:
+def note_access(journal: "Journal", access: Access) -> None:
     """Keeps what a round found, if it changed. REVOKED stays when a relay merely refuses."""
     value = None if access is Access.OPEN else access.value.encode()
     kept = journal.meta_get(META_ACCESS)
@@ -44,7 +47,7 @@ def note_access(journal: Journal, access: Access) -> None:
         transaction.meta_set(META_ACCESS, value)
 
 
-def read_access(journal: Journal) -> Access:
+def read_access(journal: "Journal") -> Access:
     """What the last round found."""
     return _parsed(journal.meta_get(META_ACCESS))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import apsw
 
-from crystal_core.sqlite_file import SqliteFile, open_read_only
+from crystal_core.sqlite_file import SqliteFile
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.ports import OutboxName, OutboxRow, OutboxState
 from crystal_mirror.types import Origin
@@ -199,21 +199,6 @@ class SqliteJournal(StreamDatabase):
             self._write("DELETE FROM capture_file WHERE path = ?", (path,))
         else:
             self._write("INSERT OR REPLACE INTO capture_file (path, state) VALUES (?, ?)", (path, state))
-
-
-def peek(path: Path, name: str) -> bytes | None:
-    """A named value of a journal, without opening it for writing; None if it cannot be read."""
-    try:
-        db = open_read_only(path)
-    except apsw.CantOpenError:
-        return None
-    try:
-        row = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-    except apsw.Error:  # damaged: the process that opens it for writing reports that
-        return None
-    finally:
-        db.close()
-    return row[0] if row else None
 
 
 def _one(db: apsw.Connection, statement: str) -> Any:

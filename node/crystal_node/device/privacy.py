@@ -18,7 +18,8 @@ import msgspec
 from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.errors import UsageError
 from crystal_node.base.home import write_private
-from crystal_node.device.journal import SqliteJournal, peek
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.journal_values import peek
 
 SPANS_MAX = 10_000
 """How many private spans are remembered; beyond that the two oldest are joined, which never hides less."""

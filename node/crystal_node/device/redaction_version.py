@@ -5,9 +5,12 @@ recorded under earlier rules, until `crystal redact --again` has gone through th
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from crystal_mirror.ports import Journal
-from crystal_node.device.journal import peek
+from crystal_node.device.journal_values import peek
+
+if TYPE_CHECKING:
+    from crystal_mirror.ports import Journal
 
 RULES_VERSION = 1
 """Incremented with each change of what is blanked; `tests/node/capture/test_rules_version.py` checks that."""
@@ -24,7 +27,7 @@ HINT = (
 )
 
 
-def note_redacted(journal: Journal) -> None:
+def note_redacted(journal: "Journal") -> None:
     """All texts here were redacted by the present rules."""
     with journal.transaction() as transaction:
         transaction.meta_set(META_RULES, b"%d" % RULES_VERSION)
@@ -39,7 +42,7 @@ def are_older(state_database: Path) -> bool:
     )
 
 
-def note_told(journal: Journal) -> None:
+def note_told(journal: "Journal") -> None:
     """A person was told of the present rules."""
     with journal.transaction() as transaction:
         transaction.meta_set(META_TOLD, b"%d" % RULES_VERSION)

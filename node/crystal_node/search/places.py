@@ -14,7 +14,8 @@ from crystal_core.database import Database
 from crystal_core.projects import Names, ProjectKey, names_of, scope_of
 from crystal_core.search.filters import CONVERSATION, DOCUMENT, MEMORY
 from crystal_node.base.errors import NoSuchEntry, UsageError
-from crystal_node.base.lookup import PLACE_DIGITS, StoredText, placed_id
+from crystal_node.base.lookup import StoredText
+from crystal_node.base.text_ids import PLACE_DIGITS, placed_id
 from crystal_node.base.wording import one_line
 
 _NAMED_MAX = 5

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from crystal_core.projects import ProjectKey
 from crystal_core.replica import Replica
 from crystal_core.search import filters
+from crystal_core.search.by import By
 from crystal_core.search.filters import EVERYWHERE, Scope
 from crystal_core.search.keywords import RANKED_MAX
 from crystal_core.search.search import LAYERS, Searcher
-from crystal_core.search.turns import By
 from crystal_mirror.operations import Capture, Piece, PutDocument, PutSource
 from tests.core.builders import (
     DAY,

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from crystal_core.replica import Replica
+from crystal_core.search.by import By
 from crystal_core.search.filters import Scope
 from crystal_core.search.hits import Hit, SearchResult
 from crystal_core.search.search import Searcher
-from crystal_core.search.turns import SPANS, By
+from crystal_core.search.turns import SPANS
 from crystal_mirror.operations import Capture, Piece
 from tests.core.builders import DAY, NOW, apply, content_hash, forget, new_replica, origin, remember
 

@@ -1,8 +1,8 @@
 """This device's pending operations: findable at once, marked, outside the digest, and gone when they are applied or dropped."""
 
 from crystal_core.replica import Replica
+from crystal_core.search.by import By
 from crystal_core.search.search import Searcher
-from crystal_core.search.turns import By
 from crystal_mirror.operations import Operation
 from tests.core.builders import (
     NOW,

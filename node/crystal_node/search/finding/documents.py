@@ -9,8 +9,8 @@ from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 
-from crystal_core.search.turns import By
-from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN, placed_id
+from crystal_core.search.by import By
+from crystal_node.base.text_ids import ID_CHARS_MAX, ID_DIGITS_MIN, placed_id
 
 QUERY_CHARS_MAX = 16 * 1024
 NAME_CHARS_MAX = 1024

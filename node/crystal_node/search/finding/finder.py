@@ -23,9 +23,10 @@ from crystal_core.search.search import Searcher
 from crystal_core.search.turns import Turn
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp
-from crystal_node.base.lookup import ID_DIGITS_MAX, StoredText, find_shown_text, place_in, placed_id
+from crystal_node.base.lookup import StoredText, find_shown_text, place_in
 from crystal_node.base.project import ProjectFinder
 from crystal_node.base.settings import Settings
+from crystal_node.base.text_ids import ID_DIGITS_MAX, placed_id
 from crystal_node.base.wording import iso
 from crystal_node.device.repositories import key_of
 from crystal_node.models.embedding import VaultEmbedder

@@ -13,9 +13,10 @@ from crystal_core.memories import Category
 from crystal_core.search.filters import Scope
 from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.errors import UsageError
-from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN, no_id
+from crystal_node.base.lookup import no_id
 from crystal_node.base.project import project_name
 from crystal_node.base.settings.options import LLM_PROVIDERS
+from crystal_node.base.text_ids import ID_CHARS_MAX, ID_DIGITS_MIN
 from crystal_node.base.timespans import parse_since, parse_until
 from crystal_node.search.finding.documents import (
     QUERY_CHARS_MAX,

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from crystal_core.memories import Category, MemoryScope
 from crystal_mirror.operations import CONFIDENCE_MAX, NAME_CHARS_MAX, SUPERSEDES_MAX
-from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN
+from crystal_node.base.text_ids import ID_CHARS_MAX, ID_DIGITS_MIN
 from crystal_node.search.finding.documents import ID_PATTERN
 
 TEXT_CHARS_MAX = 64 * 1024

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from crystal_node.base.lookup import placed_id
+from crystal_node.base.text_ids import placed_id
 from crystal_node.base.wording import counted, one_line, printable
 from crystal_node.search.finding.documents import ResultDocument
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens

@@ -1,7 +1,7 @@
 """The ``crystal`` command: parse the arguments, run one command, and turn an error into a sentence, a hint and an exit code.
 
 Hooks start this program often, so that imports in this module stand in functions: ``--version``, ``nudge``, ``recall
---hook`` and a plain ``search --json`` load no argument parser. With ``--json`` a result is one JSON document on standard
+--hook`` and a plain ``search`` load no argument parser. With ``--json`` a result is one JSON document on standard
 output, and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``. The process dumps no core.
 """
 
@@ -79,15 +79,14 @@ def _find_key(folder: "Path", wanted: str) -> bytes:
 
 
 def _searched(arguments: list[str]) -> bool:
-    """Print the result of a plain ``search --json``; False if the argument parser is needed."""
-    from crystal_node.surfaces.cli.console.output import emit
-    from crystal_node.surfaces.cli.search_json import searched
+    """Do a plain ``search``; False if the argument parser is needed."""
+    from crystal_node.surfaces.cli.search_plain import searched
 
     _provide_keys()
-    found = searched(arguments, _home([]))
-    if found is not None:
-        emit(found)
-    return found is not None
+    if not searched(arguments, _home([])):
+        return False
+    _remind(["search", *arguments])
+    return True
 
 
 def _run(arguments: list[str]) -> int:
@@ -98,10 +97,15 @@ def _run(arguments: list[str]) -> int:
     from crystal_node.surfaces.cli.app import build
 
     result: object = build(arguments)(args=arguments, prog_name=_PROGRAM, standalone_mode=False)
-    from crystal_node.surfaces.cli.console.reminders import tell
-
-    tell(arguments)
+    _remind(arguments)
     return result if isinstance(result, int) else 0
+
+
+def _remind(arguments: list[str]) -> None:
+    from crystal_node.surfaces.cli.console.reminders import is_reminded, tell
+
+    if is_reminded(arguments):
+        tell(_home([]))
 
 
 def _failed(error: BaseException, arguments: list[str]) -> int:

@@ -1,29 +1,27 @@
 """``crystal search``: find messages, memories and documents by words and by meaning, offline."""
 
 from datetime import UTC
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from msgspec import to_builtins
 
-from crystal_core.search.turns import By
+from crystal_core.search.by import By
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.timespans import parse_since
-from crystal_node.base.wording import one_line
 from crystal_node.search.finding.client import memory_client
 from crystal_node.search.finding.documents import (
     OFFSET_MAX,
     Depth,
     ResultKind,
-    SearchDocument,
     SearchRequest,
     StatusFilter,
 )
-from crystal_node.search.finding.explanation import how
 from crystal_node.surfaces.cli.console.options import Json
-from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.surfaces.cli.console.results import show_results
+from crystal_node.surfaces.cli.console.output import emit
+from crystal_node.surfaces.cli.console.results import show_found
+from crystal_node.surfaces.cli.search_plain import without_gaps
 
 if TYPE_CHECKING:
     _Value = TypeVar("_Value", By, ResultKind, StatusFilter)
@@ -93,8 +91,6 @@ Thinking = Annotated[
     bool, typer.Option("--thinking", help="Also find what agents thought before they answered.")
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Show how each score came about.")]
-
-_LINE_CHARS = 2000
 
 
 def run(
@@ -170,9 +166,9 @@ def run(
     with memory_client(resolve()) as finder:
         found = finder.search(request)
     if as_json:
-        emit(_document(found))
+        emit(without_gaps(to_builtins(found)))
     else:
-        _print(found, request)
+        show_found(found, request)
 
 
 def _one_of(values: "type[_Value]", given: str, what: str) -> "_Value | None":
@@ -190,31 +186,3 @@ def _moment(given: str | None) -> str:
     if given is not None and not given.strip():
         parse_since(given, 0, UTC)
     return given or ""
-
-
-def _document(found: SearchDocument) -> dict[str, object]:
-    document: dict[str, Any] = to_builtins(found)
-    parts: list[dict[str, Any]] = [document, *document["results"]]
-    for part in parts:
-        if part["explain"] is None:
-            del part["explain"]
-    return document
-
-
-def _print(found: SearchDocument, request: SearchRequest) -> None:
-    if found.note:
-        note(f"{found.note[0].upper()}{found.note[1:]}.")
-    if not found.results:
-        say("Nothing more." if request.offset else "Nothing found.")
-    else:
-        show_results(found.results)
-    if found.more:
-        note(f"There is more: {_next(request)}.")
-    for line in how(found.explain):
-        note(one_line(line, _LINE_CHARS))
-
-
-def _next(request: SearchRequest) -> str:
-    """The option that shows the next results: a page if these were one."""
-    behind = request.offset + request.limit
-    return f"--offset {behind}" if behind % request.limit else f"--page {behind // request.limit + 1}"

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
-from crystal_node.base.lookup import SHOWN_DIGITS
 from crystal_node.base.settings import resolve
+from crystal_node.base.text_ids import SHOWN_DIGITS
 from crystal_node.base.wording import one_line, printable
 from crystal_node.search.finding.client import memory_client
 from crystal_node.search.finding.documents import ShowDocument, ShowRequest

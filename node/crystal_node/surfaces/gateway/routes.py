@@ -17,8 +17,9 @@ from crystal_node.agent.health.status import device_status, status_document
 from crystal_node.agent.jobs.status import agent_status, job_statuses
 from crystal_node.base.clock import now_ms
 from crystal_node.base.jobs import JobStatus
-from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN, find_text
+from crystal_node.base.lookup import find_text
 from crystal_node.base.settings import Settings
+from crystal_node.base.text_ids import ID_CHARS_MAX, ID_DIGITS_MIN
 from crystal_node.base.wording import iso
 from crystal_node.derive.sources.results import SourcesStatus
 from crystal_node.derive.sources.service import sources_status

@@ -2,7 +2,7 @@
 
 from crystal_core.memories import Memory
 from crystal_mirror.operations import CONFIDENCE_MAX
-from crystal_node.base.lookup import SHOWN_DIGITS
+from crystal_node.base.text_ids import SHOWN_DIGITS
 from crystal_node.base.wording import counted, iso, one_line
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
 from crystal_node.surfaces.mcp.answers import StatusAnswer

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct, field
 
 from crystal_core.memories import Category, MemoryStatus
 from crystal_mirror.operations import SOURCE_NAME_CHARS_MAX, SUPERSEDES_MAX
-from crystal_node.base.lookup import ID_CHARS_MAX, ID_DIGITS_MIN
+from crystal_node.base.text_ids import ID_CHARS_MAX, ID_DIGITS_MIN
 from crystal_node.search.finding.documents import (
     CONTEXT_MAX,
     ID_PATTERN,

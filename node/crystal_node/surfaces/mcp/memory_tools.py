@@ -3,7 +3,8 @@
 from crystal_core.memories import Category
 from crystal_mirror.operations import Forget
 from crystal_node.base.errors import UsageError
-from crystal_node.base.lookup import SHOWN_DIGITS, StoredText, find_text
+from crystal_node.base.lookup import StoredText, find_text
+from crystal_node.base.text_ids import SHOWN_DIGITS
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import Device, opened
 from crystal_node.search.memories.changes import remember_text

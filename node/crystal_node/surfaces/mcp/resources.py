@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from crystal_core.database import Database
 from crystal_core.memories import memories
 from crystal_node.base.errors import NoSuchEntry, UsageError
-from crystal_node.base.lookup import ID_DIGITS_MAX, placed_id
+from crystal_node.base.text_ids import ID_DIGITS_MAX, placed_id
 from crystal_node.base.wording import iso, one_line
 from crystal_node.search.finding.documents import CONTEXT_MAX, ShowRequest
 from crystal_node.search.places import newest_place_to_name

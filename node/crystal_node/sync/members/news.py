@@ -12,9 +12,9 @@ from crystal_mirror.membership.changes import ChangeKind, VaultChange, mark_show
 from crystal_mirror.membership.member import Member
 from crystal_mirror.ports import Journal
 from crystal_node.base.wording import iso, one_line
-from crystal_node.device.journal import SqliteJournal, peek
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.journal_values import META_NEWS, peek
 
-_META_WAITING = "news.waiting"
 _NAME_CHARS = 40
 
 
@@ -61,23 +61,23 @@ def mark_all_shown(member: Member) -> None:
     """Marks all news as shown."""
     if shown_slot(member) < member.log.next_slot - 1:
         mark_shown(member.journal, member.log.next_slot - 1)
-    if member.journal.meta_get(_META_WAITING) is not None:
+    if member.journal.meta_get(META_NEWS) is not None:
         with member.journal.transaction() as transaction:
-            transaction.meta_set(_META_WAITING, None)
+            transaction.meta_set(META_NEWS, None)
 
 
 def keep_lines(member: Member) -> None:
     """Stores unread news for commands that cannot read the log. Writes only if it changed."""
     lines = tuple(lines_of(member))
     waiting = _encoder.encode(WaitingNews(member.log.next_slot - 1, lines)) if lines else None
-    if member.journal.meta_get(_META_WAITING) != waiting:
+    if member.journal.meta_get(META_NEWS) != waiting:
         with member.journal.transaction() as transaction:
-            transaction.meta_set(_META_WAITING, waiting)
+            transaction.meta_set(META_NEWS, waiting)
 
 
 def waiting_lines(state_database: Path) -> WaitingNews | None:
     """The lines that a round stored; None if there are none."""
-    kept = peek(state_database, _META_WAITING)
+    kept = peek(state_database, META_NEWS)
     return _decoder.decode(kept) if kept else None
 
 
@@ -89,8 +89,8 @@ def mark_waiting_shown(journal: SqliteJournal, waiting: WaitingNews) -> None:
 
 def _drop(journal: Journal, waiting: WaitingNews) -> None:
     with journal.transaction() as transaction:
-        if transaction.meta_get(_META_WAITING) == _encoder.encode(waiting):
-            transaction.meta_set(_META_WAITING, None)
+        if transaction.meta_get(META_NEWS) == _encoder.encode(waiting):
+            transaction.meta_set(META_NEWS, None)
 
 
 def _by(piece: VaultChange) -> str:

@@ -1,4 +1,4 @@
-"""A `search --json` that the agent answers loads next to nothing, and says what the command itself says."""
+"""A plain `search` that the agent answers loads next to nothing, and says what the command itself says."""
 
 import json
 import subprocess
@@ -8,9 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crystal_core.search.turns import By
+from crystal_core.search.by import By
+from crystal_node.base.home import Home
+from crystal_node.device.access import TEXTS, Access, note_access
+from crystal_node.device.journal import SqliteJournal
+from crystal_node.device.journal_values import journal_path
 from crystal_node.search.finding.documents import SearchRequest
-from crystal_node.surfaces.cli.search_json import request_of
+from crystal_node.surfaces.cli.search_plain import request_of
 from tests.support.local_api import served
 from tests.support.machine import Machine
 
@@ -18,8 +22,10 @@ _LOADED = """
 import sys
 from crystal_node.surfaces.cli import main
 main(sys.argv[1:])
-heavy = {"typer", "rich", "msgspec", "apsw", "numpy", "cryptography", "asyncio", "crystal_core.database"}
-heavy |= {"crystal_node.base.settings"}
+heavy = {"typer", "rich", "numpy", "cryptography", "asyncio", "crystal_core.database", "crystal_node.base.settings"}
+heavy |= {"crystal_mirror", "httpx"}
+if "--json" in sys.argv:
+    heavy |= {"msgspec", "apsw"}
 sys.stderr.write(" ".join(sorted(heavy & set(sys.modules))))
 """
 
@@ -46,8 +52,10 @@ def test_plain_arguments_make_the_request_that_the_command_makes() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["retry"],
         ["--json"],
+        [],
+        ["--deep", "retry"],
+        ["--page", "2", "retry"],
         ["--json", " "],
         ["--json", "--deep", "retry"],
         ["--json", "--provider", "openai", "retry"],
@@ -71,14 +79,7 @@ def test_the_answer_is_the_command_s_and_costs_few_imports(memory: Machine) -> N
     alone = json.loads(memory.call(*arguments).out)
     of_the_command = memory.call("search", "--json", "--fast", "--page", "1", "crane").json
     with served(memory):
-        finished = subprocess.run(
-            [sys.executable, "-c", _LOADED, *arguments],
-            env=memory.environment | {"CRYSTAL_HOME": str(memory.home)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
+        finished = _watched(memory, *arguments)
     answered = json.loads(finished.stdout)
     del alone["took_ms"], answered["took_ms"], of_the_command["took_ms"]
     assert answered == alone
@@ -86,6 +87,48 @@ def test_the_answer_is_the_command_s_and_costs_few_imports(memory: Machine) -> N
     assert answered == of_the_command
     assert list(answered) == list(alone) == list(of_the_command)
     assert finished.stderr == ""
+
+
+def test_people_read_what_the_command_prints_and_it_costs_few_imports(memory: Machine) -> None:
+    plain = ["search", "--fast", "--explain", "crane"]
+    alone = memory.call(*plain)
+    of_the_command = memory.call(*plain, "--page", "1")
+    with served(memory):
+        finished = _watched(memory, *plain)
+    assert finished.stdout == alone.out == of_the_command.out
+    assert "crane" in finished.stdout
+    assert "by words" in finished.stdout
+    assert finished.stderr == alone.err == of_the_command.err
+
+
+def test_a_plain_search_says_that_this_device_was_revoked(memory: Machine) -> None:
+    journal = SqliteJournal.open(memory.home / "state" / "state.db")
+    note_access(journal, Access.REVOKED)
+    try:
+        with served(memory):
+            finished = _watched(memory, "search", "--fast", "crane")
+            for_programs = _watched(memory, "search", "--fast", "--json", "crane")
+    finally:
+        note_access(journal, Access.OPEN)
+        journal.close()
+    assert TEXTS[Access.REVOKED] in finished.stderr
+    assert TEXTS[Access.REVOKED] not in for_programs.stderr
+
+
+def test_reminders_read_the_journal_of_the_home(tmp_path: Path) -> None:
+    assert journal_path(str(tmp_path)) == Home(tmp_path).state_database
+
+
+def _watched(memory: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A call as a process, which says on standard error what it loaded of what costs much."""
+    return subprocess.run(
+        [sys.executable, "-c", _LOADED, *arguments],
+        env=memory.environment | {"CRYSTAL_HOME": str(memory.home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
 
 
 def test_what_cannot_be_searched_is_said_as_the_command_says_it(memory: Machine) -> None:

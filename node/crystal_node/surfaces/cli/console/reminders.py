@@ -10,47 +10,52 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crystal_node.base.home import Home
+    from pathlib import Path
 
 _EVERY_DAY = frozenset({"capture", "sync", "search", "remember", "forget", "private"})
 
 
-def tell(arguments: Sequence[str]) -> None:
-    """Called after a command that succeeded. What cannot be read or written is left for the next time."""
+def is_reminded(arguments: Sequence[str]) -> bool:
+    """Whether a command with these arguments is followed by reminders: an everyday one that prints for people."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if not _EVERY_DAY.intersection(options[:1]) or "--json" in options:
-        return
+    return bool(_EVERY_DAY.intersection(options[:1])) and "--json" not in options
+
+
+def tell(root: str) -> None:
+    """Called after a command that succeeded in the home at ``root``. What cannot be read or written is left for next time."""
     import apsw
 
     from crystal_crypto.errors import CrystalError
-    from crystal_node.base.settings import resolve
     from crystal_node.device.access import TEXTS, Access, peek_access
+    from crystal_node.device.journal_values import journal_path
     from crystal_node.surfaces.cli.console.output import note
 
     try:
-        home = resolve().home
-        access = peek_access(home.state_database)
+        journal = journal_path(root)
+        access = peek_access(journal)
         if access is not Access.OPEN:
             note(TEXTS[access])
         if sys.stderr.isatty():
-            _news(home)
+            _news(journal)
     except (CrystalError, apsw.Error, OSError):
         return
 
 
-def _news(home: "Home") -> None:
-    from crystal_node.device.journal import SqliteJournal
+def _news(path: "Path") -> None:
+    from crystal_node.device.journal_values import META_NEWS, peek
     from crystal_node.device.redaction_version import HINT, are_older, note_told
     from crystal_node.surfaces.cli.console.output import note
+
+    older = are_older(path)
+    if not older and peek(path, META_NEWS) is None:
+        return
+    from crystal_node.device.journal import SqliteJournal
     from crystal_node.sync.members.news import mark_waiting_shown, waiting_lines
 
-    waiting, older = waiting_lines(home.state_database), are_older(home.state_database)
-    lines = [*(waiting.lines if waiting is not None else ()), *([HINT] if older else [])]
-    if not lines:
-        return
-    for line in lines:
+    waiting = waiting_lines(path)
+    for line in (*(waiting.lines if waiting is not None else ()), *([HINT] if older else [])):
         note(f"* {line}")
-    journal = SqliteJournal.open(home.state_file())
+    journal = SqliteJournal.open(path)
     try:
         if waiting is not None:
             mark_waiting_shown(journal, waiting)

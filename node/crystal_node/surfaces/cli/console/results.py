@@ -18,9 +18,9 @@ from msgspec import structs
 
 from crystal_node.base.agent_names import CLAUDE_CODE, FORMER_DEFAULT
 from crystal_node.base.wording import one_line, printable
-from crystal_node.search.finding.documents import ResultDocument, ResultKind
-from crystal_node.search.finding.explanation import why
-from crystal_node.surfaces.cli.console.output import say
+from crystal_node.search.finding.documents import ResultDocument, ResultKind, SearchDocument, SearchRequest
+from crystal_node.search.finding.explanation import how, why
+from crystal_node.surfaces.cli.console.output import note, say
 from crystal_node.surfaces.cli.console.terminal import console, is_terminal
 
 if TYPE_CHECKING:
@@ -28,11 +28,32 @@ if TYPE_CHECKING:
 
 _HEADING_CHARS_MAX = 300
 _QUESTION_CHARS_MAX = 200
+_NOTE_CHARS_MAX = 2000
 _PASSAGE_INDENT = 6
 _NAMED_BY_TOOL = (CLAUDE_CODE, FORMER_DEFAULT)
 """Agents that nobody named: the tool says more."""
 _ROOMY_COLUMNS = 72
 """From this width on, a question stands beside its date and id, else below them."""
+
+
+def show_found(found: SearchDocument, request: SearchRequest) -> None:
+    """Print the results, grouped, and on standard error what is to be said about them."""
+    if found.note:
+        note(f"{found.note[0].upper()}{found.note[1:]}.")
+    if not found.results:
+        say("Nothing more." if request.offset else "Nothing found.")
+    else:
+        show_results(found.results)
+    if found.more:
+        note(f"There is more: {_next(request)}.")
+    for line in how(found.explain):
+        note(one_line(line, _NOTE_CHARS_MAX))
+
+
+def _next(request: SearchRequest) -> str:
+    """The option that shows the next results: a page if these were one."""
+    behind = request.offset + request.limit
+    return f"--offset {behind}" if behind % request.limit else f"--page {behind // request.limit + 1}"
 
 
 def show_results(results: Iterable[ResultDocument]) -> None:

@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from crystal_node.safekeeping.pairing.qr import Fit, Screen, draw, write
 from crystal_node.surfaces.cli.console.output import note, say
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from crystal_node.safekeeping.pairing.qr import Screen
 
 _COLUMNS, _LINES = 80, 24
 _TALK_LINES = 3
@@ -25,8 +26,10 @@ def _is_tty(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def screen() -> Screen:
+def screen() -> "Screen":
     """The size and abilities of the terminal on standard output."""
+    from crystal_node.safekeeping.pairing.qr import Screen  # lazy: most commands draw no code
+
     columns, lines = _COLUMNS, _LINES
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
@@ -49,6 +52,8 @@ def show_code(text: str, file: Path | None) -> None:
 
     The whole QR has to be visible at once. It stands above the text if both fit, else below it.
     """
+    from crystal_node.safekeeping.pairing.qr import Fit, draw, write
+
     if file is not None:
         write(text, file)
         say(text)

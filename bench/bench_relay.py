@@ -172,6 +172,7 @@ async def _enrol(relay: RelayProcess, member: Member) -> None:
         recovery_hash=recovery_hash(member.recovery),
         device=member.device,
         token_hash=token_hash(member.token),
+        proof=member.proof(client.host),
     )
     await client.aclose()
 

@@ -158,18 +158,19 @@ class Entry:
     def hash(self) -> bytes:
         """The entry's hash (32 bytes), which the next entry has as `previous`; computed on first use."""
         if self._hash is None:
-            transcript = self._clear() + self._digest() + self.data[-_TRAILER_BYTES:]
-            self._hash = hashlib.sha256(labels.ENTRY_HASH + transcript).digest()  # §5.4-4
+            self._hash = hashlib.sha256(labels.ENTRY_HASH + self.shown).digest()  # §5.4-4
         return self._hash
+
+    @property
+    def shown(self) -> bytes:
+        """What shows the entry's signature to somebody who does not have its body: clear bytes, body digest, MAC, signature."""
+        return self._clear() + self._digest() + self.data[-_TRAILER_BYTES:]  # §4.3-3
 
     def verify(self, key: VerifyKey) -> None:
         """Raises BadSignature unless `key` signed exactly this entry."""
+        shown = self.shown
         key.verify(  # §5.4-3, §5.5-7
-            self.data[-SIGNATURE_BYTES:],
-            labels.ENTRY_SIGNATURE
-            + self._clear()
-            + self._digest()
-            + self.data[-_TRAILER_BYTES:-SIGNATURE_BYTES],
+            shown[-SIGNATURE_BYTES:], labels.ENTRY_SIGNATURE + shown[:-SIGNATURE_BYTES]
         )
 
     def open(self, key: GenerationKey) -> list[bytes]:

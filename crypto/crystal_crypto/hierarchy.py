@@ -93,6 +93,14 @@ class Root(Secret):
         """8 bytes that may be shown: they tell a mistyped root from the right one and reveal nothing else."""
         return self._derive(labels.ROOT_CHECK, CHECK_VALUE_BYTES)  # §4.1-1
 
+    def sign_founding(
+        self, *, vault: bytes, device: bytes, recovery_hash: bytes, token_hash: bytes, host: str
+    ) -> bytes:
+        """The signature (64 bytes) by which a relay lets a vault be founded: with these ids (16 bytes) and hashes (32 bytes),
+        at the relay whose address has this host."""
+        named = vault + device + recovery_hash + token_hash
+        return self.admin.sign(labels.FOUNDING + named + host.encode("ascii"))  # §4.3-2
+
     @cached_property
     def vault(self) -> bytes:
         """The id of the vault that this root founded (16 bytes)."""

@@ -40,6 +40,12 @@ VAULT_DEVICES_MAX = 1_000
 """Devices of one vault."""
 DEVICES_JSON_BYTES_MAX = 192 * KIB
 """A list of that many devices."""
+FOUNDING_ROOTS_MAX = 64
+"""Roots that a proof of the root passes over."""
+FOUNDING_ROOT_BYTES_MAX = 1_536
+"""One of them in a proof: 184 of header, 1,200 of public part at most, 128 behind it."""
+FOUNDING_JSON_BYTES_MAX = 160 * KIB
+"""A request to create a vault."""
 RECOVERIES_MAX = 1_000
 """How often a vault's recovery secret can be replaced."""
 RECOVERIES_TOLD = 16

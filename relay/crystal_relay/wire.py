@@ -14,7 +14,14 @@ from crystal_relay import errors
 from crystal_relay.errors import UNDECODABLE, InviteOver, RelayError, TooManyRequests
 from crystal_relay.invites import InviteState
 from crystal_relay.keys import vault_prefix
-from crystal_relay.limits import BLOB_BYTES_MAX, CONDEMNED_KEYS_MAX, KEY_CHARS_MAX, VAULT_DEVICES_MAX
+from crystal_relay.limits import (
+    BLOB_BYTES_MAX,
+    CONDEMNED_KEYS_MAX,
+    FOUNDING_ROOT_BYTES_MAX,
+    FOUNDING_ROOTS_MAX,
+    KEY_CHARS_MAX,
+    VAULT_DEVICES_MAX,
+)
 from crystal_relay.tokens import Preset
 
 SERVICE = "crystal-relay"
@@ -63,13 +70,35 @@ ObjectKey = Annotated[
 BlobSize = Annotated[int, msgspec.Meta(ge=0, le=BLOB_BYTES_MAX, description="Bytes.")]
 
 
-class VaultCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Create a vault with its first device, whose token gets the preset `lead`."""
+RootEntry = Annotated[
+    str,
+    msgspec.Meta(
+        pattern="^[A-Za-z0-9+/]+={0,2}$",
+        min_length=4,
+        max_length=FOUNDING_ROOT_BYTES_MAX // 3 * 4,
+        description="A root's entry in the device log without its body, in base64.",
+    ),
+]
+
+
+class RootProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Proof that the sender has the vault's root. `admin`: the first root's admin key; `roots`: the entries of all later
+    roots; `signature`: the newest one's."""
+
+    admin: Annotated[str, _hex(64, "An Ed25519 public key in lower-case hex. The vault's id is its hash.")]
+    roots: Annotated[list[RootEntry], msgspec.Meta(max_length=FOUNDING_ROOTS_MAX)]
+    signature: Annotated[str, _hex(128, "An Ed25519 signature in lower-case hex.")]
+
+
+class VaultCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Create a vault with its first device, whose token gets the preset `lead`. Clients of before there were proofs send
+    none."""
 
     vault: VaultId
     recovery_hash: Hash
     device: DeviceId
     token_hash: Hash
+    proof: RootProof | None = None
 
 
 class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

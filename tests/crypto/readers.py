@@ -6,6 +6,8 @@ An outcome is `success` with the fields that the vector must state, or the name 
 import hashlib
 from collections.abc import Callable
 
+import msgspec
+
 from crystal_crypto.blob import open_blob
 from crystal_crypto.bundle import open_bundle
 from crystal_crypto.digest import TableDigest
@@ -30,7 +32,16 @@ from crystal_crypto.letter import open_letter
 from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
 from crystal_prototype.sealing import open_v1
-from tests.crypto import independent_blob, independent_invite, independent_wrapping, invite_readers
+from crystal_relay.errors import Forbidden
+from crystal_relay.server.founding import check_founding
+from crystal_relay.wire import VaultCreation
+from tests.crypto import (
+    independent_blob,
+    independent_founding,
+    independent_invite,
+    independent_wrapping,
+    invite_readers,
+)
 from tests.crypto import independent_reader as other
 from tests.vectors.vectorfile import Vector, subject
 
@@ -56,6 +67,10 @@ def ours(vector: Vector) -> Outcome:
         return "success", _OURS[vector.folder](vector)
     except CryptoError as error:
         return _NAMES[type(error)], {}
+    except msgspec.ValidationError:
+        return "malformed", {}
+    except Forbidden:
+        return "bad proof", {}
 
 
 def theirs(vector: Vector) -> Outcome:
@@ -82,6 +97,7 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "kit": ("root", "vault"),
         "v1": ("plain",),
         "wrapped": ("secret",),
+        "founding": ("vault",),
     }
     of_keys = {
         "root": ("admin", "vault", "recovery", "relay-secret", "check-value"),
@@ -318,6 +334,16 @@ def _their_wrapped(vector: Vector) -> dict[str, str]:
     return {"secret": independent_wrapping.read_wrapped(*given).hex()}
 
 
+def _our_founding(vector: Vector) -> dict[str, str]:
+    creation = msgspec.json.decode(subject(vector), type=VaultCreation)
+    check_founding(creation, vector.fields["host"])
+    return {"vault": creation.vault}
+
+
+def _their_founding(vector: Vector) -> dict[str, str]:
+    return {"vault": independent_founding.read_founding(subject(vector), vector.fields["host"])}
+
+
 def _rows(vector: Vector) -> list[bytes]:
     rows = vector.fields["rows"]
     return [] if rows == "none" else [bytes.fromhex(row[1:]) for row in rows.split(" ")]
@@ -339,6 +365,7 @@ _OURS: dict[str, Reader] = {
     "v1": lambda vector: {"plain": hashlib.sha256(open_v1(vector.hex("key"), subject(vector))).hexdigest()},
     "key": _our_key,
     "wrapped": _our_wrapped,
+    "founding": _our_founding,
 }
 _THEIRS: dict[str, Reader] = {
     "entry": _their_entry,
@@ -353,4 +380,5 @@ _THEIRS: dict[str, Reader] = {
     },
     "key": _their_key,
     "wrapped": _their_wrapped,
+    "founding": _their_founding,
 }

@@ -6,7 +6,13 @@ from types import ModuleType
 
 import pytest
 
-from tests.crypto import independent_blob, independent_invite, independent_reader, independent_wrapping
+from tests.crypto import (
+    independent_blob,
+    independent_founding,
+    independent_invite,
+    independent_reader,
+    independent_wrapping,
+)
 from tests.crypto.readers import expected, ours, theirs
 from tests.vectors.generate import FOLDERS, vectors
 from tests.vectors.vectorfile import Vector, read_folder
@@ -23,6 +29,7 @@ AT_LEAST = {
     "invite": 150,
     "kit": 35,
     "wrapped": 25,
+    "founding": 30,
 }
 
 
@@ -56,7 +63,8 @@ def test_every_folder_holds_enough_faults_and_a_success(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [independent_reader, independent_blob, independent_invite, independent_wrapping]
+    "module",
+    [independent_reader, independent_blob, independent_invite, independent_wrapping, independent_founding],
 )
 def test_the_independent_reader_uses_nothing_of_ours(module: ModuleType) -> None:
     tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))

@@ -49,6 +49,7 @@ async def enrolled_store(relay: RelayProcess, caddy: RunningCaddy) -> tuple[Memb
         recovery_hash=recovery_hash(member.recovery),
         device=member.device,
         token_hash=token_hash(member.token),
+        proof=member.proof(store.host),
     )
     return member, store
 

@@ -13,6 +13,7 @@ from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.connection import connection_class
 from crystal_relay.server.extension import Extension
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
+from crystal_relay.wire import VaultCreation
 
 VAULT, DEVICE = "ab" * 16, "cd" * 16
 RECOVERY = bytes(range(32))
@@ -52,14 +53,8 @@ class FuzzedServer:
         )
         self._config.load()
         self._state = ServerState()
-        body = (
-            f'{{"vault":"{VAULT}","recovery_hash":"{recovery_hash(RECOVERY)}",'
-            f'"device":"{DEVICE}","token_hash":"{token_hash(self.token)}"}}'
-        ).encode()
-        head = f"POST /v2/vaults HTTP/1.1\r\nHost: relay\r\nAuthorization: Bearer {ENROL}\r\n"
-        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        made = self.send(head.encode() + body)
-        assert made.startswith(b"HTTP/1.1 201"), made
+        creation = VaultCreation(VAULT, recovery_hash(RECOVERY), DEVICE, token_hash(self.token))
+        self.loop.run_until_complete(app.state.relay.registry.create_vault(creation))
 
     def send(self, data: bytes) -> bytes:
         """What the server answers to these bytes, on a connection of its own."""

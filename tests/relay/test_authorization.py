@@ -205,15 +205,17 @@ async def test_creating_a_vault_again_is_a_success_only_with_the_same_hashes(rel
         "device": member.device,
         "token_hash": token_hash(member.token),
     }
-    await asyncio.gather(*(store.create_vault(enroll_token=ENROLL_TOKEN, **same) for _ in range(8)))
+    await asyncio.gather(
+        *(store.create_vault(enroll_token=ENROLL_TOKEN, proof=None, **same) for _ in range(8))
+    )
     other = token_hash(new_token(member.device))
     for change in ({"recovery_hash": "0" * 64}, {"device": "0" * 32}, {"token_hash": other}):
         with pytest.raises(AlreadyExists):
-            await store.create_vault(enroll_token=ENROLL_TOKEN, **(same | change))
+            await store.create_vault(enroll_token=ENROLL_TOKEN, proof=None, **(same | change))
     await store.list(member.prefix)
     await store.revoke_token(device=member.device)
     with pytest.raises(AlreadyExists, match="revoked"):
-        await store.create_vault(enroll_token=ENROLL_TOKEN, **same)
+        await store.create_vault(enroll_token=ENROLL_TOKEN, proof=None, **same)
     with pytest.raises(Unauthorized):
         await store.list(member.prefix)
     await store.aclose()

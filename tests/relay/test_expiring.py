@@ -16,7 +16,8 @@ from crystal_relay.server.dropped_vaults import RESTORE_SECONDS_MIN, SETTLE_SECO
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.token_records import TOKENS_MAX
 from crystal_relay.store import Store
-from crystal_relay.tokens import new_token, token_hash
+from crystal_relay.tokens import new_token, recovery_hash, token_hash
+from crystal_relay.wire import VaultCreation
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, joined, served
 
 INCARNATION = "00112233aabbccdd"
@@ -84,20 +85,14 @@ async def test_a_dropped_vault_goes_when_its_grace_is_over_and_only_it() -> None
         gone, other = await enrolled(relay.url), await enrolled(relay.url)
         # A neighbour in the order of keys.
         near = Member(vault=f"{int(gone.vault, 16) ^ 1:032x}")
-        client = near.store(relay.url)
-        await client.create_vault(
-            enroll_token=ENROLL_TOKEN,
-            recovery_hash="0" * 64,
-            device=near.device,
-            token_hash=token_hash(near.token),
-        )
+        registry = relay.app.state.relay.registry
+        await registry.create_vault(VaultCreation(near.vault, "0" * 64, near.device, token_hash(near.token)))
         for member in (gone, other, near):
             store = member.store(relay.url)
             for number in range(30):
                 await store.put_new(f"{member.prefix}mirror/1/{number:02d}", b"x")
             await store.aclose()
         await condemn(relay, gone, {"keys": ["mirror/1/99"]})
-        registry = relay.app.state.relay.registry
         before = {
             key
             for key in [*await keys_of(relay.store, "v/"), *await keys_of(relay.store, "r/")]
@@ -115,15 +110,15 @@ async def test_a_dropped_vault_goes_when_its_grace_is_over_and_only_it() -> None
         again = gone.store(relay.url)
         await again.create_vault(
             enroll_token=ENROLL_TOKEN,
-            recovery_hash="0" * 64,
+            recovery_hash=recovery_hash(gone.recovery),
             device=gone.device,
             token_hash=token_hash(gone.token),
+            proof=gone.proof(again.host),
         )
         await again.put_new(f"{gone.prefix}mirror/1/00", b"anew")
         await sweep(relay, seconds_later=SETTLE_SECONDS + 400)
         assert await (await again.get(f"{gone.prefix}mirror/1/00")).read() == b"anew"
         await again.aclose()
-        await client.aclose()
 
 
 async def test_a_vault_is_not_restored_when_its_deletion_may_have_begun() -> None:

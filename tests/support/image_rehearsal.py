@@ -33,14 +33,19 @@ print(pathlib.Path(crystal_relay.__file__).parent)
 """
 WRITE_AND_READ = """
 import asyncio, secrets
+from crystal_crypto.hierarchy import Root
 from crystal_relay.client.http import HttpStore
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
+from crystal_relay.wire import RootProof
 async def main():
-    device = secrets.token_hex(16)
-    token, vault = new_token(device), secrets.token_hex(16)
+    device, root = secrets.token_bytes(16), Root.generate()
+    token, vault = new_token(device), root.vault.hex()
     store = HttpStore("http://127.0.0.1:18791", vault=vault, token=token)
     hashes = {"recovery_hash": recovery_hash(bytes(32)), "token_hash": token_hash(token)}
-    await store.create_vault(enroll_token="%s", device=device, **hashes)
+    named = {name: bytes.fromhex(text) for name, text in hashes.items()}
+    signature = root.sign_founding(vault=root.vault, device=device, host=store.host, **named)
+    proof = RootProof(root.admin.public.to_bytes().hex(), [], signature.hex())
+    await store.create_vault(enroll_token="%s", device=device, proof=proof, **hashes)
     body = secrets.token_bytes(3_000_000)
     await store.put_new(f"v/{vault}/blob/a", body)
     print("same" if await (await store.get(f"v/{vault}/blob/a")).read() == body else "other")

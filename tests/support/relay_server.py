@@ -12,6 +12,7 @@ from threading import Thread
 
 from starlette.applications import Starlette
 
+from crystal_crypto.hierarchy import Root
 from crystal_relay.client.http import HttpStore, Timeouts
 from crystal_relay.embedded.relay import enroll_token as enroll_token_of
 from crystal_relay.embedded.transport import URL, EmbeddedTransport
@@ -20,20 +21,35 @@ from crystal_relay.server.extension import Extension
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.store import Store
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
+from crystal_relay.wire import RootProof
 
 ENROLL_TOKEN = "enrolment-token-of-the-tests"
+
+
+def root_proof(root: Root, device: str, recovery: str, token: str, host: str) -> RootProof:
+    """The proof, by a root that was never replaced, for the founding of its vault with these hashes at this host."""
+    signature = root.sign_founding(
+        vault=root.vault,
+        device=bytes.fromhex(device),
+        recovery_hash=bytes.fromhex(recovery),
+        token_hash=bytes.fromhex(token),
+        host=host,
+    )
+    return RootProof(root.admin.public.to_bytes().hex(), [], signature.hex())
 
 
 @dataclass
 class Member:
     """A device of a vault, with its token."""
 
-    vault: str = field(default_factory=lambda: secrets.token_hex(16))
+    vault: str = ""
     device: str = field(default_factory=lambda: secrets.token_hex(16))
     token: str = ""
     recovery: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    root: Root = field(default_factory=Root.generate, repr=False)
 
     def __post_init__(self) -> None:
+        self.vault = self.vault or self.root.vault.hex()
         self.token = self.token or new_token(self.device)
 
     @property
@@ -43,6 +59,10 @@ class Member:
     @property
     def authorization(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
+
+    def proof(self, host: str) -> RootProof:
+        """That it has its vault's root, for the relay at this host."""
+        return root_proof(self.root, self.device, recovery_hash(self.recovery), token_hash(self.token), host)
 
     def store(self, url: str, *, timeouts: Timeouts | None = None) -> HttpStore:
         return HttpStore(url, vault=self.vault, token=self.token, timeouts=timeouts)
@@ -140,6 +160,7 @@ async def _enrolled(member: Member, client: HttpStore, enroll_token: str) -> Mem
             recovery_hash=recovery_hash(member.recovery),
             device=member.device,
             token_hash=token_hash(member.token),
+            proof=member.proof(client.host),
         )
     finally:
         await client.aclose()

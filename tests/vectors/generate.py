@@ -5,6 +5,7 @@ from tests.vectors import (
     bundle_cases,
     content_cases,
     entry_cases,
+    founding_cases,
     invite_cases,
     key_cases,
     kit_cases,
@@ -14,7 +15,7 @@ from tests.vectors import (
 )
 from tests.vectors.vectorfile import FOLDER, Vector
 
-FOLDERS = ("blob", "bundle", "code", "entry", "invite", "key", "kit", "letter", "v1", "wrapped")
+FOLDERS = ("blob", "bundle", "code", "entry", "founding", "invite", "key", "kit", "letter", "v1", "wrapped")
 
 _MODULES = (
     entry_cases,
@@ -27,6 +28,7 @@ _MODULES = (
     invite_cases,
     kit_cases,
     wrapped_cases,
+    founding_cases,
 )
 
 

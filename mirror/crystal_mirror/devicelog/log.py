@@ -245,6 +245,11 @@ class DeviceLog:
             (event.slot for event in reversed(self.events) if isinstance(event.record, RootRecord)), -1
         )
 
+    @property
+    def roots(self) -> list[tuple[RootRecord, Entry]]:
+        """All roots with their entries, the first one at first."""
+        return [(event.record, event.entry) for event in self.events if isinstance(event.record, RootRecord)]
+
     def generation_entry(self, number: int) -> Entry | None:
         """The entry that began a generation. Its body, opened with that generation's key, holds the keys before."""
         return self._generations.get(number)

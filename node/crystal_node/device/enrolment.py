@@ -16,7 +16,7 @@ sends. When such a home joins again it does so as another device, by the log as 
 
 import os
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from crystal_crypto.entry import parse
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.devicelog.damage import unread_place
+from crystal_mirror.devicelog.log import DeviceLog
 from crystal_mirror.devicelog.records import Details
 from crystal_mirror.devicelog.sync import META_OWN, own_slots
 from crystal_mirror.errors import LogDamaged, WrongVault
@@ -121,9 +122,10 @@ async def found_vault(
         vault = settings.vault or root.vault
         identity = _identity(keys)
         token = token_for(settings, keys, identity)
+        log = DeviceLog(vault) if fresh else _kept_log(settings, vault)
         try:
             async with open_http(settings, vault=vault, token=token) as store:
-                accepted = await create_vault(store, keys, root, identity, token, enrolment_token)
+                accepted = await create_vault(store, keys, root, identity, token, enrolment_token, log)
         except WrongEnrolmentToken:
             if new:  # the relay took nothing, so that this root must not keep the home from another vault
                 keys.drop_root()
@@ -248,11 +250,8 @@ class PendingEnrolment:
 
     def kept_log(self) -> bool:
         """Whether a device log is kept here."""
-        journal = self.journal()
-        try:
+        with closing(self.journal()) as journal:
             return bool(journal.log_entries())
-        finally:
-            journal.close()
 
     def drop_stray(self) -> None:
         """Forgets the branch of the device log that this home was alone on, if it was."""
@@ -399,13 +398,14 @@ def _keys(settings: Settings) -> tuple[DeviceKeys, Settings]:
     )
 
 
+def _kept_log(settings: Settings, vault: bytes) -> DeviceLog:
+    with closing(_journal(settings, vault)) as journal:
+        return load_log(journal, vault)
+
+
 def _root_of(settings: Settings, keys: DeviceKeys, vault: bytes) -> Root:
     """The root in force of a set-up home's vault. Raises WrongCode if it is not here."""
-    journal = _journal(settings, vault)
-    try:
-        log = load_log(journal, vault)
-    finally:
-        journal.close()
+    log = _kept_log(settings, vault)
     root = kept_roots(keys, log).root
     if root is None or not in_force(log, root):
         raise WrongCode(
@@ -586,12 +586,8 @@ def _note_device(settings: Settings, vault: bytes, device: bytes) -> None:
 
 
 def _note(settings: Settings, vault: bytes, name: str, value: bytes | None) -> None:
-    journal = _journal(settings, vault)
-    try:
-        with journal.transaction() as transaction:
-            transaction.meta_set(name, value)
-    finally:
-        journal.close()
+    with closing(_journal(settings, vault)) as journal, journal.transaction() as transaction:
+        transaction.meta_set(name, value)
 
 
 def system_name() -> str:

@@ -3,8 +3,11 @@
 Everything may be repeated, so that a process that died simply runs again.
 """
 
+from base64 import b64encode
+
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
+from crystal_mirror.devicelog.log import DeviceLog
 from crystal_node.base.errors import BadConfig, WrongCode
 from crystal_node.base.settings import LOCAL_RELAY, Settings
 from crystal_node.device.keys.device_keys import DeviceKeys
@@ -19,6 +22,7 @@ from crystal_relay.errors import (
     Unauthorized,
 )
 from crystal_relay.tokens import Preset, new_token, recovery_hash, token_hash
+from crystal_relay.wire import RootProof
 
 
 class WrongEnrolmentToken(BadConfig):
@@ -70,9 +74,17 @@ def keep_new(keys: DeviceKeys, identity: DeviceIdentity, token: str) -> None:
 
 
 async def create_vault(
-    store: HttpStore, keys: DeviceKeys, root: Root, identity: DeviceIdentity, token: str, enrolment_token: str
+    store: HttpStore,
+    keys: DeviceKeys,
+    root: Root,
+    identity: DeviceIdentity,
+    token: str,
+    enrolment_token: str,
+    log: DeviceLog,
 ) -> str:
     """Makes the vault at the relay, or registers this device with an existing one. Returns the valid token.
+
+    ``log``: the vault's device log, empty if there is none yet. It shows the relay that ``root`` is the vault's.
 
     Raises:
         WrongEnrolmentToken: the enrolment token is not the relay's.
@@ -85,6 +97,7 @@ async def create_vault(
             recovery_hash=recovery_hash(root.relay_secret),
             device=identity.id,
             token_hash=token_hash(token),
+            proof=_proof(store.host, root, identity, token, log),
         )
     except AlreadyExists:
         # The vault exists with another first token: the root allows this device to register.
@@ -103,6 +116,21 @@ async def create_vault(
     except RelayError as error:
         raise store_failure(error) from error
     return token
+
+
+def _proof(host: str, root: Root, identity: DeviceIdentity, token: str, log: DeviceLog) -> RootProof:
+    first = log.roots[0][0].admin if log.roots else root.admin.public.to_bytes()
+    return RootProof(  # §4.3-1
+        admin=first.hex(),
+        roots=[b64encode(entry.shown).decode("ascii") for _, entry in log.roots[1:]],
+        signature=root.sign_founding(
+            vault=log.vault,
+            device=identity.id,
+            recovery_hash=bytes.fromhex(recovery_hash(root.relay_secret)),
+            token_hash=bytes.fromhex(token_hash(token)),
+            host=host,
+        ).hex(),
+    )
 
 
 async def register(

@@ -44,7 +44,7 @@ def reached_host(host: str, given: str | None) -> str:
 def certificate_file(directory: Path) -> Path:
     """The key and the certificate of the relay in a directory (PEM, 0600), made if they are missing. Raises Unusable.
 
-    Another process makes them: the relay loads no cryptography, so that it cannot look into what it keeps.
+    Another process makes them: the relay loads no cipher, so that it cannot look into what it keeps.
     """
     from crystal_relay.server.tls import CERTIFICATE_FILE
 

@@ -101,6 +101,10 @@ class HttpStore(VaultCalls):
             self._ask, url, connect=self._timeouts.connect, idle=self._timeouts.idle, enabled=direct
         )
 
+    @property
+    def host(self) -> str:
+        return httpx.URL(self._url).raw_host.decode("ascii").lower()
+
     # --- the port ---
 
     async def put_new(self, key: str, body: bytes | Body) -> None:

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import msgspec
 
-from crystal_relay.errors import BadReply, BadRequest
+from crystal_relay.errors import BadReply, BadRequest, BodyTooLarge
 from crystal_relay.invites import CloseReason, InviteInfo, check_mailbox
-from crystal_relay.limits import RECOVERIES_MAX
+from crystal_relay.limits import FOUNDING_ROOTS_MAX, RECOVERIES_MAX
 from crystal_relay.tokens import DEVICE, SECRET_BYTES, Preset
 from crystal_relay.wire import (
     SERVICE,
@@ -24,6 +24,7 @@ from crystal_relay.wire import (
     InviteReply,
     RecoveryReplacement,
     RecoveryReply,
+    RootProof,
     TokenRegistration,
     TokenReply,
     VaultCreation,
@@ -52,6 +53,11 @@ class VaultCalls(ABC):
     ) -> Reply:
         """Ask and parse the answer. `patience`: seconds until its first byte, the idle time if None."""
 
+    @property
+    @abstractmethod
+    def host(self) -> str:
+        """The host in the relay's address, as a proof of the root names it."""
+
     @abstractmethod
     def _token_header(self) -> dict[str, str]:
         """This store's own credentials."""
@@ -59,15 +65,32 @@ class VaultCalls(ABC):
     # --- vaults and tokens ---
 
     async def create_vault(
-        self, *, enroll_token: str, recovery_hash: str, device: bytes | str, token_hash: str
+        self,
+        *,
+        enroll_token: str,
+        recovery_hash: str,
+        device: bytes | str,
+        token_hash: str,
+        proof: RootProof | None = None,
     ) -> None:
         """Create this store's vault with its first device (preset `lead`).
 
-        Raises AlreadyExists if the vault exists with other hashes, Unauthorized for a wrong enrolment token.
+        `proof`: of the root, for `host`. A relay of before there were proofs takes no request with one, and gets it without.
+
+        Raises AlreadyExists if the vault exists with other hashes, Unauthorized for a wrong enrolment token, Forbidden
+        without a proof that the relay accepts.
         """
-        creation = VaultCreation(self._vault, recovery_hash, _device_text(device), token_hash)
+        if proof is not None and len(proof.roots) > FOUNDING_ROOTS_MAX:
+            raise BadRequest(f"a relay takes a proof of at most {FOUNDING_ROOTS_MAX} replaced roots")
+        creation = VaultCreation(self._vault, recovery_hash, _device_text(device), token_hash, proof)
         headers = {"Authorization": f"Bearer {header_safe(enroll_token)}"}
-        await self._json("POST", "/v2/vaults", VaultReply, body=creation, headers=headers)
+        try:
+            await self._json("POST", "/v2/vaults", VaultReply, body=creation, headers=headers)
+        except (BadRequest, BodyTooLarge):  # §R4.1-4, §4.3-4
+            if proof is None:
+                raise
+            creation = msgspec.structs.replace(creation, proof=None)
+            await self._json("POST", "/v2/vaults", VaultReply, body=creation, headers=headers)
 
     async def register_token(
         self, *, device: bytes | str, token_hash: str, preset: Preset | str, recovery: bytes | None = None

@@ -19,6 +19,7 @@ from crystal_relay.errors import BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import (
     CONDEMNED_JSON_BYTES_MAX,
+    FOUNDING_JSON_BYTES_MAX,
     WAIT_SECONDS_MAX,
     WAIT_TOKEN_CHARS_MAX,
 )
@@ -31,6 +32,7 @@ from crystal_relay.server.authorization import (
 )
 from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.extension import Extension, Mounted
+from crystal_relay.server.founding import check_founding
 from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
 from crystal_relay.server.invite_routes import InviteRoutes
@@ -42,7 +44,7 @@ from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
-from crystal_relay.server.requests import head_of, json_of, no_query, query, seconds
+from crystal_relay.server.requests import content_length, head_of, json_of, no_query, query, seconds, text_of
 from crystal_relay.server.scopes import Identity, TokenScope, mailbox_of
 from crystal_relay.server.settings import RelaySettings
 from crystal_relay.server.sweeper import Sweeper, Timetable
@@ -167,7 +169,13 @@ class Relay:
         """Create a vault with its first device. Idempotent."""
         await require_enrollment(request, self.registry, self._settings.enroll_token, self.rates)  # §R4.1-1
         query(request, ())
-        creation = await json_of(request, VaultCreation, self._settings)
+        head = head_of(request.scope)
+        with self.objects.load.gathering("", content_length(head, FOUNDING_JSON_BYTES_MAX)):
+            creation = await json_of(
+                request, VaultCreation, self._settings, bytes_max=FOUNDING_JSON_BYTES_MAX
+            )
+        if not await self.registry.is_created(creation.vault):  # §R4.1-3
+            check_founding(creation, text_of(head.get(b"host")) or "")
         await self.registry.create_vault(creation)
         return JsonReply(VaultReply(creation.vault), 201)
 

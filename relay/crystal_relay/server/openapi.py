@@ -263,7 +263,8 @@ def _paths() -> Json:
                 "createVault",
                 "Create a vault with its first device. Idempotent.",
                 [],
-                {"201": json_reply("VaultReply")} | errors(*WITH_BODY, Unauthorized, AlreadyExists),
+                {"201": json_reply("VaultReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, AlreadyExists),
                 security=[{"enrollment": []}],
                 body=body("application/json", reference("VaultCreation")),
             )

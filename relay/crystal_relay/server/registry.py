@@ -133,6 +133,10 @@ class Registry:
         await self._dropped.check(vault)
         await self._recovery.replace(vault, record.recovery_hash, number, new_hash, presented=presented)
 
+    async def is_created(self, vault: str) -> bool:
+        """Whether the vault was created, and not deleted since. Its creation may have been cut short."""
+        return await self._records.has(f"r/vault/{vault}/record")
+
     async def create_vault(self, creation: VaultCreation) -> None:
         """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped."""
         await self._dropped.check(creation.vault)

@@ -22,7 +22,15 @@ _SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?\Z")
 Head: TypeAlias = dict[bytes, bytes]
 """The headers that the relay reads, each present at most once."""
 _COUNTED = frozenset(
-    {b"authorization", b"content-length", b"content-type", b"if-none-match", b"range", b"transfer-encoding"}
+    {
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"if-none-match",
+        b"range",
+        b"transfer-encoding",
+    }
 )
 
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)

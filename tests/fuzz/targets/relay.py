@@ -11,15 +11,17 @@ import msgspec
 from crystal_relay.address import check_relay_url
 from crystal_relay.client.direct import GrantRefused, checked_grant
 from crystal_relay.client.http import HttpStore
-from crystal_relay.errors import UNDECODABLE, BadRequest, RelayError
+from crystal_relay.errors import UNDECODABLE, BadRequest, Forbidden, RelayError
 from crystal_relay.s3.address import parse_s3_address
 from crystal_relay.server.expiry import parse_expiry
+from crystal_relay.server.founding import check_founding
 from crystal_relay.server.peers.messages import AUTHORIZATION, News, read, sign
 from crystal_relay.server.scopes import mailbox_of, parse_place
-from crystal_relay.wire import Direction, TransferReply, TransferRequest, error_of_reply
+from crystal_relay.wire import Direction, TransferReply, TransferRequest, VaultCreation, error_of_reply
 from tests.fuzz.seeds import with_nested_json
 from tests.fuzz.served import DEVICE, ENROL, RECOVERY, VAULT, FuzzedServer
 from tests.fuzz.target import Target
+from tests.vectors.vectorfile import read_folder
 
 _NAME = "ef" * 32
 _NEWS = News("01" * 8, "02" * 8, 3, 1, 2, "http://127.0.0.1:1", [("v/a", 2)], [VAULT])
@@ -166,6 +168,20 @@ def _grant_seeds() -> Iterable[bytes]:
     return with_nested_json(msgspec.json.encode(reply) for reply in replies)
 
 
+def _founding(data: bytes) -> None:
+    host, _, body = data.partition(b"\n")
+    creation = msgspec.json.decode(body, type=VaultCreation)
+    assert msgspec.json.decode(msgspec.json.encode(creation), type=VaultCreation) == creation
+    check_founding(creation, host.decode("ascii", "replace"))
+
+
+def _founding_seeds() -> Iterable[bytes]:
+    vectors = [*read_folder("founding")]
+    return with_nested_json(
+        vector.fields["host"].encode() + b"\n" + vector.body for vector in vectors if len(vector.body) < 8_000
+    )
+
+
 def _news(data: bytes) -> None:
     news, _ = read(b"secret", AUTHORIZATION + sign(b"secret", data), data)
     assert msgspec.json.decode(msgspec.json.encode(news), type=News) == news
@@ -201,6 +217,7 @@ TARGETS = (
         ),
         8192,
     ),
+    Target("relay.founding", _founding, (*UNDECODABLE, Forbidden), _founding_seeds, 8192),
     Target("relay.grant", _grant, UNDECODABLE, _grant_seeds, 8192),
     Target(
         "relay.news",

@@ -269,7 +269,7 @@ async def _registered(
             enrolment_token = own_enrolment_token(home.settings)
         if enrolment_token and log.root is not None:
             _check_copy(home, kit, log, progress)
-            return await create_vault(store, home.keys, kit.root, home.identity, token, enrolment_token)
+            return await create_vault(store, home.keys, kit.root, home.identity, token, enrolment_token, log)
         lost = (
             "A relay that is new, or was emptied, needs its enrolment token: --enroll-token -."
             if log.root is not None

@@ -24,10 +24,11 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server import condemned
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.tokens import recovery_hash, token_hash
+from crystal_relay.wire import VaultCreation
 from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.support import vector
-from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, served
 from tests.support.relay_server import Member as Party
+from tests.support.relay_server import ServedRelay, served
 
 NOW = 1_800_000_000_000
 T = TypeVar("T")
@@ -116,14 +117,9 @@ async def household() -> AsyncGenerator[OnRelay]:
     home = Household()
     async with served(MemoryStore()) as relay, AsyncExitStack() as closing:
         owner = Party(home.core.vault.hex(), home.core.device_id.hex())
-        client = owner.store(relay.url)
-        await client.create_vault(
-            enroll_token=ENROLL_TOKEN,
-            recovery_hash=recovery_hash(owner.recovery),
-            device=owner.device,
-            token_hash=token_hash(owner.token),
+        await relay.app.state.relay.registry.create_vault(
+            VaultCreation(owner.vault, recovery_hash(owner.recovery), owner.device, token_hash(owner.token))
         )
-        await client.aclose()
         at = OnRelay(home, relay, owner, closing)
         await at.move()
         for number in range(12):

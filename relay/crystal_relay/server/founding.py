@@ -1,0 +1,110 @@
+"""Proof of the root: a vault is created here only by somebody who has the root of its id (docs/protocol.md §4.3).
+
+The one place where the relay uses cryptography. All that it imports is the verification of an Ed25519 signature: it has no
+cipher and no key.
+"""
+
+import hashlib
+from base64 import b64decode
+from typing import Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from crystal_relay.errors import UNDECODABLE, Forbidden
+from crystal_relay.wire import VaultCreation
+
+_VAULT_LABEL: Final = b"crystal/v2/vault\0"
+_FOUNDING_LABEL: Final = b"crystal/v2/founding\0"
+_ENTRY_LABEL: Final = b"crystal/v2/entry-signature\0"
+_VAULT_BYTES: Final = 16
+_HEADER_BYTES: Final = 184
+_BEHIND_BYTES: Final = 32 + 32 + 64
+"""Body digest, MAC and signature."""
+_SIGNATURE_BYTES: Final = 64
+_LOG_ENTRY: Final = b"CRYE\x02\x01\x01\x01"
+"""Magic, version, suite, kind and channel of an entry of the device log."""
+_ROOT_SENDER: Final = bytes(16)
+_NO_ROOT_ENTRY: Final = "the proof holds something else than the entries of the vault's roots"
+_HINT: Final = "Use the newest recovery kit, or a device that has the root."
+
+
+class _RootRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="root"):
+    """The public part of a root's entry. Only the admin key matters here."""
+
+    admin: bytes
+    recovery: bytes
+    holder: bytes
+    generation: int
+    bundle: bytes
+
+
+def check_founding(creation: VaultCreation, host: str) -> None:
+    """Check that the sender has the root of the vault's id.
+
+    `host`: of the request, as the header Host has it.
+
+    Raises Forbidden: there is no proof, or it is not one for this vault, these hashes and this host.
+    """
+    proof = creation.proof
+    if proof is None:  # §R4.1-2
+        raise Forbidden(
+            "this relay takes a new vault only with a proof of its root, which this version of Crystal does not send: "
+            "upgrade it",
+            hint="Upgrade Crystal on this device.",
+        )
+    vault, key = bytes.fromhex(creation.vault), bytes.fromhex(proof.admin)
+    if hashlib.sha256(_VAULT_LABEL + key).digest()[:_VAULT_BYTES] != vault:  # §4.3-1
+        raise Forbidden("the proof begins with a root of another vault", hint=_HINT)
+    for text in proof.roots:
+        key = _next_root(vault, key, text)
+    named = creation.vault + creation.device + creation.recovery_hash + creation.token_hash
+    here = host_name(host)
+    message = _FOUNDING_LABEL + bytes.fromhex(named) + here.encode()  # §4.3-2
+    if not _has_signed(key, bytes.fromhex(proof.signature), message):
+        raise Forbidden(
+            f"the proof of the vault's root is not one by its newest root for the relay at {here}",
+            hint=f"{_HINT} A proxy before the relay has to pass on the header Host.",
+        )
+
+
+def host_name(host: str) -> str:
+    """The name or the address in a header Host: without the port, in lower case."""
+    name, colon, port = host.rpartition(":")
+    if colon and (port.isdigit() or not port) and not (":" in name and not name.endswith("]")):
+        host = name
+    return host.removeprefix("[").removesuffix("]").lower()
+
+
+def _next_root(vault: bytes, key: bytes, text: str) -> bytes:
+    """The admin key of the root that the one with this key put in its place. Raises Forbidden."""
+    try:
+        shown = b64decode(text, validate=True)
+        record = _record(vault, shown)
+    except (ValueError, *UNDECODABLE):
+        raise Forbidden(_NO_ROOT_ENTRY, hint=_HINT) from None
+    if not _has_signed(key, shown[-_SIGNATURE_BYTES:], _ENTRY_LABEL + shown[:-_SIGNATURE_BYTES]):
+        raise Forbidden(_NO_ROOT_ENTRY, hint=_HINT)
+    return record.admin
+
+
+def _record(vault: bytes, shown: bytes) -> _RootRecord:
+    """The record in an entry without its body. Raises ValueError, or one of UNDECODABLE."""
+    public = shown[_HEADER_BYTES:-_BEHIND_BYTES]
+    if (
+        not shown.startswith(_LOG_ENTRY)  # §4.3-3
+        or shown[16:32] != vault
+        or shown[32:48] != _ROOT_SENDER
+        or int.from_bytes(shown[176:180], "big") != len(public)
+    ):
+        raise ValueError("not an entry that the vault's root has signed")
+    return msgspec.msgpack.decode(public, type=_RootRecord)
+
+
+def _has_signed(key: bytes, signature: bytes, message: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

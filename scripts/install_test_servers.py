@@ -67,6 +67,7 @@ KEYRING = Packaged(
     ),
 )
 CHROMIUM = Packaged("Chromium", ("chromium",), ("chromium",))
+NGINX = Packaged("nginx", ("nginx",), ("nginx-light",), ("nginx.service",))
 SERVICES = Path("/lib/systemd/system")
 USER_SERVICES = Path("/usr/lib/systemd/user")
 
@@ -79,7 +80,7 @@ def main() -> int:
     found = [
         ("Swift", have_swift()),
         ("The MCP inspector", have_inspector()),
-        *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING, CHROMIUM)),
+        *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING, CHROMIUM, NGINX)),
     ]
     missing = [name for name, there in found if not there]
     for name in missing:

@@ -1,8 +1,10 @@
 """What supervisors and load balancers are told, and what asking costs."""
 
 import asyncio
+import secrets
 import time
 from collections import Counter
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from crystal_relay.errors import StoreDamaged, StoreUnavailable
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, create_app
+from crystal_relay.server.admission import Trust
 from crystal_relay.server.health import LOOK_SECONDS, Health, ProcessState
 from crystal_relay.store import Object, Page
 from tests.support.relay_server import ENROLL_TOKEN, enrolled, served
@@ -148,3 +151,53 @@ async def test_a_stopping_server_says_so_on_connections_that_are_still_open() ->
             assert (await sleeping).status_code == 200
         states.append(relay.app.state.relay.health.state)
     assert states == [ProcessState.SERVING, ProcessState.STOPPING]
+
+
+async def test_a_draining_server_serves_on_and_lets_its_clients_go() -> None:
+    """What a proxy needs to take its requests elsewhere before anything is refused."""
+    async with served(MemoryStore(), drain_seconds=600.0) as relay:
+        lead = await enrolled(relay.url)
+        waits = relay.app.state.relay.waits
+        async with httpx.AsyncClient(base_url=relay.url, headers=lead.authorization) as http:
+            path = f"/v2/vaults/{lead.vault}"
+            first = await http.get(f"{path}/wait")
+            assert "connection" not in first.headers
+            sleeping = asyncio.create_task(
+                http.get(f"{path}/wait", params={"token": first.json()["token"], "prefix": "mirror/"})
+            )
+            while not waits.sleeping:  # noqa: ASYNC110  seen from outside
+                await asyncio.sleep(0.005)
+            relay.server.stop()
+            while (ready := await http.get("/health/ready")).status_code == 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            assert (ready.status_code, ready.headers["connection"]) == (503, "close")
+            for _ in range(3):  # each on a connection of its own, so it accepts
+                wrote = await http.put(
+                    f"{path}/objects/blob/{secrets.token_hex(8)}",
+                    content=b"sealed",
+                    headers={"If-None-Match": "*"},
+                )
+                assert (wrote.status_code, wrote.headers["connection"]) == (201, "close")
+            assert (await http.get("/health/live")).status_code == 200
+            assert waits.sleeping == 1
+            relay.server.stop()
+            answered = await sleeping
+            assert answered.json() == first.json(), "it says come back"
+            assert answered.headers["connection"] == "close"
+
+
+async def test_the_first_request_of_a_connection_made_before_the_stop_is_answered() -> None:
+    """A proxy opens a connection and writes at once; the relay may read that after it was told to stop."""
+    async with served(MemoryStore()) as relay:
+        parts = urlsplit(relay.url)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        while not relay.app.state.relay.admission.count(Trust.ANONYMOUS):  # noqa: ASYNC110  seen from outside
+            await asyncio.sleep(0.005)
+        relay.server.stop()
+        while relay.app.state.relay.health.state is not ProcessState.STOPPING:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        writer.write(b"GET /health/live HTTP/1.1\r\nHost: relay\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in answer

@@ -55,8 +55,8 @@ def caddy_environment(directory: Path, site: str, upstream: str, *, ports: tuple
 
 
 @contextlib.contextmanager
-def running_caddy(directory: Path, upstream: str, *, host: str = "127.0.0.1") -> Generator[RunningCaddy]:
-    """Caddy before the relay at `upstream` (an http URL), as a process of its own; stopped at the end."""
+def running_caddy(directory: Path, *upstreams: str, host: str = "127.0.0.1") -> Generator[RunningCaddy]:
+    """Caddy before the relay at `upstreams` (http URLs), as a process of its own; stopped at the end."""
     plain, secure = free_ports(host, 2)
     directory.mkdir(parents=True, exist_ok=True)
     caddy = RunningCaddy(
@@ -73,7 +73,10 @@ def running_caddy(directory: Path, upstream: str, *, host: str = "127.0.0.1") ->
         process = subprocess.Popen(
             [str(CADDY), "run", "--config", str(configuration), "--adapter", "caddyfile"],
             env=caddy_environment(
-                directory, caddy.url, upstream.removeprefix("http://"), ports=(plain, secure)
+                directory,
+                caddy.url,
+                " ".join(each.removeprefix("http://") for each in upstreams),
+                ports=(plain, secure),
             ),
             stdin=subprocess.DEVNULL,
             stdout=log,

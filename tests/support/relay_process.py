@@ -63,7 +63,10 @@ class RelayProcess:
             self._process = programs.started(
                 "crystal_relay",
                 ("serve", *options, *self._options),
-                env=os.environ | {"CRYSTAL_RELAY_ENROLL_TOKEN": self.enroll_token} | self._environment,
+                env=os.environ
+                # No proxy to wait for.
+                | {"CRYSTAL_RELAY_ENROLL_TOKEN": self.enroll_token, "CRYSTAL_RELAY_DRAIN_SECONDS": "0"}
+                | self._environment,
                 prefix=self._prefix,
                 fresh=self._fresh,
                 stdin=subprocess.DEVNULL,

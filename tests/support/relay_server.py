@@ -89,12 +89,13 @@ async def served(
     *,
     clock: Callable[[], float] = time.time,
     extensions: Sequence[Extension] = (),
+    drain_seconds: float = 0.0,
 ) -> AsyncGenerator[ServedRelay]:
     """A server over `store`, which stays the caller's to close. `clock`: the relay's."""
     app = create_app(
         store, settings or RelaySettings(enroll_token=ENROLL_TOKEN), clock=clock, extensions=extensions
     )
-    server = Server(app, listen("127.0.0.1", 0))
+    server = Server(app, listen("127.0.0.1", 0), drain_seconds=drain_seconds)
     ready = asyncio.Event()
     serving = asyncio.create_task(server.serve(ready=ready.set))
     await asyncio.wait(

@@ -117,6 +117,16 @@ def serve(
             show_default="http://, the host and the port",
         ),
     ] = None,
+    drain_seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=60,
+            envvar="CRYSTAL_RELAY_DRAIN_SECONDS",
+            help="Seconds it serves on after SIGTERM, for proxies to notice.",
+            show_default="5 on a bucket, 0 on a directory",
+        ),
+    ] = None,
     log: Annotated[
         Literal["text", "json"],
         typer.Option(envvar="CRYSTAL_RELAY_LOG", help="The format of log lines on stderr."),
@@ -142,7 +152,12 @@ def serve(
     with told(as_json=as_json):
         from crystal_relay.server import RelaySettings
         from crystal_relay.server.logs import LogForm, start_log
-        from crystal_relay.server.settings import SWEEP_SECONDS, SWEEP_SECONDS_BUCKET, network_of
+        from crystal_relay.server.settings import (
+            DRAIN_SECONDS,
+            SWEEP_SECONDS,
+            SWEEP_SECONDS_BUCKET,
+            network_of,
+        )
 
         place = StorePlace.of_options(store, s3_endpoint, s3_allow_http)
         if tls and place.directory is None:
@@ -160,6 +175,8 @@ def serve(
             sweep_seconds=SWEEP_SECONDS_BUCKET if place.is_bucket else SWEEP_SECONDS,
             trusted_proxies=tuple(network_of(each) for each in trusted_proxy or ()),
         )
+        if drain_seconds is None:  # a directory has one process, so nobody can take over
+            drain_seconds = DRAIN_SECONDS if place.is_bucket else 0.0
         known = (settings.enroll_token or "", settings.metrics_token or "", *secrets_of_environment())
         start_log(LogForm(log), verbose=verbose, known_secrets=known)
         sys.setswitchinterval(SWITCH_SECONDS)
@@ -175,6 +192,7 @@ def serve(
                     as_json=as_json,
                     v1=v1,
                     tls_at=reached_host(host, address) if tls else None,
+                    drain_seconds=drain_seconds,
                 )
             )
 
@@ -226,6 +244,7 @@ async def _run(
     as_json: bool,
     v1: bool,
     tls_at: str | None,
+    drain_seconds: float,
 ) -> None:
     """Open all parts of a relay process, serve, and close them in the reverse order. `tls_at`: the host to name, with TLS."""
     from crystal_relay.cli.extensions import EXTENSIONS, served
@@ -256,7 +275,7 @@ async def _run(
             await stack.enter_async_context(admin_socket(place.directory, operator, EXTENSIONS))
         if peers is not None:
             await stack.enter_async_context(peers.running())
-        server, url = Server(application, listener), ""
+        server, url = Server(application, listener, drain_seconds=drain_seconds), ""
         if tls_at is not None and place.directory is not None:
             certificate = await asyncio.to_thread(certificate_file, place.directory)
             server = Server(application, listener, context=tls_context(certificate))

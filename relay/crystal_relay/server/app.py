@@ -236,7 +236,8 @@ class RelayApplication(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """The guard, what Starlette needs to answer for a missing route, the routes."""
         routes = ExceptionMiddleware(self.router, handlers={HTTPException: _no_route})
-        return Guard(routes, self.state.relay.objects, self.state.relay.metrics, self.state.relay.rates)
+        relay: Relay = self.state.relay
+        return Guard(routes, relay.objects, relay.metrics, relay.rates, relay.health)
 
 
 def create_app(

@@ -29,6 +29,7 @@ from crystal_relay.server.settings import (
     HEAD_BYTES_MAX,
     HEAD_SECONDS_MAX,
     HEADERS_MAX,
+    LAST_REQUEST_SECONDS_MAX,
     SEND_STALL_SECONDS_MAX,
 )
 from crystal_relay.wire import ErrorReply
@@ -107,6 +108,15 @@ class Connection(HttpToolsProtocol):
         if self._refused == ANONYMOUS_REFUSED_MAX:  # §R9-15
             self.admission.closed[Closing.REFUSED] += 1
         return self._refused >= ANONYMOUS_REFUSED_MAX
+
+    # --- for the server ---
+
+    def shutdown(self) -> None:
+        """Close the connection once its request is answered; if none has begun yet, after the time for a last one."""
+        if self.idle and (self._answers == 0 or self._head_bytes):
+            self.loop.call_later(LAST_REQUEST_SECONDS_MAX, super().shutdown)  # §R9-12
+        else:
+            super().shutdown()
 
     # --- for the transport ---
 

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crystal_relay.errors import BadRequest, RelayError, TooSlow
 from crystal_relay.server.admission import SCOPE_KEY, Limited
+from crystal_relay.server.health import Health, ProcessState
 from crystal_relay.server.logs import new_request_id, request_log
 from crystal_relay.server.metrics import Metrics
 from crystal_relay.server.objects import Objects
@@ -38,8 +39,11 @@ class HeadTooLarge(BadRequest):
 class Guard:
     """ASGI middleware: the outermost, also around Starlette's own."""
 
-    def __init__(self, app: ASGIApp, objects: Objects, metrics: Metrics, rates: Rates) -> None:
+    def __init__(
+        self, app: ASGIApp, objects: Objects, metrics: Metrics, rates: Rates, health: Health
+    ) -> None:
         self._app = app
+        self._health = health
         self._objects = objects
         self._metrics = metrics
         self._rates = rates
@@ -48,7 +52,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(receive, send, new_request_id(), scope.get(SCOPE_KEY))
+        exchange = _Exchange(receive, send, new_request_id(), scope.get(SCOPE_KEY), self._health)
         began = time.monotonic()
         try:
             self._rates.admit(scope)
@@ -96,12 +100,25 @@ class Guard:
 class _Exchange:
     """Tracks one request: whether its body was read, whether its response has begun, bytes in both directions."""
 
-    __slots__ = ("_connection", "_receive", "_send", "read_all", "received", "request_id", "sent", "status")
+    __slots__ = (
+        "_connection",
+        "_health",
+        "_receive",
+        "_send",
+        "read_all",
+        "received",
+        "request_id",
+        "sent",
+        "status",
+    )
 
-    def __init__(self, receive: Receive, send: Send, request_id: str, connection: Limited | None) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, request_id: str, connection: Limited | None, health: Health
+    ) -> None:
         self._receive = receive
         self._send = send
         self._connection = connection
+        self._health = health
         self.request_id = request_id
         self.read_all = False
         self.received = 0
@@ -121,8 +138,11 @@ class _Exchange:
             self.status = message["status"]
             named = (b"x-request-id", self.request_id.encode())  # §R1-4
             headers = [*message["headers"], named]
-            if self.status >= 400 and self._connection is not None and self._connection.refused():
-                headers.append((b"connection", b"close"))  # §R9-15
+            refused = (
+                self.status >= 400 and self._connection is not None and self._connection.refused()
+            )  # §R9-15
+            if refused or self._health.state is ProcessState.STOPPING:  # §R9-12
+                headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         else:
             self.sent += len(message.get("body", b""))

@@ -1,8 +1,15 @@
-"""Running the server: a listening socket, uvicorn with our limits, and an orderly stop."""
+"""Running the server: a listening socket, uvicorn with our limits, and an orderly stop.
+
+    serving --stop--> draining --drain_seconds--> closing --in-flight requests answered, 10 s at most--> stopped
+
+Draining: `/health/ready` answers 503, everything else is served, each answer closes its connection.
+Closing: the waits are answered, nothing more is accepted.
+"""
 
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 import ssl
@@ -29,6 +36,9 @@ OPEN_FILES = 2 * CONNECTIONS_MAX
 """One for each connection, and one for the object sent over it."""
 
 
+_log = logging.getLogger("crystal_relay.server")
+
+
 class CannotListen(RelayError):
     """The address cannot be listened on."""
 
@@ -48,9 +58,14 @@ class Server:
     """One relay's HTTP side. `serve` until `stop`, or until SIGTERM or SIGINT when `signals` is set."""
 
     def __init__(
-        self, app: Starlette, listener: socket.socket, *, context: ssl.SSLContext | None = None
+        self,
+        app: Starlette,
+        listener: socket.socket,
+        *,
+        context: ssl.SSLContext | None = None,
+        drain_seconds: float = 0.0,
     ) -> None:
-        """`context`: serve by TLS with it, else by plain HTTP."""
+        """`context`: serve by TLS with it, else by plain HTTP. `drain_seconds`: how long a stop lets proxies notice it."""
         self._listener = listener
         self._context = context
         self._uvicorn = _Uvicorn(
@@ -70,6 +85,7 @@ class Server:
             ),
             app.state.relay,
             None if context is None else (listener, context),
+            drain_seconds=drain_seconds,
         )
 
     @property
@@ -91,8 +107,10 @@ class Server:
         await self._uvicorn.serve(sockets=[self._listener, *copies])
 
     def stop(self) -> None:
-        """Stop accepting, end the long polls, finish the rest within ten seconds, then let `serve` return."""
-        self._uvicorn.should_exit = True
+        """Drain, end the long polls, stop accepting, finish the rest within ten seconds, then let `serve` return.
+
+        Called again, it ends the draining."""
+        self._uvicorn.leave()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -147,10 +165,17 @@ class _Uvicorn(uvicorn.Server):
     catch_signals = False
 
     def __init__(
-        self, config: uvicorn.Config, relay: Relay, tls: tuple[socket.socket, ssl.SSLContext] | None = None
+        self,
+        config: uvicorn.Config,
+        relay: Relay,
+        tls: tuple[socket.socket, ssl.SSLContext] | None = None,
+        *,
+        drain_seconds: float = 0.0,
     ) -> None:
         super().__init__(config)
         self._relay = relay
+        self._drain_seconds = drain_seconds
+        self._no_drain = asyncio.Event()
         self._tls = tls
         self._acceptor: TlsAcceptor | None = None
 
@@ -176,6 +201,17 @@ class _Uvicorn(uvicorn.Server):
             admission.closed[Closing.FULL] += 1
             return True
         return False
+
+    async def main_loop(self) -> None:
+        await super().main_loop()
+        # From here on it is not ready, and each answer closes its connection (`guard`). It accepts and serves until its
+        # proxies have noticed. The waits sleep on: a wait that ends now would come back to this process.
+        self._relay.health.stopping()
+        if self._drain_seconds > 0 and not self._no_drain.is_set():
+            _log.info("draining for %g seconds: not ready, but serving", self._drain_seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._drain_seconds):  # §R9-12
+                    await self._no_drain.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._relay.health.stopping()
@@ -204,4 +240,12 @@ class _Uvicorn(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # A second Ctrl-C stops at once.
         self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.leave()
+        if sig == signal.SIGINT:  # a person at a terminal does not wait for proxies
+            self._no_drain.set()
+
+    def leave(self) -> None:
+        """Stop; without draining if called again."""
+        if self.should_exit:
+            self._no_drain.set()
         self.should_exit = True

@@ -34,8 +34,13 @@ WAITING_BYTES_OF_ADDRESS_MAX = 16 * 1024 * 1024
 LOOKUPS_MAX = 2048
 """Credentials being looked up in the store at once."""
 LOOKUPS_OF_ADDRESS_MAX = 128
+DRAIN_SECONDS = 5.0
+"""How long a process on a bucket serves on after it was told to stop. Proxies ask once a second whether it is ready."""
+DRAIN_SECONDS_MAX = 60.0
+LAST_REQUEST_SECONDS_MAX = 1.0
+"""How long a connection that has shown no request yet stays open after a stop: its first request may be on the way."""
 SHUTDOWN_SECONDS_MAX = 10
-"""How long requests in flight may continue after a stop."""
+"""How long requests in flight may continue after the listener is closed."""
 SWEEP_SECONDS = 60.0
 SWEEP_SECONDS_BUCKET = 300.0
 """The same for a bucket, where each sweep costs money."""

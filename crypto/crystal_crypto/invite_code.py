@@ -95,10 +95,25 @@ class InviteCode(Secret):
 
 def encode_invite(code: InviteCode) -> str:
     """The text, one line of upper-case letters and digits. It is secret until the invite is used or expires."""
+    return PREFIX + _base32(invite_bytes(code))
+
+
+def invite_bytes(code: InviteCode) -> bytes:
+    """The bytes that the text holds: at most INVITE_BYTES_MAX."""
     url = _url_bytes(code.url)
     head = bytes([_VERSION]) + code.vault + code.secret.to_bytes() + code.exchange.to_bytes()
     body = head + bytes([len(url)]) + url
-    return PREFIX + _base32(body + _check(body))
+    return body + _check(body)
+
+
+def invite_of(data: bytes) -> InviteCode:
+    """The invite in its bytes, which zeros may follow. Raises BadCode."""
+    if len(data) <= _LENGTH_AT or data[0] != _VERSION:
+        raise _mistyped()
+    end = _BARE_BYTES + data[_LENGTH_AT]
+    if data[_LENGTH_AT] > INVITE_URL_BYTES_MAX or len(data) < end or any(data[end:]):
+        raise _mistyped()
+    return _parsed(data[:end])
 
 
 def decode_invite(text: str) -> InviteCode:
@@ -114,7 +129,10 @@ def decode_invite(text: str) -> InviteCode:
                 f"the invite has a character at position {at} that cannot occur in it",
                 hint="An invite has the letters A to Z and the digits 2 to 7 only. " + _COPY,
             )
-    data = _bytes("".join(char for _, char in payload).upper())
+    return _parsed(_bytes("".join(char for _, char in payload).upper()))
+
+
+def _parsed(data: bytes) -> InviteCode:
     body, check = data[:-INVITE_CHECK_BYTES], data[-INVITE_CHECK_BYTES:]
     if not hmac.compare_digest(check, _check(body)):  # §21.1-4
         raise _mistyped()

@@ -3,7 +3,7 @@
 Plain HTTP is allowed to loopback only, unless set otherwise. Redirects are never followed: they could lead a token elsewhere.
 Loopback addresses bypass the environment's proxies.
 
-TLS certificates are always verified: by the authorities that the system trusts, or, where the address ends in
+TLS certificates are verified wherever a token is sent: by the authorities that the system trusts, or, where the address ends in
 ``#pin=<fingerprint>``, by that fingerprint alone. It is the beginning of the certificate's SHA-256, 128 bits, as 26 lower-case
 letters and digits of base32. So a relay needs neither a name nor an authority: whoever gives the address gives its identity.
 """
@@ -86,6 +86,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _is_private(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return False
+
+
 class WrongCertificate(ssl.SSLCertVerificationError):
     """Another relay answers than the one that the address means."""
 
@@ -124,11 +131,21 @@ class SecretUrl(httpx.URL):
         return f"URL({str(self)!r})"
 
 
-def _verifying(base: str, *, environment: bool) -> ssl.SSLContext | None:
+def _accepting() -> ssl.SSLContext:
+    """A context that accepts every certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _verifying(base: str, *, environment: bool, anybody: bool) -> ssl.SSLContext | None:
     """What verifies an address's certificate; None for plain HTTP, where loading the system's certificates would waste a tenth
     of a second."""
     if not base.startswith("https:"):
         return None
+    if anybody:
+        return _accepting()
     pin = pin_of(base)
     return httpx.create_ssl_context(trust_env=environment) if pin is None else _pinning(pin)
 
@@ -140,17 +157,25 @@ def http_client(
     idle: float,
     connections_kept: int,
     transport: httpx.AsyncBaseTransport | None = None,
+    anybody: bool = False,
 ) -> httpx.AsyncClient:
     """A client for a checked address. Times are seconds. The caller limits concurrency. If the environment names a proxy, it
-    uses httpx's own transport, otherwise ours."""
-    parts = urlsplit(base)
-    environment = not is_loopback(parts.hostname or "") and pin_of(base) is None
+    uses httpx's own transport, otherwise ours.
+
+    `anybody`: take the answer of every server, whatever its certificate. Only for what needs no trust and shows no secret. An
+    address in a private network is then asked directly, as one with a pin is, since it may be a relay in a home.
+    """
+    host = urlsplit(base).hostname or ""
+    direct = is_loopback(host) or pin_of(base) is not None or (anybody and _is_private(host))
+    environment = not direct
     proxied = environment and bool(getproxies())
     if transport is None and not proxied:
-        transport = Http1Transport(verify=_verifying(base, environment=environment), kept=connections_kept)
+        verify = _verifying(base, environment=environment, anybody=anybody)
+        transport = Http1Transport(verify=verify, kept=connections_kept)
     return httpx.AsyncClient(
         base_url=base.partition("#")[0],
         transport=transport,
+        verify=_accepting() if anybody else True,
         timeout=httpx.Timeout(idle, connect=connect, pool=idle),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=connections_kept),
         follow_redirects=False,

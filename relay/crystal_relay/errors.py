@@ -50,6 +50,14 @@ class BadReply(StoreUnavailable):
     hint = "Check that the relay's address points at a Crystal relay."
 
 
+class NoSuchRoute(BadReply):
+    """The relay has no such route: it is older, or another server. Not "no such object"."""
+
+    status = 404
+    code = "no-such-route"
+    hint = "See /v2/openapi.json."
+
+
 class Busy(RelayError):
     """Overloaded, or another process holds a needed resource. Nothing was done; retry later."""
 

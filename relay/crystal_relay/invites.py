@@ -5,6 +5,9 @@
     open --close(burnt)------> burnt
     open --ten minutes-------> expired --close(...)--> used, withdrawn, burnt
 
+While it is open, the relay may keep the sealed bytes of its text at a place of 16 bytes, for somebody who was given a short
+invite: to be fetched by place, without credentials.
+
 Time is the relay's. The state of an invite is kept for a day. The inviting device has a token; the newcomer has a credential
 for this mailbox alone, `Authorization: Crystal-Invite <mailbox>.<access secret, hex>`; the relay keeps the
 secret's SHA-256.
@@ -70,6 +73,14 @@ def check_mailbox(mailbox: bytes | str) -> str:
     text = mailbox if isinstance(mailbox, str) else mailbox.hex()
     if DEVICE.match(text) is None:
         raise BadRequest("a mailbox's name is 32 lower-case hex digits")
+    return text
+
+
+def check_place(place: bytes | str) -> str:
+    """A short invite's place as 32 lower-case hex digits. Raises BadRequest for anything else."""
+    text = place if isinstance(place, str) else place.hex()
+    if DEVICE.match(text) is None:
+        raise BadRequest("a short invite's place is 32 lower-case hex digits")
     return text
 
 

@@ -28,6 +28,8 @@ BLOB_BYTES_MAX = 8 * MIB + 64 * KIB
 DIRECT_BYTES_MIN = 256 * KIB
 """Smallest blob for a direct transfer: for smaller ones two further requests cost more than they save."""
 INVITE_BYTES_MAX = 16 * KIB
+SHORT_INVITE_BYTES_MAX = 512
+"""A sealed invite, for a short one: the protocol's has 287."""
 INVITE_SECONDS = 600
 """An invite's life, by the relay's clock."""
 INVITE_KEPT_SECONDS = 24 * 3600

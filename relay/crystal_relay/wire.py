@@ -20,6 +20,7 @@ from crystal_relay.limits import (
     FOUNDING_ROOT_BYTES_MAX,
     FOUNDING_ROOTS_MAX,
     KEY_CHARS_MAX,
+    SHORT_INVITE_BYTES_MAX,
     VAULT_DEVICES_MAX,
 )
 from crystal_relay.tokens import Preset
@@ -47,6 +48,7 @@ def _hex(digits: int, description: str) -> msgspec.Meta:
 
 VaultId = Annotated[str, _hex(32, "A vault's id: 16 bytes in lower-case hex.")]
 DeviceId = Annotated[str, _hex(32, "A device's id: 16 bytes in lower-case hex.")]
+PlaceId = Annotated[str, _hex(32, "Where a short invite lies: 16 bytes in lower-case hex.")]
 MailboxId = Annotated[str, _hex(32, "An invite's mailbox: 16 bytes in lower-case hex.")]
 Hash = Annotated[str, _hex(64, "A SHA-256 in lower-case hex.")]
 BlobKey = Annotated[
@@ -129,6 +131,15 @@ class InviteCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     mailbox: MailboxId
     access_hash: Hash
+
+
+class ShortInviteCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Keep the sealed bytes of an invite at a place, while it is open."""
+
+    place: PlaceId
+    sealed: Annotated[
+        bytes, msgspec.Meta(min_length=1, max_length=SHORT_INVITE_BYTES_MAX, description="Base64.")
+    ]
 
 
 class Condemnation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -247,6 +258,13 @@ class InviteReply(msgspec.Struct, frozen=True):
     expired_ago: int
 
 
+class SealedInviteReply(msgspec.Struct, frozen=True):
+    """The sealed bytes of an invite, as base64; seconds until it expires."""
+
+    sealed: Annotated[bytes, msgspec.Meta(max_length=SHORT_INVITE_BYTES_MAX, description="Base64.")]
+    expires_in: int
+
+
 class HealthReply(msgspec.Struct, frozen=True):
     """`ok`, and the relay's protocol version. `mode` is set only if the prototype's routes are served."""
 
@@ -278,6 +296,7 @@ _BY_CODE: dict[str, type[RelayError]] = {
     for kind in (
         errors.RelayError,
         errors.StoreUnavailable,
+        errors.NoSuchRoute,
         errors.Busy,
         errors.TooManyRequests,
         errors.StoreFull,

@@ -1,9 +1,11 @@
 """The second reader's part about invites and kits, written from docs/protocol.md alone, as `independent_reader` is."""
 
 import base64
+import hashlib
 import hmac
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -117,6 +119,11 @@ def read_invite(text: str) -> dict[str, bytes]:
     except ValueError:
         refuse("bad code")
     must(base64.b32encode(data).decode().rstrip("=") == code, "bad code")
+    return invite_in(data)
+
+
+def invite_in(data: bytes) -> dict[str, bytes]:
+    """An invite's bytes, without a text around them."""
     must(len(data) > 70 and data[0] == 2 and len(data) == 70 + data[65], "bad code")
     must(1 <= data[65] <= 200, "bad code")
     must(sha256(label("crystal/v2/invite/check") + data[:-4])[:4] == data[-4:], "bad code")
@@ -135,6 +142,64 @@ def read_invite(text: str) -> dict[str, bytes]:
         "mailbox": hkdf(secret, vault, label("crystal/v2/invite/mailbox"), 16),
         "access": hkdf(secret, vault, label("crystal/v2/invite/access"), 32),
     }
+
+
+def read_short(text: str) -> tuple[str, str]:
+    """Address and key, section 21.5."""
+    plain = "".join(char for char in text if not char.isspace())
+    must("/" in plain, "bad code")
+    address, key = plain[: plain.rindex("/")], plain[plain.rindex("/") + 1 :]
+    if address.lower().startswith("https://"):
+        address = address[8:]
+    start = 7 if address.lower().startswith("http://") else 0
+    host = address[start:].partition("/")[0]
+    address = address[: start + len(host)].lower() + address[start + len(host) :]
+    must(bool(host) and len(address) <= 200 and not address.endswith("/"), "bad code")
+    must(all("!" <= char <= "~" and char not in '@?#\\"<>^`{|}' for char in address), "bad code")
+    must("://" not in address[start:], "bad code")
+    digits = [char.upper().translate(str.maketrans("OIL", "011")) for char in key if char != "-"]
+    must(len(digits) == 12 and all(len(char) == 1 and char in CROCKFORD for char in digits), "bad code")
+    values = [CROCKFORD.index(char) for char in digits]
+    check = crc10(address.encode())
+    # Horner's rule from the last character: the sum of value i times x^i.
+    weighted = plain_sum = 0
+    for value in reversed(values):
+        weighted <<= 1
+        weighted ^= 0b100101 if weighted & 32 else 0
+        weighted ^= value
+        plain_sum ^= value
+    must((plain_sum, weighted) == (check >> 5, check & 31), "bad code")
+    return address, "".join(digits[:10])
+
+
+def crc10(data: bytes) -> int:
+    register = 0
+    for byte in data:
+        for bit in range(7, -1, -1):
+            top = register >> 9 ^ byte >> bit & 1
+            register = (register << 1 & 0x3FF) ^ (0x233 if top else 0)
+    return register
+
+
+@cache
+def short_keys(address: str, key: str) -> tuple[bytes, bytes, bytes]:
+    """Place, key and nonce, section 21.5."""
+    salt = label("crystal/v2/invite/short") + address.encode()
+    made = hashlib.scrypt(key.encode(), salt=salt, n=32768, r=8, p=1, maxmem=2**26, dklen=60)
+    return made[:16], made[16:48], made[48:]
+
+
+def read_sealed(address: str, key: str, data: bytes) -> dict[str, bytes]:
+    place, secret, nonce = short_keys(address, key)
+    must(len(data) == 287 and data[0] == 2, BAD)
+    try:
+        inside = AESGCM(secret).decrypt(nonce, data[1:], label("crystal/v2/invite/short") + place)
+        end = 70 + inside[65]
+        must(end <= 270 and not any(inside[end:]), BAD)
+        found = invite_in(inside[:end])
+    except (InvalidTag, Refused):
+        refuse(BAD)
+    return {name: found[name] for name in ("vault", "secret", "exchange", "url")} | {"place": place}
 
 
 # Messages

@@ -1,10 +1,13 @@
 """What runs the vectors about invites: our two sides, and the independent reader's account of them."""
 
+from functools import cache
+
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from crystal_crypto.identity import DeviceIdentity, ExchangeKey, ExchangePublic
 from crystal_crypto.invite import Inviter, Joiner
 from crystal_crypto.invite_code import InviteCode, InviteSecret, decode_invite
+from crystal_crypto.short_invite import ShortInvite, ShortInviteKeys, decode_short_invite
 from tests.crypto import independent_invite as other
 from tests.crypto import independent_reader as primitives
 from tests.vectors.vectorfile import Vector, subject
@@ -12,6 +15,8 @@ from tests.vectors.vectorfile import Vector, subject
 URL = "https://relay.example.org"
 STATED = {
     "text": ("vault", "secret", "exchange", "url", "mailbox", "access"),
+    "short": ("address", "key"),
+    "sealed": ("vault", "secret", "exchange", "url", "place"),
     "offer": ("inviter-name",),
     "join": (
         "newcomer-device",
@@ -33,6 +38,11 @@ def ours(vector: Vector) -> dict[str, str]:
     of, data = vector.fields["of"], subject(vector)
     if of == "text":
         return _our_text(data.decode())
+    if of == "short":
+        short = decode_short_invite(data.decode())
+        return {"address": short.address, "key": short.key}
+    if of == "sealed":
+        return _our_sealed(vector, data)
     if of in ("join", "done"):
         return _our_inviter(vector, of, data)
     return _our_joiner(vector, of, data)
@@ -47,6 +57,23 @@ def _our_text(text: str) -> dict[str, str]:
         "url": code.url,
         "mailbox": code.mailbox.hex(),
         "access": code.access.hex(),
+    }
+
+
+@cache
+def _short_keys(address: str, key: str) -> ShortInviteKeys:
+    return ShortInvite(address, key).derived()
+
+
+def _our_sealed(vector: Vector, data: bytes) -> dict[str, str]:
+    keys = _short_keys(vector.fields["address"], vector.fields["key"])
+    code = keys.open(data)
+    return {
+        "vault": code.vault.hex(),
+        "secret": code.secret.to_bytes().hex(),
+        "exchange": code.exchange.to_bytes().hex(),
+        "url": code.url,
+        "place": keys.place.hex(),
     }
 
 
@@ -131,6 +158,12 @@ def theirs(vector: Vector) -> dict[str, str]:
     if of == "text":
         found = other.read_invite(data.decode())
         return {name: value.decode() if name == "url" else value.hex() for name, value in found.items()}
+    if of == "short":
+        address, key = other.read_short(data.decode())
+        return {"address": address, "key": key}
+    if of == "sealed":
+        opened = other.read_sealed(vector.fields["address"], vector.fields["key"], data)
+        return {name: value.decode() if name == "url" else value.hex() for name, value in opened.items()}
     if of in ("join", "done"):
         return _their_inviter(vector, of, data)
     return _their_joiner(vector, of, data)

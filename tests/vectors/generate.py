@@ -10,6 +10,7 @@ from tests.vectors import (
     key_cases,
     kit_cases,
     letter_cases,
+    short_cases,
     text_cases,
     wrapped_cases,
 )
@@ -26,6 +27,7 @@ _MODULES = (
     text_cases,
     key_cases,
     invite_cases,
+    short_cases,
     kit_cases,
     wrapped_cases,
     founding_cases,

@@ -1,8 +1,9 @@
-"""A newcomer's client: the mailbox of one invite at one relay, opened by the credential in the invite.
+"""A newcomer's clients: the sealed bytes of a short invite, for anybody; and the mailbox of one invite at one relay, opened by
+the credential in the invite.
 
-It can read the six slots of its mailbox and nothing else of the vault, and write two of them. Reads and writes of slots are
-retried; a `put_new` whose reply was lost and that finds its own bytes has succeeded. `wait` and `state` are not retried, since
-their caller loops anyway.
+The latter can read the six slots of its mailbox and nothing else of the vault, and write two of them. Reads and writes of
+slots are retried; a `put_new` whose reply was lost and that finds its own bytes has succeeded. `wait` and `state` are not
+retried, since their caller loops anyway.
 
 All calls raise InviteExpired, InviteUsed, InviteClosed once it is over, Unauthorized if the relay does not know it,
 StoreUnavailable if the relay cannot be reached.
@@ -12,12 +13,20 @@ from collections.abc import Callable
 
 import httpx
 
+from crystal_relay.address import http_client, pin_of
 from crystal_relay.client.http import HttpStore, Timeouts
 from crystal_relay.client.vaults import invite_info
 from crystal_relay.decorators import RetryingStore, RetryPolicy
-from crystal_relay.invites import InviteInfo, MailboxSlot, check_mailbox, invite_credential, mailbox_prefix
+from crystal_relay.invites import (
+    InviteInfo,
+    MailboxSlot,
+    check_mailbox,
+    check_place,
+    invite_credential,
+    mailbox_prefix,
+)
 from crystal_relay.limits import INVITE_BYTES_MAX
-from crystal_relay.wire import InviteReply
+from crystal_relay.wire import InviteReply, SealedInviteReply
 
 
 class InviteStore:
@@ -81,6 +90,50 @@ class InviteStore:
 
     def _key(self, slot: MailboxSlot | str) -> str:
         return self._prefix + MailboxSlot(slot).value
+
+
+async def fetch_sealed_invite(
+    url: str,
+    place: bytes,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    timeouts: Timeouts | None = None,
+    allow_insecure: bool = False,
+) -> bytes:
+    """The sealed bytes of a short invite, from any server that answers at this address.
+
+    Without a pin in the address the server's certificate does not matter: only what opens with the invite's key is believed,
+    and nothing but the place is sent. Raises BadRequest for an invalid address, NotFound, InviteOver, StoreUnavailable.
+    """
+    http = _Anybody(
+        url, vault=_NO_VAULT, token="", transport=transport, timeouts=timeouts, allow_insecure=allow_insecure
+    )
+    try:
+        return await http.sealed_invite(place)
+    finally:
+        await http.aclose()
+
+
+_NO_VAULT = "0" * 32
+"""Whose vault it is, is in the invite."""
+
+
+class _Anybody(HttpStore):
+    """A client without credentials, which trusts no answer."""
+
+    async def sealed_invite(self, place: bytes) -> bytes:
+        path = f"/v2/invites/{check_place(place)}"
+        return (await self._json("GET", path, SealedInviteReply, headers={})).sealed  # §21.5-7
+
+    def _client(self, transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
+        return http_client(
+            self._url,
+            connect=self._timeouts.connect,
+            idle=self._timeouts.idle,
+            connections_kept=1,
+            transport=transport,
+            anybody=pin_of(self._url) is None,
+        )
 
 
 class _InviteHttp(HttpStore):

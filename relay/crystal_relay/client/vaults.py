@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from crystal_relay.errors import BadReply, BadRequest, BodyTooLarge
-from crystal_relay.invites import CloseReason, InviteInfo, check_mailbox
+from crystal_relay.invites import CloseReason, InviteInfo, check_mailbox, check_place
 from crystal_relay.limits import FOUNDING_ROOTS_MAX, RECOVERIES_MAX
 from crystal_relay.tokens import DEVICE, SECRET_BYTES, Preset
 from crystal_relay.wire import (
@@ -25,6 +25,7 @@ from crystal_relay.wire import (
     RecoveryReplacement,
     RecoveryReply,
     RootProof,
+    ShortInviteCreation,
     TokenRegistration,
     TokenReply,
     VaultCreation,
@@ -165,6 +166,15 @@ class VaultCalls(ABC):
         """
         creation = InviteCreation(check_mailbox(mailbox), access_hash)
         return (await self._json("POST", self._path("invites"), InviteReply, body=creation)).expires_in
+
+    async def keep_short_invite(self, mailbox: bytes | str, place: bytes | str, sealed: bytes) -> None:
+        """Keep an open invite's sealed bytes at a place (16 bytes, or 32 hex digits), for somebody who is given a short invite.
+
+        Raises NoSuchRoute (the relay is older), AlreadyExists, InviteOver, NotFound.
+        """
+        creation = ShortInviteCreation(check_place(place), sealed)
+        path = self._path(f"invites/{check_mailbox(mailbox)}/short")
+        await self._json("PUT", path, InviteReply, body=creation)
 
     async def close_invite(self, mailbox: bytes | str, reason: CloseReason | str) -> InviteInfo:
         """Close an invite. The first reason stays. Raises NotFound."""

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from crystal_relay.errors import BadRequest
+from crystal_relay.errors import BadRequest, NoSuchRoute
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import (
     CONDEMNED_JSON_BYTES_MAX,
@@ -31,6 +31,7 @@ from crystal_relay.server.authorization import (
     require_metrics_token,
 )
 from crystal_relay.server.condemned import Condemned
+from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.extension import Extension, Mounted
 from crystal_relay.server.founding import check_founding
 from crystal_relay.server.guard import Guard
@@ -43,10 +44,11 @@ from crystal_relay.server.openapi import openapi_document
 from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
-from crystal_relay.server.replies import JsonReply, NoSuchMethod, NoSuchRoute, error_reply
+from crystal_relay.server.replies import JsonReply, NoSuchMethod, error_reply
 from crystal_relay.server.requests import content_length, head_of, json_of, no_query, query, seconds, text_of
 from crystal_relay.server.scopes import Identity, TokenScope, mailbox_of
 from crystal_relay.server.settings import RelaySettings
+from crystal_relay.server.short_invites import ShortInvites
 from crystal_relay.server.sweeper import Sweeper, Timetable
 from crystal_relay.server.token_routes import TokenRoutes
 from crystal_relay.server.transfers import Transfers
@@ -79,6 +81,7 @@ class Relay:
         self.waits = Waits()
         self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds, wall_clock=clock)
         self.invites = Invites(store, clock=clock)
+        self.short_invites = ShortInvites(store, self.invites, DroppedVaults(store, clock=clock))
         self.rates = Rates(settings)
         self.admission = Admission(settings.trusted_proxies)
         self.usage = Usage(store, settings)
@@ -88,7 +91,12 @@ class Relay:
         self.objects = Objects(store, self.registry, self.invites, settings, self.rates, self.usage)
         self._tokens = TokenRoutes(self.registry, settings, self.rates, self.objects.load, peers)
         self._invite_routes = InviteRoutes(
-            self.invites, self.registry, settings, self.rates, deleted=self.usage.deleted
+            self.invites,
+            self.short_invites,
+            self.registry,
+            settings,
+            self.rates,
+            deleted=self.usage.deleted,
         )
         self.transfers = Transfers(store, settings, self._device, quota=self.usage)
         self.health = Health(store, extensions=extensions)

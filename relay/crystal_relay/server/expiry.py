@@ -2,6 +2,7 @@
 
     r/expiry/<unix seconds, 12 digits>/invite.<vault>.<mailbox>            an invite is over: its slots
     r/expiry/<unix seconds, 12 digits>/mailbox.<vault>.<mailbox>           a day later: its state at the relay
+    r/expiry/<unix seconds, 12 digits>/short.<vault>.<place>               likewise: where its short invite lay
     r/expiry/<unix seconds, 12 digits>/condemned.<vault>.<id>              r/condemned/<vault>/<id> names what to delete
     r/expiry/<unix seconds, 12 digits>/dropped.<vault>                     r/vault/<vault>/dropped says whether it is due
 
@@ -32,13 +33,14 @@ class ExpiryKind(StrEnum):
 
     INVITE = "invite"
     MAILBOX = "mailbox"
+    SHORT = "short"
     CONDEMNED = "condemned"
     DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """One record. `rest`: the invite's mailbox, the condemnation's id, nothing for a vault."""
+    """One record. `rest`: the invite's mailbox, the short invite's place, the condemnation's id, nothing for a vault."""
 
     when: int
     kind: ExpiryKind

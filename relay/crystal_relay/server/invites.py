@@ -2,6 +2,7 @@
 
     r/vault/<vault>/invite/<mailbox>/opened     the access secret's hash, when it expires
     r/vault/<vault>/invite/<mailbox>/closed     why it was closed, and when
+    r/vault/<vault>/invite/<mailbox>/short      its sealed bytes (see `short_invites`); deleted when it ends
     v/<vault>/invite/<mailbox>/<slot>           messages of the two devices; deleted when it ends
 
 Both records are written once, so any number of processes may serve one invite: the first closing counts. Whether it is open is
@@ -140,6 +141,7 @@ class Invites:
             raise _no_invite()
         record = _Closed(_VERSION, reason, int(self._clock()))
         await self._put_once(_closed_key(vault, mailbox), msgspec.json.encode(record))
+        await self._store.delete(short_key(vault, mailbox))  # §R5-5
         prefix = mailbox_prefix(vault, mailbox)
         await self._put_once(prefix + _CLOSED_MARK, b"")
         for entry in (await self._store.list(prefix)).entries:
@@ -259,6 +261,11 @@ class Invites:
 def record_keys(vault: str, mailbox: str) -> list[str]:
     """Keys of an invite's records, in the order of their deletion."""
     return [_closed_key(vault, mailbox), _opened_key(vault, mailbox)]
+
+
+def short_key(vault: str, mailbox: str) -> str:
+    """Key of an invite's sealed bytes."""
+    return f"{_records_prefix(vault)}{mailbox}/short"
 
 
 def _records_prefix(vault: str) -> str:

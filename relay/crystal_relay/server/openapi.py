@@ -50,6 +50,8 @@ from crystal_relay.wire import (
     ListReply,
     RecoveryReplacement,
     RecoveryReply,
+    SealedInviteReply,
+    ShortInviteCreation,
     StateReply,
     TokenRegistration,
     TokenReply,
@@ -82,6 +84,8 @@ _STRUCTS = (
     RecoveryReply,
     InviteCreation,
     InviteReply,
+    ShortInviteCreation,
+    SealedInviteReply,
     Condemnation,
     CondemnedReply,
     TransferRequest,
@@ -438,6 +442,25 @@ def _invite_paths() -> Json:
                 {"200": json_reply("InviteReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
                 security=OF_DEVICE,
             ),
+        },
+        "/v2/vaults/{vault}/invites/{mailbox}/short": {
+            "put": operation(
+                "keepShortInvite",
+                "Keep the sealed bytes of an invite at a place, while it is open. Idempotent.",
+                [vault, mailbox],
+                {"201": json_reply("InviteReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, NotFound, AlreadyExists, InviteOver),
+                security=OF_DEVICE,
+                body=body("application/json", reference("ShortInviteCreation")),
+            )
+        },
+        "/v2/invites/{place}": {
+            "get": operation(
+                "readShortInvite",
+                "The sealed bytes of an open invite, for anybody who knows where they lie.",
+                [path_parameter("place", HEX_ID)],
+                {"200": json_reply("SealedInviteReply")} | errors(Forbidden, NotFound, InviteOver),
+            )
         },
     }
 

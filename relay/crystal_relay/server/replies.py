@@ -21,14 +21,6 @@ _OF_JSON = [(b"content-type", b"application/json"), *_OF_OBJECTS[1:]]
 _COMMON = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-class NoSuchRoute(RelayError):
-    """Not "no such object": a client must be able to tell the two apart."""
-
-    status = 404
-    code = "no-such-route"
-    hint = "See /v2/openapi.json."
-
-
 class NoSuchMethod(RelayError):
     """The route is there, the method is not."""
 

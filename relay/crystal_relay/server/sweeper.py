@@ -1,7 +1,8 @@
 """The sweeper, which deletes what is due by the expiry index, and the timetable that runs it.
 
-    invite      the slots of an invite whose ten minutes are over
+    invite      the slots and the sealed bytes of an invite whose ten minutes are over
     mailbox     a day later: what arrived late, then the relay's records of the invite
+    short       then too: the record of where a short invite lay
     condemned   the keys, or the range of keys, that a Core named; then the condemnation
     dropped     all objects of the vault, then its registry; the record of the drop last
 
@@ -26,7 +27,8 @@ from crystal_relay.limits import INVITE_KEPT_SECONDS
 from crystal_relay.server.condemned import Condemned, condemned_prefix
 from crystal_relay.server.dropped_vaults import DroppedVaults, dropped_key
 from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, ExpiryKind, due_at, parse_expiry
-from crystal_relay.server.invites import Invites, record_keys
+from crystal_relay.server.invites import Invites, record_keys, short_key
+from crystal_relay.server.short_invites import place_key
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
 
@@ -134,6 +136,7 @@ class Sweeper:
         remove = {
             ExpiryKind.INVITE: self._remove_slots,
             ExpiryKind.MAILBOX: self._remove_invite,
+            ExpiryKind.SHORT: self._remove_place,
             ExpiryKind.CONDEMNED: self._remove_condemned,
             ExpiryKind.DROPPED: self._remove_vault,
         }[expiry.kind]
@@ -145,6 +148,7 @@ class Sweeper:
         invite = await self._invites.find(expiry.vault, mailbox)
         if invite is not None and invite.state(self._clock()) is InviteState.OPEN:
             return True  # the invite was extended: another record has the new time
+        await self._store.delete(short_key(expiry.vault, mailbox))
         return await self._remove_all(mailbox_prefix(expiry.vault, mailbox), expiry, swept)
 
     async def _remove_invite(self, expiry: Expiry, swept: Swept) -> bool:
@@ -154,8 +158,13 @@ class Sweeper:
         if not await self._remove_all(mailbox_prefix(expiry.vault, expiry.rest), expiry, swept):
             return False
         if invite is not None:
+            await self._store.delete(short_key(expiry.vault, expiry.rest))  # written while it was closed
             for key in record_keys(expiry.vault, expiry.rest):
                 await self._delete([key], expiry, swept)
+        return True
+
+    async def _remove_place(self, expiry: Expiry, swept: Swept) -> bool:
+        await self._delete([place_key(expiry.rest)], expiry, swept)
         return True
 
     async def _remove_condemned(self, expiry: Expiry, swept: Swept) -> bool:

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from crystal_crypto import identity, invite_code, invite_messages, kit, pairing
+from crystal_crypto import identity, invite_code, invite_messages, kit, pairing, short_invite
 from crystal_crypto.blob import open_blob, parse_blob_header
 from crystal_crypto.bundle import open_bundle
 from crystal_crypto.compression import compress, decompress
@@ -132,6 +132,17 @@ def _invite_text(data: bytes) -> None:
     assert invite_code.decode_invite(invite_code.encode_invite(code)) == code
 
 
+def _short_invite(data: bytes) -> None:
+    short = short_invite.decode_short_invite(_text(data))
+    assert short_invite.decode_short_invite(short_invite.encode_short_invite(short)) == short
+
+
+def _sealed_invite(data: bytes) -> None:
+    """What a sealed invite holds, once it is opened."""
+    code = invite_code.invite_of(data)
+    assert invite_code.invite_of(invite_code.invite_bytes(code) + bytes(9)) == code
+
+
 def _invite_example() -> invite_code.InviteCode:
     return invite_code.InviteCode(
         vault=bytes(range(16)),
@@ -218,6 +229,7 @@ def _texts(*texts: str) -> Callable[[], Iterable[bytes]]:
 
 _INVITE = _invite_example()
 _INVITE_TEXT = invite_code.encode_invite(_INVITE)
+_SHORT_TEXT = short_invite.encode_short_invite(short_invite.ShortInvite("relay.example.org", "7KPD3MX9QW"))
 _KIT_LINES = kit.encode_kit(_ROOT, bytes(range(16)))
 
 TARGETS = (
@@ -251,6 +263,18 @@ TARGETS = (
         _invite_text,
         (BadCode, Malformed),
         _texts("MC2:", _INVITE_TEXT, _INVITE_TEXT.lower()),
+    ),
+    Target(
+        "crypto.short_invite",
+        _short_invite,
+        (BadCode,),
+        _texts("", "relay.example.org/", _SHORT_TEXT, f"https://{_SHORT_TEXT.lower()}"),
+    ),
+    Target(
+        "crypto.sealed_invite",
+        _sealed_invite,
+        (BadCode, Malformed),
+        lambda: [invite_code.invite_bytes(_invite_example()), bytes(270)],
     ),
     Target("crypto.invite_message", _invite_message, (BadMessage,), _invite_message_seeds),
     Target(

@@ -76,6 +76,13 @@ def _http_seeds() -> Iterable[bytes]:
             device,
             json,
         ),
+        request(
+            f"PUT {at}/invites/{'12' * 16}/short",
+            f'{{"place":"{"34" * 16}","sealed":"AAEC"}}'.encode(),
+            device,
+            json,
+        ),
+        request(f"GET /v2/invites/{'34' * 16}"),
         request(f"GET {at}/invites/{'12' * 16}", b"", f"Authorization: Crystal-Invite {'12' * 16}.{_NAME}"),
         request(f"POST {at}/transfers", f'{{"key":"blob/{_NAME}","direction":"get"}}'.encode(), device, json),
         request("POST /v2/vaults", b'{"vault": 1}', f"Authorization: Bearer {ENROL}", json),

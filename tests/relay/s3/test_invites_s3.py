@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from crystal_relay.client.http import HttpStore
-from crystal_relay.client.invite import InviteStore
+from crystal_relay.client.invite import InviteStore, fetch_sealed_invite
 from crystal_relay.errors import AlreadyExists, InviteExpired, InviteUsed, TooManyInvites, Unauthorized
 from crystal_relay.invites import InviteState, MailboxSlot, access_hash
 from crystal_relay.limits import INVITE_SECONDS, INVITES_OPEN_MAX
@@ -68,7 +68,14 @@ async def test_an_invite_is_the_same_at_every_relay_over_one_bucket(pair: Pair) 
     for each in (world.store, elsewhere):
         with pytest.raises(TooManyInvites):
             await each.create_invite(Invitation(invitation.vault).mailbox, "0" * 64)
+    place = bytes(range(16))
+    await elsewhere.keep_short_invite(invitation.mailbox, place, b"sealed")
+    for url in urls:
+        assert await fetch_sealed_invite(url, place) == b"sealed"
     await elsewhere.close_invite(invitation.mailbox, "used")
+    for url in urls:
+        with pytest.raises(InviteUsed):
+            await fetch_sealed_invite(url, place)
     assert (await world.store.invite_state(invitation.mailbox)).state is InviteState.USED
     with pytest.raises(InviteUsed):
         await join(world.relay.url, b"late")

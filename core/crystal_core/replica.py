@@ -11,12 +11,11 @@ import hmac
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crystal_core.database import Database
 from crystal_core.errors import ForeignSecret
 from crystal_core.messages import recorded
-from crystal_core.snapshots.export import StateExport, exported
-from crystal_core.snapshots.load import PartSums, load
 from crystal_core.state import acks, digests, mirror_log, pending
 from crystal_core.state import files as filerows
 from crystal_core.state.digests import Digests
@@ -28,6 +27,10 @@ from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Capture, Operation
 from crystal_mirror.ports import FileRow, Vectors
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position, StateDigest
+
+if TYPE_CHECKING:
+    from crystal_core.snapshots.export import StateExport
+    from crystal_core.snapshots.load import PartSums
 
 _META_SECRET = mirror_log.RESERVED + "secret"
 _META_SCRUB = mirror_log.RESERVED + "scrub"
@@ -168,6 +171,8 @@ class ReplicaTransaction(ReplicaReader):
 
     def load(self, part: bytes) -> None:
         """Add the rows of a snapshot's part. Raises Malformed; the transaction must then be abandoned."""
+        from crystal_core.snapshots.load import load  # lazy, as `export`
+
         self._check()
         self._rows.index()
         load(self.database, self._secret, self._digests, part)
@@ -260,12 +265,16 @@ class Replica(ReplicaReader):
                 pending.index(self.database, self._secret, origin, operation)
 
     @contextmanager
-    def export(self) -> Generator[StateExport]:
+    def export(self) -> Generator["StateExport"]:
         """The currently committed state, for long reads while writers continue."""
+        from crystal_core.snapshots.export import exported  # lazy: few processes make or load a snapshot
+
         with exported(self.database, self._secret.state_key) as export:
             yield export
 
-    def part_sums(self) -> PartSums:
+    def part_sums(self) -> "PartSums":
+        from crystal_core.snapshots.load import PartSums  # lazy, as `export`
+
         return PartSums(self._secret.state_key)
 
     def provisional_origins(self) -> set[Origin]:

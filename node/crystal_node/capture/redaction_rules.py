@@ -7,6 +7,7 @@ nothing. Every pattern takes linear time: from one word it reads a bounded part 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from crystal_node.capture.secret_values import (
     credential,
@@ -27,7 +28,7 @@ KEY_CHARS_MAX = 20_000
 Accepts = Callable[[str], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ContextRule:
     """One place where a credential stands.
 
@@ -38,9 +39,14 @@ class ContextRule:
 
     kind: str
     words: tuple[str, ...]
-    pattern: re.Pattern[str]
+    expression: str
     accepts: Accepts
     before: bool
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Compiled when a text has one of the words."""
+        return re.compile(self.expression, re.ASCII)
 
     def span(self, match: re.Match[str]) -> tuple[int, int]:
         """The span of the secret in the match."""
@@ -62,7 +68,7 @@ def password(secret: str) -> bool:
 def _rule(
     kind: str, words: str, pattern: str, accepts: Accepts = _any, *, before: bool = False
 ) -> ContextRule:
-    return ContextRule(kind, tuple(words.split()), re.compile(pattern, re.ASCII), accepts, before)
+    return ContextRule(kind, tuple(words.split()), pattern, accepts, before)
 
 
 _GIVEN = r"(?:(?P<quote>[\"'])(?P<quoted>[^\"'\n]{4,200}+)(?P=quote)|(?P<bare>[^\s\"'`|;<>]{5,200}+))"

@@ -17,6 +17,8 @@ from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_node.base.errors import LocalStorage
 from crystal_node.search.recall.hook import Recalled
 
+PROMPT_CHARS = 100
+
 KEPT_MILLISECONDS = 14 * 86_400_000
 LOG_KEPT_MILLISECONDS = 30 * 86_400_000
 LOG_ENTRIES_MAX = 5_000

@@ -8,10 +8,9 @@ from crystal_node.base.settings import Settings
 from crystal_node.base.wording import one_line
 from crystal_node.capture.redaction import redact
 from crystal_node.device.privacy import peek_privacy
-from crystal_node.search.recall.database import Noted, RecallDatabase
+from crystal_node.search.recall.database import PROMPT_CHARS, Noted, RecallDatabase
 from crystal_node.search.recall.hook import Recalled
 
-PROMPT_CHARS = 100
 REDACTED_CHARS = 2_000
 """Of a prompt, in which credentials are looked for: one that begins among the first words ends there."""
 SESSION_CHARS_MAX = 200

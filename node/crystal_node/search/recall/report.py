@@ -12,10 +12,8 @@ from crystal_core.database import Database
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted, iso, one_line
-from crystal_node.search.recall.database import Logged, RecallDatabase
+from crystal_node.search.recall.database import PROMPT_CHARS, Logged, RecallDatabase
 from crystal_node.search.recall.hook import HookEvent
-from crystal_node.search.recall.notes import PROMPT_CHARS
-from crystal_node.search.recall.worth import follow, judge, texts_of
 
 WEEK_DAYS = 7
 _DAY_MS = 86_400_000
@@ -94,6 +92,8 @@ def recall_log(
     settings: Settings, memory: Database, now_ms: int, *, since_ms: int = 0, session: str = ""
 ) -> LogDocument:
     """The log, judged as far as possible. Raises LocalStorage, VaultDataError, apsw.Error."""
+    from crystal_node.search.recall.worth import judge, texts_of  # lazy: loads the search
+
     log = RecallDatabase.open(settings.home.recall_database)
     try:
         judge(log, memory, now_ms)
@@ -115,6 +115,8 @@ def recall_report(
     entries: Sequence[Logged] = ()
     try:
         if settings.home.recall_database.exists():
+            from crystal_node.search.recall.worth import follow, judge  # lazy, as above
+
             log = RecallDatabase.open(settings.home.recall_database)
             try:
                 if judging:

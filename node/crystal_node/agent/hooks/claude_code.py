@@ -2,11 +2,12 @@
 
 Everything else in the file stays as it is, above all other programs' hooks. Installing twice changes nothing; hooks of an
 earlier version or installation are replaced. Before the first change the file is copied to ``settings.json.before-crystal``;
-the copy goes with the last of our hooks, if the file is again what it was.
+the copy goes with the last of our hooks: nothing of another program's settings stays behind in a file of ours.
 
 Most hooks only touch a file that the background service watches. Those at a session's start and at a prompt also recall
 (``recall``): Claude Code waits for what they print. All succeed whatever happens, since a failing hook could keep a prompt from
-its program. They are ``async`` where the program goes on anyway; not at a session's end, which ends async hooks too.
+its program. They are ``async`` where the program goes on anyway; not at a session's end, which ends async hooks too. There is
+none at a compaction: Claude Code tells its person of each that ran.
 """
 
 import os
@@ -23,7 +24,8 @@ from crystal_node.agent.hooks.program import program, words_after
 from crystal_node.base.errors import LocalStorage, NoSuchEntry
 from crystal_node.base.settings import Settings
 
-TIMEOUT_SECONDS = 5
+TIMEOUT_SECONDS = 1
+"""Claude Code ends a hook then. The program ends itself earlier (``search.recall.time_limit``), unless it cannot even start."""
 _EVEN_IF_GONE = " || true"
 """If Crystal was removed without `crystal uninstall`, the shell's "not found" must not fail the hook."""
 
@@ -34,7 +36,6 @@ class ClaudeEvent(StrEnum):
     SESSION_START = "SessionStart"
     USER_PROMPT_SUBMIT = "UserPromptSubmit"
     STOP = "Stop"
-    PRE_COMPACT = "PreCompact"
     SESSION_END = "SessionEnd"
 
 
@@ -95,7 +96,8 @@ class HookState(StrEnum):
 class HooksLook:
     """``there``: Claude Code has a folder. ``others``: number of other programs' hooks.
 
-    ``disabled``: the file turns all hooks off.
+    ``disabled``: the file turns all hooks off. ``strays``: hooks of ours at events that have none any more. ``copied``: the
+    copy from before the first hook is there.
     """
 
     file: Path
@@ -103,14 +105,17 @@ class HooksLook:
     states: dict[ClaudeEvent, HookState]
     others: int = 0
     disabled: bool = False
+    strays: int = 0
+    copied: bool = False
 
     @property
     def installed(self) -> bool:
-        return all(state is HookState.INSTALLED for state in self.states.values())
+        return not self.strays and all(state is HookState.INSTALLED for state in self.states.values())
 
     @property
     def absent(self) -> bool:
-        return all(state is HookState.MISSING for state in self.states.values())
+        gone = all(state is HookState.MISSING for state in self.states.values())
+        return gone and not (self.strays or self.copied)
 
 
 class ClaudeHooks:
@@ -142,6 +147,8 @@ class ClaudeHooks:
                 {event: self._state(found, event) for event in ClaudeEvent},
                 len(entries) - len(ours),
                 found.get("disableAllHooks") is True,
+                sum(path[1] not in set(ClaudeEvent) for path in ours),
+                self.backup.exists(),
             )
 
     def install(self) -> bool:
@@ -161,28 +168,25 @@ class ClaudeHooks:
             return jsonfile.change(self.file, self._with_hooks, backup=self.backup)
 
     def uninstall(self) -> bool:
-        """Removes all hooks of this home. Returns whether there were any. Raises as ``install``, except NoSuchEntry."""
-        if not self._folder.is_dir() or not self.file.exists():
-            return False
-        with self._named():
-            changed = jsonfile.change(self.file, self._without_hooks)
-        self._tidy(changed)
+        """Removes all hooks of this home, and the copy. Returns whether there were any. Raises as ``install``, except
+        NoSuchEntry."""
+        changed = False
+        if self._folder.is_dir() and self.file.exists():
+            made_here = not self.backup.exists()
+            with self._named():
+                changed = jsonfile.change(self.file, self._without_hooks)
+                text = jsonfile.read_text(self.file)
+                if changed and made_here and text is not None and jsondocument.parse(text) == {}:
+                    jsonfile.remove(self.file)
+        with suppress(FileNotFoundError):
+            self.backup.unlink()
         return changed
-
-    def _tidy(self, changed: bool) -> None:
-        """Removes a copy that equals the file again, or a file that held nothing but our hooks."""
-        text = jsonfile.read_text(self.file)
-        kept = jsonfile.read_text(self.backup)
-        if kept is not None and kept == text:
-            with suppress(FileNotFoundError):
-                self.backup.unlink()
-        elif changed and kept is None and text is not None and jsondocument.parse(text) == {}:
-            jsonfile.remove(self.file)
 
     def _with_hooks(self, text: str) -> str:
         text = text if text.strip() else "{}\n"
         found = self._checked(text)
-        if all(self._state(found, event) is HookState.INSTALLED for event in ClaudeEvent):
+        strays = any(path[1] not in set(ClaudeEvent) for path in self._ours(found))
+        if not strays and all(self._state(found, event) is HookState.INSTALLED for event in ClaudeEvent):
             return text
         good = {event for event in ClaudeEvent if self._state(found, event) is HookState.INSTALLED}
         text = self._stripped(text, keep=good)

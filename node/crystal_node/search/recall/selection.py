@@ -135,6 +135,8 @@ class _Recalling:
         if not (text or unlinked):
             return NOTHING
         line = headline(len(records)) if records else "Crystal loaded the agent's context." if text else ""
+        if hook.source == "compact":
+            line = unlinked = ""  # the work goes on: its person has asked for nothing
         line = " ".join(part for part in (line, unlinked) if part)
         return Recalled(
             text,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PROGRAM = "crystal"
-_HOOK_SECONDS_MAX = 0.24
-"""Until the background service has answered a hook; the start of Python comes on top."""
+_SERVICE_SECONDS_MAX = 0.24
+"""Until the background service has answered a hook."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,9 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         return _version()
     if arguments[0] == "nudge" and not {"-h", "--help"} & set(arguments):
-        return _nudge(arguments[1:])
+        return _nudge(arguments[1:], whole_process=argv is None)
     if arguments[:2] == ["recall", "--hook"]:
-        return _recall(arguments[2:])
+        return _recall(arguments[2:], whole_process=argv is None)
     from crystal_node.surfaces.cli.console.output import ReaderGone
 
     try:
@@ -122,11 +122,15 @@ def _version() -> int:
     return 0
 
 
-def _nudge(arguments: list[str]) -> int:
+def _nudge(arguments: list[str], *, whole_process: bool) -> int:
     """Have a running background service read all transcripts. For hooks: never fails, waits, reads or prints.
 
     Unknown words are ignored, since a hook of a later version may pass some.
     """
+    from crystal_node.search.recall.time_limit import TimeLimit
+
+    if whole_process:
+        TimeLimit().start()
     _wake(_home(arguments))
     return 0
 
@@ -150,8 +154,16 @@ def _wake(home: str) -> None:
         os.utime(os.path.join(home, "state", "nudge", "look"))  # noqa: PTH118  pathlib costs 5 ms
 
 
-def _recall(arguments: list[str]) -> int:
-    """Wake the background service, and have it answer the hook; without one, this process does. Never fails."""
+def _recall(arguments: list[str], *, whole_process: bool) -> int:
+    """Wake the background service, and have it answer the hook; without one, this process does. Never fails.
+
+    A process of its own has ``time_limit.SECONDS_MAX``, whatever hangs: standard input, a disk, the service.
+    """
+    from crystal_node.search.recall.time_limit import TimeLimit
+
+    limit = TimeLimit()
+    if whole_process:
+        limit.start()
     from crystal_node.base.local_api import REQUEST_BYTES_MAX, ask
 
     home = _home(arguments)
@@ -160,19 +172,16 @@ def _recall(arguments: list[str]) -> int:
     if len(data) > REQUEST_BYTES_MAX:
         return 0
     try:
-        answer = ask(home, "POST", "/api/recall", data, seconds=_HOOK_SECONDS_MAX)
+        answer = ask(home, "POST", "/api/recall", data, seconds=_SERVICE_SECONDS_MAX)
     except TimeoutError:
-        from crystal_node.search.recall.fallback import answer_too_late
-
-        return answer_too_late(data)
+        return 0
     except (OSError, ValueError):
         pass
     else:
         if answer.good:
-            sys.stdout.buffer.write(answer.body)
-            sys.stdout.buffer.flush()
+            limit.tell(answer.body)
             return 0
     from crystal_node.search.recall.fallback import answer_here
 
     _provide_keys()
-    return answer_here(data, {**os.environ, "CRYSTAL_HOME": home})
+    return answer_here(data, {**os.environ, "CRYSTAL_HOME": home}, limit)

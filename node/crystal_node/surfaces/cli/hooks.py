@@ -57,8 +57,6 @@ def uninstall(as_json: Json = False) -> None:
         emit(_document(hooks, hooks.look()) | {"changed": changed})
         return
     say(f"The hooks are gone from {hooks.file}." if changed else "There were no hooks of this home.")
-    if changed and hooks.backup.exists():
-        say(f"The copy from before the first hook stays, since more has changed than hooks: {hooks.backup}")
 
 
 @group.command("status")

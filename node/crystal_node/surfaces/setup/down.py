@@ -56,7 +56,7 @@ def uninstall_plan(settings: Settings) -> list[SetupStep]:
         SetupStep(
             "mcp",
             "remove Crystal's MCP server from other programs",
-            lambda: not any(agents.holding(client) for client in agents.all),
+            lambda: not any(agents.leaves(client) for client in agents.all),
             take_entries,
         ),
     ]

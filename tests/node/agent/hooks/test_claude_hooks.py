@@ -52,7 +52,7 @@ def _states(machine: Machine) -> set[str]:
     return set(machine.call("hooks", "status", "--json").json["events"].values())
 
 
-def test_hooks_are_for_all_five_moments_absolute_quoted_and_a_session_waits_for_those_alone_that_recall(
+def test_hooks_are_for_all_four_moments_absolute_quoted_and_a_session_waits_for_those_alone_that_recall(
     person: Machine,
 ) -> None:
     person.call("hooks", "install", CRYSTAL_HOME=str(person.root / "my home; $(true)"))
@@ -63,7 +63,7 @@ def test_hooks_are_for_all_five_moments_absolute_quoted_and_a_session_waits_for_
         words = shlex.split(entry["command"])
         assert Path(words[0]).is_absolute()
         assert words[-4:] == ["--home", str(person.root / "my home; $(true)"), "||", "true"]
-        assert (entry["type"], entry["timeout"]) == ("command", 5)
+        assert (entry["type"], entry["timeout"]) == ("command", 1)
         recalls = event in ("SessionStart", "UserPromptSubmit")
         assert words[1:-4] == (["recall", "--hook"] if recalls else ["nudge"]) or words[1:4] == [
             "-P",
@@ -106,6 +106,42 @@ def test_of_a_file_that_was_there_the_same_bytes_are_left_and_no_copy(person: Ma
     person.call("hooks", "uninstall")
     assert _file(person).read_bytes() == before
     assert [path.name for path in (person.root / ".claude").iterdir()] == ["settings.json"]
+
+
+def test_the_copy_goes_although_more_has_changed_than_hooks(person: Machine) -> None:
+    _write(person, {"apiKeyHelper": "cat key"})
+    person.call("hooks", "install")
+    settings = json.loads(_file(person).read_bytes())
+    changed = json.dumps(settings | {"model": "opus"}, indent=4).encode()
+    _file(person).write_bytes(changed)
+    person.call("hooks", "uninstall")
+    assert json.loads(_file(person).read_bytes()) == {"apiKeyHelper": "cat key", "model": "opus"}
+    assert [path.name for path in (person.root / ".claude").iterdir()] == ["settings.json"]
+
+
+def test_a_copy_that_was_left_behind_goes_with_an_uninstall(person: Machine) -> None:
+    left = [
+        person.root / ".claude" / "settings.json.before-crystal",
+        person.root / ".claude.json.before-crystal",
+    ]
+    for path in left:
+        path.write_text('{"env": {"TOKEN": "of another program"}}')
+    steps = {step["name"]: step["state"] for step in person.call("uninstall", "--json").json["steps"]}
+    assert {steps["hooks"], steps["mcp"]} == {"done"}
+    assert [path for path in left if path.exists()] == []
+
+
+def test_a_hook_of_an_earlier_version_at_a_compaction_is_removed(person: Machine) -> None:
+    person.call("hooks", "install")
+    settings = json.loads(_file(person).read_bytes())
+    foreign = {"hooks": [{"type": "command", "command": "mine"}]}
+    settings["hooks"]["PreCompact"] = [settings["hooks"]["Stop"][0], foreign]
+    _write(person, settings)
+    assert person.call("hooks", "status", "--json").json["installed"] is False
+    assert person.call("hooks", "install", "--json").json["changed"] is True
+    hooks = json.loads(_file(person).read_bytes())["hooks"]
+    assert hooks["PreCompact"] == [foreign]
+    assert set(hooks) == {"PreCompact", *ClaudeEvent}
 
 
 @pytest.mark.parametrize(
@@ -165,10 +201,10 @@ def test_hooks_of_an_earlier_place_are_replaced_and_those_of_another_home_stay(p
     person.call("hooks", "install")
     assert "/old/bin/crystal" not in str(_commands(person))
     assert "Notification" not in json.loads(_file(person).read_bytes())["hooks"]
-    assert len(_commands(person)) == 10
+    assert len(_commands(person)) == 2 * len(ClaudeEvent)
     person.call("hooks", "uninstall")
     assert all(other in command for command in _commands(person))
-    assert len(_commands(person)) == 5
+    assert len(_commands(person)) == len(ClaudeEvent)
 
 
 def test_what_a_person_put_beside_our_hook_stays(person: Machine) -> None:
@@ -176,14 +212,14 @@ def test_what_a_person_put_beside_our_hook_stays(person: Machine) -> None:
     settings = json.loads(_file(person).read_bytes())
     mine = {"type": "command", "command": "mine"}
     settings["hooks"]["Stop"][0]["hooks"].insert(0, mine)
-    settings["hooks"]["PreCompact"][0]["note"] = "keep this group"
+    settings["hooks"]["SessionEnd"][0]["note"] = "keep this group"
     settings["hooks"]["SessionStart"][0]["matcher"] = "*"
     _write(person, settings)
     assert person.call("hooks", "install", "--json").json["changed"] is False
     person.call("hooks", "uninstall")
     assert json.loads(_file(person).read_bytes())["hooks"] == {
         "Stop": [{"hooks": [mine]}],
-        "PreCompact": [{"hooks": [], "note": "keep this group"}],
+        "SessionEnd": [{"hooks": [], "note": "keep this group"}],
     }
 
 
@@ -198,7 +234,7 @@ def test_two_installs_at_once_and_an_uninstall_between_leave_a_sound_file(person
     assert _states(person) <= {"installed", "missing"}
     assert len(_states(person)) == 1
     person.call("hooks", "install")
-    assert len(_commands(person)) == 3 + 5
+    assert len(_commands(person)) == 3 + len(ClaudeEvent)
 
 
 def test_without_claude_code_it_says_so_and_makes_nothing(machine: Machine) -> None:

@@ -56,12 +56,12 @@ def remembering(vault: Vault) -> Machine:
 
 
 def test_without_an_agent_a_prompt_is_given_what_its_words_find(remembering: Machine) -> None:
-    # The time limit is the product's; on a machine that is too slow for it the answer says so, and the next try is as good.
+    # The time limit is the product's; on a machine that is too slow for it there is silence, and the next try is as good.
     answers: list[dict[str, Any]] = []
 
     def found() -> bool:
         answers.append(hook(remembering, prompt=PROMPT))
-        return "went from 3 to 9" in text_of(answers[-1])
+        return "went from 3 to 9" in str(answers[-1])
 
     until(found, "a recall within its time")
     answer = answers[-1]
@@ -70,8 +70,7 @@ def test_without_an_agent_a_prompt_is_given_what_its_words_find(remembering: Mac
     assert text_of(answer).startswith("Recorded earlier")
     assert "records, not instructions" in text_of(answer)
     assert "Mushrooms" not in text_of(answer)
-    for before in answers[:-1]:
-        assert "could not search" in text_of(before)
+    assert not any(answers[:-1])
 
 
 def test_the_agent_recalls_and_no_session_is_given_a_record_twice(remembering: Machine) -> None:
@@ -140,7 +139,14 @@ def test_a_memory_that_cannot_be_read_is_told_from_an_empty_one(remembering: Mac
     for path in (database, database.with_name("crystal.db-wal"), database.with_name("crystal.db-shm")):
         if path.exists():
             path.write_bytes(b"this is no database at all, but long enough to look at " * 300)
-    answer = hook(remembering, prompt=PROMPT)
+    answers: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        answers.append(hook(remembering, prompt=PROMPT))
+        return bool(answers[-1])
+
+    until(told, "an answer within its time")
+    answer = answers[-1]
     assert "could not search its memory" in text_of(answer)
     assert "could not search" in answer["systemMessage"]
 

@@ -183,3 +183,17 @@ def test_a_forgotten_answer_is_not_the_last_one(core: Machine, settings: Setting
 )
 def test_what_an_answer_says_is_not_done(text: str, left: str) -> None:
     assert said_to_remain(text) == left
+
+
+def test_a_compaction_shows_its_person_no_line(core: Machine, settings: Settings) -> None:
+    spoken(
+        core,
+        "work/uploader",
+        2,
+        ("user", "Raise the retry budget."),
+        ("assistant", "The retry budget is 9 now. Still to do: the same for downloads."),
+    )
+    assert begun(settings, "work/uploader").line == "Crystal loaded 1 record."
+    compacted = begun(settings, "work/uploader", source="compact")
+    assert "retry budget is 9" in compacted.text
+    assert compacted.line == ""

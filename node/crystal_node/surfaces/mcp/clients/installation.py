@@ -1,8 +1,8 @@
 """The entries of one home in all clients. Installing twice changes nothing; an entry of an earlier installation is replaced;
 one of that name that is not ours is left alone.
 
-Before the first change a file is copied to ``….before-crystal``; when the entry goes and the file is again what it was, so does
-the copy.
+Before the first change a file is copied to ``….before-crystal``; the copy goes with the entry: nothing of another program's
+settings, which may hold keys, stays behind in a file of ours.
 """
 
 import json
@@ -110,8 +110,17 @@ class McpClients:
     def uninstall(self, client: McpClient) -> list[Path]:
         """Remove the entry from every file that this program reads. Returns the files that had one. Raises as ``install``."""
         changed = [file for file in self.holding(client) if self._take_out(client, file)]
-        self._tidy(client, changed=client.file in changed)
+        text = jsonfile.read_text(client.file)
+        made_here = client.file in changed and not client.backup.exists()
+        if made_here and text is not None and _empty(client, text):
+            jsonfile.remove(client.file)
+        with suppress(FileNotFoundError):
+            client.backup.unlink()
         return changed
+
+    def leaves(self, client: McpClient) -> bool:
+        """Whether anything of ours is there: an entry or a copy. Raises DamagedDocument."""
+        return client.backup.exists() or bool(self.holding(client))
 
     def holding(self, client: McpClient) -> list[Path]:
         """The files that hold an entry of ours. Raises DamagedDocument."""
@@ -138,15 +147,6 @@ class McpClients:
 
         with _named(file):
             return jsonfile.change(file, taken)
-
-    def _tidy(self, client: McpClient, *, changed: bool) -> None:
-        """Remove what is left of ours: a copy that equals the file, or a file that held nothing else."""
-        text, kept = jsonfile.read_text(client.file), jsonfile.read_text(client.backup)
-        if kept is not None and kept == text:
-            with suppress(FileNotFoundError):
-                client.backup.unlink()
-        elif changed and kept is None and text is not None and _empty(client, text):
-            jsonfile.remove(client.file)
 
 
 def _same(client: McpClient, left: str, before: str) -> bool:

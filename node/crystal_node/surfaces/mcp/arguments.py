@@ -116,7 +116,7 @@ class RememberArguments(NewMemory, frozen=True, kw_only=True):
             max_length=64,
             pattern=_AGENT,
             title="an agent's id: at most 64 letters, digits, dots, dashes and underscores",
-            description="Whose memory it is; this device's agent if empty.",
+            description="Whose memory it is; yours if empty.",
         ),
     ] = ""
 

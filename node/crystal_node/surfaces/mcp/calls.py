@@ -76,7 +76,8 @@ def _no_progress(_done: float, _total: float | None, _what: str) -> None:
 
 @dataclass
 class Call:
-    """One call of a tool. ``asked``: the client can ask its person, and the person said yes. ``folder``: that of the work."""
+    """One call of a tool. ``asked``: the client can ask its person, and the person said yes. ``folder``: that of the work.
+    ``agent``: the client's, "" for this device's."""
 
     keeper: Keeper
     pledges: Pledges
@@ -84,6 +85,7 @@ class Call:
     progress: Callable[[float, float | None, str], None] = _no_progress
     over: threading.Event = field(default_factory=threading.Event)
     folder: str = ""
+    agent: str = ""
 
     def check(self) -> None:
         """Call between the steps of long work. Raises CallCancelled if the client cancelled the call."""

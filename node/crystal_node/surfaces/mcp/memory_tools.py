@@ -20,7 +20,7 @@ def remember(call: Call, given: RememberArguments) -> tuple[None, str]:
     """``crystal_remember``. Memories that say almost the same stay and are named: the agent asks its person."""
     with opened(call.keeper.settings()) as device:
         place = project_here(device, call.folder)
-        kept = remember_text(device, given, agent=given.agent.strip(), place=place)
+        kept = remember_text(device, given, agent=given.agent.strip() or call.agent, place=place)
     how = "was remembered already; it is" if kept.merged else "is remembered as"
     where = f"for project {name(kept.project)} alone" if kept.project else "for everywhere"
     lines = [

@@ -34,6 +34,7 @@ from crystal_node.surfaces.mcp.catalogue import (
     listed_resource,
     listed_tool,
 )
+from crystal_node.surfaces.mcp.client_names import agent_of_client
 from crystal_node.surfaces.mcp.fence import visible
 from crystal_node.surfaces.mcp.prompts import PROMPTS
 from crystal_node.surfaces.mcp.schemas import read_as
@@ -193,7 +194,9 @@ class CrystalServer:
         def progress(done: float, total: float | None, what: str) -> None:
             anyio.from_thread.run(context.session.report_progress, done, total, what, token=token)
 
-        return Call(self._keeper, self._pledges, progress=progress, folder=self._folder)
+        client = context.session.client_params
+        agent = agent_of_client(client.client_info.name) if client is not None else ""
+        return Call(self._keeper, self._pledges, progress=progress, folder=self._folder, agent=agent)
 
     async def _asked(self, call: Call, work: Callable[[], _T]) -> _T:
         """Run what is no tool; it fails by the protocol's own errors."""

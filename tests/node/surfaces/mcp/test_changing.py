@@ -1,11 +1,13 @@
 """What agents may change through `crystal mcp`, and what keeps them from changing what nobody wanted."""
 
+import re
 from typing import Any
 
 import mcp_types as types
 import pytest
 from mcp import Client
 
+from crystal_node.surfaces.mcp.client_names import agent_of_client
 from tests.support.machine import Machine
 from tests.support.mcp_client import connected, id_of, recorded, structured, text_of, word_of
 
@@ -27,6 +29,40 @@ async def test_what_an_agent_remembers_is_found_by_the_next_one(memory: Machine)
         assert identity in await _found(client, "lighthouse keeper")
     hits = memory.call("search", "--json", "lighthouse keeper").json["results"]
     assert identity in [hit["id"][:12] for hit in hits]
+
+
+@pytest.mark.parametrize(
+    ("client", "agent"),
+    [
+        ("codex-mcp-client", "codex"),
+        ("gemini-cli-mcp-client", "gemini-cli"),
+        ("gemini-cli-mcp-client-crystal", "gemini-cli"),
+        ("Visual Studio Code", "visual-studio-code"),
+        ("claude-code", ""),
+        ("claude-code-sdk", ""),
+        ("mcp", ""),
+        ("", ""),
+    ],
+)
+def test_a_memory_is_its_clients(client: str, agent: str) -> None:
+    assert agent_of_client(client) == agent
+    assert re.fullmatch(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", agent_of_client("../" + client + "\n\x1b" + "x" * 200)
+    )
+
+
+async def test_what_codex_remembers_bears_its_name(memory: Machine) -> None:
+    own = "claude-code"
+    for name, agent in (("codex-mcp-client", "codex"), ("claude-code", own)):
+        text = f"The weather station of {agent} reports at noon."
+        async with connected(memory, client_info=types.Implementation(name=name, version="1")) as client:
+            await client.call_tool("crystal_remember", {"text": text})
+        (kept,) = [
+            each
+            for each in memory.call("memories", "list", "--json").json["memories"]
+            if each["text"] == text
+        ]
+        assert kept["agent"] == agent
 
 
 async def test_credentials_are_blanked_out_before_they_are_remembered(memory: Machine) -> None:

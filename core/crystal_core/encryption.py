@@ -9,9 +9,12 @@ that a process that runs for weeks follows a change. ::
        |                       v  |                                   |
        +--every file is plain-- DECRYPTING <--------------------------+
 
+    ENCRYPTED --rekey--> REKEYING --every file has the new key--> ENCRYPTED
+
 Rules:
 
 - In ENCRYPTING and DECRYPTING a file may have either form, and both are read. In ENCRYPTED a plain file is refused.
+- In REKEYING a file may have the new key or the former one, and both are read.
 - A new file has the form that the marker leads to.
 - Pages, the write-ahead log and rollback journals are encrypted by SQLite3 Multiple Ciphers with AEGIS-256
   (draft-irtf-cfrg-aegis-aead), which authenticates each page; each one written has a random nonce. The key is used as it is: no
@@ -50,14 +53,16 @@ class EncryptionState(StrEnum):
     ENCRYPTING = "encrypting"
     ENCRYPTED = "encrypted"
     DECRYPTING = "decrypting"
+    REKEYING = "rekeying"
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """Content of the marker. ``key``: id of the key, by `key_id`."""
+    """Content of the marker. ``key``: id of the key, by `key_id`; ``former``: of the one before it, in REKEYING."""
 
     state: EncryptionState
     key: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}$")]
     version: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
+    former: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{32})?$")] = ""
 
     def to_bytes(self) -> bytes:
         return msgspec.json.encode(self) + b"\n"
@@ -107,6 +112,9 @@ def connect(
     if marker is None:
         return connection
     try:
+        if marker.state is EncryptionState.REKEYING:
+            give_key(connection, _present_key(Path(path), marker))
+            return connection
         changing = marker.state is not EncryptionState.ENCRYPTED
         if changing and _is_new(path):
             if marker.state is EncryptionState.ENCRYPTING:
@@ -136,15 +144,37 @@ def give_key(connection: apsw.Connection, key: bytes) -> None:
         list(connection.execute(statement))
 
 
+def has_key(path: Path, key: bytes) -> bool:
+    """Whether a file is encrypted with this key, as far as its first page tells. Takes no lock, and changes nothing."""
+    connection = apsw.Connection(
+        _uri(path) + "?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    try:
+        give_key(connection, key)
+        return _is_read(connection)
+    finally:
+        connection.close()
+
+
 def copy_uri(target: Path, key: bytes | None) -> str:
     """The name by which `VACUUM INTO` writes an encrypted copy, or without `key` a plain one.
 
     The connection must have been opened with `SQLITE_OPEN_URI`.
     """
+    secret = f"cipher={_CIPHER}&key=raw%3A{key.hex()}" if key else "key="
+    return f"{_uri(target)}?{secret}"
+
+
+def _uri(path: Path) -> str:
     from urllib.parse import quote
 
-    secret = f"cipher={_CIPHER}&key={quote(f'raw:{key.hex()}')}" if key else "key="
-    return f"file:{quote(os.fsencode(target.absolute()))}?{secret}"
+    return f"file:{quote(os.fsencode(path.absolute()))}"
+
+
+def _present_key(path: Path, marker: Marker) -> bytes:
+    """The key that a file has while keys are changed; a new file's is the new one."""
+    key = find_key(path.parent, marker)
+    return key if _is_new(path) or has_key(path, key) else key_finder.find(path.parent, marker.former)
 
 
 def _opened(name: str, flags: int, busy_milliseconds: int) -> apsw.Connection:

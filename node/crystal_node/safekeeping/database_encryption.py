@@ -1,4 +1,5 @@
-"""Encrypting this device's databases at rest, and decrypting them: ``crystal keys encrypt`` and ``crystal keys decrypt``.
+"""Encrypting this device's databases at rest, decrypting them, and replacing their key: ``crystal keys encrypt``,
+``decrypt`` and ``rekey``.
 
 ::
 
@@ -9,7 +10,12 @@
 
 Decrypting is the same in the other direction, and the markers go last. A process that is killed anywhere leaves each file whole
 in one of the two forms, and the markers say that both are read; the same command goes on from there, the other one goes back.
-The key stays in the key store: backups from before may need it.
+The key stays in the key store: backups from before may need it. Replacing the key is the same from one key to another::
+
+    new key stored beside the old one --markers--> REKEYING --each file in turn--> the new key is stored as the present one, the
+      old one as a former one --markers--> ENCRYPTED --> the new key's first name is deleted
+
+Both keys are in the key store from before the first file until after the last one. Only the same command goes on from there.
 
 What is covered are the databases in ``state/`` and ``crystal.db``, with what earlier versions and `crystal restore` left beside
 them. Nothing else in the home is: see the threat model.
@@ -25,6 +31,7 @@ from urllib.parse import quote
 
 import apsw
 
+from crystal_core import key_finder
 from crystal_core.encryption import (
     MARKER_NAME,
     PLAIN_BEGINNING,
@@ -34,17 +41,18 @@ from crystal_core.encryption import (
     copy_uri,
     find_key,
     give_key,
+    has_key,
     key_id,
     read_marker,
 )
 from crystal_core.errors import DatabaseKeyMissing
-from crystal_node.base.errors import HomeBusy, LocalStorage, NotSetUp
+from crystal_node.base.errors import HomeBusy, LocalStorage, NotSetUp, UsageError
 from crystal_node.base.home import FILE_MODE, Home, sync_directory, write_private
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings, read_config
 from crystal_node.base.wording import size
-from crystal_node.device.keys.device_keys import open_keys
-from crystal_node.device.keys.report import key_report
+from crystal_node.device.keys.device_keys import DeviceKeys, open_keys
+from crystal_node.device.keys.report import DATABASE_WORDS, key_report
 from crystal_node.sync.leftovers import REWRITING
 
 WAIT_SECONDS = 10.0
@@ -85,13 +93,9 @@ def encrypt_databases(settings: Settings, tell: Tell | None = None) -> Rewritten
     """
     check_ciphers()
     with _alone(settings) as home:
-        config = read_config(home.config_file)
-        keys = open_keys(home, config.key_store, config.keyring_backend)
-        try:
+        marker = _not_rekeying(_marker(home))
+        with _keys(home) as keys:
             key = keys.made_database_key()
-        finally:
-            keys.close()
-        marker = _marker(home)
         if marker is not None and marker.key != key_id(key):
             raise DatabaseKeyMissing(
                 f"the key store of {home.root} holds another key than its databases need"
@@ -112,7 +116,7 @@ def decrypt_databases(settings: Settings, tell: Tell | None = None) -> Rewritten
     Raises as ``encrypt_databases``; DatabaseKeyMissing where the key is not here.
     """
     with _alone(settings) as home:
-        marker = _marker(home)
+        marker = _not_rekeying(_marker(home))
         if marker is None:
             return Rewritten(None, (), 0, (), key_beside=False)
         key = find_key(home.state, marker)
@@ -122,6 +126,43 @@ def decrypt_databases(settings: Settings, tell: Tell | None = None) -> Rewritten
             (folder / MARKER_NAME).unlink(missing_ok=True)
             sync_directory(folder)
         return Rewritten(None, *_named(home, files), left, key_beside=False)
+
+
+def rekey_databases(settings: Settings, tell: Tell | None = None) -> Rewritten:
+    """Replaces the key of encrypted databases by a new one, or finishes an interrupted replacement.
+
+    Raises as ``encrypt_databases``; UsageError where the databases are not encrypted, DatabaseKeyMissing where the key is not
+    here.
+    """
+    check_ciphers()
+    with _alone(settings) as home, _keys(home) as keys:
+        marker = _marker(home)
+        if marker is None:
+            raise UsageError(
+                "this machine's databases are not encrypted",
+                hint="Encrypt them: `crystal keys encrypt`. It uses the key that was there before, if there was one; "
+                "replace it then with this command.",
+            )
+        if marker.state in (EncryptionState.ENCRYPTING, EncryptionState.DECRYPTING):
+            raise UsageError(
+                DATABASE_WORDS[marker.state], hint="Their key can be replaced when that is done."
+            )
+        files: list[Path] = []
+        left: tuple[str, ...] = ()
+        if marker.state is EncryptionState.ENCRYPTED:
+            find_key(home.state, marker)
+            wanted = key_id(keys.made_next_database_key())
+            if wanted != marker.key:  # else all is done but the last step
+                marker = Marker(EncryptionState.REKEYING, wanted, former=marker.key)
+        if marker.state is EncryptionState.REKEYING:
+            before, after = (key_finder.find(home.state, each) for each in (marker.former, marker.key))
+            _mark(home, marker)
+            files, left = _rewrite_all(home, before, after, tell)
+            keys.replace_database_key(after)
+            _mark(home, Marker(EncryptionState.ENCRYPTED, marker.key))
+        keys.drop_next_database_key()
+        beside = key_report(settings).key_beside
+        return Rewritten(EncryptionState.ENCRYPTED, *_named(home, files), left, beside)
 
 
 def plain_copies(home: Home) -> list[Path]:
@@ -162,8 +203,31 @@ def _alone(settings: Settings) -> Generator[Home]:
         yield home
 
 
+@contextmanager
+def _keys(home: Home) -> Generator[DeviceKeys]:
+    config = read_config(home.config_file)
+    keys = open_keys(home, config.key_store, config.keyring_backend)
+    try:
+        yield keys
+    finally:
+        keys.close()
+
+
 def _marker(home: Home) -> Marker | None:
-    return read_marker(home.state) or read_marker(home.database.parent)
+    """That of both folders; if a process was killed between the two, the one that says what was going on."""
+    markers = [read_marker(folder) for folder in (home.state, home.database.parent)]
+    there = [marker for marker in markers if marker is not None]
+    rekeying = [marker for marker in there if marker.state is EncryptionState.REKEYING]
+    return next(iter(rekeying or there), None)
+
+
+def _not_rekeying(marker: Marker | None) -> Marker | None:
+    if marker is not None and marker.state is EncryptionState.REKEYING:
+        raise UsageError(
+            "replacing the key of this machine's databases was interrupted",
+            hint="Finish it first: `crystal keys rekey`.",
+        )
+    return marker
 
 
 def _both(home: Home) -> bool:
@@ -192,18 +256,18 @@ def _named(home: Home, files: list[Path]) -> tuple[tuple[str, ...], int]:
 def _rewrite_all(
     home: Home, key: bytes, target: bytes | None, tell: Tell | None
 ) -> tuple[list[Path], tuple[str, ...]]:
-    """Rewrites every file that has not the form of ``target`` yet."""
+    """Rewrites every file that has not the form of ``target`` yet. Those that are encrypted have ``key``, or ``target``."""
+    verb = "decrypting" if target is None else "encrypting" if key == target else "replacing the key of"
     rewritten: list[Path] = []
     left: list[str] = []
     for path in list(_files(home)):
         _remove(_draft(path))
         beginning = _beginning(path)
         plain = beginning == PLAIN_BEGINNING
-        if not beginning or plain is (target is None):
+        if not beginning or _has_form(path, target, plain=plain, others=key != target):
             continue
         if tell is not None:
-            tell(f"{'encrypting' if target else 'decrypting'} {os.path.relpath(path, home.root)} "
-                 f"({size(path.stat().st_size)})")  # fmt: skip
+            tell(f"{verb} {os.path.relpath(path, home.root)} ({size(path.stat().st_size)})")
         try:
             _rewrite(path, None if plain else key, target)
         except (apsw.NotADBError, apsw.CorruptError) as error:
@@ -216,6 +280,13 @@ def _rewrite_all(
             continue
         rewritten.append(path)
     return rewritten, tuple(left)
+
+
+def _has_form(path: Path, target: bytes | None, *, plain: bool, others: bool) -> bool:
+    """``others``: an encrypted file may have another key."""
+    if target is None or plain:
+        return plain and target is None
+    return not others or has_key(path, target)
 
 
 def _rewrite(path: Path, before: bytes | None, after: bytes | None) -> None:

@@ -1,8 +1,11 @@
-"""``crystal keys encrypt`` and ``decrypt``: no recorded word is left in the raw bytes, and none is lost on the way."""
+"""``crystal keys encrypt``, ``rekey`` and ``decrypt``: no recorded word is left in the raw bytes, and none is lost."""
 
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from crystal_core.encryption import MARKER_NAME, PLAIN_BEGINNING
+from crystal_core.encryption import MARKER_NAME, PLAIN_BEGINNING, has_key
 from crystal_node.base.locking import is_held
 from crystal_node.sync.leftovers import REWRITING
 from tests.node.device.test_keys import with_keyring
@@ -18,6 +21,7 @@ from tests.support.backups import backed_up
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.recovery import kit_of
 from tests.support.relay_process import RelayProcess
+from tests.support.workbench import quick_folder
 
 pytestmark = pytest.mark.slow
 
@@ -295,6 +299,45 @@ def test_a_backup_of_an_encrypted_home_is_encrypted_and_comes_back_on_another(
     assert refused.code == 2
     assert "encrypted with their device's own key" in refused.err
     assert not (other.home / "memory" / "crystal.db").exists()
+
+
+def test_the_key_is_replaced_and_backups_from_before_still_open(house: Vault, tmp_path: Path) -> None:
+    core = house.core
+    refused = core.call("keys", "rekey", "--json", check=False)
+    assert refused.code == 2
+    assert "are not encrypted" in refused.error["error"]
+    core.call("keys", "encrypt")
+    key = core.home / "state" / "secrets" / "database"
+    seen = key.read_bytes()
+    before = backed_up(core, tmp_path / "before")
+    done = core.call("keys", "rekey", "--json").json
+    assert done["databases"] == "encrypted"
+    assert {"memory/crystal.db", "state/state.db"} <= set(done["rewritten"])
+    _has_all(core)
+    assert key.read_bytes() != seen
+    assert not any(has_key(path, seen) for path in _databases(core) if path.suffix == ".db")
+    core.call("remember", "written under the new key, in quicksilver")
+    core.run("sync")
+    house.settle()
+    assert len(house.digests()) == 1
+    assert _holding(_databases(core)) == set()
+    assert core.call("backup", "verify", str(before), "--json").json["digest_checked"] is True
+    core.call("keys", "decrypt")
+    _has_all(core)
+
+
+@pytest.mark.timeout(400)
+def test_killed_at_any_step_a_new_key_loses_nothing_and_the_next_run_finishes_it() -> None:
+    with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.node.safekeeping.killed_rekeys", folder],
+            capture_output=True,
+            text=True,
+            timeout=350,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 80
 
 
 @pytest.mark.timeout(400)

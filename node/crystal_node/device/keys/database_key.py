@@ -1,6 +1,6 @@
 """Finding the key of encrypted databases: those of this home, of a backup, or of a home that is being restored.
 
-The key is a secret of the device like its others (``DeviceKeys.database_key``). Databases name it by an id, so that one from
+The key is a secret of the device like its others (``DeviceKeys.database_keys``). Databases name it by an id, so that one from
 another key store is never tried. A process looks for a key once and keeps it.
 """
 
@@ -39,12 +39,13 @@ def find_key(folder: Path, wanted: str) -> bytes:
                 if kind is KeyStoreKind.FILE
                 else keyring_store(home, config.keyring_backend)
             )
-            key = DeviceKeys(store, kind, "").database_key()
+            keys = DeviceKeys(store, kind, "").database_keys()
+            key = next((key for key in keys if key_id(key) == wanted), None)
         except KeyStoreError as error:
             if kind == config.key_store:  # else there may well be none
                 failure = failure or error
             continue
-        if key is not None and key_id(key) == wanted:
+        if key is not None:
             _found[wanted] = key
             return key
     if failure is not None:

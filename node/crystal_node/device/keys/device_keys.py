@@ -6,6 +6,7 @@ the keyring include the home, so that several homes of one user do not share key
 """
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -34,8 +35,23 @@ REPLACED_MAX = 4
 """How many recovery secrets of replaced roots are kept."""
 
 _DATABASE = "database"
+_NEXT_DATABASE = "database.next"
+_FORMER_DATABASES = "database.before"
+FORMER_DATABASES_MAX = 256
+"""How many former keys of databases are kept, for backups that were made with them."""
 
-NAMES = (_IDENTITY, _NEXT_IDENTITY, _ROOT, "root.next", _REPLACED, _TOKEN, _NEXT_TOKEN, _DATABASE)
+NAMES = (
+    _IDENTITY,
+    _NEXT_IDENTITY,
+    _ROOT,
+    "root.next",
+    _REPLACED,
+    _TOKEN,
+    _NEXT_TOKEN,
+    _DATABASE,
+    _NEXT_DATABASE,
+    _FORMER_DATABASES,
+)
 """All names under which secrets are kept: a keyring cannot list them."""
 
 
@@ -151,16 +167,42 @@ class DeviceKeys:
         return self.store.load(_DATABASE)
 
     def made_database_key(self) -> bytes:
-        """The same, made and stored at the first call. It is never deleted: backups may need it. Raises KeyStoreError."""
-        data = self.store.load(_DATABASE)
-        if data is None:
-            data = os.urandom(KEY_BYTES)
-            self.store.store(_DATABASE, data)
-            if self.store.load(_DATABASE) != data:
-                raise KeyStoreError(
-                    "the key store did not return the key that it was given; nothing was encrypted"
-                )
-        return data
+        """The same, made and stored at the first call. Raises KeyStoreError."""
+        return self.store.load(_DATABASE) or self._made_key(_DATABASE)
+
+    def database_keys(self) -> Iterator[bytes]:
+        """Every key that databases or backups of this device may have, the present one first."""
+        for name in (_DATABASE, _NEXT_DATABASE, _FORMER_DATABASES):
+            data = self.store.load(name) or b""
+            yield from (data[at : at + KEY_BYTES] for at in range(0, len(data), KEY_BYTES))
+
+    def made_next_database_key(self) -> bytes:
+        """The key that is to replace the present one, made and stored at the first call. Raises KeyStoreError."""
+        return self.store.load(_NEXT_DATABASE) or self._made_key(_NEXT_DATABASE)
+
+    def replace_database_key(self, key: bytes) -> None:
+        """Makes this key the present one. The one before is kept: backups may need it. Idempotent."""
+        present = self.store.load(_DATABASE)
+        if present is not None and present != key:
+            formers = present + (self.store.load(_FORMER_DATABASES) or b"")
+            self.store.store(_FORMER_DATABASES, formers[: FORMER_DATABASES_MAX * KEY_BYTES])
+        self._store_key(_DATABASE, key)
+
+    def drop_next_database_key(self) -> None:
+        """Forgets the name of a key that is the present one by now."""
+        self.store.delete(_NEXT_DATABASE)
+
+    def _made_key(self, name: str) -> bytes:
+        key = os.urandom(KEY_BYTES)
+        self._store_key(name, key)
+        return key
+
+    def _store_key(self, name: str, key: bytes) -> None:
+        self.store.store(name, key)
+        if self.store.load(name) != key:
+            raise KeyStoreError(
+                "the key store did not return the key that it was given; no database was changed with it"
+            )
 
 
 def _is_of(token: str, device: bytes) -> bool:

@@ -33,6 +33,7 @@ DATABASE_WORDS: Final = {
     None: "databases are plain: anyone who can read the files can read them (`crystal keys encrypt`)",
     EncryptionState.ENCRYPTED: "databases are encrypted",
     EncryptionState.ENCRYPTING: "encrypting them was interrupted: run `crystal keys encrypt` again",
+    EncryptionState.REKEYING: "replacing their key was interrupted: run `crystal keys rekey` again",
     EncryptionState.DECRYPTING: "decrypting them was interrupted: run `crystal keys decrypt` again",
 }
 
@@ -43,6 +44,8 @@ def encryption_state(home: Home) -> EncryptionState | None:
     states = {None if marker is None else marker.state for marker in markers}
     if len(states) == 1:
         return states.pop()
+    if EncryptionState.REKEYING in states:
+        return EncryptionState.REKEYING
     # Killed between the two: that in state/ is written first, and removed last.
     return EncryptionState.DECRYPTING if markers[0] is None else markers[0].state
 

@@ -20,6 +20,7 @@ from crystal_node.safekeeping.database_encryption import (
     Rewritten,
     decrypt_databases,
     encrypt_databases,
+    rekey_databases,
 )
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
@@ -135,6 +136,34 @@ def encrypt(as_json: Json = False) -> None:
         )
     if done.key_beside:
         say("! Their key is in a plain file beside them: a copy of the whole home opens them.")
+        say("  `crystal keys passphrase` or `crystal keys move --to keyring` protects the key.")
+
+
+@group.command("rekey")
+def rekey(as_json: Json = False) -> None:
+    """Replace the key of this machine's encrypted databases.
+
+    For a key that somebody may have seen: in a copy of the home from before it was protected, or in a lost backup with keys.
+    Every database is written again under a new key. The former key stays in the key store, because backups that were made
+    with it need it; it opens nothing that is written later. Stop the background service first. If it is interrupted, run it
+    again: both keys are there until it is done.
+
+    Example:
+
+        crystal keys rekey
+    """
+    done = rekey_databases(resolve(), None if as_json else note)
+    if as_json:
+        emit(_rewritten(done))
+        return
+    if done.files:
+        say(f"Under a new key: {', '.join(done.files)} ({size(done.bytes)}).")
+    else:
+        say("An interrupted replacement is finished: every database has the new key.")
+    for each in done.left:
+        say(f"! {each} is damaged and was left under the former key: delete it if you do not need it.")
+    if done.key_beside:
+        say("! The new key is in a plain file beside them: a copy of the whole home opens them.")
         say("  `crystal keys passphrase` or `crystal keys move --to keyring` protects the key.")
 
 

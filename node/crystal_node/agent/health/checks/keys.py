@@ -38,6 +38,8 @@ def encryption(settings: Settings) -> list[Finding]:
             return [Finding("at rest", Severity.OK, what)]
         case EncryptionState.ENCRYPTING:
             return [Finding("at rest", Severity.WARNING, what, "crystal keys encrypt")]
+        case EncryptionState.REKEYING:
+            return [Finding("at rest", Severity.WARNING, what, "crystal keys rekey")]
         case EncryptionState.DECRYPTING:
             return [Finding("at rest", Severity.WARNING, what, "crystal keys decrypt")]
         case EncryptionState.ENCRYPTED:

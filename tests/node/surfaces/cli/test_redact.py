@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import string
 from collections import Counter
 from collections.abc import Generator
@@ -14,11 +15,10 @@ import pytest
 
 from crystal_core.cutting.messages import join_pieces
 from crystal_core.messages import SaidPiece, said_pieces
-from crystal_mirror.operations import Forget, Operation
+from crystal_mirror.operations import Forget
 from crystal_node.base.settings import resolve
-from crystal_node.capture import stored_redaction
 from crystal_node.capture.redaction import Redacted, redact
-from crystal_node.capture.stored_redaction import replace, survey
+from crystal_node.capture.stored_redaction import survey
 from crystal_node.device.device import Device, opened
 from crystal_node.device.redaction_version import HINT, META_RULES, META_TOLD, UPGRADE_FIRST
 from tests.support.machine import Machine, Vault, transcript
@@ -127,30 +127,63 @@ def test_it_replaces_what_newer_rules_find_on_all_devices(vault: Vault, tmp_path
     assert (again["found"], again["texts"], again["replaced"]) == (0, 0, False)
 
 
-def test_a_run_that_was_killed_is_run_again(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
-    core = vault.core
+DYING = """
+import os, signal, sys
+from crystal_node.capture import stored_redaction
+from crystal_node.device.device import Device
+
+stored_redaction.BATCH_BYTES = 64
+accept, calls = Device.accept, {"accept": 0, "inside": 0}
+
+def count(frame, event, argument):
+    calls["inside"] += event == "call"
+    if calls["inside"] == 40:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def dying(device, operations):
+    calls["accept"] += 1
+    if calls["accept"] == 2:
+        sys.setprofile(count)
+    return accept(device, operations)
+
+Device.accept = dying
+"""
+"""For ``sitecustomize``: the process kills itself within its second step."""
+
+
+@pytest.mark.timeout(400)
+def test_after_a_killed_process_the_next_run_makes_it_whole_on_both_devices(
+    vault: Vault, tmp_path: Path
+) -> None:
+    core, node = vault.core, vault.add()
     secrets = [token(seed) for seed in range(10, 22)]
     with earlier_rules():
-        transcript(core, *(f"number {n} has {secret}" for n, secret in enumerate(secrets)))
-        core.call("capture")
-    monkeypatch.setattr(stored_redaction, "BATCH_BYTES", 64)
-    accept, calls = Device.accept, 0
-
-    def dying(device: Device, operations: list[Operation]) -> object:
-        nonlocal calls
-        calls += 1
-        if calls > 1:
-            raise KeyboardInterrupt
-        return accept(device, operations)
-
-    with device_of(core) as device, mock.patch.object(Device, "accept", dying):
-        with pytest.raises(KeyboardInterrupt):
-            replace(device, survey(device))
+        transcript(node, *(f"number {n} has {secret}" for n, secret in enumerate(secrets)))
+        node.call("capture")
+        node.call("sync")
+    vault.settle()
+    before = said(core)
+    (tmp_path / "dying").mkdir()
+    (tmp_path / "dying" / "sitecustomize.py").write_text(DYING)
+    killed = core.run("redact", "--again", "--yes", check=False, PYTHONPATH=str(tmp_path / "dying"))
+    assert killed.code == -signal.SIGKILL
+    with device_of(core) as device:
         assert device.journal.meta_get(META_RULES) == b"1"
         assert 0 < len(survey(device).replacements) < len(secrets)
-    assert core.call("redact", "--again", "--yes", "--json").json["texts"] < len(secrets)
-    kept = said(core)
-    assert len(kept) == len([each for each in kept if "[redacted:" in each.text]) == len(secrets)
+    vault.settle()  # what the dead one had done is already everywhere
+    again = core.run("redact", "--again", "--yes", "--json").json
+    assert 0 < again["texts"] < len(secrets)
+    vault.settle()
+    assert len(vault.digests()) == 1
+    for machine in vault.machines:
+        kept = said(machine)
+        assert len(kept) == len(before) == len(secrets)
+        assert all("[redacted:" in each.text for each in kept)
+        assert [(each.session, each.message, each.part) for each in kept] == [
+            (each.session, each.message, each.part) for each in before
+        ]
+        assert not [secret for secret in secrets if in_files(machine.home / "memory", secret)]
+    assert core.call("redact", "--again", "--yes", "--json").json["texts"] == 0
 
 
 @pytest.mark.parametrize("extra", ["", "x" * 45])

@@ -115,6 +115,14 @@ def document_pieces(
     return [DocumentPiece(*row) for row in rows]
 
 
+def titles(database: Database, source: str) -> list[tuple[str, str]]:
+    """Return the titles of the source's passages, each with its document's path."""
+    rows = database.rows(
+        "SELECT DISTINCT path, title FROM document_places WHERE source = ? AND title <> ''", (source,)
+    )
+    return [(path, title) for path, title in rows]
+
+
 def documents_of(database: Database, chunks: Sequence[int]) -> list[tuple[str, str]]:
     """Return source and path of the documents that contain any of these chunks."""
     rows = database.rows(

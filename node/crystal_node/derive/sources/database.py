@@ -65,6 +65,8 @@ class LastScan(msgspec.Struct, frozen=True, array_like=True):
     named: dict[str, str] = {}
     rules: int = 0
     """``FORM_RULES`` of the last complete scan: files that were read under others are read again."""
+    redaction: int = 0
+    """``RULES_VERSION`` of the last complete scan: titles are checked once under each."""
 
 
 @dataclass(frozen=True, slots=True)

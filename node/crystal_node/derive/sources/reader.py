@@ -155,7 +155,7 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class BatchReader:
-    """Reads files of a source in batches, in a thread."""
+    """Reads files of a source in batches, in a thread. Those in ``stale`` are put again even if they have not changed."""
 
     root: Path
     files: Iterator[tuple[str, SourceStamp]]
@@ -163,6 +163,7 @@ class BatchReader:
     vault: dict[str, Document]
     extract: Extract
     stop: threading.Event
+    stale: frozenset[str] = frozenset()
 
     def batch(self) -> list[ReadResult]:
         """The next batch of files."""
@@ -189,7 +190,8 @@ class BatchReader:
         if secret_form(found.data) is not None:
             return ReadResult(path, KnownFile(stamp, found.digest, Skipped.SECRET_CONTENT.value), opened=True)
         there, before = self.vault.get(path), self.known.get(path)
-        if there is not None and there.version == found.digest and there.complete:
+        same = there is not None and there.version == found.digest and there.complete
+        if there is not None and same and path not in self.stale:
             redacted = before.redacted if before is not None else 0
             return ReadResult(path, KnownFile(stamp, found.digest, SENT, there.total, redacted), opened=True)
         prepared = prepare(path, found.data, self.extract)

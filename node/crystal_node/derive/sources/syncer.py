@@ -29,10 +29,11 @@ import msgspec
 
 from crystal_core.cutting import Passage, PassageKind
 from crystal_core.database import Database
-from crystal_core.documents import Document, documents
+from crystal_core.documents import Document, documents, titles
 from crystal_mirror.operations import MILLISECONDS_MAX, DropDocument, Operation, PutDocument
 from crystal_node.base.clock import now_ms
 from crystal_node.base.secret_files import FORM_RULES
+from crystal_node.capture.redaction import redact
 from crystal_node.derive.sources.database import SENT, KeptSource, KnownFile, LastScan, SourceDatabase
 from crystal_node.derive.sources.extraction import Extractor
 from crystal_node.derive.sources.filetypes import Skipped
@@ -40,6 +41,7 @@ from crystal_node.derive.sources.reader import BatchReader, ReadResult
 from crystal_node.derive.sources.scan import SourceScan, SourceStamp
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
+from crystal_node.device.redaction_version import RULES_VERSION
 
 TEXT_BYTES_MAX = 192 * 1024
 """Bytes of texts and titles in an operation, which keeps it under ``OPERATION_BYTES_MAX``."""
@@ -131,10 +133,12 @@ class SourceSyncResult:
 
 @dataclass
 class _Look:
-    """Documents of the vault, files read before, files seen now, and those that have to be read."""
+    """Documents of the vault, files read before, files seen now, and those that have to be read. ``stale``: documents with a
+    title that newer redaction rules blank."""
 
     vault: dict[str, Document]
     known: dict[str, KnownFile]
+    stale: set[str]
     seen: set[str] = field(default_factory=set[str])
     changed: list[tuple[str, SourceStamp]] = field(default_factory=list[tuple[str, SourceStamp]])
 
@@ -160,10 +164,7 @@ async def sync_source(
     stop = threading.Event()
     scan = SourceScan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
     try:
-        again = source.last.rules != FORM_RULES
-        look = await _in_thread(
-            partial(_look, scan, device.settings.home.database, book, source.name, again=again), stop
-        )
+        look = await _in_thread(partial(_look, scan, device.settings.home.database, book, source), stop)
     except OSError as error:
         report.problem = (
             f"{source.root} is not there" if isinstance(error, FileNotFoundError) else _why(error)
@@ -176,7 +177,9 @@ async def sync_source(
     gone = [path for path in sorted(vault.keys() | known.keys()) if path not in look.seen]
     gone = [path for path in gone if not path.startswith(tuple(scan.unlisted))] if scan.unlisted else gone
     with Extractor(stop) as extractor:
-        reader = BatchReader(source.root, iter(look.changed), known, vault, extractor.extract, stop)
+        reader = BatchReader(
+            source.root, iter(look.changed), known, vault, extractor.extract, stop, frozenset(look.stale)
+        )
         await _put(device, book, reader, len(look.changed), report, progress, until)
     _tell_skipped(book, scan, report)
     same_root = not source.inode or (scan.device, scan.inode) == (source.device, source.inode)
@@ -191,20 +194,24 @@ async def sync_source(
     return report
 
 
-def _look(scan: SourceScan, database: Path, book: SourceDatabase, name: str, *, again: bool) -> _Look:
-    """Scans the source, opening no file; ``again``: all files are to be read.
+def _look(scan: SourceScan, database: Path, book: SourceDatabase, source: KeptSource) -> _Look:
+    """Scans the source, opening no file. After newer rules came, files that they concern are to be read again.
 
     Uses a database connection of its own: it runs in a thread.
     """
+    again = source.last.rules != FORM_RULES
     with Database.open(database) as memory:
-        vault = {each.path: each for each in documents(memory, name)}
-    known = book.files(name)
-    look = _Look(vault, known)
+        vault = {each.path: each for each in documents(memory, source.name)}
+        stale = set[str]()
+        if source.last.redaction != RULES_VERSION:
+            stale = {path for path, title in titles(memory, source.name) if redact(title).counts}
+    known = book.files(source.name)
+    look = _Look(vault, known, stale)
     able = find_spec("pypdf") is not None
     for path, stamp in scan.files():
         look.seen.add(path)
         before = known.get(path)
-        if again or before is None or before.stamp != stamp:
+        if again or path in stale or before is None or before.stamp != stamp:
             look.changed.append((path, stamp))
         elif before.became == SENT:
             there = vault.get(path)
@@ -347,6 +354,7 @@ def _keep(book: SourceDatabase, source: KeptSource, report: SourceSyncResult) ->
                 {why: count for why, count in report.skipped.items() if count},
                 report.named,
                 FORM_RULES if report.complete else last.rules,
+                RULES_VERSION if report.complete else last.redaction,
             ),
         )
     )

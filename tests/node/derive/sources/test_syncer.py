@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from crystal_core.documents import titles
 from crystal_node.base.errors import UsageError
+from crystal_node.capture.redaction import Redacted, redact
 from crystal_node.derive.sources import reader, scan, syncer
 from crystal_node.derive.sources.database import SourceDatabase
 from crystal_node.derive.sources.filetypes import Skipped
@@ -348,6 +350,34 @@ async def test_a_sync_that_is_stopped_leaves_no_process_behind_and_goes_on_later
     (folder.root / "a.html").unlink()
     assert (await folder.sync()).files == 1
     assert folder.documents().keys() == {"b.md"}
+
+
+async def test_a_title_that_newer_redaction_rules_blank_is_put_again_once(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet(monkeypatch)
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+    folder.write("a.md", f"# The robot has {secret}\n\nIt signs in every night.\n")
+    folder.write("b.md", "# Foxes\n\nThe arctic fox changes its coat in October.\n")
+    with monkeypatch.context() as before:
+        before.setattr(reader, "redact", lambda text: Redacted(text, redact("").counts))
+        before.setattr(syncer, "RULES_VERSION", 0)
+        await folder.sync()
+
+    def kept() -> dict[str, str]:
+        return dict(titles(folder.device.replica.database, folder.name))
+
+    assert secret in kept()["a.md"]
+    synced = await folder.sync()
+    assert (synced.new, synced.changed, synced.removed) == (0, 1, 0)
+    assert secret not in kept()["a.md"]
+    assert "[redacted:" in kept()["a.md"]
+    assert kept()["b.md"] == "Foxes"
+    opened: list[str] = []
+    with monkeypatch.context() as watched:
+        watched.setattr(reader, "read_file", lambda _root, path: opened.append(path))
+        await folder.sync()
+    assert opened == [], "once is enough"
 
 
 async def test_what_was_read_before_it_counted_as_a_secret_is_looked_at_again_and_removed(

@@ -111,6 +111,7 @@ async def restarted_under_load(store: HttpStore, member: Member, pair: list[Rela
         recovery_hash=recovery_hash(member.recovery),
         device=member.device,
         token_hash=token_hash(member.token),
+        proof=member.proof(store.host),
     )
     load = Load(store, member)
     load.begin()

@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -13,6 +14,7 @@ import crystal_relay
 from crystal_crypto.hierarchy import Root
 from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import AlreadyExists, BadRequest, Forbidden
+from crystal_relay.http1 import Http1Transport
 from crystal_relay.limits import FOUNDING_ROOTS_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import app
@@ -145,3 +147,26 @@ def test_all_that_the_relay_has_of_cryptography_is_the_verification_of_a_signatu
         for alias in node.names
     }
     assert taken == {("founding.py", "InvalidSignature"), ("founding.py", "Ed25519PublicKey")}
+
+
+class _HostRewritten(Http1Transport):
+    """As a proxy that names the relay by its own address."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        request.headers["Host"] = "relay.internal:8080"
+        return await super().handle_async_request(request)
+
+
+async def test_a_proxy_that_does_not_pass_on_the_host_is_named(relay: ServedRelay) -> None:
+    member = Member()
+    client = HttpStore(relay.url, vault=member.vault, token=member.token, transport=_HostRewritten())
+    with pytest.raises(Forbidden, match=r"for the relay at relay\.internal") as refused:
+        await client.create_vault(
+            enroll_token=ENROLL_TOKEN,
+            recovery_hash=recovery_hash(member.recovery),
+            device=member.device,
+            token_hash=token_hash(member.token),
+            proof=member.proof(client.host),
+        )
+    assert "pass on the header Host" in refused.value.hint
+    await client.aclose()

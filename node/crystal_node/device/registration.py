@@ -11,7 +11,7 @@ from crystal_mirror.devicelog.log import DeviceLog
 from crystal_node.base.errors import BadConfig, WrongCode
 from crystal_node.base.settings import LOCAL_RELAY, Settings
 from crystal_node.device.keys.device_keys import DeviceKeys
-from crystal_node.device.runner import store_failure
+from crystal_node.device.runner import RelayRefused, store_failure
 from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import (
     AlreadyExists,
@@ -113,6 +113,8 @@ async def create_vault(
             ) from error.__cause__
     except Unauthorized as error:
         raise WrongEnrolmentToken("the relay does not accept that enrolment token") from error
+    except Forbidden as error:
+        raise RelayRefused(str(error), hint=error.hint) from error
     except RelayError as error:
         raise store_failure(error) from error
     return token

@@ -6,9 +6,12 @@ with spaces, like words, is not looked for.
 """
 
 import re
+import string
 from collections.abc import Iterator
 
+from crystal_crypto.errors import BadCode
 from crystal_crypto.kit import line_place
+from crystal_crypto.short_invite import decode_short_invite
 
 KIT_KIND = "crystal-kit"
 
@@ -36,6 +39,9 @@ _INVITE = re.compile(
 _CODE = re.compile(
     rf"(?<![A-Za-z0-9])[mM][cC]1:(?P<secret>(?:[A-Za-z0-9+/_-]{_BREAK}){{42}}[A-Za-z0-9+/_-]*+={{0,2}})"
 )
+_SHORT_KEY = re.compile(r"/[0-9A-HJKMNP-TV-Z]{4}(?:-[0-9A-HJKMNP-TV-Z]{4}){2}(?![0-9A-Za-z-])")
+_SHORT_ADDRESS = string.ascii_letters + string.digits + "._~:[]/-"
+_SHORT_ADDRESS_CHARS_MAX = 208
 
 
 def own_secrets(text: str, words: str, long_words: str) -> Iterator[tuple[int, int, str]]:
@@ -48,6 +54,22 @@ def own_secrets(text: str, words: str, long_words: str) -> Iterator[tuple[int, i
         yield from ((*match.span(), "crystal-code") for match in _CODE.finditer(text))
     if "MC2:" in words or "mc2:" in words:
         yield from ((*match.span(), "crystal-invite") for match in _INVITE.finditer(text))
+    if _SHORT_KEY.search(words):
+        yield from _short_invites(text)
+
+
+def _short_invites(text: str) -> Iterator[tuple[int, int, str]]:
+    """Short invites as they are printed, known by their check: an address with a serial number behind it stays."""
+    for key in _SHORT_KEY.finditer(text):
+        before = text[max(0, key.start() - _SHORT_ADDRESS_CHARS_MAX) : key.start()]
+        start = len(before.rstrip(_SHORT_ADDRESS))
+        start += before[start - 1 : start] == "\\"  # the letter is that of an escape, as in JSON
+        written = before[max(start, before.find("http", start)) :].lstrip("._~:]/-")
+        try:
+            decode_short_invite(written + key[0])
+        except BadCode:
+            continue
+        yield key.start() - len(written), key.end(), "crystal-invite"
 
 
 def _kit_lines(text: str, words: str, long_words: str) -> Iterator[tuple[int, int, str]]:

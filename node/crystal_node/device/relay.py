@@ -8,7 +8,7 @@ from crystal_crypto.invite_code import InviteCode
 from crystal_node.base.settings import Settings
 from crystal_node.device.own_relay import is_served_here
 from crystal_relay.client.http import HttpStore, Timeouts
-from crystal_relay.client.invite import InviteStore
+from crystal_relay.client.invite import InviteStore, fetch_sealed_invite
 from crystal_relay.decorators import Pace, PacedStore, RetryingStore, RetryPolicy
 from crystal_relay.embedded.transport import URL as OWN_URL
 from crystal_relay.embedded.transport import EmbeddedTransport
@@ -81,6 +81,16 @@ def invite_store(settings: Settings, code: InviteCode) -> InviteStore:
             timeouts=_timeouts(settings),
             policy=_POLICY,
             allow_insecure=settings.allow_http,
+        )
+    except BadRequest as error:
+        raise _with_hint(error, settings) from error
+
+
+async def sealed_invite(settings: Settings, place: bytes) -> bytes:
+    """What lies at a short invite's place, as anybody gets it. Raises BadRequest as ``open_http``, and errors of the relay."""
+    try:
+        return await fetch_sealed_invite(
+            settings.relay_url, place, timeouts=_timeouts(settings), allow_insecure=settings.allow_http
         )
     except BadRequest as error:
         raise _with_hint(error, settings) from error

@@ -15,6 +15,7 @@ from crystal_crypto.identity import ExchangeKey
 from crystal_crypto.invite_code import InviteCode, InviteSecret, encode_invite
 from crystal_crypto.kit import encode_kit, line_place
 from crystal_crypto.pairing import encode
+from crystal_crypto.short_invite import ShortInvite, encode_short_invite
 from crystal_node.base.home import Home
 from crystal_node.capture.redaction import redact
 from crystal_node.surfaces.gateway.access import kept_token, new_link
@@ -104,6 +105,7 @@ def test_many_kits_take_no_more_than_linear_time() -> None:
         "HTTP JSON YAML TOML HTML CSS2 REST SOAP GRPC are four letters each",
         "0x1F 0x2A 0x3B 0x4C and 1A2B-3C4D-5E6F-7A8C",
         "2024-2025 1999-2000 1234-5678-9012-3456",
+        "https://shop.example.org/orders/7KPD-3MX9-QWHT and 192.168.1.20:18791/7KPD-3MX9-QWHS",
     ],
 )
 def test_other_groups_of_four_stay(text: str) -> None:
@@ -123,6 +125,11 @@ def _secrets(home: Home) -> dict[str, str]:
         "offline code": encode(root),
         "offline code of a later root": encode(root, _bytes(5, 16)),
         "invite": encode_invite(invite),
+        "short invite": encode_short_invite(ShortInvite("192.168.1.20:18791", "7KPD3MX9QW")),
+        "short invite of a relay on this machine": encode_short_invite(
+            ShortInvite("http://127.0.0.1:18791", "0123456789")
+        ),
+        "short invite over IPv6": encode_short_invite(ShortInvite("[fd00::7]:18791", "ZZZZZZZZZZ")),
         "relay token": new_token(device, lambda count: _bytes(6, count)),
         "token of the page": kept_token(home, ""),
         "link to the page": "http://127.0.0.1:8765/#link=" + new_link(home, 1),

@@ -79,7 +79,7 @@ def test_a_code_typed_while_the_keys_move_makes_no_second_identity(vault: Vault,
     node = vault.add()
     with_keyring(node, tmp_path)
     code, device = vault.code(), device_of(node)
-    with waiting(node, "crystal_node.surfaces.cli.pair:read_secret", "pair", "--code", "-") as typing:
+    with waiting(node, "crystal_node.surfaces.cli.pair:ask_code", "pair", "--code", "-") as typing:
         node.call("keys", "move", "--to", "keyring")
         typing.communicate(code + "\n")
         assert typing.returncode == 0

@@ -46,6 +46,7 @@ from crystal_node.safekeeping.pairing.errors import (
 from crystal_node.safekeeping.pairing.mailbox import Countdown, InviterMailbox, Post, over
 from crystal_node.safekeeping.pairing.person import Confirmation, Invited, InviterPerson, Machine, ShownInvite
 from crystal_node.safekeeping.pairing.registrar import Admission, Membership, Registrar
+from crystal_node.safekeeping.pairing.short_invite import keep
 from crystal_relay.errors import RelayError, TooManyInvites
 from crystal_relay.invites import CloseReason, InviteState, MailboxSlot, access_hash
 
@@ -141,7 +142,9 @@ class _Serving:
     async def run(self, relay: str) -> Invited:
         try:
             await self._put(MailboxSlot.OFFER, self._side.offer())
-            self._person.show(ShownInvite(encode_invite(self._side.code), relay, self._post.seconds_left))
+            short = await keep(self._side.code, self._mailbox, self._post)
+            text = encode_invite(self._side.code)
+            self._person.show(ShownInvite(text, short, relay, self._post.seconds_left))
             newcomer = await self._meet()
             await self._agree(newcomer)
             admission = await self._admit(newcomer)

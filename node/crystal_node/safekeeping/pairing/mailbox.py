@@ -21,6 +21,7 @@ from crystal_relay.errors import (
     Busy,
     Closed,
     InviteOver,
+    NoSuchRoute,
     NotFound,
     StoreUnavailable,
     Unauthorized,
@@ -83,6 +84,14 @@ class InviterMailbox:
 
     async def info(self) -> InviteInfo:
         return await self._store.invite_state(self._mailbox)
+
+    async def keep_short(self, place: bytes, sealed: bytes) -> bool:
+        """Has the relay keep the sealed invite. False: it is an older one, which keeps none."""
+        try:
+            await self._store.keep_short_invite(self._mailbox, place, sealed)
+        except NoSuchRoute:
+            return False
+        return True
 
     async def close(self, reason: CloseReason) -> None:
         await self._store.close_invite(self._mailbox, reason)

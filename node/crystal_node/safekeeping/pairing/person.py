@@ -12,9 +12,13 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ShownInvite:
-    """What the inviting machine shows. ``seconds`` are the relay's."""
+    """What the inviting machine shows. ``seconds`` are the relay's.
+
+    ``short``: the same to be typed; "" if the relay keeps none.
+    """
 
     text: str
+    short: str
     relay: str
     seconds: float
 

@@ -20,7 +20,8 @@ from crystal_node.surfaces.cli.console.options import (
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-from crystal_node.surfaces.cli.pair import check_argument, join
+from crystal_node.surfaces.cli.pair import join
+from crystal_node.surfaces.cli.pair_code import check_argument
 from crystal_node.surfaces.cli.recovery import offer_kit
 
 _STANDARD_INPUT = "-"

@@ -10,7 +10,7 @@ import typer
 
 from crystal_crypto.errors import BadCode, CrystalError
 from crystal_crypto.hierarchy import Root
-from crystal_crypto.invite_code import InviteCode, decode_invite
+from crystal_crypto.invite_code import InviteCode
 from crystal_crypto.pairing import decode, encode
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base.errors import BadConfig, NotSetUp, UsageError, WrongCode
@@ -32,15 +32,14 @@ from crystal_node.safekeeping.pairing.qr import check_file, write
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import (
-    SECRET_CHARS_MAX,
     InputLines,
     confirm,
-    read_secret,
     tell_wrong,
     typed_line,
     until_right,
 )
 from crystal_node.surfaces.cli.console.terminal import is_terminal, show_code
+from crystal_node.surfaces.cli.pair_code import ask_code, check_argument, code_in, is_invite, read_invite
 from crystal_node.surfaces.cli.pair_dialogue import (
     JsonInviter,
     JsonNewcomer,
@@ -67,7 +66,7 @@ Code = Annotated[
     typer.Option(
         "--code",
         metavar="CODE",
-        help="Join with this invite (MC2); - reads an invite or an offline code (mc1) from standard input, or asks for it.",
+        help="Join with this invite; - reads an invite or an offline code from standard input, or asks for it.",
     ),
 ]
 CodeFile = Annotated[
@@ -114,9 +113,9 @@ def run(
     """Bring another machine into the vault, or join one.
 
     On a machine that is set up this shows an invite, good for one machine and ten minutes. Give it to the new machine,
-    and type here the six digits that the new machine shows. A new machine joins with the code, which it asks for without
-    showing it. An invite adds nobody without the digits. Joining again, with another invite, replaces a lost relay token.
-    With --json each event is one line; digits are read from standard input.
+    and type here the six digits that the new machine shows. A new machine joins with the code, typed or pasted where it asks
+    for it; a slip is named and asked for again. An invite adds nobody without the digits. Joining again, with another
+    invite, replaces a lost relay token. With --json each event is one line; digits are read from standard input.
 
     While the vault's relay is in this home, it first asks for one that both machines reach: this relay, opened to your
     network (--here), or another one (--relay URL), to which the vault then moves.
@@ -143,7 +142,7 @@ def run(
         raise UsageError(f"{'--here' if here else '--enroll-token'} is for the machine that invites")
     if joins:
         check_argument(code)
-        given = _file(code_file) if code_file is not None else code or _ASK
+        given = code_in(code_file) if code_file is not None else code or _ASK
         join(settings, given, as_json=as_json, yes=yes, new_keys=new_keys)
     elif offline:
         if grant:
@@ -192,10 +191,9 @@ WRONG_CODES = (BadCode, *FOR_THE_NEWCOMER, UnknownVault, StoreFailure)
 
 def _join(settings: Settings, code: str, *, as_json: bool, yes: bool, new_keys: bool) -> None:
     if code == _ASK:
-        code = read_secret("The code (MC2:… or mc1:…): ", what="code")
+        code = ask_code()
     if is_invite(code):
-        invite = decode_invite(code)
-        someone_must_confirm(yes=yes)
+        invite = read_invite(settings, code, yes=yes)
         join_with_invite(settings, invite, as_json=as_json, yes=yes, new_keys=new_keys)
         return
 
@@ -211,49 +209,6 @@ def with_relay(settings: Settings, *, as_json: bool) -> Settings:
 
 
 _RELAY = "The relay's address (`crystal status` on the other machine shows it): "
-
-
-def check_argument(code: str | None) -> None:
-    """Refuse an offline code on the command line, which all users of the machine can see and the shell keeps.
-
-    An invite is allowed, since it adds nobody without the digits.
-
-    Raises:
-        UsageError: it was an offline code.
-    """
-    if code is not None and not is_invite(code):
-        raise UsageError(
-            "an offline code (mc1) opens the whole vault, and is not taken from a command line: "
-            "every user of this machine can read that, and your shell's history keeps it",
-            hint="Use `--code -`, which asks for it, or `crystal pair --code-file FILE`; and clear your shell's history.",
-        )
-
-
-def is_invite(code: str) -> bool:
-    """Whether to read the code as an invite. What is neither kind is, so that its error explains invites."""
-    return not code.strip().lower().startswith("mc1")
-
-
-def someone_must_confirm(*, yes: bool) -> None:
-    """Refuse, before the invite is used up, if nobody can confirm. Raises UsageError."""
-    if not yes and not is_terminal():
-        raise UsageError(
-            "nobody can confirm the inviting machine here; the invite was not used",
-            hint="Add --yes if the code came from a machine of your own.",
-        )
-
-
-def _file(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(SECRET_CHARS_MAX).strip()
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint="Name the file that holds the code."
-        ) from error
-    if not text:
-        raise UsageError(f"{path} is empty", hint="Name the file that holds the code.")
-    return text
 
 
 _WARNING = """\

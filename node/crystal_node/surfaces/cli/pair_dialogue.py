@@ -98,7 +98,7 @@ class TerminalInviter:
             "On the new machine, install Crystal, run `crystal up` (or only `crystal pair --code -`), and give it this code."
         )
         note(f"It is good for one machine and {minutes(invite.seconds)}.")
-        show_code(invite.text, self._qr)
+        show_code(invite.text, self._qr, short=invite.short)
 
     def remind(self, machine: Machine) -> None:
         note(
@@ -256,6 +256,7 @@ class JsonInviter:
             {
                 "event": "invite",
                 "code": invite.text,
+                "short": invite.short or None,
                 "relay": invite.relay,
                 "expires_in": int(invite.seconds),
                 "qr": str(self._qr) if self._qr else None,

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from crystal_crypto.invite_code import decode_invite
 from crystal_crypto.pairing import decode
 from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.hooks.claude_code import ClaudeHooks
@@ -25,14 +24,12 @@ from crystal_node.surfaces.cli.console.prompts import read_secret, tell_wrong, u
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import (
     WRONG_CODES,
-    check_argument,
     enter,
     first_sync,
-    is_invite,
     note_name,
-    someone_must_confirm,
     with_relay,
 )
+from crystal_node.surfaces.cli.pair_code import ask_code, check_argument, is_invite, read_invite
 from crystal_node.surfaces.cli.up_dialogue import PlanAnswer
 from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
 from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states
@@ -293,10 +290,9 @@ class Enrolment:
     def _joined(self, settings: Settings) -> EnrolmentResult:
         code = self._code or _READ
         if code == _READ:
-            code = read_secret("The code that `crystal pair` shows (MC2:… or mc1:…): ", what="code")
+            code = ask_code()
         if is_invite(code):
-            invite = decode_invite(code)
-            someone_must_confirm(yes=self._yes)
+            invite = read_invite(settings, code, yes=self._yes)
             enrolled = enter(settings, invite, as_json=self._as_json, yes=self._yes, new_keys=False).enrolled
             first_sync(enrolled.settings)
             return enrolled

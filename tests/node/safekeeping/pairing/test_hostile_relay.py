@@ -62,6 +62,8 @@ def test_a_relay_that_watches_sees_no_name_no_key_and_no_secret(vault: Vault, ma
         "newcomer's name": b"sailing-laptop",
         "one-time secret": code.secret.to_bytes(),
         "code": str(shown["code"])[4:].encode(),
+        "short invite's key": str(shown["short"]).rpartition("/")[2].encode(),
+        "the same, as it is hashed": str(shown["short"]).rpartition("/")[2].replace("-", "")[:10].encode(),
         "inviter's ephemeral key": code.exchange.to_bytes(),
     }
     secrets |= _secrets_of(vault.core) | _secrets_of(machine)

@@ -88,8 +88,7 @@ def test_who_leaves_the_wait_for_the_last_word_is_told_that_the_machine_stays_ad
 
 def _shown_code(inviter: Terminal) -> str:
     inviter.until("Waiting for the new machine")
-    whole = "".join(inviter.shown.split("\r\n"))
-    return str(re.findall(r"MC2:[A-Z2-7:]+", whole)[0])
+    return str(re.findall(r"^http://127\S+/[0-9A-Z-]{14}(?=\r)", inviter.shown, re.MULTILINE)[0])
 
 
 @pytest.mark.slow

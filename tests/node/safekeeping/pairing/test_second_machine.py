@@ -67,7 +67,7 @@ def test_a_wrong_address_or_token_is_asked_for_again(first: Machine, relay: Rela
         shown.until("enrolment token:", times=2)
         shown.type(f"{relay.enroll_token}\n")
         shown.until("with all that it had")
-        shown.until("MC2:")
+        shown.until("Waiting for the new machine")
         shown.stop()
         shown.end()
     assert first.call("status", "--json").json["relay"] == relay.url
@@ -169,7 +169,7 @@ def test_at_a_terminal_enter_opens_it_here(open_first: Machine) -> None:
     with terminal(open_first, "pair", TERM="dumb") as shown:
         shown.until("(here)")
         shown.type("\n")
-        shown.until("MC2:")
+        shown.until("Waiting for the new machine")
         assert "18791" in open_first.run("config").out
         shown.stop()
         shown.end()

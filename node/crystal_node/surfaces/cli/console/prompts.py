@@ -1,6 +1,7 @@
 """What a person types: secrets, answers, confirmations, and lines that an event loop can wait for."""
 
 import asyncio
+import codecs
 import io
 import os
 import select
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from getpass import getpass
+from importlib.util import find_spec
 from typing import TypeVar
 
 from crystal_node.base.errors import UsageError, describe
@@ -16,6 +18,10 @@ from crystal_node.surfaces.cli.console.output import note
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 SECRET_CHARS_MAX = 4096
+_END, _ESCAPE = "\x04", "\x1b"
+_ERASE = ("\x7f", "\b")
+_ERASE_ALL = ("\x15", "\x17")
+"""What Ctrl-U and Ctrl-W send."""
 
 
 def read_secret(prompt: str, *, what: str) -> str:
@@ -38,6 +44,93 @@ def read_secret(prompt: str, *, what: str) -> str:
             hint="Type it at the prompt, or pipe it: the first line is read.",
         )
     return text.strip()
+
+
+def read_code(prompt: str, *, hidden: tuple[str, ...]) -> str:
+    """Read a code: at a terminal as ``read_secret``, but shown while it is typed unless it begins with one of ``hidden``.
+
+    Raises:
+        UsageError: standard input is at its end.
+    """
+    if not is_terminal() or find_spec("termios") is None:
+        return read_secret(prompt, what="code")
+    text: str | None = ""
+    while text is not None and not text.strip():
+        text = _typed_code(prompt, hidden)
+    if text is None:
+        raise UsageError(
+            "no code was given", hint="Type it at the prompt, or pipe it: the first line is read."
+        )
+    return text.strip()
+
+
+def _typed_code(prompt: str, hidden: tuple[str, ...]) -> str | None:
+    """A line from the terminal; None at its end. Nothing is shown of what may become a hidden one."""
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    keys = [*before[6]]
+    keys[termios.VMIN], keys[termios.VTIME] = 1, 0
+    silent = [*before[:3], before[3] & ~(termios.ECHO | termios.ICANON), *before[4:6], keys]
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, silent)
+    line = _CodeLine(hidden)
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    try:
+        while not line.ended:
+            try:
+                data = os.read(descriptor, 1)
+            except OSError:  # the window was closed
+                data = b""
+            sys.stderr.write(line.take(data))
+            sys.stderr.flush()
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        sys.stderr.write("\n")
+    return line.text
+
+
+class _CodeLine:
+    """A line that is typed without the terminal's own editing. ``text`` is None once the input has ended."""
+
+    def __init__(self, hidden: tuple[str, ...]) -> None:
+        self.text: str | None = ""
+        self.ended = False
+        self._hidden = hidden
+        self._shown = 0
+        self._escape = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, data: bytes) -> str:
+        """Takes one byte, b"" for the end of the input. Returns what the terminal is to show."""
+        text = self.text or ""
+        char = self._decoder.decode(data)
+        if not data or (char == _END and not text):
+            self.text, self.ended = None, True
+        elif self._escape:
+            self._escape = "" if char.isalpha() or char == "~" else self._escape + char
+        elif char == _ESCAPE:
+            self._escape = char
+        elif char in ("\r", "\n"):
+            self.ended = True
+        elif char in _ERASE:
+            self.text = text[:-1]
+        elif char in _ERASE_ALL:
+            self.text = ""
+        elif char.isprintable() and len(text) < SECRET_CHARS_MAX:
+            self.text = text + char
+        return self._drawn()
+
+    def _drawn(self) -> str:
+        text = self.text or ""
+        begins = text.lstrip().lower()
+        secret = any(each.startswith(begins[: len(each)]) for each in self._hidden)
+        want = text if not secret else text[: self._shown]
+        erased = max(0, self._shown - len(want))
+        drawn = "\b \b" * erased + want[self._shown :]
+        self._shown = len(want)
+        return drawn
 
 
 T = TypeVar("T")

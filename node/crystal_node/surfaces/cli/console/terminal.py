@@ -47,23 +47,28 @@ def can_move() -> bool:
     return os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
 
 
-def show_code(text: str, file: Path | None) -> None:
+def show_code(text: str, file: Path | None, *, short: str = "") -> None:
     """Print a code with its QR: in a file if one was named, else drawn if the terminal can.
 
-    The whole QR has to be visible at once. It stands above the text if both fit, else below it.
+    The whole QR has to be visible at once. It stands above the text if both fit, else below it. ``short``: the same code to be
+    typed, which a terminal shows in place of the text; where output goes elsewhere, it follows the text.
     """
     from crystal_node.safekeeping.pairing.qr import Fit, draw, write
 
     if file is not None:
         write(text, file)
-        say(text)
+        say(short or text)
         note(f"The QR is in {file}. Delete it afterwards.")
         return
     if not is_terminal(output=True):
         say(text)
+        if short:
+            say(short)
         return
+    drawn = text
+    text = short or text
     there = screen()
-    drawing = draw(text, there)
+    drawing = draw(drawn, there)
     below = len(text) // there.columns + 1 + _TALK_LINES
     if drawing.rows + below > there.lines or drawing.fit is not Fit.DRAWN:
         say(text)
@@ -75,7 +80,7 @@ def show_code(text: str, file: Path | None) -> None:
         size = f" (a QR takes {drawing.columns} columns and {drawing.rows} lines)"
         note(
             f"No QR: {drawing.fit}{size if drawing.fit is Fit.TOO_SMALL else ''}. "
-            "Copy the text, or have a picture made: --qr invite.png"
+            f"{'Type or copy' if short else 'Copy'} the text, or have a picture made: --qr invite.png"
         )
 
 

@@ -38,7 +38,7 @@ from crystal_relay.invites import InviteInfo, InviteState
 if TYPE_CHECKING:
     from crystal_node.base.settings import Settings
 
-KEEP_SECONDS_MAX = 10.0
+KEEP_SECONDS_MAX = 20.0
 """Time for the relay to keep a short invite. After that the person is shown the whole text alone."""
 _PAUSES_SECONDS = (0.5, 1.0)
 """Between tries to reach the relay, before the person is told that it is away."""

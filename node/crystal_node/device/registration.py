@@ -36,7 +36,8 @@ class UnknownVault(WrongCode):
 
     hint = (
         "Check that code and relay belong together, and that the code is whole: some go on behind an @. "
-        "`crystal status` on the Core shows its relay."
+        "`crystal status` on the Core shows its relay. A code of the published prototype also begins with mc1: and opens "
+        "nothing here; `crystal takeover` brings its memory over."
     )
 
     def __init__(

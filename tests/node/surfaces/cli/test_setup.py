@@ -117,6 +117,7 @@ def test_a_well_formed_code_of_another_vault_is_the_wrong_key(vault: Vault, mach
     )
     assert outcome.code == 7
     assert "knows no vault" in outcome.error["error"]
+    assert "code of the published prototype" in outcome.error["hint"], "which looks the same"
     assert "behind an @" in outcome.error["hint"], "or the code was cut where a later root's names its vault"
     assert machine.call("status", "--json", check=False).code == 3, (
         "a failed join leaves a home that is not set up"

@@ -82,3 +82,15 @@ def strange_objects(database: Database) -> list[str]:
             fresh.run(vector_table(size))
         wanted, found = set(fresh.rows(_OBJECTS)), set(database.rows(_OBJECTS))
     return sorted({str(row[1]) for row in wanted ^ found})
+
+
+def foreign_tables(database: Database) -> list[str]:
+    """Return the names of tables and views that are not of this schema. The tables that they consist of are left out."""
+    objects = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+    size = dimensions(database)
+    with Database.open(MEMORY) as fresh:
+        if size:
+            fresh.run(vector_table(size))
+        ours = {str(row[0]) for row in fresh.rows(objects)}
+    others = sorted({str(row[0]) for row in database.rows(objects)} - ours)
+    return [name for name in others if not any(name.startswith(f"{other}_") for other in others)]

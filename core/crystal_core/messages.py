@@ -24,6 +24,18 @@ SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
                AND agent = ?5))
 """
 
+_SAID_ALIKE = """
+SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
+    EXISTS (SELECT 1 FROM occurrences WHERE chunk = c.rowid AND session = ?2 AND (source = ?3) IS NOT ?4
+            AND (?5 = 0 OR created_at = 0 OR abs(created_at - ?5) <= ?6))
+    OR EXISTS (SELECT 1 FROM provisional_places WHERE chunk = c.rowid AND session = ?2 AND (source = ?3) IS NOT ?4
+               AND (?5 = 0 OR created_at = 0 OR abs(created_at - ?5) <= ?6)))
+"""
+_ALIKE_MS = 1_000
+"""Programs that read one transcript round its times differently."""
+_LONG_CHARS = 400
+"""A text that long is not said twice in one session: its time does not matter."""
+
 
 @dataclass(frozen=True, slots=True)
 class SaidPiece:
@@ -73,6 +85,31 @@ def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[
     hashes = secret.forget_hashes([sha256(piece.text.encode()).digest() for piece in capture.pieces])
     return [
         database.row(_STANDS, (forget_hash, capture.session, piece.message, piece.part, capture.agent))
+        is not None
+        for forget_hash, piece in zip(hashes, capture.pieces, strict=True)
+    ]
+
+
+def said_alike(database: Database, secret: VaultSecret, capture: Capture, imported: str) -> list[bool]:
+    """For each piece, whether the session has its text of about that time from elsewhere: for a capture of the source
+    ``imported`` from any other source, for any other capture from that one. Pending operations are counted.
+
+    `imported` is the source of messages whose ids are not known, so that `recorded` cannot find them at their places.
+    """
+    hashes = secret.forget_hashes([sha256(piece.text.encode()).digest() for piece in capture.pieces])
+    own = capture.source == imported
+    return [
+        database.row(
+            _SAID_ALIKE,
+            (
+                forget_hash,
+                capture.session,
+                imported,
+                own,
+                0 if len(piece.text) >= _LONG_CHARS else piece.created_at,
+                _ALIKE_MS,
+            ),
+        )
         is not None
         for forget_hash, piece in zip(hashes, capture.pieces, strict=True)
     ]

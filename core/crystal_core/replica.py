@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from crystal_core.database import Database
 from crystal_core.errors import ForeignSecret
-from crystal_core.messages import recorded
+from crystal_core.messages import recorded, said_alike
 from crystal_core.state import acks, digests, mirror_log, pending
 from crystal_core.state import files as filerows
 from crystal_core.state.digests import Digests
@@ -104,6 +104,10 @@ class ReplicaReader:
     def recorded(self, capture: Capture) -> list[bool]:
         """For each piece of a capture, whether it is already stored at the same place; pending operations count."""
         return recorded(self.database, self._secret, capture)
+
+    def said_alike(self, capture: Capture, imported: str) -> list[bool]:
+        """For each piece of a capture, whether its session has that text from elsewhere: `messages.said_alike`."""
+        return said_alike(self.database, self._secret, capture, imported)
 
 
 class ReplicaTransaction(ReplicaReader):

@@ -30,6 +30,7 @@ from crystal_node.capture.adapter import (
     encode_state,
 )
 from crystal_node.capture.forgotten import without_forgotten
+from crystal_node.capture.imported import in_memory
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.tools import TOOLS, adapters_of, discovered
@@ -243,7 +244,7 @@ class _Backfill:
     def _fresh(self, operation: Capture) -> Capture | None:
         """The part of an operation that is not in the memory yet and may be recorded, up to the limit."""
         result = self.result
-        stands = self._device.replica.recorded(operation)
+        stands = in_memory(self._device, operation)
         result.chunks += len(stands)
         result.recorded += sum(stands)
         pieces = tuple(piece for piece, known in zip(operation.pieces, stands, strict=True) if not known)

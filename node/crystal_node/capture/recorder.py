@@ -30,6 +30,7 @@ from crystal_node.capture.adapter import (
     encode_state,
 )
 from crystal_node.capture.forgotten import without_forgotten
+from crystal_node.capture.imported import without_imported
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState, unsure
 from crystal_node.capture.redaction import Redacted, redact
@@ -284,7 +285,8 @@ class Recorder:
 
         known = self._device.replica.database
         said = named_as_before(known, reading.operations)
-        operations = without_forgotten(self._device, claimed(known, said, reading.roots, now_ms()))
+        ours = without_imported(self._device, claimed(known, said, reading.roots, now_ms()))
+        operations = without_forgotten(self._device, ours)
         if operations:
             self._device.accept(operations, advance)
         elif after != before:

@@ -29,8 +29,8 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False) -> Non
     from crystal_node.base.wording import counted, size
     from crystal_prototype.home.takeover import look, take_over
 
-    root, claude_folder = places()
-    found = look(root, claude_folder)
+    where = places()
+    found = look(where)
     if found is not None and not yes:
         about = (
             f"{found.root} is a home of the prototype's, {size(found.bytes)}, with {counted(len(found.agents), 'agent')}."
@@ -38,7 +38,7 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False) -> Non
         )
         confirm("\nType takeover to go on: ", expect="takeover", about=about, as_json=as_json)
     now = datetime.now().astimezone()
-    done = take_over(root, claude_folder, now, even_so=even_so, progress=note)
+    done = take_over(where, now, even_so=even_so, progress=note)
     if as_json:
         emit(
             {
@@ -46,10 +46,31 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False) -> Non
                 "database": None if done.database is None else str(done.database),
                 "files": done.files,
                 "bytes": done.bytes,
+                "copies": [str(copy) for copy in done.copies],
+                "databases": [
+                    {"path": str(each.database), "messages": each.messages, "memories": each.memories}
+                    for each in done.databases
+                ],
+                "staged": done.staged,
             }
         )
         return
     say(f"All {counted(done.files, 'file')} are in {done.copy}, compared.")
+    for agent, count in done.staged.items():
+        say(
+            f"{counted(count, 'conversation')} of {agent} that the prototype never took in: {where.home / 'staging' / agent}"
+        )
+    if len(done.copies) > 1:
+        say("There are these copies of this home:")
+        for copy in done.copies:
+            say(f"  {copy}")
     say("Now set this machine up: crystal up")
-    if done.database is not None:
-        say(f"Then bring in what was recorded: crystal migrate-db {done.database}")
+    if done.databases:
+        say("Then bring in what was recorded, each of these once:")
+    for each in done.databases:
+        held = (
+            "cannot be read"
+            if each.messages is None
+            else f"{counted(each.messages, 'message')}, {counted(each.memories or 0, 'memory', 'memories')}"
+        )
+        say(f"  crystal migrate-db {each.database}   ({held})")

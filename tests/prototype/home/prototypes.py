@@ -1,11 +1,13 @@
 """Homes and databases as the published prototype leaves them: its tables, with what may stand in them."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 
 from crystal_core.database import extension_path
+from crystal_node.base.settings.settings import Places
 
 _SCHEMA = """
 CREATE TABLE sources (id INTEGER PRIMARY KEY AUTOINCREMENT, type TEXT NOT NULL, uri TEXT NOT NULL, title TEXT,
@@ -59,6 +61,12 @@ CHUNKS = (
     ("Lesa heard this.", "tool", "imessage", None, "../../etc; rm -rf /", "2026-02-01 09:00:00"),
     ("   ", "user", "conversation", "cc:3", "cc-mini", "2026-01-05T10:00:00Z"),
 )
+MANUAL = (
+    ("The relay restarts at two.", "system", "manual", "memory:1", "system", "2026-01-05T10:00:00Z"),
+    ("Tea, not coffee.", "system", "manual", "memory:2", "system", "2026-01-05T11:00:00Z"),
+    ("A secret that was taken back.", "system", "manual", "memory:3", "system", "2026-01-05T12:00:00Z"),
+)
+"""What `remember` put beside a memory: it stayed when the memory was forgotten."""
 MEMORIES = (
     ("The relay restarts at two.", "fact", 0.8, "active", "2026-01-05T10:00:00Z"),
     ("Tea, not coffee.", "preference", 7, "deprecated", "2026-01-05T11:00:00Z"),
@@ -83,7 +91,7 @@ def database(path: Path) -> Path:
     db.executemany(
         "INSERT INTO chunks (text, text_hash, role, source_type, source_id, agent_id, created_at)"
         " VALUES (?1, hex(?1), ?2, ?3, ?4, ?5, ?6)",
-        CHUNKS,
+        CHUNKS + MANUAL,
     )
     db.executemany(
         "INSERT INTO memories (text, category, confidence, status, created_at, updated_at) VALUES (?, ?, ?, ?, ?5, ?5)",
@@ -94,6 +102,16 @@ def database(path: Path) -> Path:
     )
     db.close()
     return path
+
+
+def say(path: Path, *rows: tuple[str, str, str, str]) -> None:
+    """Adds rows of conversations: text, role, session and time."""
+    with closing(apsw.Connection(str(path))) as db:
+        db.executemany(
+            "INSERT INTO chunks (text, text_hash, role, source_type, source_id, agent_id, created_at)"
+            " VALUES (?1, hex(?1), ?2, 'conversation', ?3, 'cc-mini', ?4)",
+            rows,
+        )
 
 
 def older_database(path: Path) -> Path:
@@ -112,6 +130,11 @@ def older_database(path: Path) -> Path:
     return path
 
 
+def places_of(root: Path) -> Places:
+    """Where things are for a home, whose person's home folder is the one around it."""
+    return Places(root, root.parent / ".claude", root.parent / ".openclaw", root.parent)
+
+
 def home(root: Path) -> None:
     """A whole home of the prototype."""
     database(root / "memory" / "crystal.db")
@@ -124,6 +147,7 @@ def home(root: Path) -> None:
     (journals / "2026-01-05.md").write_text("# A day\n\nWe raised the retry budget.\n")
     (root / "bin").mkdir()
     (root / "bin" / "crystal-capture.sh").write_text("#!/bin/sh\n")
+    (root / "bin" / "crystal-capture.sh").chmod(0o755)
     (root / "config.json").write_text(
         json.dumps(
             {"version": "1.0.0", "agents": ["cc-mini"], "createdAt": "2026-01-01", "updatedAt": "2026-01-01"}

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
+from crystal_core.cutting.messages import joined_pieces, split_message
 from tests.prototype.home import prototypes
 from tests.support.machine import Machine, Vault
 
@@ -26,7 +29,7 @@ def test_what_the_prototype_recorded_is_found_and_comes_in_once(vault: Vault, tm
     path = prototypes.database(tmp_path / "memory" / "crystal.db")
     before = tree(path.parent)
     counted = core.call("migrate-db", str(path), "--dry-run", "--json").json
-    assert (counted["new"], counted["memories"], counted["files"], counted["deleted"]) == (5, 3, 1, 1)
+    assert (counted["new"], counted["memories"], counted["files"], counted["deleted"]) == (5, 2, 1, 2)
     assert counted["collections"] == {"notes": "/home/p/notes"}
     assert core.found("retry budget") == [], "a dry run takes nothing"
     done = core.call("migrate-db", str(path), "--json").json
@@ -41,12 +44,136 @@ def test_what_the_prototype_recorded_is_found_and_comes_in_once(vault: Vault, tm
     listed = core.call("memories", "list", "--status", "any", "--json").json["memories"]
     assert {(each["text"], each["category"], each["confidence"], each["status"]) for each in listed} == {
         ("The relay restarts at two.", "fact", 80, "active"),
-        ("Tea, not coffee.", "preference", 100, "retired"),
         ("Something else.", "fact", 100, "active"),
     }
     again = core.call("migrate-db", str(path), "--json").json
-    assert (again["new"], again["known"], again["memories"], again["memories_known"]) == (0, 5, 0, 3)
-    assert tree(path.parent)["crystal.db"] == before["crystal.db"], "its file is only read"
+    assert (again["new"], again["known"], again["memories"], again["memories_known"]) == (0, 5, 0, 2)
+    assert tree(path.parent) == before, "its file is only read, and none is made beside it"
+
+
+def test_what_was_forgotten_in_the_prototype_stays_forgotten(vault: Vault, tmp_path: Path) -> None:
+    core = vault.core
+    path = prototypes.database(tmp_path / "crystal.db")
+    said = "Tea, not coffee."
+    prototypes.say(path, (said, "user", "cc:9", "2026-01-07T10:00:00Z"))
+    core.call("migrate-db", str(path))
+    core.call("sync")
+    listed = core.call("memories", "list", "--status", "any", "--json").json["memories"]
+    assert {each["text"] for each in listed} == {"The relay restarts at two.", "Something else."}
+    for forgotten in (said, "A secret that was taken back."):
+        assert forgotten not in core.found(forgotten)
+    agents = {each["agent"] for each in core.call("search", "--json", "relay restarts").json["results"]}
+    assert "system" not in agents, "what was remembered is no conversation"
+
+
+SESSION = "6f1f3f0e-0f39-4c1c-9d5a-0a4f5c2e8b11"
+LONG = " ".join(f"Step {number} moves table {number * 7} to the new disk." for number in range(400))
+
+
+def pieces_of(text: str) -> list[str]:
+    """About 400 tokens each, of which the next one repeats 80."""
+    return [text[start : start + 1600].strip() for start in range(0, len(text) - 320, 1280)]
+
+
+def transcript(machine: Machine, *said: tuple[str, str, str]) -> None:
+    """Claude Code's transcript of the session: role, text and time of each message."""
+    lines = []
+    for number, (role, text, moment) in enumerate(said):
+        content: object = text if role == "user" else [{"type": "text", "text": text}]
+        lines.append(
+            {
+                "type": role,
+                "uuid": f"00000000-0000-4000-8000-{number:012d}",
+                "sessionId": SESSION,
+                "timestamp": moment,
+                "message": {"role": role, "content": content},
+            }
+        )
+    folder = machine.projects / "-home-p"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{SESSION}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("captured_first", [False, True])
+def test_a_session_that_is_captured_too_comes_in_once(
+    vault: Vault, tmp_path: Path, *, captured_first: bool
+) -> None:
+    core = vault.core
+    first, second, third = (f"2026-01-08T10:00:0{number}.250Z" for number in range(3))
+    path = prototypes.database(tmp_path / "crystal.db")
+    prototypes.say(path, ("Shall we migrate?", "user", f"cc:{SESSION}", first))
+    prototypes.say(path, *((piece, "assistant", f"cc:{SESSION}", second) for piece in pieces_of(LONG)))
+    transcript(
+        core,
+        ("user", "Shall we migrate?", first),
+        ("assistant", LONG, second),
+        ("user", "Shall we migrate?", third),
+        ("assistant", "That the prototype never saw.", third),
+    )
+    steps = [("migrate-db", str(path)), ("capture",)]
+    for step in reversed(steps) if captured_first else steps:
+        core.call(*step)
+        core.call("sync")
+    core.call("capture")
+    core.call("backfill")
+    core.call("sync")
+    pieces = _of_session(vault, tmp_path / "export", SESSION)
+    assert sorted(text for text in pieces if len(text) < 100) == [
+        "Shall we migrate?",
+        "Shall we migrate?",
+        "That the prototype never saw.",
+    ], "the question was asked twice"
+    long = [text for text in pieces if len(text) >= 100]
+    assert joined_pieces(long) == LONG
+    assert long == split_message(LONG), (
+        "each piece of the long answer stands there once, cut as every long text is"
+    )
+
+
+def _of_session(vault: Vault, folder: Path, session: str) -> list[str]:
+    """The texts of a session in an export, in their order."""
+    vault.core.call("export", str(folder))
+    [name] = [path for path in folder.iterdir() if path.name.startswith("conversations")]
+    records = [json.loads(line) for line in name.read_text().splitlines()]
+    found = [record for record in records if record["session"] == session]
+    return [record["text"] for record in sorted(found, key=lambda each: (each["message"], each["part"]))]
+
+
+def test_what_a_killed_program_left_in_its_log_comes_in_and_nothing_is_touched(
+    vault: Vault, tmp_path: Path
+) -> None:
+    path = prototypes.database(tmp_path / "memory" / "crystal.db")
+    writer = (
+        "import apsw, os, sys; db = apsw.Connection(sys.argv[1]); db.execute('PRAGMA wal_autocheckpoint = 0');"
+        'db.execute("INSERT INTO chunks (text, text_hash, role, source_type, source_id, agent_id, created_at)'
+        " VALUES ('Only the log has this.', 'x', 'user', 'conversation', 'cc:1', 'cc-mini', '2026-01-09')\");"
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", writer, str(path)], check=True, timeout=100)
+    before = tree(path.parent)
+    assert set(before) == {"crystal.db", "crystal.db-wal", "crystal.db-shm"}
+    vault.core.call("migrate-db", str(path))
+    assert vault.core.found("Only the log has this", "--by", "message") == ["Only the log has this."]
+    assert tree(path.parent) == before
+
+
+def test_tables_of_the_prototype_in_our_own_database_are_named(vault: Vault) -> None:
+    own = vault.core.home / "memory" / "crystal.db"
+    vault.core.call("remember", "There is a memory of one's own.")
+    assert _foreign(vault) == []
+    with closing(apsw.Connection(str(own))) as db:
+        db.execute(
+            "CREATE TABLE IF NOT EXISTS capture_state (agent_id TEXT); CREATE TABLE IF NOT EXISTS entities (id INTEGER);"
+            " CREATE VIRTUAL TABLE notes_fts USING fts5 (text)"
+        )
+    [finding] = _foreign(vault)
+    assert "capture_state, entities, notes_fts" in finding
+    assert "notes_fts_data" not in finding
+
+
+def _foreign(vault: Vault) -> list[str]:
+    checks = vault.core.call("doctor", "--json", "--offline", check=False).json["checks"]
+    return [each["what"] for each in checks if each["name"] == "foreign tables"]
 
 
 def test_what_was_forgotten_here_does_not_come_back_by_a_migration(vault: Vault, tmp_path: Path) -> None:

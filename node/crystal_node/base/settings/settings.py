@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -275,7 +276,7 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         or _resolved(option, env, text_in(config, option.name), getattr(flags, option.name, None))
         for option in (*DEVICE_SETTINGS, *BY_NAME.values())
     }
-    return Settings(home, config, _absolute(Setting("the home folder", "~", SettingSource.DEFAULT)), options)
+    return Settings(home, config, _absolute(_person_home()), options)
 
 
 def with_current_options(settings: Settings) -> Settings:
@@ -299,12 +300,25 @@ def with_current_options(settings: Settings) -> Settings:
     return replace(settings, config=config, options=options)
 
 
-def places(environment: Mapping[str, str] | None = None) -> tuple[Path, Path]:
-    """The home and Claude Code's folder, without reading ``config.json``: for a home that is not ours yet."""
+class Places(NamedTuple):
+    """The home, the folders of Claude Code and OpenClaw, and the person's home folder."""
+
+    home: Path
+    claude: Path
+    openclaw: Path
+    person: Path
+
+
+def places(environment: Mapping[str, str] | None = None) -> Places:
+    """Where things are, without reading ``config.json``: for a home that is not ours yet."""
     env = os.environ if environment is None else environment
-    return (
+    person = _absolute(_person_home())
+    openclaw = env.get(BY_NAME["openclaw_dir"].variable, "")
+    return Places(
         _absolute(_resolved(_OF_DEVICE["home"], env)),
         _absolute(_resolved(_OF_DEVICE["claude_config_dir"], env)),
+        Path(openclaw).expanduser().absolute() if openclaw else person / ".openclaw",
+        person,
     )
 
 
@@ -343,6 +357,10 @@ def _resolved(option: Option, env: Mapping[str, str], config: str = "", flag: st
     else:
         found = Setting(option.name, default, SettingSource.DEFAULT)
     return replace(found, value=option.check(found.value, found.origin))
+
+
+def _person_home() -> Setting:
+    return Setting("the home folder", "~", SettingSource.DEFAULT)
 
 
 def _absolute(setting: Setting) -> Path:

@@ -26,6 +26,7 @@ from crystal_mirror.operations import (
 from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import counted
 from crystal_node.capture.forgotten import without_forgotten
+from crystal_node.capture.imported import in_memory
 from crystal_node.capture.messages import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT, derived_id
 from crystal_node.capture.redaction import redact
 from crystal_node.device.agent_name import named_as_before
@@ -149,7 +150,7 @@ class RecordImporter:
 
     def _fresh(self, capture: Capture) -> Capture | None:
         (capture,) = named_as_before(self._device.replica.database, [capture])
-        stands = self._device.replica.recorded(capture)
+        stands = in_memory(self._device, capture)
         self.taken.known += sum(stands)
         pieces = tuple(piece for piece, known in zip(capture.pieces, stands, strict=True) if not known)
         if not pieces:

@@ -140,6 +140,7 @@ def test_a_takeover_that_is_killed_while_it_takes_things_out_still_names_the_dat
     left.mkdir()
     (left / "half.md").write_text("half of a copy")
     out = shutil.rmtree
+    where = prototypes.places_of(machine.home)
 
     def dying(path: Path, **more: Any) -> None:
         if Path(path).name == "state":
@@ -149,9 +150,9 @@ def test_a_takeover_that_is_killed_while_it_takes_things_out_still_names_the_dat
     with monkeypatch.context() as kill:
         kill.setattr(shutil, "rmtree", dying)
         with pytest.raises(Killed):
-            takeover.take_over(machine.home, machine.root, datetime(2026, 1, 2, tzinfo=UTC), even_so=True)
+            takeover.take_over(where, datetime(2026, 1, 2, tzinfo=UTC), even_so=True)
     assert not left.exists()
-    done = takeover.take_over(machine.home, machine.root, datetime(2026, 1, 3, tzinfo=UTC), even_so=True)
+    done = takeover.take_over(where, datetime(2026, 1, 3, tzinfo=UTC), even_so=True)
     assert done.database is not None
     assert done.database.is_file()
     assert not (machine.home / "config.json").exists()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from crystal_mirror.membership.administration import GENERATION_DAYS_MAX
 from crystal_mirror.membership.member import Member
 from crystal_mirror.membership.status import details_of
-from crystal_node.agent.health.checks.memory import embedding, indexes, judge
+from crystal_node.agent.health.checks.memory import embedding, foreign, indexes, judge
 from crystal_node.agent.health.findings import (
     Finding,
     Severity,
@@ -61,6 +61,7 @@ def quick_checks(settings: Settings, device: Device) -> list[Finding]:
         *guarded("generation", lambda: [_generation(member)]),
         *guarded("snapshots", lambda: [_snapshots(device)]),
         *guarded("recovery kit", lambda: [_kit(settings, member)]),
+        *guarded("foreign tables", lambda: foreign(device)),
     ]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import VaultDamaged
+from crystal_core.inspection import foreign_tables
 from crystal_core.search.judge import JudgeUnavailable
 from crystal_core.state.fulltext import rebuild
 from crystal_mirror.entries.control_state import META_MODEL
@@ -21,6 +22,7 @@ from crystal_node.models.embedding.selection import query_embedder
 from crystal_node.models.judge import judge_for
 from crystal_node.sync.maintenance.verification import verify
 
+_TABLES_SHOWN = 20
 _REPAIR = "`crystal repair` makes the memory anew from the log; nothing that waits to be sent is touched."
 
 
@@ -37,6 +39,19 @@ def indexes(device: Device, *, deep: bool) -> Iterator[Finding]:
     yield Finding(
         "indexes", Severity.OK, f"words and vectors of {counted(texts, 'text')} are indexed as they are"
     )
+
+
+def foreign(device: Device) -> Iterator[Finding]:
+    """Tables that another program has put into the memory's file."""
+    names = foreign_tables(device.replica.database)
+    if names:
+        yield Finding(
+            "foreign tables",
+            Severity.WARNING,
+            f"{device.settings.home.database} has tables that are not Crystal's: {', '.join(names[:_TABLES_SHOWN])}",
+            "Another program writes into it: the published prototype does, where a hook, an MCP server, a cron job or OpenClaw "
+            "starts it. Take that out. The memory is not harmed; what is in these tables is on no other device.",
+        )
 
 
 def model() -> Iterator[Finding]:

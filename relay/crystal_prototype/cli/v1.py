@@ -1,5 +1,6 @@
 """`crystal-relay v1`: tokens for devices that run the published prototype. A relay serves them with `serve --v1`."""
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ class RoleOption(StrEnum):
 
     CORE = "core"
     NODE = "node"
+    SENDER = "sender"
 
 
 @v1.command()
@@ -34,7 +36,9 @@ def add(
     agent: Annotated[str, typer.Option(help="The agent's id in its devices' settings (CRYSTAL_AGENT_ID).")],
     role: Annotated[
         RoleOption,
-        typer.Option(help="core reads conversations and commands, node reads the mirror and files."),
+        typer.Option(
+            help="core reads conversations and commands, node the mirror and files; sender only drops."
+        ),
     ],
     space: Annotated[str, typer.Option(help="Devices see only the drops of their own space.")] = "default",
     store: StoreAddress = None,
@@ -53,10 +57,15 @@ def add(
 
     with told(as_json=as_json):
         token = new_token()
+        place = StorePlace.of_options(store, s3_endpoint, s3_allow_http)
+        new = place.directory is not None and not place.directory.exists()
         made = operate(
-            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
+            place,
             lambda operations: _first(operations, LetIn(token_hash(token), agent, Role(role), space)),
+            create=True,
         )
+        if new and not as_json:
+            tell(f"There was no store in {place.directory}: it was created, for a relay to serve.")
         if as_json:
             show_json({"token": token, "id": made.id, "agent_id": agent, "role": made.role, "space": space})
         else:
@@ -71,7 +80,10 @@ def show_tokens(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """List all tokens with their ids, agents, roles and spaces."""
+    """List all tokens, when each last read, and how much waits for it.
+
+    A device that never reads holds its space's quota. MISSED counts drops that were deleted before it read them.
+    """
     from crystal_prototype.relay.extension import ListTokens
     from crystal_prototype.relay.tokens import V1Token
 
@@ -83,11 +95,7 @@ def show_tokens(
         if as_json:
             show_json({"tokens": found})
         elif found:
-            rows = [
-                (each.id, each.agent_id, each.role, each.space, "yes" if each.revoked else "")
-                for each in found
-            ]
-            show_table(("ID", "AGENT", "ROLE", "SPACE", "REVOKED"), rows)
+            show_table(_HEADINGS, [_row(each) for each in found])
         else:
             tell("There is no such token. `crystal-relay v1 add` makes one.")
 
@@ -115,6 +123,26 @@ def revoke(
             show_json(gone)
         else:
             print(f"Revoked: {gone.id} ({gone.agent_id}, {gone.role}, {gone.space}).")
+
+
+_HEADINGS = ("ID", "AGENT", "ROLE", "SPACE", "READ", "WAITING", "BYTES", "MISSED", "REVOKED")
+
+
+def _row(token: "V1Token") -> tuple[str, ...]:
+    read = (
+        datetime.fromtimestamp(token.read_at // 1000, UTC).strftime("%Y-%m-%d %H:%M") if token.read_at else ""
+    )
+    reads = token.role != RoleOption.SENDER.value
+    counts = (token.waiting, token.waiting_bytes, token.missed) if reads else ("", "", "")
+    return (
+        token.id,
+        token.agent_id,
+        token.role,
+        token.space,
+        (read or "never") if reads else "",
+        *map(str, counts),
+        "yes" if token.revoked else "",
+    )
 
 
 async def _first(operations: "Operations", request: "LetIn | Revoke") -> "V1Token":

@@ -10,10 +10,15 @@ the deletion.
 
 Drops on one channel take their ids and become visible one after the other, so a list never shows a later drop without the
 earlier one.
+
+A drop goes before all readers have confirmed it in two cases. It is older than the operator lets drops become (`expire_ms`).
+Or its space is full, only absent readers (`presence`) wait for it, and it is not the only copy: another reader has it, or its
+channel carries copies of what the Core has (mirror, files). What a reader misses by that is counted.
 """
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -32,6 +37,7 @@ from crystal_prototype.relay.names import (
     seen_key,
     seen_prefix,
 )
+from crystal_prototype.relay.presence import Presence, Presences
 from crystal_prototype.relay.spool import Received
 from crystal_prototype.relay.tokens import Tokens, V1Holder, V1Member, entries
 from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
@@ -44,6 +50,8 @@ REPAIRS_MAX = 100
 SEEN_DAYS_BEFORE = 1
 """A repeated drop is recognized on the day of the first one and this many days after."""
 FORGOTTEN_AT_ONCE = 32
+_COPIES = frozenset({V1Channel.MIRROR, V1Channel.FILES})
+"""Channels whose content the Core has, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,25 @@ class Waiting:
 
     id: DropId
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What waits for one reader."""
+
+    drops: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Deletable:
+    """A drop that may go although `missing` readers have not confirmed it."""
+
+    drop: DropId
+    channel: V1Channel
+    size: int
+    marks: frozenset[str]
+    missing: tuple[V1Holder, ...]
 
 
 @dataclass(slots=True)
@@ -67,10 +94,15 @@ class _Order:
 class Drops:
     """The compatibility layer without its HTTP. One for each relay process; several may share a store."""
 
-    def __init__(self, store: Store, tokens: Tokens, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, tokens: Tokens, *, clock: Callable[[], float] = time.time, expire_ms: int = 0
+    ) -> None:
+        """`expire_ms`: the age at which drops are deleted; 0 for never."""
         self._store = store
         self._tokens = tokens
         self._clock = clock
+        self._expire_ms = expire_ms
+        self.presences = Presences(store, clock=clock)
         self._orders: dict[tuple[str, V1Channel], _Order] = {}
 
     async def drop(self, sender: V1Holder, channel: V1Channel, received: Received) -> DropId:
@@ -80,6 +112,7 @@ class Drops:
         async with order.lock:
             drop = await self._next(order, sender, channel, received.digest)
             await self._forget_old(order, space, drop.day)
+            await self._expire(space, channel)
             earlier = await self._claim(space, channel, drop)
             if earlier is not None:
                 await self._repeat(space, channel, earlier, received)
@@ -102,6 +135,8 @@ class Drops:
         found: list[Waiting] = []
         if not reader.reads(channel):
             return found
+        await self.presences.note(reader)
+        await self._expire(reader.space, channel)
         members: list[V1Member] | None = None
         unfinished: list[DropId] = []
         async with aclosing(self._marked(reader.space, channel)) as drops:
@@ -110,7 +145,7 @@ class Drops:
                     members = [member async for member in self._tokens.members(reader.space)]
                 if size is None or (marks and _all_have(members or [], channel, marks)):
                     unfinished.append(drop)
-                elif reader.id not in marks:
+                elif reader.id not in marks and not self._expired(drop):
                     found.append(Waiting(drop, size))
                 if len(found) >= LISTED_MAX:
                     break
@@ -120,7 +155,8 @@ class Drops:
 
     async def pick_up(self, reader: V1Holder, channel: V1Channel, drop: DropId) -> Object:
         """The sealed bytes. Raises NotFound, also if the drop is not for this reader, or was confirmed by it."""
-        if not reader.reads(channel) or await self._has(done_key(reader.space, channel, drop, reader.id)):
+        confirmed = done_key(reader.space, channel, drop, reader.id)
+        if not reader.reads(channel) or self._expired(drop) or await self._has(confirmed):
             raise NotFound("there is no such blob")
         return await self._store.get(blob_key(reader.space, channel, drop))
 
@@ -144,6 +180,48 @@ class Drops:
                 async for drop, _ in marked:
                     await self._settle(holder.space, channel, drop)
         return holder
+
+    async def make_room(self, space: str, size: int) -> int:
+        """Delete drops that only absent readers hold, the oldest first, until `size` bytes are free. Returns bytes freed."""
+        members = [each.holder async for each in self._tokens.members(space) if not each.revoked]
+        now = int(self._clock() * 1000)
+        absent = {each.id for each in members if (await self.presences.of(each)).absent(now)}
+        found: list[_Deletable] = []
+        for channel in V1Channel:
+            readers = [each for each in members if each.reads(channel)]
+            async with aclosing(self._marked(space, channel)) as drops:
+                async for drop, drop_size, marks in drops:
+                    missing = tuple(each for each in readers if each.id not in marks)
+                    elsewhere = channel in _COPIES or any(each.id in marks for each in readers)
+                    if drop_size is not None and elsewhere and all(each.id in absent for each in missing):
+                        found.append(_Deletable(drop, channel, drop_size, frozenset(marks), missing))
+        chosen: list[_Deletable] = []
+        freed = 0
+        for each in sorted(found, key=lambda each: each.drop):
+            if freed >= size:
+                break
+            chosen.append(each)
+            freed += each.size
+        await self._delete_unread(space, chosen)
+        return freed
+
+    async def held(self, space: str) -> dict[str, Held]:
+        """What waits for each reader of a space, by its id."""
+        members = [each.holder async for each in self._tokens.members(space) if not each.revoked]
+        drops, size = Counter[str](), Counter[str]()
+        for channel in V1Channel:
+            readers = [each.id for each in members if each.reads(channel)]
+            async with aclosing(self._marked(space, channel)) as marked:
+                async for _, drop_size, marks in marked:
+                    for reader in readers:
+                        if drop_size is not None and reader not in marks:
+                            drops[reader] += 1
+                            size[reader] += drop_size
+        return {each.id: Held(drops[each.id], size[each.id]) for each in members}
+
+    async def presence_of(self, reader: V1Holder) -> Presence:
+        """When the reader last asked, and what it missed."""
+        return await self.presences.of(reader)
 
     # --- dropping ---
 
@@ -211,12 +289,50 @@ class Drops:
         if await self._has(blob_key(space, channel, drop)):
             if not _all_have(members, channel, marks):
                 return
-            if drop.day >= int(self._clock() * 1000) // DAY_MS - SEEN_DAYS_BEFORE:
-                with suppress(AlreadyExists):
-                    await self._store.put_new(gone_key(space, channel, drop), b"{}")
-            await self._store.delete(blob_key(space, channel, drop))
+            await self._delete_blob(space, channel, drop)
         for reader in marks:
             await self._store.delete(done_key(space, channel, drop, reader))
+
+    async def _delete_blob(self, space: str, channel: V1Channel, drop: DropId) -> None:
+        if drop.day >= int(self._clock() * 1000) // DAY_MS - SEEN_DAYS_BEFORE:
+            with suppress(AlreadyExists):
+                await self._store.put_new(gone_key(space, channel, drop), b"{}")
+        await self._store.delete(blob_key(space, channel, drop))
+
+    async def _delete_unread(self, space: str, chosen: list[_Deletable]) -> None:
+        """Delete drops that readers have not confirmed. The count of what they miss is written first."""
+        for reader, count in Counter(reader for each in chosen for reader in each.missing).items():
+            await self.presences.missed(reader, count)
+        for each in chosen:
+            await self._delete_blob(space, each.channel, each.drop)
+            for mark in each.marks:
+                await self._store.delete(done_key(space, each.channel, each.drop, mark))
+
+    def _expired(self, drop: DropId) -> bool:
+        return bool(self._expire_ms) and int(self._clock() * 1000) - drop.milliseconds > self._expire_ms
+
+    async def _expire(self, space: str, channel: V1Channel) -> None:
+        """Delete some of the channel's expired drops, so that no request takes long by it; others are not shown."""
+        if not self._expire_ms:
+            return
+        prefix = channel_prefix(space, channel)
+        page = await self._store.list(prefix, limit=FORGOTTEN_AT_ONCE)
+        old = [(DropId.parse(each.key.removeprefix(prefix)), each.size) for each in page.entries]
+        expired = [(drop, size) for drop, size in old if self._expired(drop)]
+        if not expired:
+            return
+        readers = [
+            each.holder
+            async for each in self._tokens.members(space)
+            if not each.revoked and each.holder.reads(channel)
+        ]
+        chosen: list[_Deletable] = []
+        for drop, size in expired:
+            done = done_prefix(space, channel, drop)
+            marks = frozenset([each.key.removeprefix(done) async for each in entries(self._store, done)])
+            missing = tuple(each for each in readers if each.id not in marks)
+            chosen.append(_Deletable(drop, channel, size, marks, missing))
+        await self._delete_unread(space, chosen)
 
     # --- looking ---
 

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
-from crystal_prototype.relay.drops import Drops
+from crystal_prototype.relay.drops import Drops, Held
 from crystal_prototype.relay.names import Role
 from crystal_prototype.relay.openapi import V1_SECURITY, V1_STRUCTS, v1_paths
 from crystal_prototype.relay.routes import V1Routes
@@ -16,6 +17,8 @@ from crystal_relay.server.rates import Rates
 from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import Store
 from crystal_relay.wire import V1_MODE, V1_SERVICE
+
+HOUR_MS = 3_600_000
 
 
 class LetIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="let-v1-in"):
@@ -50,8 +53,20 @@ class V1Operator:
             case LetIn(token_hash, agent, role, space):
                 yield V1Token.of(await self._tokens.add(token_hash, agent, role, space))
             case ListTokens():
+                held: dict[str, dict[str, Held]] = {}
                 async for member in self._tokens.members():
-                    yield V1Token.of(member.holder, revoked=member.revoked)
+                    holder = member.holder
+                    if holder.space not in held:
+                        held[holder.space] = await self._drops.held(holder.space)
+                    waiting = held[holder.space].get(holder.id, Held())
+                    presence = await self._drops.presence_of(holder)
+                    yield structs.replace(
+                        V1Token.of(holder, revoked=member.revoked),
+                        read_at=presence.at,
+                        waiting=waiting.drops,
+                        waiting_bytes=waiting.bytes,
+                        missed=presence.missed,
+                    )
             case Revoke(name):
                 yield V1Token.of(await self._drops.revoke(name), revoked=True)
             case _:
@@ -60,6 +75,9 @@ class V1Operator:
 
 class _Prototype:
     """`crystal_relay.server.extension.Extension`."""
+
+    def __init__(self, expire_hours: int = 0) -> None:
+        self._expire_ms = expire_hours * HOUR_MS
 
     name = "v1"
     service = V1_SERVICE
@@ -72,10 +90,15 @@ class _Prototype:
         return v1_paths()
 
     def mount(self, store: Store, settings: RelaySettings, rates: Rates, load: Load) -> V1Routes:
-        return V1Routes(store, settings, rates, load=load)
+        return V1Routes(store, settings, rates, load=load, expire_ms=self._expire_ms)
 
     def operate(self, store: Store, clock: Callable[[], float]) -> V1Operator:
         return V1Operator(store, clock)
 
 
 PROTOTYPE: Extension = _Prototype()
+
+
+def expiring(hours: int) -> Extension:
+    """The same with drops that are deleted after so many hours, read or not; 0 for never."""
+    return _Prototype(hours)

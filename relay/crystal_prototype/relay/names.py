@@ -41,6 +41,8 @@ class Role(StrEnum):
 
     CORE = "core"
     NODE = "node"
+    SENDER = "sender"
+    """It only drops: no channel is kept for it."""
 
 
 class V1Channel(StrEnum):

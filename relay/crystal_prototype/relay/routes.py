@@ -2,11 +2,14 @@
 
 POST   /drop/<channel>             GET  /pickup/<channel>
 DELETE /confirm/<channel>/<id>     GET  /pickup/<channel>/<id>
+
+What else begins with these names is answered in the prototype's form, too.
 """
 
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -17,15 +20,23 @@ from starlette.types import Receive, Scope, Send
 
 from crystal_prototype.relay.documents import V1Blob, V1ConfirmReply, V1DropReply, V1ErrorReply, V1ListReply
 from crystal_prototype.relay.drops import Drops
-from crystal_prototype.relay.names import BLOB_BYTES_MAX, DropId, V1Channel, parse_channel, space_prefix
+from crystal_prototype.relay.names import BLOB_BYTES_MAX, DropId, Role, V1Channel, parse_channel, space_prefix
 from crystal_prototype.relay.spool import MEMORY_BYTES_MAX, V1Spool
 from crystal_prototype.relay.tokens import Tokens, V1Holder, WrongToken
-from crystal_relay.errors import BadRequest, RelayError, TooSlow, Unauthorized
+from crystal_relay.errors import (
+    BadRequest,
+    Forbidden,
+    NotFound,
+    QuotaExceeded,
+    RelayError,
+    TooSlow,
+    Unauthorized,
+)
 from crystal_relay.server.admission import authenticated
 from crystal_relay.server.concurrency import VaultConcurrency
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
-from crystal_relay.server.replies import JsonReply, ObjectReply, error_reply
+from crystal_relay.server.replies import JsonReply, NoSuchMethod, ObjectReply, error_reply
 from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
 from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import UNREAD_BYTES_MAX, RelaySettings
@@ -34,6 +45,11 @@ from crystal_relay.store import Store
 
 LISTS_MAX = 4
 """Long lists that are built concurrently; others wait."""
+ROOM_SHARE = 16
+"""A full space gets a sixteenth of its quota free at once, if absent readers hold that much."""
+NO_ROOM_SECONDS = 60.0
+"""How long a full space, in which nothing can be freed, is not looked through again."""
+_METHODS = {"drop": "POST", "pickup": "GET", "confirm": "DELETE"}
 _BEARER = "Bearer "
 _log = logging.getLogger("crystal_relay.server")
 
@@ -57,19 +73,30 @@ class V1Routes:
     """The handlers. One for each relay process."""
 
     def __init__(
-        self, store: Store, settings: RelaySettings, rates: Rates, *, load: Load | None = None
+        self,
+        store: Store,
+        settings: RelaySettings,
+        rates: Rates,
+        *,
+        load: Load | None = None,
+        expire_ms: int = 0,
     ) -> None:
-        """`load`: the relay's; spaces have shares in it as vaults do."""
+        """`load`: the relay's; spaces have shares in it as vaults do. `expire_ms`: the age at which drops are deleted, 0 for
+        never."""
         self._settings = settings
+        self._quota_bytes = settings.quota_bytes
         self._load = load or Load()
         self._rates = rates
         self._tokens = Tokens(store)
-        self._drops = Drops(store, self._tokens)
+        self._drops = Drops(store, self._tokens, expire_ms=expire_ms)
         self.usage = Usage(store, settings, prefix_of=space_prefix)
         self._spool = V1Spool()
         self._lists = asyncio.Semaphore(LISTS_MAX)
         self._turns = VaultConcurrency(1)
         """One list per space at a time, so that no space takes all places."""
+        self._rooms = VaultConcurrency(1)
+        self._no_room: dict[str, float] = {}
+        """By space, until when it is not looked for room again."""
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -78,6 +105,11 @@ class V1Routes:
             Route("/pickup/{channel}", self.list_blobs, methods=["GET"]),
             Route("/pickup/{channel}/{id}", self.pick_up, methods=["GET"]),
             Route("/confirm/{channel}/{id}", self.confirm, methods=["DELETE"]),
+            *(
+                Route(path, _Unknown(self))
+                for name in _METHODS
+                for path in (f"/{name}", f"/{name}/{{rest:path}}")
+            ),
         ]
 
     async def aclose(self) -> None:
@@ -91,7 +123,7 @@ class V1Routes:
         size = content_length(head_of(request.scope), BLOB_BYTES_MAX)
         if not size:
             raise BadRequest("a drop has a body")
-        self.usage.admit(sender.space, size)
+        await self._admit(sender.space, size)
         body = arriving_body(request.scope, request.receive, size, self._settings)
         held = size if size <= MEMORY_BYTES_MAX else STREAM_BYTES
         with self._load.gathering(_share(sender), held), self.usage.arriving(sender.space, size):
@@ -103,7 +135,7 @@ class V1Routes:
     @_in_old_words
     async def list_blobs(self, request: Request) -> Response:
         """List the blobs that wait for this reader on a channel."""
-        reader, channel = await self._asked(request)
+        reader, channel = await self._reader(request)
         await self._turns.enter(reader.space)
         try:
             return await self._listed(reader, channel)
@@ -113,7 +145,7 @@ class V1Routes:
     @_in_old_words
     async def pick_up(self, request: Request) -> Response:
         """A blob's bytes."""
-        reader, channel = await self._asked(request)
+        reader, channel = await self._reader(request)
         drop = DropId.parse(request.path_params["id"])
         agent = await self._tokens.agent_of(reader.space, drop.dropper)
         found = await self._drops.pick_up(reader, channel, drop)
@@ -124,7 +156,7 @@ class V1Routes:
     @_in_old_words
     async def confirm(self, request: Request) -> Response:
         """Confirm a blob for this reader."""
-        reader, channel = await self._asked(request)
+        reader, channel = await self._reader(request)
         await self._drops.confirm(reader, channel, DropId.parse(request.path_params["id"]))
         self.usage.deleted(reader.space)
         return JsonReply(V1ConfirmReply(ok=True, deleted=True))
@@ -143,7 +175,55 @@ class V1Routes:
             reply = JsonReply(V1ListReply(channel, len(blobs), blobs))
         return _Held(reply, self._load, _share(reader), len(reply.body))
 
+    @_in_old_words
+    async def unknown(self, request: Request) -> Response:
+        """A path or method that the prototype does not have, below one of its names."""
+        await self._holder(request)
+        name = request.url.path.split("/")[1]
+        rest = request.path_params.get("rest", "").split("/")
+        parts = [part for part in rest if part]
+        if rest[-1:] == [""] and parts:
+            raise BadRequest("the address ends with a slash")
+        if not parts:
+            raise BadRequest(f"the address names no channel: there are {', '.join(V1Channel)}")
+        parse_channel(parts[0])
+        if name == "confirm" and len(parts) == 1:
+            raise BadRequest("the address names no id")
+        if len(parts) > (1 if name == "drop" else 2):
+            raise NotFound("there is nothing at that address")
+        raise _WrongMethod(f"/{name} is asked by {_METHODS[name]}")
+
+    async def _admit(self, space: str, size: int) -> None:
+        """Raise QuotaExceeded if the space has no room, also without what only absent readers hold."""
+        try:
+            self.usage.admit(space, size)
+        except QuotaExceeded:
+            await self._rooms.enter(space)
+            try:
+                now = time.monotonic()
+                if now < self._no_room.get(space, now):
+                    raise
+                if not await self._drops.make_room(space, max(size, self._quota_bytes // ROOM_SHARE)):
+                    self._no_room[space] = now + NO_ROOM_SECONDS
+                    raise
+            finally:
+                self._rooms.leave(space)
+            _log.warning("a space of v1 devices was full: drops that only absent devices held were deleted")
+            self.usage.forget(space)
+            self.usage.admit(space, size)
+
+    async def _reader(self, request: Request) -> tuple[V1Holder, V1Channel]:
+        """Raises Forbidden for a device that does not read the channel."""
+        holder, channel = await self._asked(request)
+        if not holder.reads(channel):
+            what = "only drops" if holder.role is Role.SENDER else f"is of a {holder.role}"
+            raise Forbidden(f"{channel} is read by a {channel.reader}, and this token {what}")
+        return holder, channel
+
     async def _asked(self, request: Request) -> tuple[V1Holder, V1Channel]:
+        return await self._holder(request), parse_channel(request.path_params["channel"])
+
+    async def _holder(self, request: Request) -> V1Holder:
         header = text_of(head_of(request.scope).get(b"authorization"))
         if header is None or not header.startswith(_BEARER):
             self._rates.failed(request.scope)
@@ -157,7 +237,24 @@ class V1Routes:
         authenticated(request.scope)
         self._rates.check(Identity(space_prefix(holder.space), holder.id, frozenset()))
         no_query(request.scope)
-        return holder, parse_channel(request.path_params["channel"])
+        return holder
+
+
+class _WrongMethod(RelayError):
+    """That route has another method."""
+
+    code, status = NoSuchMethod.code, NoSuchMethod.status
+
+
+class _Unknown:
+    """Any other request below one of the names, whatever its method."""
+
+    def __init__(self, routes: V1Routes) -> None:
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reply = await self._routes.unknown(Request(scope, receive))
+        await reply(scope, receive, send)
 
 
 class _Held(Response):

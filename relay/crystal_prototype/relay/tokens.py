@@ -83,6 +83,13 @@ class V1Token(msgspec.Struct, frozen=True):
     role: Role
     space: str
     revoked: bool = False
+    read_at: int = 0
+    """Milliseconds since 1970 when it last asked for drops, to the hour; 0 if never."""
+    waiting: int = 0
+    """Drops that wait for it, and their bytes."""
+    waiting_bytes: int = 0
+    missed: int = 0
+    """Drops that were deleted before it confirmed them."""
 
     @classmethod
     def of(cls, holder: V1Holder, *, revoked: bool = False) -> Self:

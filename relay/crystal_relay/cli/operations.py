@@ -33,20 +33,24 @@ def operate(
     work: Callable[["Operations"], Awaitable[Result]],
     *,
     announce: Callable[[str], None] | None = None,
+    create: bool = False,
 ) -> Result:
-    """Run `work` with the operations on a store. `announce` is called with findings about a bucket."""
+    """Run `work` with the operations on a store. `announce` is called with findings about a bucket. `create`: an absent local
+    store is created, as a relay does when it starts."""
     # Errors are reported by the command itself: no log lines on stderr.
     logging.getLogger("crystal_relay").addHandler(logging.NullHandler())
 
     async def run() -> Result:
-        async with operations_on(place, announce or _say_nothing) as operations:
+        async with operations_on(place, announce or _say_nothing, create=create) as operations:
             return await work(operations)
 
     return asyncio.run(run())
 
 
 @asynccontextmanager
-async def operations_on(place: StorePlace, announce: Callable[[str], None]) -> AsyncGenerator["Operations"]:
+async def operations_on(
+    place: StorePlace, announce: Callable[[str], None], *, create: bool = False
+) -> AsyncGenerator["Operations"]:
     """The operations on a store. Raises BadRequest, Unusable, InUse, and what opening the store raises."""
     from crystal_relay.cli.extensions import EXTENSIONS
     from crystal_relay.server.operator import Operator
@@ -57,7 +61,7 @@ async def operations_on(place: StorePlace, announce: Callable[[str], None]) -> A
     if directory is None:
         opened: Path | Store = await open_store(place, announce=announce)
     else:
-        opened = await _relay_or_store(place, directory)
+        opened = await _relay_or_store(place, directory, create=create)
     if isinstance(opened, Path):
         from crystal_relay.server.admin import RemoteOperator
 
@@ -74,12 +78,12 @@ def _say_nothing(_text: str) -> None:
     """Findings about a bucket are shown by `check`, and when a relay starts."""
 
 
-async def _relay_or_store(place: StorePlace, directory: Path) -> Path | Store:
+async def _relay_or_store(place: StorePlace, directory: Path, *, create: bool) -> Path | Store:
     """The directory if a relay serves it, else the opened store. Raises InUse, Unusable."""
     from crystal_relay.server.admin import answers
 
-    # A mistyped path must not create a store.
-    if not (directory / "objects.db").exists():
+    # A mistyped path must not create a store, unless the command says where it did.
+    if not create and not (directory / "objects.db").exists():
         raise Unusable(
             f"{directory}: there is no store",
             hint="A relay creates it when it starts. Name another one by --store or CRYSTAL_RELAY_STORE.",

@@ -139,6 +139,14 @@ def serve(
             help="Serve the published prototype's routes too (docs/relay-v1.md).",
         ),
     ] = False,
+    v1_expire_hours: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            envvar="CRYSTAL_RELAY_V1_EXPIRE_HOURS",
+            help="Hours after which the prototype's drops are deleted, read or not; 0 for never.",
+        ),
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address and errors as JSON.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
 ) -> None:
@@ -191,6 +199,7 @@ def serve(
                     ready_file,
                     as_json=as_json,
                     v1=v1,
+                    v1_expire_hours=v1_expire_hours,
                     tls_at=reached_host(host, address) if tls else None,
                     drain_seconds=drain_seconds,
                 )
@@ -243,6 +252,7 @@ async def _run(
     *,
     as_json: bool,
     v1: bool,
+    v1_expire_hours: int,
     tls_at: str | None,
     drain_seconds: float,
 ) -> None:
@@ -265,7 +275,9 @@ async def _run(
         stack.push_async_callback(store.aclose)
         # A directory belongs to one process, which needs no address that others can reach.
         peers = Peers(store, notifier, url=peer_url_of(peer_url, listener)) if place.is_bucket else None
-        application = create_app(store, settings, peers=peers, extensions=served(v1=v1))
+        application = create_app(
+            store, settings, peers=peers, extensions=served(v1=v1, v1_expire_hours=v1_expire_hours)
+        )
         relay = application.state.relay
         relay.admission.connections_max = connections_max
         if settings.enroll_token is None:

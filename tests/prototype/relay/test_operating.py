@@ -54,7 +54,7 @@ def test_tokens_are_made_and_revoked_beside_a_running_relay(tmp_path: Path) -> N
         for _ in range(2):
             assert run(directory, "revoke", name).returncode == 0
         assert httpx.get(f"{relay.url}/pickup/mirror", headers=as_node).status_code == 403
-        assert httpx.get(f"{relay.url}/pickup/mirror", headers=as_core).status_code == 200
+        assert httpx.get(f"{relay.url}/pickup/commands", headers=as_core).status_code == 200
         assert "yes" in run(directory, "list").stdout
         assert core not in relay.errors
     assert json.loads(run(directory, "list", "--json").stdout)["tokens"]
@@ -70,6 +70,30 @@ def test_what_cannot_be_a_name_is_refused_and_an_unknown_id_said(tmp_path: Path)
         assert refused.stdout == ""
     assert run(tmp_path / "relay", "revoke", "0123456789ab").returncode == NotFound.exit_code
     assert "no such token" in run(tmp_path / "relay", "list").stderr
+
+
+def test_the_lines_of_the_page_work_in_their_order(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "relay-v1.md").read_text()
+    lines = [
+        line.partition("#")[0].split() for line in page.splitlines() if line.startswith("crystal-relay ")
+    ]
+    directory = tmp_path / "not there yet"
+    tokens: dict[str, str] = {}
+    for words in lines[:-1]:
+        assert words[1:3] == ["v1", "add"]
+        done = run(directory, *words[2:])
+        assert done.returncode == 0, done.stderr
+        tokens[words[words.index("--agent") + 1]] = done.stdout.strip()
+        assert ("it was created" in done.stderr) == (len(tokens) == 1)
+    assert lines[-1][1] == "serve"
+    with running_relay(directory, options=tuple(lines[-1][2:])) as relay:
+        core, node, sender = ({"Authorization": f"Bearer {token}"} for token in tokens.values())
+        assert httpx.post(f"{relay.url}/drop/conversations", content=b"x", headers=sender).status_code == 200
+        assert httpx.get(f"{relay.url}/pickup/conversations", headers=core).json()["count"] == 1
+        assert httpx.get(f"{relay.url}/pickup/mirror", headers=node).json()["count"] == 0
+    shown = run(directory, "list").stdout
+    assert [line.split()[-3:] for line in shown.splitlines() if "cc-mini" in line] == [["1", "1", "0"]], shown
+    assert shown.count("never") == 0
 
 
 async def test_the_store_keeps_hashes_only_and_a_revoked_token_never_comes_back() -> None:

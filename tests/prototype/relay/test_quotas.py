@@ -21,9 +21,9 @@ async def test_a_full_space_is_507_and_harms_no_other() -> None:
         await V1Device.added(relay.url, store, "cc-core", "core", "roomy") as other,
     ):
         for number in range(9):
-            await core.drop("mirror", b"%d" % number * 1_000)
+            await core.drop("conversations", b"%d" % number * 1_000)
         await relay.app.state.relay.extensions["v1"].usage.counted()
-        refused = await core.http.post("/drop/mirror", content=b"x" * 2_000)
+        refused = await core.http.post("/drop/conversations", content=b"x" * 2_000)
         assert (refused.status_code, refused.json().keys()) == (507, {"error"})
         assert (await other.drop("mirror", b"x" * 2_000))["ok"]
     await store.aclose()
@@ -36,12 +36,12 @@ async def test_too_many_requests_of_a_device_are_429_with_a_time() -> None:
         await V1Device.added(relay.url, store, "cc-one", "core") as one,
         await V1Device.added(relay.url, store, "cc-two", "core") as two,
     ):
-        replies = [await one.http.get("/pickup/mirror") for _ in range(8)]
+        replies = [await one.http.get("/pickup/conversations") for _ in range(8)]
         refused = [reply for reply in replies if reply.status_code == 429]
         assert 0 < len(refused) < 8
         assert refused[0].json().keys() == {"error"}
         assert int(refused[0].headers["retry-after"]) >= 1
-        assert (await two.http.get("/pickup/mirror")).status_code == 200
+        assert (await two.http.get("/pickup/conversations")).status_code == 200
     await store.aclose()
 
 

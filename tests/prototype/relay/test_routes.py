@@ -94,7 +94,7 @@ async def test_no_header_is_401_a_wrong_token_403(relay: ServedRelay, method: st
 
 async def test_header_tricks_let_nobody_in(relay: ServedRelay, core: V1Device) -> None:
     async def status(*headers: str) -> int:
-        lines = ["GET /pickup/mirror HTTP/1.1", "Host: relay", *headers]
+        lines = ["GET /pickup/conversations HTTP/1.1", "Host: relay", *headers]
         return (await raw_request(relay.url, ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))).status
 
     good = core.token
@@ -122,6 +122,62 @@ async def test_header_tricks_let_nobody_in(relay: ServedRelay, core: V1Device) -
     twice = f"Authorization: Bearer {good}"
     assert await status(twice, twice) == 400
     assert await status(twice, "Authorization: Bearer constructor") == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "/pickup/mirror/", 400, "the address ends with a slash"),
+        ("POST", "/drop/mirror/", 400, "the address ends with a slash"),
+        ("DELETE", "/confirm/mirror/", 400, "the address ends with a slash"),
+        (
+            "GET",
+            "/pickup",
+            400,
+            "the address names no channel: there are conversations, mirror, commands, files",
+        ),
+        (
+            "POST",
+            "/drop/",
+            400,
+            "the address names no channel: there are conversations, mirror, commands, files",
+        ),
+        ("DELETE", "/confirm/mirror", 400, "the address names no id"),
+        ("GET", "/pickup/letters/x/y", 400, "there are the channels conversations, mirror, commands, files"),
+        ("GET", "/pickup/mirror/x/y", 404, "there is nothing at that address"),
+        ("POST", "/drop/mirror/x", 404, "there is nothing at that address"),
+        ("PUT", "/drop/mirror", 405, "/drop is asked by POST"),
+        ("GET", "/drop/mirror", 405, "/drop is asked by POST"),
+        ("POST", "/pickup/mirror", 405, "/pickup is asked by GET"),
+        ("GET", ROUTES[3][1], 405, "/confirm is asked by DELETE"),
+        ("PURGE", ROUTES[2][1], 405, "/pickup is asked by GET"),
+    ],
+)
+async def test_wrong_paths_and_methods_are_answered_in_the_prototypes_form(
+    relay: ServedRelay, core: V1Device, method: str, path: str, status: int, said: str
+) -> None:
+    reply = await core.http.request(method, path)
+    assert (reply.status_code, reply.json()) == (status, {"error": said})
+    async with httpx.AsyncClient(base_url=relay.url) as stranger:
+        reply = await stranger.request(method, path)
+        assert (reply.status_code, reply.json().keys()) == (401, {"error"})
+
+
+async def test_a_device_that_only_drops_reads_nothing_and_holds_nothing_back(
+    relay: ServedRelay, core: V1Device, nodes: list[V1Device]
+) -> None:
+    async with await V1Device.added(relay.url, relay.store, "cc-hook", "sender") as sender:
+        name = (await sender.drop("conversations", b"said"))["id"]
+        for channel in ("conversations", "mirror"):
+            reply = await sender.http.get(f"/pickup/{channel}")
+            assert (reply.status_code, reply.json().keys()) == (403, {"error"})
+        assert [blob["agent_id"] for blob in await core.listed("conversations")] == ["cc-hook"]
+        assert await core.poll("conversations") == [b"said"]
+        await core.drop("mirror", b"delta")
+        for node in nodes:
+            await node.poll("mirror")
+        left = (await relay.store.list("w/default/")).entries
+        assert [entry.key for entry in left if "/seen/" not in entry.key] == [], name
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""When each reader last asked for its drops, and how many were deleted without it.
+
+    r/v1/read/<space>/<id>     `{"version", "at", "missed"}`
+
+Written at most once an hour for each reader. It decides nothing but whose drops may make room in a full space.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from crystal_prototype.relay.tokens import V1Holder
+from crystal_relay.errors import UNDECODABLE, NotFound, RelayError
+from crystal_relay.store import Store
+
+MARK_MS = 3_600_000
+ABSENT_MS = 24 * 3_600_000
+"""A reader that has not asked for so long is absent: the published life of a drop."""
+_VERSION = 1
+_log = logging.getLogger("crystal_relay.server")
+
+
+class _Record(msgspec.Struct, frozen=True):
+    version: int
+    at: int
+    missed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """``at``: milliseconds since 1970, 0 if it never asked. ``missed``: drops that were deleted before it confirmed them."""
+
+    at: int = 0
+    missed: int = 0
+
+    def absent(self, now_ms: int) -> bool:
+        return now_ms - self.at > ABSENT_MS
+
+
+class Presences:
+    """The marks of one relay process. Several may share a store."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._noted: dict[str, int] = {}
+
+    async def note(self, reader: V1Holder) -> None:
+        """The reader asks for its drops. It gets them also if the mark cannot be written, as on a full disk."""
+        now = int(self._clock() * 1000)
+        if now - self._noted.get(reader.id, -MARK_MS) < MARK_MS:
+            return
+        try:
+            kept = await self.of(reader)
+            if now - kept.at >= MARK_MS:
+                await self._write(reader, Presence(now, kept.missed))
+        except RelayError as error:
+            _log.warning("that a v1 device has asked cannot be noted: %s", error)
+            return
+        self._noted[reader.id] = now
+
+    async def missed(self, reader: V1Holder, count: int) -> None:
+        """That many drops are deleted before the reader confirmed them."""
+        kept = await self.of(reader)
+        await self._write(reader, Presence(kept.at, kept.missed + count))
+
+    async def of(self, reader: V1Holder) -> Presence:
+        """What is known of the reader."""
+        try:
+            record = msgspec.json.decode(await (await self._store.get(_key(reader))).read(), type=_Record)
+        except NotFound:
+            return Presence()
+        except UNDECODABLE:
+            return Presence()  # it is written again when the reader asks
+        return Presence(record.at, record.missed)
+
+    async def _write(self, reader: V1Holder, presence: Presence) -> None:
+        record = _Record(_VERSION, presence.at, presence.missed)
+        await self._store.put(_key(reader), msgspec.json.encode(record))
+
+
+def _key(reader: V1Holder) -> str:
+    return f"r/v1/read/{reader.space}/{reader.id}"

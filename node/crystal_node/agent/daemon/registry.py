@@ -14,6 +14,7 @@ from crystal_node.safekeeping.backup import job as backup
 from crystal_node.search.finding import deep_cache
 from crystal_node.search.recall import job as recall_log
 from crystal_node.sync.job_context import JobContext
+from crystal_prototype import bridge_job
 
 
 def all_jobs(work: JobContext) -> list[Job]:
@@ -22,7 +23,8 @@ def all_jobs(work: JobContext) -> list[Job]:
     offered = [
         package.jobs(work) for package in (sync_jobs, artefacts, sources, staging, weaving, backup, notices)
     ]
-    for jobs in (*offered, deep_cache.jobs(work.device), recall_log.jobs(work.device)):
+    of_device = (deep_cache, recall_log, bridge_job)
+    for jobs in (*offered, *(package.jobs(work.device) for package in of_device)):
         for job in jobs:
             assert job.name not in found, f"two jobs are called {job.name}"
             found[job.name] = job

@@ -28,6 +28,7 @@ from crystal_node.device.activity import (
     read_strange,
     read_trouble,
 )
+from crystal_node.device.bridge import BridgeReport, read_bridge
 from crystal_node.device.device import Device
 from crystal_node.device.keys.report import encryption_state, encryption_word
 from crystal_node.device.privacy import Privacy, read_privacy
@@ -76,6 +77,7 @@ class DeviceStatus:
     stuck: tuple[Finding, ...]
     recall: RecallReport
     databases: EncryptionState | None
+    bridge: BridgeReport | None = None
 
     @property
     def watching(self) -> bool:
@@ -131,6 +133,7 @@ def device_status(device: Device) -> DeviceStatus:
         stuck=tuple(device_findings(facts)),
         recall=recall_report(device.settings, device.replica.database, now, judging=False),
         databases=encryption_state(device.settings.home),
+        bridge=read_bridge(device.journal),
     )
 
 
@@ -215,6 +218,9 @@ def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
         "holds_root": found.holds_root,
         "generation": {"number": found.generation, "begun_at": iso(found.generation_at)},
         "databases": encryption_word(found.databases),
+        "bridge": None
+        if found.bridge is None
+        else to_builtins(found.bridge) | {"at": iso(found.bridge.at) if found.bridge.at else None},
         "devices": [_device(row) for row in found.devices],
         "channels": _channels(found),
         "last": {moment.value: iso(found.moments.get(moment, 0)) for moment in Activity},

@@ -40,6 +40,8 @@ _FORMER_DATABASES = "database.before"
 FORMER_DATABASES_MAX = 256
 """How many former keys of databases are kept, for backups that were made with them."""
 
+_BRIDGE = "bridge"
+
 NAMES = (
     _IDENTITY,
     _NEXT_IDENTITY,
@@ -51,6 +53,7 @@ NAMES = (
     _DATABASE,
     _NEXT_DATABASE,
     _FORMER_DATABASES,
+    _BRIDGE,
 )
 """All names under which secrets are kept: a keyring cannot list them."""
 
@@ -161,6 +164,16 @@ class DeviceKeys:
         identity = self.identity()
         own = identity is None or _is_of(token, identity.id)
         self.store.store(_TOKEN if own else _NEXT_TOKEN, token.encode("ascii"))
+
+    def bridge(self) -> bytes | None:
+        """Key and token of the relay that this device bridges, in the bridge's own form."""
+        return self.store.load(_BRIDGE)
+
+    def keep_bridge(self, credentials: bytes) -> None:
+        self.store.store(_BRIDGE, credentials)
+
+    def drop_bridge(self) -> None:
+        self.store.delete(_BRIDGE)
 
     def database_key(self) -> bytes | None:
         """The key of this device's databases (``keys.database_key``); None if they were never encrypted."""

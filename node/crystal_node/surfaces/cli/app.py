@@ -91,6 +91,7 @@ COMMANDS = (
     Command(
         "commands", Topic.MACHINES, "List, show and cancel requests between devices; allow or deny them."
     ),
+    Command("bridge", Topic.MACHINES, "Take in what the published prototype's devices drop.", _PROTOTYPE),
     Command("files", Topic.MACHINES, "Choose which files of the memory home are synced."),
     Command("trash", Topic.MACHINES, "List, restore and delete files that sync removed here."),
     Command("status", Topic.SAFETY, "Show this device's status: what waits, and what is stuck."),

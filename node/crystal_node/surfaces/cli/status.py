@@ -25,6 +25,7 @@ from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import ago, clock_time, counted, one_line
 from crystal_node.device.activity import Activity
+from crystal_node.device.bridge import BridgeReport
 from crystal_node.device.device import Device
 from crystal_node.device.keys.report import DATABASE_WORDS
 from crystal_node.surfaces.cli.console.options import Json
@@ -128,6 +129,8 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     age = f", {ago(max(now_ms() - found.generation_at, 0) / 1000)} old" if found.generation_at else ""
     yield f"keys     generation {found.generation}{age}"
     yield f"at rest  {DATABASE_WORDS[found.databases]}"
+    if found.bridge is not None:
+        yield f"bridge   {_bridge(found.bridge)}"
     yield f"sync     {_sync(found)}"
     capture = settings.capture
     if not capture.on:
@@ -383,3 +386,10 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return about.st_mtime_ns, about.st_size
+
+
+def _bridge(report: BridgeReport) -> str:
+    taken = f"{counted(report.drops, 'drop')} with {counted(report.messages, 'message')} taken in from {report.url}"
+    if report.sealed:
+        taken += f"; {counted(report.sealed, 'drop')} there cannot be opened with its key"
+    return f"{taken}; {report.trouble}" if report.trouble else taken

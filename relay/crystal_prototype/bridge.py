@@ -1,0 +1,210 @@
+"""The bridge: this device takes in what devices of the prototype drop at their relay, as captures of its own.
+
+::
+
+    list --> fetch --> open --> recorded in the outbox --> confirm
+                         not opened: stays there      killed: fetched again, and known
+
+It reads the channel `conversations` alone. Commands are left where they are: nothing in a drop proves who sent it. What a drop
+claims of its sender (`agent_id`) is kept as a name only. Its key and token are kept in the key store, under one name.
+"""
+
+import base64
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import httpx
+from msgspec import Meta, Struct, json, structs
+
+from crystal_crypto.errors import UNDECODABLE, CrystalError
+from crystal_crypto.limits import KEY_BYTES, V1_PAYLOAD_BYTES_MAX
+from crystal_node.base.agent_names import agent_id
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import UsageError
+from crystal_node.capture.imported import IMPORTED_SOURCE
+from crystal_node.capture.messages import derived_id, moment_of
+from crystal_node.device.bridge import BridgeReport, read_bridge, write_bridge
+from crystal_node.device.device import Device
+from crystal_node.safekeeping.portable.export_format import PieceRecord
+from crystal_node.safekeeping.portable.record_import import RecordImporter
+from crystal_prototype.sealing import open_v1
+
+PAIRING = "mc1:"
+"""What the prototype's pairing text begins with; standard base64 of the key follows."""
+TOKEN_CHARS_MAX = 512
+NAME_CHARS_MAX = 256
+_SECONDS = 60.0
+_LIST_BYTES_MAX = 64 * 1024 * 1024
+_ROLES = ("user", "assistant", "system", "thinking")
+
+
+class RelayTrouble(CrystalError):
+    """The prototype's relay cannot be asked, or answers something else."""
+
+    hint = "Nothing is lost: what waits there stays until it was taken in. `crystal bridge run` tries again."
+
+
+class Credentials(Struct, frozen=True):
+    """Key and token of the bridge, as they are kept in the key store."""
+
+    key: Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+    token: str
+
+    @classmethod
+    def of(cls, key: str, token: str) -> "Credentials":
+        """Of what a person has typed: the prototype's pairing text or its key in hex or base64, and the token.
+
+        Raises UsageError, which repeats neither.
+        """
+        text = key.strip().removeprefix(PAIRING)
+        try:
+            raw = bytes.fromhex(text) if len(text) == 2 * KEY_BYTES else base64.b64decode(text, validate=True)
+        except ValueError:
+            raw = b""
+        if len(raw) != KEY_BYTES:
+            raise UsageError(
+                "that is no key of the prototype's",
+                hint="It is CRYSTAL_RELAY_KEY of its devices, or the text that begins with mc1: of its `pair`.",
+            )
+        if not token.isascii() or not token.isprintable() or not 0 < len(token) <= TOKEN_CHARS_MAX:
+            raise UsageError(
+                "that is no token", hint="It is what `crystal-relay v1 add --role core` has printed."
+            )
+        return cls(raw, token)
+
+
+class _Blob(Struct, frozen=True):
+    id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,256}$")]
+
+
+class _List(Struct, frozen=True):
+    blobs: list[_Blob]
+
+
+class _Conversation(Struct, frozen=True):
+    messages: list[dict[str, Any]]
+    agent_id: object = None
+
+
+@dataclass
+class BridgeRound:
+    """What one round did: drops taken in, messages new here, and drops that could not be opened, which stay there."""
+
+    drops: int = 0
+    messages: int = 0
+    sealed: int = 0
+
+
+class Bridge:
+    """The bridge of one open device."""
+
+    def __init__(self, device: Device, url: str, credentials: Credentials) -> None:
+        self._device, self._url, self._credentials = device, url, credentials
+
+    @classmethod
+    def of(cls, device: Device) -> "Bridge | None":
+        """The one that was set up; None if none was. Raises KeyStoreError."""
+        report, kept = read_bridge(device.journal), device.keys.bridge()
+        if report is None or kept is None:
+            return None
+        return cls(device, report.url, json.decode(kept, type=Credentials))
+
+    def check(self) -> None:
+        """Ask the relay once. Raises RelayTrouble."""
+        with self._client() as http:
+            self._listed(http)
+
+    def run(self) -> BridgeRound:
+        """Take in what waits. Raises RelayTrouble, PrivateNow and what recording raises; what was not recorded stays there."""
+        done = BridgeRound()
+        try:
+            with self._client() as http:
+                for name in self._listed(http):
+                    self._take_in(http, name, done)
+        except CrystalError as error:
+            self._note(done, str(error))
+            raise
+        self._note(done, "")
+        return done
+
+    def _take_in(self, http: httpx.Client, name: str, done: BridgeRound) -> None:
+        try:
+            plain = open_v1(self._credentials.key, self._asked(http, "GET", f"/pickup/conversations/{name}"))
+            conversation = json.decode(plain, type=_Conversation)
+        except RelayTrouble:
+            raise
+        except (CrystalError, *UNDECODABLE):
+            done.sealed += 1
+            return
+        taking = RecordImporter(self._device, dry_run=False)
+        taking.pieces(self._records(conversation))
+        self._asked(http, "DELETE", f"/confirm/conversations/{name}")
+        done.drops += 1
+        done.messages += taking.taken.new
+
+    def _records(self, conversation: _Conversation) -> Iterator[PieceRecord]:
+        claimed = conversation.agent_id if isinstance(conversation.agent_id, str) else ""
+        agent = agent_id(claimed[:NAME_CHARS_MAX], self._device.settings.agent_id)
+        for each in conversation.messages:
+            text, role, session = (each.get(name) for name in ("text", "role", "sessionId"))
+            if not isinstance(text, str) or not text.strip():
+                continue
+            named = session[:NAME_CHARS_MAX] if isinstance(session, str) else ""
+            moment = each.get("timestamp")
+            yield PieceRecord(
+                text=text,
+                agent=agent,
+                session=named,
+                role=role if isinstance(role, str) and role in _ROLES else "user",
+                message=derived_id(IMPORTED_SOURCE, named, str(role), str(moment), text),
+                created_at=moment_of(moment),
+                source=IMPORTED_SOURCE,
+            )
+
+    def _note(self, done: BridgeRound, trouble: str) -> None:
+        before = read_bridge(self._device.journal) or BridgeReport(self._url)
+        write_bridge(
+            self._device.journal,
+            structs.replace(
+                before,
+                drops=before.drops + done.drops,
+                messages=before.messages + done.messages,
+                sealed=done.sealed if not trouble else before.sealed,
+                at=now_ms(),
+                trouble=trouble,
+            ),
+        )
+
+    def _client(self) -> "closing[httpx.Client]":
+        headers = {"Authorization": f"Bearer {self._credentials.token}"}
+        return closing(httpx.Client(base_url=self._url, headers=headers, timeout=_SECONDS))
+
+    def _listed(self, http: httpx.Client) -> list[str]:
+        try:
+            found = json.decode(
+                self._asked(http, "GET", "/pickup/conversations", _LIST_BYTES_MAX), type=_List
+            )
+        except UNDECODABLE:
+            raise RelayTrouble(f"{self._url} does not answer as the prototype's relay does") from None
+        return [blob.id for blob in found.blobs]
+
+    def _asked(
+        self, http: httpx.Client, method: str, path: str, bytes_max: int = V1_PAYLOAD_BYTES_MAX
+    ) -> bytes:
+        body = bytearray()
+        try:
+            with http.stream(method, path) as reply:
+                for piece in reply.iter_bytes():
+                    body += piece
+                    if len(body) > bytes_max:
+                        raise RelayTrouble(f"{self._url} answers more than {bytes_max} bytes")
+                status = reply.status_code
+        except httpx.HTTPError as error:
+            raise RelayTrouble(f"{self._url} cannot be asked: {error}") from error
+        if status in (401, 403):
+            raise RelayTrouble(f"{self._url} refuses the token: it has to be one of a Core")
+        if status != 200:
+            raise RelayTrouble(f"{self._url} answers {status} to {method} {path.split('/')[1]}")
+        return bytes(body)

@@ -77,6 +77,12 @@ def said_pieces(
             yield SaidPiece(*row)
 
 
+def forgotten_count(database: Database) -> int:
+    """Return how many texts are forgotten, by pending forgets too."""
+    query = f"SELECT count(*) FROM (SELECT forget_hash FROM suppressed UNION {HIDDEN})"  # noqa: S608 - a constant of ours
+    return int(database.value(query))
+
+
 def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[bool]:
     """For each piece of the capture, whether it is already stored at its place, pending operations counted.
 

@@ -19,6 +19,7 @@ Layout (directories 0700, files 0600):
     state/gateway/        the token of `crystal serve`, and links to its page that nobody has opened yet
     state/restore.json    progress of a restore from another home, while it is under way
     state/backup-restore.json  which backup is being restored, while that is under way
+    state/merge.json      the vault whose memory comes with a home that joined another one, until all of it has come
     state/secrets/        keys, when no keyring keeps them
     state/.db-encryption  there while databases in this folder are encrypted, and beside crystal.db as well
     state/*.lock          who syncs, who watches
@@ -108,6 +109,11 @@ class Home:
     def backup_restore_file(self) -> Path:
         """Exists while a backup is being restored."""
         return self.state / "backup-restore.json"
+
+    @property
+    def merge_file(self) -> Path:
+        """Exists until the memory of the home that was here before has been taken along."""
+        return self.state / "merge.json"
 
     @property
     def backup_lock(self) -> Path:

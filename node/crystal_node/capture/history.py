@@ -11,7 +11,9 @@ from crystal_node.capture.adapter import encode_state
 from crystal_node.capture.recorder import Recorder, RecordReport
 from crystal_node.capture.tools import all_adapters
 from crystal_node.device.device import Device
+from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.journal_values import peek
+from crystal_node.device.privacy import read_privacy, write_privacy
 
 _META = "setup.history"
 
@@ -58,3 +60,14 @@ def step_over(device: Device) -> int:
                 journal.set_file_state(key, state)
         journal.meta_set(_META, History.STEPPED_OVER.value.encode())
     return len(behind)
+
+
+def carry_on(source: SqliteJournal, target: SqliteJournal) -> None:
+    """Lets another home's capture go on where this one's stopped: what was read of each transcript, what was private, and the
+    decision. So nothing is read again that was skipped, private or forgotten."""
+    states, privacy, decision = source.file_states(), read_privacy(source), source.meta_get(_META)
+    with target.transaction() as transaction:
+        for path, state in states.items():
+            target.set_file_state(path, state)
+        write_privacy(target, privacy)
+        transaction.meta_set(_META, decision)

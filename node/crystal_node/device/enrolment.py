@@ -461,7 +461,7 @@ async def _write_log(
 
 
 TAKE_ALONG = (
-    "Its own memory can go along: `crystal export DIR`, `crystal uninstall --purge --yes-lose-it`, join, `crystal import DIR`. "
+    "`crystal up --code -` takes this machine's own memory along into the other vault. "
     "Or use another home for the other vault: CRYSTAL_HOME=~/.crystal-2."
 )
 """For a machine that was set up alone before it joins."""

@@ -292,3 +292,27 @@ def keyring_store(home: Home, backend: str = "") -> KeyringKeyStore:
 def service_name(home: Home) -> str:
     """This home's name in the keyring."""
     return f"memory-crystal/{sha256(str(home.root).encode()).hexdigest()[:16]}"
+
+
+def copy_keyring_entries(source: Home, target: Home, backend: str = "") -> None:
+    """Makes the target's entries in the keyring those of the source, before a home changes its path. Idempotent.
+
+    Raises:
+        KeyStoreError: there is no keyring, or it does not return what it was given. The source's entries are as they were.
+    """
+    held, made = keyring_store(source, backend), keyring_store(target, backend)
+    for name in NAMES:
+        data = held.load(name)
+        if data is None:
+            made.delete(name)
+            continue
+        made.store(name, data)
+        if made.load(name) != data:
+            raise KeyStoreError("the keyring did not return the key that it was given; nothing was moved")
+
+
+def delete_keyring_entries(home: Home, backend: str = "") -> None:
+    """Deletes a home's entries. Raises KeyStoreError if there is no keyring."""
+    store = keyring_store(home, backend)
+    for name in NAMES:
+        store.delete(name)

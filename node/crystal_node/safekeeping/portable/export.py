@@ -9,12 +9,13 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import Struct, json
 
+from crystal_core.database import Database
 from crystal_core.documents import document_pieces, documents, sources
 from crystal_core.memories import memories
 from crystal_core.messages import said_pieces
@@ -106,12 +107,12 @@ class _Writing:
     def all(self, target: Path, agent: str | None, since_ms: int | None, with_files: bool) -> Exported:
         database = self._device.replica.database
         with database.snapshot():
-            pieces = said_pieces(database, agent=agent, since_ms=since_ms)
-            whole = int(database.value(_PLACES)) if agent is None and since_ms is None else 0
-            self._lines(CONVERSATIONS, (_piece(piece) for piece in pieces), whole)
-            self._lines(MEMORIES, self._memories())
-            self._lines(SOURCES, self._sources())
-            self._lines(DOCUMENTS, self._documents())
+            pieces = piece_records(database, agent=agent, since_ms=since_ms)
+            whole = piece_count(database) if agent is None and since_ms is None else 0
+            self._lines(CONVERSATIONS, pieces, whole)
+            self._lines(MEMORIES, memory_records(database))
+            self._lines(SOURCES, source_records(database))
+            self._lines(DOCUMENTS, document_records(database))
         files = self._files() if with_files else []
         manifest = ExportManifest(
             format=FORMAT,
@@ -154,55 +155,6 @@ class _Writing:
             os.fsync(file.fileno())
         return digest.hexdigest()
 
-    def _memories(self) -> Iterable[MemoryRecord]:
-        database = self._device.replica.database
-        ids = {
-            bytes(keyed): bytes(content).hex()
-            for keyed, content in database.rows(
-                "SELECT c.forget_hash, c.id FROM memory_states s JOIN chunks c ON c.rowid = s.chunk"
-            )
-        }
-        offset = 0
-        while page := memories(database, status=None, limit=_PAGE, offset=offset):
-            offset += len(page)
-            for memory in page:
-                successor = ids.get(memory.superseded_by or b"", "")
-                yield MemoryRecord(
-                    text=memory.text,
-                    category=memory.category,
-                    confidence=memory.confidence,
-                    status=memory.status.value,
-                    superseded_by=successor,
-                    agent=memory.agent,
-                    created_at=memory.created_at,
-                    scope=memory.scope,
-                )
-
-    def _sources(self) -> Iterable[SourceRecord]:
-        for source in sources(self._device.replica.database):
-            yield SourceRecord(
-                name=source.name, root=source.root, include=source.include, exclude=source.exclude
-            )
-
-    def _documents(self) -> Iterable[DocumentRecord]:
-        database = self._device.replica.database
-        for source in sources(database):
-            for document in documents(database, source.name):
-                pieces: list[DocumentPieceRecord] = []
-                first = 0
-                while page := document_pieces(database, source.name, document.path, first=first):
-                    pieces += [DocumentPieceRecord(text=each.text, title=each.title) for each in page]
-                    first = page[-1].part + 1
-                yield DocumentRecord(
-                    source=source.name,
-                    path=document.path,
-                    # A document between two versions matches no hash, so that a device with the file reads it again.
-                    version=document.version.hex() if document.complete else "0" * 64,
-                    kind=document.kind,
-                    modified_at=document.modified_at,
-                    pieces=tuple(pieces),
-                )
-
     def _files(self) -> list[FileRecord]:
         """Copies the tree's files from the home; those that are not there (excluded, not fetched yet) are listed."""
         found: list[FileRecord] = []
@@ -240,5 +192,64 @@ class _Writing:
         return digest.hexdigest()
 
 
-def _piece(piece: object) -> PieceRecord:
-    return PieceRecord(**{name: getattr(piece, name) for name in PieceRecord.__struct_fields__})
+def piece_count(database: Database) -> int:
+    """How many records ``piece_records`` has, about: pending forgets are counted as well."""
+    return int(database.value(_PLACES))
+
+
+def piece_records(
+    database: Database, *, agent: str | None = None, since_ms: int | None = None
+) -> Iterator[PieceRecord]:
+    """Yield all messages in the order in which they arrived. Belongs in a snapshot, as all of these do."""
+    for piece in said_pieces(database, agent=agent, since_ms=since_ms):
+        yield PieceRecord(**{name: getattr(piece, name) for name in PieceRecord.__struct_fields__})
+
+
+def memory_records(database: Database) -> Iterator[MemoryRecord]:
+    """Yield all memories, whatever their status."""
+    ids = {
+        bytes(keyed): bytes(content).hex()
+        for keyed, content in database.rows(
+            "SELECT c.forget_hash, c.id FROM memory_states s JOIN chunks c ON c.rowid = s.chunk"
+        )
+    }
+    offset = 0
+    while page := memories(database, status=None, limit=_PAGE, offset=offset):
+        offset += len(page)
+        for memory in page:
+            yield MemoryRecord(
+                text=memory.text,
+                category=memory.category,
+                confidence=memory.confidence,
+                status=memory.status.value,
+                superseded_by=ids.get(memory.superseded_by or b"", ""),
+                agent=memory.agent,
+                created_at=memory.created_at,
+                scope=memory.scope,
+            )
+
+
+def source_records(database: Database) -> Iterator[SourceRecord]:
+    """Yield all sources of documents."""
+    for source in sources(database):
+        yield SourceRecord(name=source.name, root=source.root, include=source.include, exclude=source.exclude)
+
+
+def document_records(database: Database) -> Iterator[DocumentRecord]:
+    """Yield all documents, source by source."""
+    for source in sources(database):
+        for document in documents(database, source.name):
+            pieces: list[DocumentPieceRecord] = []
+            first = 0
+            while page := document_pieces(database, source.name, document.path, first=first):
+                pieces += [DocumentPieceRecord(text=each.text, title=each.title) for each in page]
+                first = page[-1].part + 1
+            yield DocumentRecord(
+                source=source.name,
+                path=document.path,
+                # A document between two versions matches no hash, so that a device with the file reads it again.
+                version=document.version.hex() if document.complete else "0" * 64,
+                kind=document.kind,
+                modified_at=document.modified_at,
+                pieces=tuple(pieces),
+            )

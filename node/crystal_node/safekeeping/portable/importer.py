@@ -18,17 +18,18 @@ from typing import TypeVar
 
 from msgspec import DecodeError, Struct, ValidationError, json
 
-from crystal_core.documents import documents, sources
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.files.ports import FileTrouble
-from crystal_mirror.operations import PIECES_MAX, Operation, PutDocument, PutSource, encode_operation
-from crystal_node.base.clock import now_ms
+from crystal_mirror.operations import Operation, encode_operation
 from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import write_private_blocks
-from crystal_node.capture.messages import OPERATION_TEXT_BYTES, PIECE_BYTES_BESIDE_TEXT
-from crystal_node.capture.redaction import redact
 from crystal_node.device.device import Device
 from crystal_node.safekeeping.backup.tree import backup_rules
+from crystal_node.safekeeping.portable.document_import import (
+    DocumentImporter,
+    document_operations,
+    source_operation,
+)
 from crystal_node.safekeeping.portable.export_format import (
     CONVERSATIONS,
     DOCUMENTS,
@@ -114,32 +115,12 @@ class _Import:
         self.result = Imported(taker.taken)
 
     def documents(self) -> None:
-        """Imports sources and documents, except sources that another device of this vault reads."""
-        database, own = self._device.replica.database, self._device.identity.id
-        before = {source.name: source for source in sources(database)}
-        mine: set[str] = set()
-        for record in _records(self._folder / SOURCES, SourceRecord):
-            known = before.get(record.name)
-            if known is not None and known.device != own:
-                self.result.sources_elsewhere.append(record.name)
-                continue
-            mine.add(record.name)
-            if known is None:
-                self._taker.other(_source(record))
-        there = {
-            (name, each.path): each for name in mine & before.keys() for each in documents(database, name)
-        }
-        for found in _records(self._folder / DOCUMENTS, DocumentRecord):
-            if found.source not in mine:
-                continue
-            stands = there.get((found.source, found.path))
-            if stands is not None and stands.version.hex() == found.version and stands.complete:
-                self.result.documents_known += 1
-                continue
-            self.result.documents += 1
-            for operation in _put(found):
-                self._taker.other(operation)
-        self._taker.flush()
+        importer = DocumentImporter(self._device, self._taker)
+        importer.take(
+            _records(self._folder / SOURCES, SourceRecord), _records(self._folder / DOCUMENTS, DocumentRecord)
+        )
+        self.result.documents, self.result.documents_known = importer.new, importer.known
+        self.result.sources_elsewhere = importer.elsewhere
 
     def files(self, records: list[FileRecord]) -> None:
         root, rules = self._device.settings.home.root, rules_of(self._device)
@@ -221,9 +202,9 @@ def _check(device: Device, folder: Path, manifest: ExportManifest, progress: Pro
         for _ in _records(folder / name, kind):
             pass
     for source in _records(folder / SOURCES, SourceRecord):
-        _check_operation(_source(source), folder / SOURCES)
+        _check_operation(source_operation(source), folder / SOURCES)
     for found in _records(folder / DOCUMENTS, DocumentRecord):
-        for operation in _put(found):
+        for operation in document_operations(found):
             _check_operation(operation, folder / DOCUMENTS)
     rules = backup_rules(device.settings.home)
     for file in manifest.files:
@@ -277,38 +258,3 @@ def _opened(folder: Path, path: str) -> Generator[BufferedReader]:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise FileTrouble("it is no file")
         yield file
-
-
-def _source(record: SourceRecord) -> PutSource:
-    return PutSource(record.name, record.root, record.include, record.exclude, now_ms())
-
-
-def _put(record: DocumentRecord) -> Iterator[PutDocument]:
-    """The operations of one document, each with as many pieces as fit, without credentials."""
-    total, first = len(record.pieces), 0
-    while True:
-        texts: list[str] = []
-        titles: list[str] = []
-        size = 0
-        for piece in record.pieces[first : first + PIECES_MAX]:
-            text = redact(piece.text).text
-            added = len(text.encode()) + len(piece.title.encode()) + PIECE_BYTES_BESIDE_TEXT
-            if texts and size + added > OPERATION_TEXT_BYTES:
-                break
-            texts.append(text)
-            titles.append(piece.title)
-            size += added
-        yield PutDocument(
-            record.source,
-            record.path,
-            bytes.fromhex(record.version),
-            record.modified_at,
-            record.kind,
-            first,
-            total,
-            tuple(texts),
-            tuple(titles),
-        )
-        first += len(texts)
-        if first >= total:
-            return

@@ -15,7 +15,7 @@ from crystal_node.base.locking import is_held
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, SettingSource, enrolment_token, resolve
 from crystal_node.capture.history import History, decided
 from crystal_node.device.device import name_in_vault, opened
-from crystal_node.device.enrolment import TAKE_ALONG, EnrolmentResult, found_vault, join_vault
+from crystal_node.device.enrolment import EnrolmentResult, found_vault, join_vault
 from crystal_node.device.registration import WrongEnrolmentToken
 from crystal_node.surfaces.cli import up_dialogue as people
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, MachineRole, Relay, Yes
@@ -31,7 +31,8 @@ from crystal_node.surfaces.cli.pair import (
 )
 from crystal_node.surfaces.cli.pair_code import ask_code, check_argument, is_invite, read_invite
 from crystal_node.surfaces.cli.up_dialogue import PlanAnswer
-from crystal_node.surfaces.setup.steps import StepOutcome, carry_out, exit_code
+from crystal_node.surfaces.cli.up_merge import own_memory
+from crystal_node.surfaces.setup.steps import SetupStep, StepOutcome, carry_out, exit_code
 from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, read_states
 from crystal_node.surfaces.setup.up import SetupWish, up_plan
 
@@ -85,10 +86,10 @@ def run(
 
     It looks for AI tools, says what it found, shows what it is going to do, and does it after one Enter. The first machine
     needs no relay elsewhere: `crystal pair` asks for one when you add the second. On the second machine, answer join, or give
-    --code. This machine is named after its host, unless you answer name. A wrong answer is asked for again. Run it again
-    at any time, also after it was interrupted: nothing is done twice. Without a terminal nothing is asked, and everything
-    that is found is recorded, unless options say otherwise. With --json each event is one line. The exit code is that of the
-    first step that failed.
+    --code. If it has a memory of its own, that goes along, and its own vault ends: it says so, and asks. This machine is named
+    after its host, unless you answer name. A wrong answer is asked for again. Run it again at any time, also after it was
+    interrupted: nothing is done twice. Without a terminal nothing is asked, and everything that is found is recorded, unless
+    options say otherwise. With --json each event is one line. The exit code is that of the first step that failed.
 
     Example:
 
@@ -99,7 +100,13 @@ def run(
     flags = Flags(relay_url=relay, name=name)
     settings = resolve(flags)
     check_argument(code)
-    _check_flags(settings, role, relay, code, enroll_token)
+    if role is MachineRole.CORE and code is not None:
+        raise UsageError(
+            "a Core makes a new vault, it does not join one", hint="Use --role node with --code."
+        )
+    own = own_memory(settings, lambda: resolve(flags), code)
+    settings = resolve(flags)
+    _check_flags(settings, role, relay, code, enroll_token, merges=own is not None)
     tools = find_tools(settings, read_states(settings)[1])
     asks = is_terminal() and not yes and not as_json
     people.tell_tools(tools, as_json=as_json)
@@ -108,11 +115,25 @@ def run(
         chosen = role.value if role else ("node" if code is not None else "core")
     wish = _wish(settings, tools, chosen, capture, history, hooks, mcp, service, asks=False)
     enrolment = Enrolment(flags, enroll_token, code, asks=asks, yes=yes, as_json=as_json)
-    plan = up_plan(wish, enrolment.latest, enrolment.of(chosen))
+
+    def planned() -> list[SetupStep]:
+        steps = up_plan(wish, enrolment.latest, enrolment.of(chosen))
+        return steps if own is None else own.into(steps, enrolment, quiet=as_json)
+
+    if own is not None and not asks:
+        own.refuse_unasked(yes=yes)
+    plan = planned()
     may_join, may_choose = settings.vault is None and role is None and code is None, True
     while asks and people.has_work(plan):
         called = settings.name.value if settings.vault is None else ""
-        answer = people.ask_plan(plan, name=called, may_join=may_join, may_choose=may_choose)
+        answer = people.ask_plan(
+            plan,
+            name=called,
+            may_join=may_join,
+            may_choose=may_choose,
+            about=[] if own is None else own.about,
+            enter_is_yes=own is None or own.enter_is_yes,
+        )
         if answer is PlanAnswer.YES:
             break
         if answer is PlanAnswer.JOIN:
@@ -126,7 +147,7 @@ def run(
                 enrolment.flags = replace(enrolment.flags, relay_url=people.ask_relay())
             wish = _wish(enrolment.latest(), tools, chosen, capture, history, hooks, mcp, service, asks=True)
         settings = enrolment.latest()
-        plan = up_plan(wish, enrolment.latest, enrolment.of(chosen))
+        plan = planned()
     if wish.history is History.RECORDED and not as_json:
         people.tell_size(tools)
     outcomes: list[StepOutcome] = []
@@ -141,13 +162,15 @@ def run(
 
 
 def _check_flags(
-    settings: Settings, role: MachineRole | None, relay: str | None, code: str | None, token: str | None
+    settings: Settings,
+    role: MachineRole | None,
+    relay: str | None,
+    code: str | None,
+    token: str | None,
+    *,
+    merges: bool,
 ) -> None:
     """Refuse options that contradict each other, or what this machine is already. Raises UsageError."""
-    if role is MachineRole.CORE and code is not None:
-        raise UsageError(
-            "a Core makes a new vault, it does not join one", hint="Use --role node with --code."
-        )
     if token is not None and (role is MachineRole.NODE or code is not None):
         raise UsageError(
             "a Node needs no enrolment token", hint="It joins with the code that `crystal pair` shows."
@@ -156,9 +179,9 @@ def _check_flags(
         if token is not None and not settings.relay_url:
             raise UsageError("an enrolment token was given, but no relay", hint="Add --relay URL.")
         return
+    if merges and token is None:
+        return
     if code is not None or token is not None:
-        if settings.config.relay_url == LOCAL_RELAY and code is not None:
-            raise UsageError("this machine has a memory of its own already", hint=TAKE_ALONG)
         raise UsageError(
             "this machine is in a vault already",
             hint="To mend its access to the relay: `crystal pair --code -`, or on the Core `crystal init --role core`.",
@@ -252,7 +275,7 @@ class Enrolment:
 
     def of(self, role: str) -> Callable[[Settings], str]:
         """What founds or joins the vault, and returns a sentence about it. Raises what ``enrolment`` and ``pairing`` raise."""
-        found_or_join = self._found if role == "core" else self._join
+        found_or_join = self._found if role == "core" else self.join
         return lambda settings: found_or_join(settings) if settings.vault is None else _at_own_relay(settings)
 
     def _found(self, settings: Settings) -> str:
@@ -278,7 +301,8 @@ class Enrolment:
                 self.founded = True
                 return f"vault {enrolled.vault.hex()[:8]}, this machine ({enrolled.name}) is its Core"
 
-    def _join(self, settings: Settings) -> str:
+    def join(self, settings: Settings) -> str:
+        """Join a vault with the code that was given or is asked for. Returns a sentence. Raises what ``pairing`` raises."""
         if self._code in (None, _READ) and self._asks:
             enrolled = until_right(lambda: self._joined(settings), WRONG_CODES)
         else:

@@ -146,12 +146,23 @@ def has_work(plan: Sequence[SetupStep]) -> bool:
     return any(not step.why_not and not _is_so(step) for step in plan)
 
 
-def ask_plan(plan: Sequence[SetupStep], *, name: str, may_join: bool, may_choose: bool) -> PlanAnswer:
-    """Show the plan, and ask until the answer is one. Enter is yes. ``name``: this machine's, "" where the vault has it.
+def ask_plan(
+    plan: Sequence[SetupStep],
+    *,
+    name: str,
+    may_join: bool,
+    may_choose: bool,
+    about: Sequence[str] = (),
+    enter_is_yes: bool = True,
+) -> PlanAnswer:
+    """Show the plan, and ask until the answer is one. ``name``: this machine's, "" where the vault has it. ``about``: what
+    stands above the plan. Enter is yes, unless something would be lost.
 
     Raises UsageError for no.
     """
     say()
+    for line in about:
+        say(printable(line))
     say("This is going to be done:")
     for step in plan:
         if not step.why_not and not _is_so(step):
@@ -172,7 +183,9 @@ def ask_plan(plan: Sequence[SetupStep], *, name: str, may_join: bool, may_choose
         *([PlanAnswer.CHOOSE] if may_choose else []),
     ]
     while True:
-        typed = _typed(f"Go on? [{'/'.join([*answers, 'no'])}] (yes) ")
+        typed = _typed(f"Go on? [{'/'.join([*answers, 'no'])}] {'(yes) ' if enter_is_yes else ''}")
+        if not typed and not enter_is_yes:
+            continue
         if typed in ("n", "no"):
             raise UsageError("nothing was done", hint="Run `crystal up` again at any time.")
         typed = "yes" if typed in ("", "y") else typed

@@ -151,6 +151,8 @@ def test_without_a_service_the_pairing_itself_serves(open_first: Machine, other:
     paired(open_first, other)
     assert other.found("lighthouse") == ["The lighthouse was painted."]
     assert other.call("sync", check=False).code == 4
+    refused = open_first.call("up", "--code", "-", "--yes", typed="MC2:x\n", check=False)
+    assert "has other devices, so it cannot end" in refused.err
 
 
 def test_whoever_answers_with_another_certificate_gets_no_token(open_first: Machine, other: Machine) -> None:
@@ -184,29 +186,41 @@ def test_a_taken_port_is_named(open_first: Machine) -> None:
     assert "is taken" in refused.err
 
 
-def test_a_machine_with_a_memory_of_its_own_takes_it_along(
-    first: Machine, other: Machine, relay: RelayProcess, tmp_path: Path
+def test_a_machine_with_a_memory_of_its_own_takes_it_along_also_when_it_is_killed(
+    first: Machine, other: Machine, relay: RelayProcess
 ) -> None:
     transcript(other, "The buoy was repainted.")
     other.run("up", "--no-service", "--yes")
-    other.run("sync")
     first.extra["CRYSTAL_RELAY_ENROLL_TOKEN"] = relay.enroll_token
-    with inviting(first, "--relay", relay.url) as inviter:
-        code = inviter.code()
-        refused = other.call("up", "--code", "-", "--no-service", typed=f"{code}\n", check=False)
-        assert "crystal export DIR" in refused.err
-        other.run("export", str(tmp_path / "own"))
-        kept = other.call("uninstall", "--purge", "--yes", check=False)
-        assert kept.code == 2
-        assert "on no other machine" in kept.err
-        other.run("uninstall", "--purge", "--yes-lose-it", "--yes")
-        with joining(other, code) as newcomer:
-            inviter.type(newcomer.event("digits")["digits"])
-            assert inviter.end() == newcomer.end() == 0
-    other.run("import", str(tmp_path / "own"))
-    other.run("sync")
+    with (
+        inviting(first, "--relay", relay.url) as inviter,
+        terminal(other, "up", "--code", "-", "--no-service", TERM="dumb") as newcomer,
+    ):
+        newcomer.until("a memory of its own, with 1 message.")
+        newcomer.until("its own vault ends")
+        newcomer.until("Go on?")
+        newcomer.type("\n")
+        newcomer.until("The code that")
+        newcomer.type(f"{inviter.code()}\n")
+        newcomer.until("Waiting for the digits")
+        found = re.search(r"\b([0-9]{3}) ([0-9]{3})\b", newcomer.shown.partition("Type these digits")[2])
+        assert found is not None
+        inviter.type(found[1] + found[2])
+        newcomer.until("added this machine?")
+        newcomer.type("yes\n")
+        config = other.root / ".ldm.joining" / "config.json"
+        until(
+            lambda: not config.exists() or json.loads(config.read_text()).get("vault"), "that it has joined"
+        )
+        newcomer.kill()
+    went_on = other.run("up", "--no-service", "--yes")
+    assert "Node of vault" in went_on.out
     first.run("sync")
-    assert first.found("buoy") == ["The buoy was repainted."]
+    other.run("sync")
+    for each in (first, other):
+        assert each.found("buoy")[0] == "The buoy was repainted."
+        assert each.found("lighthouse")[0] == "The lighthouse was painted."
+    assert [path.name for path in other.root.glob(".ldm*")] == [".ldm"]
 
 
 HOLDER = """

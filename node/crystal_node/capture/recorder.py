@@ -91,9 +91,7 @@ class RecordReport:
 
     def waiting_words(self) -> str:
         """One line for people, if anything waits."""
-        return (
-            f"{counted(self.waiting, 'transcript')} read after the next sync, which brings the vault's memory"
-        )
+        return f"{counted(self.waiting, 'transcript')} of before will be read after a sync that brings the vault's memory"
 
     def words(self) -> str:
         """One line for people, "" when nothing was recorded."""

@@ -203,12 +203,20 @@ def tell_size(tools: Sequence[AiTool]) -> None:
 
 
 def tell_step(outcome: StepOutcome) -> None:
-    """Print how a step ended. Why it failed stands at the end, where ``tell_end`` puts it."""
-    if outcome.state is StepState.COULD_NOT:
+    """Print how a step ended. Why it failed, or what it waits for, stands at the end, where ``tell_end`` puts it."""
+    if outcome.state in (StepState.COULD_NOT, StepState.LATER):
         say(f"{outcome.state:<9}  {outcome.what}")
     elif not outcome.waits:
         for line in outcome.lines():
             say(line)
+
+
+def _tell_later(outcomes: Sequence[StepOutcome]) -> None:
+    for each in outcomes:
+        if each.state is StepState.LATER:
+            say()
+            note(f"crystal: {printable(each.text)}")
+            note(f"  {printable(each.hint)}")
 
 
 def _tell_failures(outcomes: Sequence[StepOutcome]) -> None:
@@ -251,6 +259,7 @@ def tell_end(settings: Settings, outcomes: Sequence[StepOutcome], *, fresh_core:
     if role == "core" and fresh_core and not settings.relay_is_local:
         say()  # with the relay in the home, a kit would bring nothing back
         offer_kit(settings)
+    _tell_later(outcomes)
     _tell_failures(outcomes)
 
 

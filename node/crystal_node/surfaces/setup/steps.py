@@ -6,6 +6,7 @@
     planned ----------------> WAS SO  planned ----> DONE
        |                                  |
        +-- nobody asked for it: LEFT OUT  +-- known failure: COULD NOT, with why and what to do
+                                          +-- the rest comes by itself: LATER, with what it waits for
 
 A step that fails does not stop the next ones, unless they depend on it. No progress is stored: each step finds out by
 itself whether it is done, so an interrupted plan is carried out by starting it again.
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode, describe
 from crystal_node.base.wording import printable
 
@@ -25,7 +27,12 @@ class StepState(StrEnum):
     DONE = "done"
     WAS_SO = "was so"
     COULD_NOT = "could not"
+    LATER = "later"
     LEFT_OUT = "left out"
+
+
+class StepLater(CrystalError):
+    """The step is done, and its result comes later: the message says what it waits for, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,8 @@ def _carried_out(step: SetupStep) -> StepOutcome:
         if step.is_so():
             return StepOutcome(step.name, step.what, StepState.WAS_SO)
         return StepOutcome(step.name, step.what, StepState.DONE, step.do())
+    except StepLater as error:
+        return StepOutcome(step.name, step.what, StepState.LATER, str(error), error.hint)
     except Exception as error:
         failure = describe(error)
         if failure.exit_code == ExitCode.UNEXPECTED:

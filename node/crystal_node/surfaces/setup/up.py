@@ -9,17 +9,18 @@ What to record is decided before the background service starts, so that it never
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.agent.hooks.claude_code import ClaudeHooks
 from crystal_node.agent.service import Manager, ServiceState, manager_for
 from crystal_node.agent.service.control import install_and_start
+from crystal_node.base.errors import Failure, describe
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted
 from crystal_node.capture import history
 from crystal_node.capture.history import History
+from crystal_node.capture.recorder import RecordReport
 from crystal_node.capture.tools import TOOLS
 from crystal_node.device.agent_name import waits
 from crystal_node.device.device import Device, opened
@@ -27,7 +28,7 @@ from crystal_node.device.enrolment import own_relay_lost, prepare_node
 from crystal_node.search.devices import keep_names
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
 from crystal_node.surfaces.setup import tools as tool_choice
-from crystal_node.surfaces.setup.steps import SetupStep
+from crystal_node.surfaces.setup.steps import SetupStep, StepLater
 from crystal_node.sync.syncer import syncing
 
 _NOT_ASKED = "not asked for"
@@ -111,19 +112,20 @@ def _history(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
         return history.decided(latest().home.state_database) is not None
 
     def do() -> str:
+        why_not: Failure | None = None
         with opened(latest()) as device:
             if over:
                 return f"stepped over {counted(history.step_over(device), 'transcript')}"
             if waits(device.journal, device.settings.agent_id):
-                asyncio.run(_bring_memory(device))
+                why_not = asyncio.run(_bring_memory(device))
             report = asyncio.run(history.record(device))
             keep_names(device.member)  # a search before the first round shows them too
         if report.private:
             return "private mode is on: nothing was recorded"
         if report.off:
             return "recording is off: it waits until that is over"
-        if report.waiting and not report.operations:
-            return report.waiting_words()
+        if report.waiting:
+            raise _later(report, why_not)
         odd = f"; {counted(len(report.problems), 'transcript')} could not be read" if report.problems else ""
         return (report.words() or "there was nothing yet") + odd
 
@@ -131,11 +133,25 @@ def _history(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     return SetupStep("history", what, is_decided, do, ground=True)
 
 
-async def _bring_memory(device: Device) -> None:
-    """A first round, so that what was said before need not wait for the vault's memory. If that fails, it does wait."""
-    with suppress(CrystalError):
+async def _bring_memory(device: Device) -> Failure | None:
+    """A first round, so that what was said before need not wait for the vault's memory. Returns why that failed."""
+    try:
         async with syncing(device, "crystal up") as syncer:
             await syncer.round()
+    except CrystalError as error:
+        return describe(error)
+    return None
+
+
+def _later(report: RecordReport, why_not: Failure | None) -> StepLater:
+    recorded = f"{report.words()}; " if report.operations else ""
+    text = f"{recorded}{report.waiting_words()}"
+    if why_not is None:
+        return StepLater(text, hint="The background service does that by itself; so does `crystal sync`.")
+    return StepLater(
+        f"{text}. That sync failed: {why_not.message}",
+        hint=f"{why_not.hint} Then `crystal sync`, or the background service, goes on.".strip(),
+    )
 
 
 def _hooks(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:

@@ -3,7 +3,7 @@
 import pytest
 
 from crystal_node.base.errors import ExitCode, LocalStorage
-from crystal_node.surfaces.setup.steps import SetupStep, StepState, carry_out, exit_code
+from crystal_node.surfaces.setup.steps import SetupStep, StepLater, StepState, carry_out, exit_code
 
 
 class _World:
@@ -44,6 +44,18 @@ def test_what_could_not_be_done_keeps_nothing_else_from_being_done() -> None:
     assert [each.state for each in outcomes] == [StepState.COULD_NOT, StepState.DONE]
     assert (outcomes[0].text, outcomes[0].hint) == ("a is broken", "mend it")
     assert exit_code(outcomes) == ExitCode.STORAGE
+
+
+def test_what_comes_later_keeps_nothing_from_being_done_and_is_no_failure() -> None:
+    def do() -> str:
+        raise StepLater("it waits for rain", hint="Wait.")
+
+    world = _World()
+    waits = SetupStep("a", "do a", lambda: False, do, ground=True)
+    outcomes = list(carry_out([waits, world.step("b")]))
+    assert [each.state for each in outcomes] == [StepState.LATER, StepState.DONE]
+    assert (outcomes[0].text, outcomes[0].hint) == ("it waits for rain", "Wait.")
+    assert exit_code(outcomes) == 0
 
 
 def test_nothing_is_built_on_ground_that_could_not_be_laid() -> None:

@@ -14,6 +14,7 @@ from crystal_node.agent.hooks.claude_code import ClaudeEvent
 from tests.support.machine import Machine, Outcome, Vault, transcript
 from tests.support.pairing import inviting
 from tests.support.relay_process import RelayProcess
+from tests.support.s3_servers.daemons import free_port
 from tests.support.terminal import terminal
 from tests.support.user_manager import UserManager, with_manager
 
@@ -313,6 +314,22 @@ def test_a_person_at_a_terminal_joins_by_an_invite_and_its_digits(vault: Vault, 
         assert inviter.end() == 0
     assert "is a Node of vault" in newcomer.shown
     assert machine.call("status", "--json").json["role"] == "node"
+
+
+def test_why_old_conversations_wait_stands_last_with_what_to_do(vault: Vault, person: Machine) -> None:
+    code = vault.core.call("pair", "--offline", "--yes", "--json").json["code"]
+    person.call("pair", "--code", "-", "--relay", vault.relay.url, typed=f"{code}\n")
+    away = {"CRYSTAL_RELAY_URL": f"http://127.0.0.1:{free_port()}"}
+    waits = person.call("up", "--no-service", "--no-mcp", "--no-hooks", "--yes", **away)
+    assert "later      record what was said before now" in waits.out
+    why, hint = waits.err.strip().splitlines()[-2:]
+    assert "1 transcript of before will be read after a sync" in why
+    assert "That sync failed: the relay cannot be reached" in why
+    assert "`crystal sync`" in hint
+    assert person.found("lighthouse") == []
+    person.call("sync")
+    person.call("capture")
+    assert person.found("lighthouse") == ["The lighthouse was painted."]
 
 
 def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> None:

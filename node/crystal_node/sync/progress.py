@@ -21,13 +21,19 @@ class ProgressLines:
         self._clock = clock
         self._what = ""
         self._began = self._told = 0.0
-        self._first = 0
+        self._first = self._done = self._total = 0
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """``total`` 0: not known. Writes a line every ``TOLD_SECONDS`` at most, and one at the end."""
+        """``total`` 0: not known. Writes a line every ``TOLD_SECONDS`` at most, and one at the end.
+
+        A new ``what`` begins a new measurement, unless it goes on with the same total: a part of one whole.
+        """
         now = self._clock()
-        if what != self._what or done < self._first:
+        goes_on = bool(self._what) and 0 < total == self._total and done >= self._done
+        self._done, self._total = done, total
+        if (what != self._what and not goes_on) or done < self._first:
             self._what, self._began, self._told, self._first = what, now, now, done
+        self._what = what
         finished = total > 0 and done >= total
         if now - self._told < TOLD_SECONDS and not finished:
             return

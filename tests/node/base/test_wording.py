@@ -53,6 +53,16 @@ def test_what_is_counted_has_its_unit_and_a_rate_over_the_whole() -> None:
     ]
 
 
+def test_parts_of_one_whole_share_its_rate() -> None:
+    told: list[str] = []
+    clock = [0.0]
+    pace = ProgressLines(told.append, lambda: clock[0], unit="files")
+    for seconds, what, done in ((0, "notes", 0), (3, "notes", 300), (4, "code", 300), (10, "code", 1000)):
+        clock[0] = seconds
+        pace(what, done, 2000)
+    assert told[-1] == "code: 1,000 of 2,000 files (50 %), 100/s, 10 s left"
+
+
 def test_a_terminal_is_shown_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: True)

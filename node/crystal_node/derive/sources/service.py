@@ -36,7 +36,7 @@ from crystal_node.derive.sources.results import (
     SourceSynced,
 )
 from crystal_node.derive.sources.scan import SourceScan
-from crystal_node.derive.sources.syncer import Progress, SourceSyncResult, sync_source
+from crystal_node.derive.sources.syncer import Progress, SourceSyncResult, look_at_source, sync_source
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow, read_privacy
 from crystal_node.sync.files.scan import shown
@@ -133,15 +133,24 @@ async def sync_sources(
             if name is not None and not wanted:
                 raise _unknown(device, name)
             done: list[SourceSynced] = []
-            for source in wanted:
+            looks = [await look_at_source(device, book, source) for source in wanted]
+            whole, before = sum(look.to_read for look in looks), 0
+            for look in looks:
+                told = None if progress is None else _over_all(progress, before, whole)
                 synced = await sync_source(
-                    device, book, source, confirmed=confirmed, progress=progress, seconds=seconds
+                    device, book, look, confirmed=confirmed, progress=told, seconds=seconds
                 )
                 done.append(_told(synced))
+                before += look.to_read
     elsewhere = [each.name for each in _all(device) if each.device != device.member.device_id]
     return SourcesSynced(
         sources=tuple(done), elsewhere=tuple(elsewhere) if name is None else (), let_go=tuple(let_go)
     )
+
+
+def _over_all(progress: Progress, before: int, whole: int) -> Progress:
+    """Progress of one source as a part of all."""
+    return lambda name, done, _total: progress(name, before + done, whole)
 
 
 def sources_status(device: Device) -> SourcesStatus:

@@ -143,16 +143,45 @@ class _Look:
     changed: list[tuple[str, SourceStamp]] = field(default_factory=list[tuple[str, SourceStamp]])
 
 
+@dataclass
+class SourceLook:
+    """A source that was scanned, without opening a file. ``look`` is None if it could not be: ``problem`` says why."""
+
+    source: KeptSource
+    scan: SourceScan
+    look: _Look | None = None
+    problem: str = ""
+
+    @property
+    def to_read(self) -> int:
+        """The number of files that have to be read."""
+        return 0 if self.look is None else len(self.look.changed)
+
+
+async def look_at_source(device: Device, book: SourceDatabase, source: KeptSource) -> SourceLook:
+    """Scans a source of this device."""
+    scan = SourceScan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
+    found = SourceLook(source, scan)
+    work = partial(_look, scan, device.settings.home.database, book, source)
+    try:
+        found.look = await _in_thread(work, threading.Event())
+    except FileNotFoundError:
+        found.problem = f"{source.root} is not there"
+    except OSError as error:
+        found.problem = _why(error)
+    return found
+
+
 async def sync_source(
     device: Device,
     book: SourceDatabase,
-    source: KeptSource,
+    found: SourceLook,
     *,
     confirmed: bool = False,
     progress: Progress | None = None,
     seconds: float | None = None,
 ) -> SourceSyncResult:
-    """Syncs a source of this device, for at most ``seconds``.
+    """Brings the memory up to what was found in a source of this device, for at most ``seconds``.
 
     Raises:
         PrivateNow: private mode is on.
@@ -160,15 +189,11 @@ async def sync_source(
     """
     _check_public(device)
     until = None if seconds is None else time.monotonic() + seconds
+    source, scan, look = found.source, found.scan, found.look
     report = SourceSyncResult(source.name)
     stop = threading.Event()
-    scan = SourceScan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
-    try:
-        look = await _in_thread(partial(_look, scan, device.settings.home.database, book, source), stop)
-    except OSError as error:
-        report.problem = (
-            f"{source.root} is not there" if isinstance(error, FileNotFoundError) else _why(error)
-        )
+    if look is None:
+        report.problem = found.problem
         report.complete = False
         _keep(book, source, report)
         return report

@@ -15,7 +15,7 @@ from crystal_node.capture.redaction import Redacted, redact
 from crystal_node.derive.sources import reader, scan, syncer
 from crystal_node.derive.sources.database import SourceDatabase
 from crystal_node.derive.sources.filetypes import Skipped
-from crystal_node.derive.sources.service import add_source, remove_source, sources_status
+from crystal_node.derive.sources.service import add_source, remove_source, sources_status, sync_sources
 from crystal_node.derive.sources.syncer import PIECES_AT_ONCE
 from crystal_node.device.privacy import PrivateNow, read_privacy, write_privacy
 from tests.node.agent.daemon.running import children
@@ -41,6 +41,19 @@ async def test_new_changed_moved_and_deleted_files_are_followed(folder: Folder) 
     assert (synced.new, synced.changed, synced.removed) == (1, 1, 2)
     assert folder.documents().keys() == {"a.md", "moved.py"}
     assert folder.texts("a.md") == ["# One\n\nThe first, changed."]
+
+
+async def test_progress_counts_the_files_of_all_sources(folder: Folder, tmp_path: Path) -> None:
+    folder.write("a.md", "One.")
+    (tmp_path / "more").mkdir()
+    for number in range(3):
+        (tmp_path / "more" / f"{number}.md").write_text(f"Number {number}.")
+    more = add_source(folder.device, tmp_path / "more", name=f"{folder.name}-z").name
+    told: list[tuple[str, int, int]] = []
+    await sync_sources(folder.device, progress=lambda *each: told.append(each))
+    assert {total for _, _, total in told} == {4}
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert told[-1] == (more, 4, 4)
 
 
 async def test_an_unchanged_tree_is_not_read_and_sends_nothing(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
+from tests.support.gateway import Gateway
+
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -77,3 +79,13 @@ def tab(
         yield opened
     finally:
         context.close()
+
+
+@contextmanager
+def page_of(browser: Browser, gateway: Gateway, *, width: int = 1280, height: int = 860) -> Generator[Tab]:
+    """A gateway's page, opened by a link of its own. Nothing may go wrong in it, and nothing leave this machine."""
+    with tab(browser, width=width, height=height) as opened:
+        opened.page.goto(gateway.link())
+        yield opened
+        assert opened.faults == []
+        assert opened.strangers(gateway.url) == []

@@ -6,29 +6,17 @@ from collections.abc import Generator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.chromium import Tab, chromium, tab
+from tests.support.chromium import Tab, page_of, tab
 from tests.support.gateway import Gateway
 
 LONG = "A long word: " + "x" * 300
 
 
-@pytest.fixture(scope="module")
-def browser(gateway: Gateway) -> Generator[Browser]:
-    """Comes after the gateway: while it is there this thread has an event loop that runs, and commands want their own."""
-    assert gateway.url
-    with chromium() as running:
-        yield running
-
-
 @pytest.fixture
 def shown(browser: Browser, gateway: Gateway) -> Generator[Tab]:
-    """The page, opened by a link of its own. Nothing may go wrong in it, and nothing leave this machine."""
-    with tab(browser) as opened:
-        opened.page.goto(gateway.link())
+    with page_of(browser, gateway) as opened:
         expect(opened.page.locator("#query")).to_be_focused()
         yield opened
-        assert opened.faults == []
-        assert opened.strangers(gateway.url) == []
 
 
 def _search(page: Page, query: str) -> None:

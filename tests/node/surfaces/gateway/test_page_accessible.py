@@ -1,11 +1,9 @@
 """The page for everybody: names for what is pressed, letters that can be read, no motion where none is wanted."""
 
-from collections.abc import Generator
-
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.chromium import chromium, tab
+from tests.support.chromium import tab
 from tests.support.gateway import Gateway
 
 VIEWS = ("home", "search", "projects", "memories", "devices", "jobs", "page")
@@ -43,14 +41,6 @@ _NAMELESS = """() => [...document.querySelectorAll("button, a, input, select, te
     .filter((node) => node.checkVisibility())
     .filter((node) => !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.length))
     .map((node) => node.outerHTML)"""
-
-
-@pytest.fixture(scope="module")
-def browser(gateway: Gateway) -> Generator[Browser]:
-    """Comes after the gateway: while it is there this thread has an event loop that runs, and commands want their own."""
-    assert gateway.url
-    with chromium() as running:
-        yield running
 
 
 def _go(page: Page, view: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.axe import axe_source, findings
-from tests.support.chromium import chromium, tab
+from tests.support.chromium import tab
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.machine import Vault, turn
 from tests.support.relay_process import RelayProcess
@@ -73,14 +73,6 @@ def gateway(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Ge
     machine.call("remember", "The lamp of the importer is green.")
     machine.call("sync")
     with running_gateway(machine) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser(gateway: Gateway) -> Generator[Browser]:
-    """Comes after the gateway: while it is there this thread has an event loop that runs, and commands want their own."""
-    assert gateway.url
-    with chromium() as running:
         yield running
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.support.chromium import Tab, chromium, tab
+from tests.support.chromium import Tab, page_of, tab
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.machine import Machine, Vault, turn
 from tests.support.relay_process import RelayProcess
@@ -64,23 +64,12 @@ def gateway(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Ge
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser(gateway: Gateway) -> Generator[Browser]:
-    """Comes after the gateway: while it is there this thread has an event loop that runs, and commands want their own."""
-    assert gateway.url
-    with chromium() as running:
-        yield running
-
-
 @pytest.fixture
 def shown(browser: Browser, gateway: Gateway) -> Generator[Tab]:
-    with tab(browser, width=1440, height=900) as opened:
-        opened.page.goto(gateway.link())
+    with page_of(browser, gateway, width=1440, height=900) as opened:
         expect(opened.page.locator(".entry").first).to_be_visible()
         expect(opened.page.locator(".choice").first).to_be_visible()
         yield opened
-        assert opened.faults == []
-        assert opened.strangers(gateway.url) == []
 
 
 def test_the_first_screen_has_what_was_talked_about_lately(shown: Tab) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.support.chromium import chromium, tab
+from tests.support.chromium import tab
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.machine import Machine, Vault, turn
 from tests.support.relay_process import RelayProcess
@@ -27,7 +27,7 @@ NAME = '<img src=x onerror="window.hit=1">'
 
 
 @pytest.fixture(scope="module")
-def hostile(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Generator[Gateway]:
+def gateway(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Generator[Gateway]:
     """Whose texts, names and memories all would like to be markup."""
     machine: Machine = Vault(relay, tmp_path_factory.mktemp("hostile")).core
     folder = machine.projects / "-home-someone-work"
@@ -44,18 +44,10 @@ def hostile(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Ge
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser(hostile: Gateway) -> Generator[Browser]:
-    """Comes after the gateway: while it is there this thread has an event loop that runs, and commands want their own."""
-    assert hostile.url
-    with chromium() as running:
-        yield running
-
-
-def test_hostile_texts_are_shown_and_do_nothing(browser: Browser, hostile: Gateway) -> None:
+def test_hostile_texts_are_shown_and_do_nothing(browser: Browser, gateway: Gateway) -> None:
     with tab(browser) as opened:
         page = opened.page
-        page.goto(hostile.link())
+        page.goto(gateway.link())
         expect(page.locator(".entry").first).to_be_visible()
         expect(page.locator(".choice").first).to_be_visible()
         page.locator("#query").fill(f"wolfram {NAME}")
@@ -83,16 +75,16 @@ def test_hostile_texts_are_shown_and_do_nothing(browser: Browser, hostile: Gatew
         foreign = "main :is(script, iframe, form[action], link, style, meta, object, embed, a[href^=javascript]), main img"
         assert page.locator(foreign).count() == 0
         assert opened.faults == []
-        assert opened.strangers(hostile.url) == []
+        assert opened.strangers(gateway.url) == []
 
 
-def test_markup_that_got_into_the_page_could_run_nothing(browser: Browser, hostile: Gateway) -> None:
+def test_markup_that_got_into_the_page_could_run_nothing(browser: Browser, gateway: Gateway) -> None:
     """The policy behind the care: even what is put into the page as markup runs nothing and fetches nothing."""
     with tab(browser) as opened, closing(socket.create_server(("127.0.0.1", 0))) as stranger:
         stranger.setblocking(False)
         address = f"http://127.0.0.1:{stranger.getsockname()[1]}/"
         page = opened.page
-        page.goto(hostile.url)
+        page.goto(gateway.url)
         refused = page.evaluate(
             "() => { try { document.body.innerHTML = '<b>x</b>'; return '' } catch (e) { return e.name } }"
         )

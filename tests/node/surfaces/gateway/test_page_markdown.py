@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.chromium import Tab, chromium, tab
+from tests.support.chromium import Tab, page_of
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.machine import Vault, turn
 from tests.support.relay_process import RelayProcess
@@ -88,23 +88,11 @@ def gateway(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Ge
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser(gateway: Gateway) -> Generator[Browser]:
-    """Comes after the gateway: while it is there this thread has an event loop that runs, and commands want their own."""
-    assert gateway.url
-    with chromium() as running:
-        yield running
-
-
 @pytest.fixture
 def shown(browser: Browser, gateway: Gateway) -> Generator[Tab]:
-    """The page; nothing may go wrong in it, and nothing leave this machine."""
-    with tab(browser, width=1000) as opened:
-        opened.page.goto(gateway.link())
+    with page_of(browser, gateway, width=1000) as opened:
         yield opened
         assert opened.page.evaluate("window.hit") is None
-        assert opened.faults == []
-        assert opened.strangers(gateway.url) == []
 
 
 def _open(page: Page, title: str) -> None:

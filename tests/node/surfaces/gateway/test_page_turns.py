@@ -4,9 +4,9 @@ import json
 from collections.abc import Generator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.support.chromium import Tab, chromium, tab
+from tests.support.chromium import Tab
 from tests.support.gateway import Gateway, running_gateway
 from tests.support.machine import Machine, Vault, turn
 from tests.support.relay_process import RelayProcess
@@ -57,23 +57,6 @@ def gateway(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Ge
     machine.call("sync")
     with running_gateway(machine) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser(gateway: Gateway) -> Generator[Browser]:
-    """Comes after the gateway: while it is there this thread has an event loop that runs, and commands want their own."""
-    assert gateway.url
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def shown(browser: Browser, gateway: Gateway) -> Generator[Tab]:
-    with tab(browser) as opened:
-        opened.page.goto(gateway.link())
-        yield opened
-        assert opened.faults == []
-        assert opened.strangers(gateway.url) == []
 
 
 def search(page: Page, query: str) -> None:

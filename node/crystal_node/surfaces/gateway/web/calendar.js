@@ -17,7 +17,7 @@ export class Calendar {
     this.title = el("h2", { "aria-live": "polite" });
     this.before = this.step(-1, "Previous month", "m14 6-6 6 6 6");
     this.after = this.step(1, "Next month", "m10 6 6 6-6 6");
-    this.whole = el("button", { type: "button", class: "plain small", onclick: () => this.chooseMonth() });
+    this.whole = el("button", { type: "button", class: "plain small", hidden: true, onclick: () => this.chooseMonth() });
     this.grid = el("table", { class: "month" });
     this.root = el("div", { class: "card calendar", role: "group", "aria-label": "Calendar of what was said", hidden: true }, el("div", { class: "row slim" }, this.title, el("span", { class: "grow" }), this.before, this.after), this.grid, this.whole);
   }
@@ -69,6 +69,7 @@ export class Calendar {
     this.root.hidden = false; // until the days are known there is nothing to press
     const name = this.month.toLocaleDateString("en", { month: "long", year: "numeric" });
     this.title.textContent = name;
+    this.whole.hidden = false;
     this.whole.textContent = this.isWhole() ? "Show all days" : `Only ${name}`;
     const month = dayOf(this.month).slice(0, 7);
     this.before.disabled = month <= this.earliest.slice(0, 7);
@@ -96,7 +97,7 @@ export class Calendar {
     const isChosen = Boolean(this.since) && day >= this.since && (!this.until || day <= this.until);
     const level = Math.max(Math.ceil((LEVELS * Math.sqrt(found.texts)) / Math.sqrt(most)), 1);
     const whole = WHOLE.format(date);
-    const text = `${whole}: ${found.conversations} ${found.conversations === 1 ? "conversation" : "conversations"}, ${found.texts} ${found.texts === 1 ? "text" : "texts"}`;
+    const text = `${whole}: ${found.conversations} ${found.conversations === 1 ? "conversation" : "conversations"}, ${found.texts} ${found.texts === 1 ? "message" : "messages"}`;
     const isOnly = isChosen && this.since === day && this.until === day;
     return el(
       "td",

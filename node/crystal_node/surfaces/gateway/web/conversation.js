@@ -193,7 +193,7 @@ class Conversation {
 
   async forget(message) {
     const sure = await confirmed(
-      "Forget this text?",
+      "Forget this message?",
       "It goes from every device, for good. Nothing finds it any more, and reading the transcripts again does not bring it back.",
       "Forget it",
       message.text,

@@ -79,7 +79,7 @@ class Devices extends Living {
     return el(
       "ul",
       { class: "cards channels", "aria-label": "Channels of this device" },
-      channel("Conversations", "out", conversations.unsent + conversations.stored, conversations.oldest_seconds, `${counted(conversations.unsent, "text")} here, ${conversations.stored.toLocaleString()} at the relay`),
+      channel("Conversations", "out", conversations.unsent + conversations.stored, conversations.oldest_seconds, `${counted(conversations.unsent, "message")} here, ${conversations.stored.toLocaleString()} at the relay`),
       channel("Mirror", "in", mirror.behind, mirror.oldest_seconds, mirror.ahead ? `${mirror.ahead} has more` : "entries that others have"),
       channel("Files", "out", files.waiting, files.oldest_seconds, "changes on their way"),
       channel("Commands", "both ways", open, commands?.oldest_seconds ?? null, "asked for and not over"),
@@ -88,7 +88,7 @@ class Devices extends Living {
 
   memory({ memory }) {
     const numbers = [
-      ["texts", memory.texts],
+      ["messages", memory.texts],
       ["memories", memory.memories],
       ["not shared yet", memory.provisional],
       ["forgotten", memory.forgotten],

@@ -91,7 +91,7 @@ function frame(width, height, status, count) {
     class: "flow",
     viewBox: `0 0 ${width} ${height}`,
     role: "img",
-    "aria-label": `How texts flow: ${counted(count, "device")} to the relay, the Core puts them in order, the mirror comes back to all. The table below says the same.`,
+    "aria-label": `How messages flow: ${counted(count, "device")} to the relay, the Core puts them in order, the mirror comes back to all. The table below says the same.`,
   });
 }
 
@@ -136,7 +136,7 @@ function missing(x, y, width, height) {
 function legend(picture, x, y, hidden) {
   picture.append(
     svg("path", { d: `M${x} ${y - 4}h26`, class: "line out" }),
-    words(x + 33, y, "texts, sealed", "small"),
+    words(x + 33, y, "messages, sealed", "small"),
     svg("path", { d: `M${x + 130} ${y - 4}h26`, class: "line back" }),
     words(x + 163, y, "the mirror, sealed", "small"),
   );

@@ -48,7 +48,7 @@ class Home {
     this.place = el("div", { class: "lately" }, this.chips, this.waiting, this.timeline.root);
     root.append(
       this.problems,
-      el("div", { class: "row head" }, el("h1", {}, "Lately"), this.said),
+      el("div", { class: "row head" }, el("h1", {}, "Recent conversations"), this.said),
       el("div", { class: "home" }, this.rail, this.place),
     );
   }
@@ -170,7 +170,7 @@ class Home {
     return el(
       "div",
       { class: "card remembered" },
-      el("h2", {}, "Lately remembered"),
+      el("h2", {}, "Recent memories"),
       el("ul", {}, found.map((memory) => el("li", {}, el("p", { class: "clamped" }, memory.text), el("p", { class: "quiet small" }, memory.category, " · ", ago(memory.changed_at || memory.created_at))))),
       el("a", { href: "#/memories", class: "small" }, "All memories"),
     );
@@ -222,7 +222,7 @@ export function conversationRow(conversation, before) {
         "span",
         { class: "meta" },
         meta.filter(([, whole]) => whole).map(([kind, whole, text]) => el("span", { class: kind, title: whole }, text)),
-        el("span", { class: "texts" }, counted(conversation.texts, "text")),
+        el("span", { class: "texts" }, counted(conversation.texts, "message")),
       ),
       last
         ? el("time", { datetime: ended, title: `${began && began !== ended ? `${exact(began)} to ` : ""}${exact(ended)}` }, el("span", { class: "day" }, `${dayWord(ended)} `), HOUR.format(last))

@@ -319,8 +319,8 @@ def test_a_person_at_a_terminal_joins_by_an_invite_and_its_digits(vault: Vault, 
 def test_why_old_conversations_wait_stands_last_with_what_to_do(vault: Vault, person: Machine) -> None:
     code = vault.core.call("pair", "--offline", "--yes", "--json").json["code"]
     person.call("pair", "--code", "-", "--relay", vault.relay.url, typed=f"{code}\n")
-    away = {"CRYSTAL_RELAY_URL": f"http://127.0.0.1:{free_port()}"}
-    waits = person.call("up", "--no-service", "--no-mcp", "--no-hooks", "--yes", **away)
+    away = f"http://127.0.0.1:{free_port()}"
+    waits = person.call("up", "--no-service", "--no-mcp", "--no-hooks", "--yes", CRYSTAL_RELAY_URL=away)
     assert "later      record what was said before now" in waits.out
     why, hint = waits.err.strip().splitlines()[-2:]
     assert "1 transcript of before will be read after a sync" in why

@@ -34,6 +34,7 @@ class Action(StrEnum):
     SNAPSHOT = "snapshot"
     VERIFY = "verify"
     BACKUP = "backup"
+    ASK_GRANT = "ask-grant"
 
     @property
     def repeatable(self) -> bool:

@@ -31,8 +31,14 @@ def actions_of(work: JobContext) -> dict[Action, ActionHandler]:
         Action.SNAPSHOT: partial(_snapshot, work),
         Action.BACKUP: partial(_backup, work),
         Action.BACKFILL: partial(_backfill, work),
+        Action.ASK_GRANT: _ask_grant,
         Action.DREAM_WEAVE: partial(_dream_weave, work),
     }
+
+
+async def _ask_grant(_arguments: Arguments, _tell: Tell) -> ActionResult:
+    """Grants nothing: ``health.findings`` shows the request to a person, who may."""
+    return ActionResult("it is shown there; a person allows it with `crystal devices grant`")
 
 
 async def _status(work: JobContext, _arguments: Arguments, _tell: Tell) -> ActionResult:

@@ -1,11 +1,15 @@
 """``crystal promote``: make this machine the vault's Core."""
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
+from crystal_crypto.errors import CrystalError
+from crystal_mirror.commands.messages import Action
 from crystal_mirror.replication.claim import claimant
+from crystal_node.agent.commands.client import ask_device
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.device.device import Device, opened
@@ -56,7 +60,7 @@ def run(
     waits, and goes on as a Node. That takes a few seconds while the background service runs there. When it is gone, --force
     takes its place without it, and first says whether anything would be lost. This machine has to be allowed to lead
     (`crystal devices grant`), to hold the vault's root, or to be given the recovery kit. On a terminal it says which machine
-    can allow it, and goes on when that has happened.
+    can allow it, and goes on when that has happened; that machine shows the request in `crystal status` and on its page.
 
     Exit codes: 0 this machine is the Core; 6 by force, something would be lost; 7 or 3 it may not lead; 9 another machine
     was faster; 11 the present Core did not answer, and nothing has changed.
@@ -99,6 +103,8 @@ def promote_here(
             claimant(device.member, device.root)  # who may not is told before anything is asked
         confirm("\nType promote to go on: ", expect="promote", about=about, as_json=as_json)
     root = None if kit is None else root_from_kit(kit, device.member.vault)
+    if root is None and not force:
+        asyncio.run(_ask_for_grant(device))
     return asyncio.run(
         promote(
             device,
@@ -110,6 +116,17 @@ def promote_here(
             progress=note,
         )
     )
+
+
+async def _ask_for_grant(device: Device) -> None:
+    """Has the Core show its person that this machine asks to lead, if it may not. What fails is told by what comes next."""
+    member = device.member
+    info, lead = member.log.member(member.device_id), member.log.lead
+    if device.holds_root or info is None or info.grant or lead is None or lead.is_freeze or member.is_core:
+        return
+    with suppress(CrystalError):
+        await ask_device(device, None, Action.ASK_GRANT)
+        note("The Core was asked: its status and its page show it.")
 
 
 async def _would_lose(device: Device) -> str:

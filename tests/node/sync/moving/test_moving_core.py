@@ -185,10 +185,15 @@ def test_a_machine_without_a_grant_names_who_can_give_it_and_goes_on_when_it_cam
     assert refused.code == 3
     assert core in refused.error["error"]
     assert "crystal devices grant phone" in refused.error["hint"]
+    three.core.call("commands", "list")  # looks at the relay, as the background service does
+    asks = "asks to be allowed to become the Core"
+    assert asks in three.core.call("status").out
+    assert asks not in three.nodes[0].call("status").out
     promoting = phone.start("promote", "--wait", "120", "--json")
     assert promoting.stderr is not None
     until(lambda: "grant phone" in promoting.stderr.readline(), SETTLES_SECONDS_MAX)  # type: ignore[union-attr]
     three.core.call("devices", "grant", "phone")
+    assert asks not in three.core.call("status").out
     until(partial(_lets_go, three.core), SETTLES_SECONDS_MAX)
     out, err = promoting.communicate(timeout=SETTLES_SECONDS_MAX)
     assert promoting.returncode == 0, err

@@ -31,7 +31,9 @@ def run(quick: bool) -> list[Row]:
     with _folder() as folder:
         rows = _unchanged(folder, files=5_000 if quick else FILES)
     with _folder() as folder:
-        return [*rows, *_one_byte(folder, size=64 * MIB if quick else BIG_BYTES)]
+        rows += _one_byte(folder, size=64 * MIB if quick else BIG_BYTES)
+    with _folder() as folder:
+        return rows + _renamed(folder)
 
 
 @contextmanager
@@ -154,6 +156,49 @@ def _one_byte(folder: Path, *, size: int) -> list[Row]:
             baseline="SHA-256 of the file",
             baseline_value=hashed.median,
             note=f"{store.blobs_got} parts fetched, the others copied here",
+        ),
+    ]
+
+
+def _renamed(folder: Path) -> list[Row]:
+    desks = Desks(folder, "laptop")
+    core, laptop = desks.open("core"), desks.open("laptop")
+    files = FILES_IN_FOLDER
+    for number in range(files):
+        core.write(f"drafts/note-{number}.md", f"note {number} " * 100)
+    for desk in (core, laptop, core):
+        desk.sync()
+    time.sleep(2.1)  # what was written just before is read again
+    (core.root / "drafts").rename(core.root / "essays")
+    store = core.store
+    store.blobs_put = store.blobs_got = 0
+    started, processor = time.perf_counter(), time.process_time()
+    for desk in (core, core, laptop):  # offered, ordered and published, applied
+        desk.sync()
+    seconds, processor = time.perf_counter() - started, time.process_time() - processor
+    assert sorted(laptop.tree()) == sorted(f"essays/note-{number}.md" for number in range(files))
+    started = time.perf_counter()
+    (laptop.root / "essays").rename(laptop.root / "drafts")
+    local = time.perf_counter() - started
+    core.close()
+    laptop.close()
+    what = f"a folder of {files} files renamed"
+    return [
+        Row(
+            name=f"{what}: renamed on another device",
+            value=seconds,
+            unit="s",
+            baseline="the system's rename",
+            baseline_value=local,
+            target=value_at_most(1.0),
+            note="three rounds, one after the other",
+        ),
+        Row(name=f"{what}: processor time of both devices", value=processor, unit="s"),
+        Row(
+            name=f"{what}: parts that move",
+            value=store.blobs_put + store.blobs_got,
+            unit="",
+            target=value_at_most(0),
         ),
     ]
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from crystal_mirror.entries.control_state import newest_snapshot, published_floor, read_base
+from crystal_mirror.files.tree import FUSE_FREE_FILES
 from crystal_mirror.handover.core import offer
 from crystal_mirror.handover.successor import HandoverStage as Asking
 from crystal_mirror.handover.successor import ask, follow_up, take
@@ -219,21 +220,30 @@ def given(stage: MixedStage) -> None:
     stage.meet(core, laptop)
 
 
+_FOLDER_FILES = FUSE_FREE_FILES + 1
+
+
 def filed(stage: MixedStage) -> None:
-    """Files: new ones, changed on both sides, deleted here and changed there, renamed."""
+    """Files: new ones, changed on both sides, deleted here and changed there, renamed; a folder renamed that is larger than
+    what may be deleted without a question."""
     core, laptop = stage.core, stage.laptop
     for path in ("notes.md", "list", "plans/june.md"):
         stage.file(core, path, f"{path} as it was in the beginning, of several parts".encode())
+    for number in range(_FOLDER_FILES):
+        stage.file(core, f"drafts/{number}", b"draft %d" % number)
     stage.meet(core, laptop)
     stage.file(core, "notes.md", b"the Core's version of the notes, in several parts")
     stage.file(laptop, "notes.md", b"the laptop's version of the notes, in several parts")
     stage.file(core, "list", None)
     stage.file(laptop, "list", b"an edit that beats a deletion, whoever comes first")
     assert laptop.disk is not None
-    assert len(laptop.disk.files) == 3, "what the Core had is on the laptop"
+    assert len(laptop.disk.files) == 3 + _FOLDER_FILES, "what the Core had is on the laptop"
     old = laptop.disk.files["plans/june.md"].data
     stage.file(laptop, "plans/june.md", None)
     stage.file(laptop, "plans/july.md", old)
+    for number in range(_FOLDER_FILES):
+        stage.file(laptop, f"drafts/{number}", None)
+        stage.file(laptop, f"essays/{number}", b"draft %d" % number)
     stage.arm()
     stage.sync(laptop, core, laptop, core)
     stage.end()
@@ -282,6 +292,8 @@ def _check(name: str, stage: MixedStage) -> None:
         assert sum("notes" in path for path in disk.files) == 2, "both versions of the notes are kept"
         assert {"list", "plans/july.md"} <= disk.files.keys()
         assert "plans/june.md" not in disk.files
+        assert sum(path.startswith("essays/") for path in disk.files) == _FOLDER_FILES
+        assert not any(path.startswith("drafts/") for path in disk.files)
 
 
 def count_points(name: str) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from crystal_mirror.entries.control_state import read_base
 from crystal_mirror.file_paths import folded
+from crystal_mirror.files.moves import moves
 from crystal_mirror.files.ports import Disk, FileDatabase, FileOffer, FileTrouble, LocalFile, SeenFile
 from crystal_mirror.files.transfers import FilesReport, FilesRound, matches, move_all, rows_stand, went_to
 from crystal_mirror.files.tree import (
@@ -316,7 +317,8 @@ def _within_the_fuse(this: FilesRound, plan: list[PlannedAction]) -> list[Planne
     lately = this.database.deleted_lately(this.now_ms)
     asked = {(one.path, FUSED[one.action]) for one in plan if one.action in FUSED}
     derived = {one for one in asked if this.disk.derived(one[0])}
-    held = fused(plan, this.database.agreed_count(), lately, confirmed | derived)
+    this.moves = moves(this.database, this.member.replica, plan)
+    held = fused(plan, this.database.agreed_count(), lately, confirmed | derived | this.moves.keys())
     this.database.withhold(held, sorted(asked & confirmed))
     this.report.withheld = held
     withheld = set(held)

@@ -15,11 +15,13 @@ After a kill a put is made again (the log takes equal content as done), and a fe
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 from crystal_crypto.errors import WrongKey
-from crystal_mirror.file_paths import conflict_paths
+from crystal_mirror.file_paths import conflict_paths, folded
+from crystal_mirror.files.moves import Moves, waits
 from crystal_mirror.files.ports import (
     Disk,
     DiskFull,
@@ -127,6 +129,8 @@ class FilesRound:
         default_factory=dict[tuple[int, int], list[FilePart]]
     )
     """The parts of files that are gone from their paths, by size and inode: they may stand at others now."""
+    moves: Moves = field(default_factory=dict[tuple[str, DeletionDirection], str])
+    """The planned deletions that are moves (``files.moves``)."""
     standing: dict[bytes, list[BlobRef]] | None = None
     """The blobs of the living files by what these hold, once they are needed (``_standing``)."""
 
@@ -199,8 +203,10 @@ def move_all(this: FilesRound, plan: Sequence[PlannedAction]) -> Flow[None]:
     yield from _put(this, paths(FileAction.PUT))
     fetches = paths(FileAction.FETCH)
     blocked = yield from _fetch_all(this, fetches)
-    for path in paths(FileAction.REMOVE):
-        _remove(this, path)
+    removals = paths(FileAction.REMOVE)
+    freed = {folded(path) for path in removals}
+    for path in removals:
+        _remove(this, path, freed)
     if blocked:
         yield from _fetch_all(this, list(blocked))
 
@@ -265,8 +271,7 @@ def _drop(this: FilesRound, paths: Iterable[str]) -> None:
             [FileOffer(path, origin, None) for (path, _), origin in zip(some, origins, strict=True)]
         )
         for path, _ in some:
-            if not this.disk.derived(path):
-                database.note_deleted(path, FUSED[FileAction.DROP], this.now_ms)
+            _note_deleted(this, path, FUSED[FileAction.DROP])
         this.report.dropped += len(some)
 
 
@@ -443,18 +448,27 @@ def _fetch_parts(
     return incoming.finish(local)
 
 
-def _remove(this: FilesRound, path: str) -> None:
+def _remove(this: FilesRound, path: str, freed: AbstractSet[str]) -> None:
+    direction = FUSED[FileAction.REMOVE]
     try:
         action, local, row, _ = this.states(path)
         if action is not FileAction.REMOVE or local is None or row is None:
+            return
+        if waits(this.database, this.member.replica, this.moves, path, freed):
+            this.skipped.add(path)
             return
         this.disk.remove(local, row.version)  # §14-6
     except FileTrouble as trouble:
         this.skipped.add(path)
         this.report.troubled(path, trouble)
         return
-    if not this.disk.derived(path):
-        this.database.note_deleted(path, FUSED[FileAction.REMOVE], this.now_ms)
+    _note_deleted(this, path, direction)
     this.database.forget_seen([path])
     this.database.drop_agreed(path)
     this.report.removed += 1
+
+
+def _note_deleted(this: FilesRound, path: str, direction: DeletionDirection) -> None:
+    """Counts a deletion for the fuse, unless nothing is lost by it."""
+    if not this.disk.derived(path) and (path, direction) not in this.moves:
+        this.database.note_deleted(path, direction, this.now_ms)

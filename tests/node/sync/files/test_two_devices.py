@@ -2,6 +2,9 @@
 
 import os
 import random
+from typing import Any
+
+import pytest
 
 from crystal_mirror.files.tree import DeletionDirection
 from crystal_mirror.history.control_entries import write_control_entry
@@ -179,6 +182,93 @@ def test_many_deletions_at_once_wait_for_a_person(core: Desk, laptop: Desk) -> N
     settle(core, laptop)
     assert len(laptop.tree()) == len(core.tree()) == 15
     assert len(list(laptop.disk.trash.items())) == 25
+
+
+def folder_of(desk: Desk, name: str, files: int) -> None:
+    for number in range(files):
+        desk.write(f"{name}/note-{number}.md", f"note {number // 2}")
+
+
+def moved_away(desk: Desk, old: str, new: str) -> bool:
+    return not any(path.startswith(f"{old}/") for path in desk.tree()) and any(
+        path.startswith(f"{new}/") for path in desk.tree()
+    )
+
+
+def test_a_renamed_folder_is_renamed_everywhere_and_nothing_is_sent(core: Desk, laptop: Desk) -> None:
+    folder_of(core, "drafts", 100)
+    settle(core, laptop)
+    before = laptop.tree()
+    (core.root / "drafts").rename(core.root / "essays")
+    core.store.blobs_put = core.store.blobs_got = 0
+    report = core.sync()
+    assert (report.dropped, report.put, report.withheld) == (100, 100, [])
+    settle(core, laptop)
+    assert moved_away(laptop, "drafts", "essays")
+    assert laptop.tree() == core.tree()
+    assert len(laptop.tree()) == len(before) == 100
+    assert (core.store.blobs_put, core.store.blobs_got) == (0, 0)
+    assert core.book.waiting() == laptop.book.waiting() == []
+    # A move is no deletion: three more may go without anybody being asked.
+    for number in range(3):
+        (core.root / f"essays/note-{number}.md").unlink()
+    settle(core, laptop)
+    assert len(laptop.tree()) == len(core.tree()) == 97
+
+
+def test_a_copy_accounts_for_one_deletion_only(core: Desk, laptop: Desk) -> None:
+    for number in range(40):
+        core.write(f"file-{number}", "the same")
+    settle(core, laptop)
+    for number in range(25):
+        (core.root / f"file-{number}").unlink()
+    core.write("one-of-them", "the same")
+    report = core.sync()
+    assert len(report.withheld) == 24
+    settle(core, laptop)
+    assert len(laptop.tree()) == 40
+
+
+def test_a_rename_that_is_stopped_halfway_ends_without_a_question(core: Desk, laptop: Desk) -> None:
+    folder_of(core, "drafts", 60)
+    settle(core, laptop)
+    (core.root / "drafts").rename(core.root / "essays")
+    core.sync()
+    core.sync()
+    remove, left = laptop.disk.remove, [7]
+
+    class Stopped(Exception):
+        pass
+
+    def stop(*arguments: Any) -> None:
+        if not left[0]:
+            raise Stopped
+        left[0] -= 1
+        remove(*arguments)
+
+    laptop.disk.remove = stop  # type: ignore[assignment]
+    with pytest.raises(Stopped):
+        laptop.sync()
+    laptop.disk.remove = remove  # type: ignore[method-assign]
+    assert len(laptop.tree()) > 100, "all are at their new paths, most at the old ones as well"
+    settle(core, laptop)
+    assert moved_away(laptop, "drafts", "essays")
+    assert len(laptop.tree()) == 60
+    assert laptop.book.meta_get("moved") is None
+
+
+def test_a_folder_stays_until_its_files_are_at_their_new_paths(core: Desk, laptop: Desk) -> None:
+    folder_of(core, "drafts", 30)
+    settle(core, laptop)
+    (core.root / "drafts").rename(core.root / "essays")
+    (laptop.root / "essays").write_text("a file where the folder would be")
+    core.sync()
+    core.sync()
+    laptop.sync()
+    assert len([path for path in laptop.tree() if path.startswith("drafts/")]) == 30
+    (laptop.root / "essays").unlink()
+    settle(core, laptop)
+    assert moved_away(laptop, "drafts", "essays")
 
 
 def test_deletions_in_small_bites_are_seen_as_many(core: Desk, laptop: Desk) -> None:

@@ -71,9 +71,10 @@ def _emitted(request: dict[str, object], home: str) -> bool:
 
 
 def _shown(request: dict[str, object], home: str) -> bool:
-    from msgspec import DecodeError, ValidationError, convert
+    from msgspec import ValidationError, convert
     from msgspec.json import decode
 
+    from crystal_crypto.errors import UNDECODABLE
     from crystal_node.search.finding.documents import SearchDocument, SearchRequest
     from crystal_node.surfaces.cli.console.results import show_found
 
@@ -84,7 +85,7 @@ def _shown(request: dict[str, object], home: str) -> bool:
     body = _answer(request, home)
     try:
         found = None if body is None else decode(body, type=SearchDocument)
-    except DecodeError:
+    except UNDECODABLE:
         found = None
     show_found(_searched_here(wanted) if found is None else found, wanted)
     return True

@@ -78,6 +78,9 @@ class _Agent:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def wake_ups(self) -> int:
+        return _wake_ups(self.process.pid)
+
     def resident_mb(self) -> float:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGESIZE") / 1e6
@@ -130,11 +133,12 @@ def _started(device: DemoDevice, tools: Path) -> _Agent:
 
 
 def _idle(agents: dict[str, _Agent], seconds: float) -> list[Row]:
-    before = {name: agent.cpu_seconds() for name, agent in agents.items()}
-    time.sleep(seconds)
+    before = {name: (agent.cpu_seconds(), agent.wake_ups()) for name, agent in agents.items()}
+    poll = _wake_ups_of_a_poll(seconds)
     rows: list[Row] = []
     for name, agent in agents.items():
-        share = (agent.cpu_seconds() - before[name]) / seconds * 100
+        processor, wake_ups = before[name]
+        share = (agent.cpu_seconds() - processor) / seconds * 100
         rows += [
             Row(
                 name=f"the {name}'s agent at rest: of a core",
@@ -142,6 +146,15 @@ def _idle(agents: dict[str, _Agent], seconds: float) -> list[Row]:
                 unit="%",
                 target=value_at_most(0.5),
                 note=f"over {seconds:.0f} s",
+            ),
+            Row(
+                name=f"the {name}'s agent at rest: wake-ups a second",
+                value=(agent.wake_ups() - wake_ups) / seconds,
+                unit="",
+                baseline="a process that looks every 50 ms",
+                baseline_value=poll,
+                target=value_at_most(5),
+                note="of all threads, voluntary ones",
             ),
             Row(
                 name=f"the {name}'s agent at rest: memory",
@@ -152,6 +165,29 @@ def _idle(agents: dict[str, _Agent], seconds: float) -> list[Row]:
             Row(name=f"the {name}'s agent at rest: descriptors", value=float(agent.descriptors()), unit=""),
         ]
     return rows
+
+
+def _wake_ups(process: int) -> int:
+    """How often the threads of a process went to sleep since they began."""
+    return sum(
+        int(line.split()[1])
+        for status in Path(f"/proc/{process}/task").glob("*/status")
+        for line in status.read_text().splitlines()
+        if line.startswith("voluntary_ctxt_switches:")
+    )
+
+
+def _wake_ups_of_a_poll(seconds: float) -> float:
+    """A second, of a process that does nothing else, while that time passes."""
+    process = subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(0.05)"])
+    try:
+        time.sleep(seconds / 10)
+        before = _wake_ups(process.pid)
+        time.sleep(seconds * 0.9)
+        return (_wake_ups(process.pid) - before) / (seconds * 0.9)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _latency(agent: _Agent, *, writes: int) -> list[Row]:

@@ -1,24 +1,25 @@
-"""File changes as a stream: events where the file system sends them, and a poll where it does not.
+"""File changes as a stream: events where the file system sends them, and a poll where it does not. Linux's own events on Linux,
+those that `watchfiles` brings elsewhere.
 
 The first item comes as soon as the watcher is set up, so that no change is lost between reading everything and the first
 event. Folders that do not exist yet are looked for every few seconds.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from watchfiles import Change
-from watchfiles import awatch as _awatch  # pyright: ignore[reportUnknownVariableType]  names anyio's types, which are optional
-
+HAS_INOTIFY = sys.platform == "linux"
 _FOLLOW_UP_SECONDS = 1.0
 """Time until another look after something new appeared: a file in a folder that was just made may raise no event."""
 
 Folders = Callable[[], list[Path]]
-Changed = set[tuple[Change, str]]
+Changed = frozenset[tuple[str, bool]] | None
+"""Paths, and whether something is new there; None if anything may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +55,7 @@ async def _watched(
     present: list[Path], folders: Folders, concerns: Callable[[str], bool], times: ChangeTimes
 ) -> AsyncGenerator[frozenset[str] | None, None]:
     """Changes in the folders that exist; ends when others exist."""
-
-    def wanted(_change: Change, path: str) -> bool:
-        return concerns(path)
-
-    stop = asyncio.Event()
-    events = _awatch(
-        *present,
-        watch_filter=wanted,
-        debounce=int(times.burst * 1000),
-        step=int(times.settle * 1000),
-        stop_event=stop,
-        ignore_permission_denied=True,
-    )
+    events = _events(present, concerns, times)
     pending = asyncio.ensure_future(anext(events))
     try:
         await asyncio.sleep(0)  # lets the watcher be set up before everything is read
@@ -81,13 +70,51 @@ async def _watched(
                 continue
             found = pending.result()
             pending = asyncio.ensure_future(anext(events))
-            pause = _FOLLOW_UP_SECONDS if any(change is Change.added for change, _ in found) else times.poll
-            yield frozenset(path for _, path in found)
+            if found is None:
+                pause = times.poll
+                yield None
+                continue
+            pause = _FOLLOW_UP_SECONDS if any(new for _, new in found) else times.poll
+            yield frozenset(path for path, _ in found)
     finally:
-        stop.set()
         pending.cancel()
         with suppress(asyncio.CancelledError, StopAsyncIteration):
             await pending
+        await events.aclose()
+
+
+async def _events(
+    present: list[Path], concerns: Callable[[str], bool], times: ChangeTimes
+) -> AsyncGenerator[Changed, None]:
+    """Events below these folders, a burst of them at a time."""
+    if HAS_INOTIFY:
+        from crystal_node.base.inotify import Inotify
+
+        watch = Inotify([str(folder) for folder in present])
+        try:
+            while True:
+                yield await watch.next(concerns, times.settle, times.burst)
+        finally:
+            watch.close()
+    from watchfiles import (
+        Change,  # lazy: not loaded on Linux
+        awatch,  # pyright: ignore[reportUnknownVariableType]  names anyio's types, which are optional
+    )
+
+    stop = asyncio.Event()
+    events = awatch(
+        *present,
+        watch_filter=lambda _change, path: concerns(path),
+        debounce=int(times.burst * 1000),
+        step=int(times.settle * 1000),
+        stop_event=stop,
+        ignore_permission_denied=True,
+    )
+    try:
+        async for found in events:
+            yield frozenset((path, change is Change.added) for change, path in found)
+    finally:
+        stop.set()
         await events.aclose()
 
 

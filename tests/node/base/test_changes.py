@@ -5,10 +5,21 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
-from crystal_node.base.changes import ChangeTimes, changes
+import pytest
+
+from crystal_node.base import changes as changes_module
+from crystal_node.base.changes import HAS_INOTIFY, ChangeTimes, changes
 
 _FAST = ChangeTimes(poll=0.3, settle=0.02, burst=0.1)
 _SLOW_POLL = ChangeTimes(poll=60.0, settle=0.02, burst=0.1)
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["inotify", "watchfiles"])
+def _events(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The events of this system, and those of other systems."""
+    if request.param and not HAS_INOTIFY:
+        pytest.skip("Linux alone has inotify")
+    monkeypatch.setattr(changes_module, "HAS_INOTIFY", request.param)
 
 
 def _is_transcript(path: str) -> bool:

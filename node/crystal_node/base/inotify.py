@@ -1,0 +1,146 @@
+"""Linux tells what changes in folders and all below them, and nobody is woken while nothing does (inotify(7)).
+
+`watchfiles`, which serves other systems, wakes 20 times a second for each watch to look whether something came. A folder that
+was just made may have got files before it is watched: they are reported with it, and the caller looks again
+(``base.changes``).
+"""
+
+import asyncio
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+
+_CLOEXEC, _NONBLOCK = os.O_CLOEXEC, os.O_NONBLOCK
+_MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
+_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
+_OVERFLOW, _IGNORED, _IS_FOLDER = 0x4000, 0x8000, 0x40000000
+_ONLY_FOLDERS = 0x01000000
+_LEFT_OUT = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
+_WATCHED = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
+_HEAD = struct.Struct("iIII")
+"""Watch, mask, cookie, length of the name, which follows and is padded with zeros."""
+_READ_BYTES = 256 * 1024
+
+Event = tuple[str, bool]
+"""A path, and whether something is new there."""
+
+
+class Inotify:
+    """The events below some folders. Belongs to one event loop; ``close`` it."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        """Watches the folders, following links. Those that may not be read are left out.
+
+        Raises OSError: the system has no room for so many watches, or a folder is gone.
+        """
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._paths: dict[int, str] = {}
+        self._fd = self._libc.inotify_init1(_CLOEXEC | _NONBLOCK)
+        if self._fd < 0:
+            raise _failure("inotify")
+        try:
+            for folder in folders:
+                if not self._add(folder):
+                    raise FileNotFoundError(folder)
+                for _ in self._below(folder):
+                    pass
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    async def next(
+        self, concerns: Callable[[str], bool], settle: float, burst: float
+    ) -> frozenset[Event] | None:
+        """Waits for events at paths that concern the caller, and then until they pause for ``settle`` seconds, at most for
+        ``burst``. None: more came than the system keeps, so that anything may have changed. Raises OSError, as at the start."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._readable()
+            found = self._concerning(concerns)
+            if found is None:
+                return None
+            until = loop.time() + burst
+            while True:
+                await asyncio.sleep(settle)  # what concerns nobody wakes no more often than this
+                more = self._concerning(concerns) if found else set[Event]()
+                if more is None:
+                    return None
+                found |= more
+                if not more or loop.time() >= until:
+                    break
+            if found:
+                return frozenset(found)
+
+    def _concerning(self, concerns: Callable[[str], bool]) -> set[Event] | None:
+        """What came and concerns the caller; None after an overflow."""
+        came = list(self._read())
+        if any(path == "" for path, _ in came):
+            return None
+        return {(path, new) for path, new in came if concerns(path)}
+
+    async def _readable(self) -> None:
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._fd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._fd)
+
+    def _read(self) -> Iterator[Event]:
+        """What came; an empty path for an overflow."""
+        while True:
+            try:
+                data = os.read(self._fd, _READ_BYTES)
+            except BlockingIOError:
+                return
+            at = 0
+            while at < len(data):
+                watch, mask, _, length = _HEAD.unpack_from(data, at)
+                name = data[at + _HEAD.size : at + _HEAD.size + length].rstrip(b"\0")
+                at += _HEAD.size + length
+                if mask & _OVERFLOW:
+                    yield "", True
+                elif mask & _IGNORED:
+                    self._paths.pop(watch, None)
+                elif (folder := self._paths.get(watch)) is not None and name:
+                    yield from self._followed(os.path.join(folder, os.fsdecode(name)), mask)  # noqa: PTH118
+
+    def _followed(self, path: str, mask: int) -> Iterator[Event]:
+        yield path, bool(mask & (_CREATE | _MOVED_TO))
+        if mask & _IS_FOLDER and mask & _MOVED_FROM:
+            for watch, folder in list(self._paths.items()):
+                if folder == path or folder.startswith(path + os.sep):
+                    self._libc.inotify_rm_watch(self._fd, watch)
+        elif mask & (_CREATE | _MOVED_TO) and self._add(path):
+            for each in self._below(path):
+                yield each, True
+
+    def _below(self, folder: str) -> Iterator[str]:
+        """Watches all folders below one, and yields what is in them. Every folder once, whatever links lead to it."""
+        for parent, folders, files in os.walk(folder, followlinks=True):
+            folders[:] = [name for name in folders if self._add(os.path.join(parent, name))]  # noqa: PTH118
+            for name in (*folders, *files):
+                yield os.path.join(parent, name)  # noqa: PTH118
+
+    def _add(self, folder: str) -> bool:
+        """Watches one folder; False if it is none, may not be read, or is watched already. Raises OSError: no room."""
+        watch = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), _WATCHED | _ONLY_FOLDERS)
+        if watch < 0:
+            error = _failure(folder)
+            if error.errno in _LEFT_OUT:
+                return False
+            raise error
+        if watch in self._paths:
+            return False
+        self._paths[watch] = folder
+        return True
+
+
+def _failure(what: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), what)

@@ -8,7 +8,8 @@ the place. Retired and superseded memories are not places, unless requested. A `
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -70,6 +71,10 @@ MUCH = 6
 """A filter that admits more than one place in this many is broad."""
 NARROW_MAX = RANKED_MAX
 """Most places that a narrow filter admits: all of them are ranked."""
+LISTED_MAX = 250_000
+"""In a memory of more chunks, listing what a broad filter admits takes longer than checking what was found."""
+SCOPES_KEPT = 8
+"""Broad filters of which it is known, while nothing is written, what they admit."""
 
 _FORGOTTEN = f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN})"  # noqa: S608 - constants of ours
 """Texts that a pending operation forgets. Without filters, `stale_chunks` are hidden too: memories and documents that are not
@@ -177,11 +182,60 @@ class _Condition:
     bindings: tuple[object, ...]
 
 
+class _AdmittedChunks:
+    """What broad filters admit, a byte for each chunk, until the database changes.
+
+    SQLite asks it by the functions `crystal_admits_0 (rowid)` and so on: looking a chunk up takes a tenth of asking all tables
+    of places for it, and a search with a broad filter asks for thousands. Each is a bytearray's own lookup, without a call of
+    Python's."""
+
+    def __init__(self, database: Database) -> None:
+        self._version: tuple[int, int] | None = None
+        self._numbers: dict[Scope, int] = {}
+        self._bytes = [bytearray() for _ in range(SCOPES_KEPT)]
+        self._next = 0
+        for number, admitted in enumerate(self._bytes):
+            lookup = cast("Callable[..., int]", admitted.__getitem__)
+            database.connection.create_scalar_function(
+                f"crystal_admits_{number}", lookup, 1, deterministic=True
+            )
+
+    def number(self, database: Database, scope: Scope) -> int | None:
+        """The number of a scope's bytes; None if they are not here. Belongs in a snapshot."""
+        version = database.version()
+        if version != self._version:
+            self._version, self._numbers = version, {}
+        return self._numbers.get(scope)
+
+    def keep(self, scope: Scope, chunks: "NDArray[np.int64]", size: int) -> int:
+        """Keep the chunks, none higher than ``size``, that a scope admits, in place of the oldest scope: a search may still
+        hold the numbers of the latest. Call `number` first. Returns the scope's number."""
+        import numpy as np
+
+        admitted = np.zeros(size + 1, np.uint8)
+        admitted[chunks] = 1
+        number, self._next = self._next, (self._next + 1) % SCOPES_KEPT
+        self._bytes[number][:] = admitted.tobytes()
+        self._numbers = {known: other for known, other in self._numbers.items() if other != number}
+        self._numbers[scope] = number
+        return number
+
+    def of(self, number: int) -> "NDArray[np.bool_]":
+        """The bytes of a number."""
+        import numpy as np
+
+        return np.array(self._bytes[number], np.uint8).view(np.bool_)
+
+
+_admitted_chunks: "WeakKeyDictionary[Database, _AdmittedChunks]" = WeakKeyDictionary()
+
+
 class Filters:
     """The filters of one search over one snapshot."""
 
     def __init__(self, database: Database, scope: Scope = EVERYWHERE) -> None:
         self._database = database
+        self._scope = scope
         self._narrows = scope != EVERYWHERE
         self.memories = _MEMORIES[scope.status].table
         """The view of the memories to return."""
@@ -202,7 +256,12 @@ class Filters:
         if self._narrows:
             admitted, bindings = self._admitted()
             # The plus sign keeps SQLite from querying FTS5 separately for each admitted row.
-            sql.append(self._each() if self.broad else f"+rowid IN ({admitted})")
+            number = self._number()
+            if number is not None:
+                sql.append(f"crystal_admits_{number}(rowid)")
+                bindings = ()
+            else:
+                sql.append(self._each() if self.broad else f"+rowid IN ({admitted})")
         if self._hidden:
             sql.append("+rowid NOT IN (SELECT value FROM json_each(?))")
             bindings = (*bindings, json.dumps(self._hidden))
@@ -220,6 +279,9 @@ class Filters:
 
         from crystal_core.sqlite_file import integers
 
+        number = self._number()
+        if number is not None:
+            return self._kept().of(number)[chunks]
         query = (
             f"SELECT group_concat(rowid) FROM (SELECT value AS rowid FROM json_each(?)) WHERE {self._each()}"  # noqa: S608
         )
@@ -262,6 +324,25 @@ class Filters:
         for row in self._database.rows(query, bindings):
             found.setdefault(int(row[0]), []).append(_place(row))
         return found
+
+    def _kept(self) -> _AdmittedChunks:
+        kept = _admitted_chunks.get(self._database)
+        if kept is None:
+            kept = _admitted_chunks[self._database] = _AdmittedChunks(self._database)
+        return kept
+
+    def _number(self) -> int | None:
+        """The number of the function `crystal_admits_…` for this filter; None if it is not broad, or the memory is large."""
+        if not self.broad:
+            return None
+        kept = self._kept()
+        number = kept.number(self._database, self._scope)
+        if number is None:
+            size = int(self._database.value("SELECT max(rowid) FROM chunks") or 0)
+            if size > LISTED_MAX:
+                return None
+            number = kept.keep(self._scope, self._rowids(*self._admitted()), size)
+        return number
 
     def _admitted(self) -> tuple[str, tuple[object, ...]]:
         """Return a query for the admitted chunks, and its bindings; a chunk with several places may occur several times."""

@@ -174,12 +174,39 @@ SCOPES = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(scope=SCOPES, narrow_max=st.sampled_from([RANKED_MAX, 10, 0]))
+@given(
+    scope=SCOPES,
+    narrow_max=st.sampled_from([RANKED_MAX, 10, 0]),
+    listed_max=st.sampled_from([filters.LISTED_MAX, 0]),
+)
 def test_a_search_finds_all_that_meets_the_filters_and_nothing_else(
-    memory: tuple[Replica, list[Placed]], scope: Scope, narrow_max: int
+    memory: tuple[Replica, list[Placed]], scope: Scope, narrow_max: int, listed_max: int
 ) -> None:
-    with mock.patch.object(filters, "NARROW_MAX", narrow_max):
+    with (
+        mock.patch.object(filters, "NARROW_MAX", narrow_max),
+        mock.patch.object(filters, "LISTED_MAX", listed_max),
+    ):
         _finds_all(memory, scope)
+
+
+def test_what_a_broad_filter_admits_is_known_until_something_is_written() -> None:
+    replica = new_replica()
+    apply(replica, *(capture(f"budget of pump {number}") for number in range(40)))
+    searcher = Searcher(replica.database, None)
+
+    def found(scope: Scope) -> set[str]:
+        hits = searcher.search("budget pump", now_ms=NOW, limit=1000, scope=scope, by=By.MESSAGE).hits
+        return {hit.text for hit in hits}
+
+    scope = Scope(kind="conversation")
+    with mock.patch.object(filters, "NARROW_MAX", 0):
+        assert len(found(scope)) == len(found(scope)) == 40
+        apply(replica, capture("budget of pump 40"))
+        assert "budget of pump 40" in found(scope)
+        apply(replica, forget("budget of pump 3"))
+        assert found(scope) == {f"budget of pump {number}" for number in range(41)} - {"budget of pump 3"}
+        for number in range(filters.SCOPES_KEPT + 2):
+            assert found(Scope(since_ms=number)) == found(scope)
 
 
 def _finds_all(memory: tuple[Replica, list[Placed]], scope: Scope) -> None:

@@ -65,7 +65,9 @@ class CaptureCounts:
     @property
     def understood(self) -> bool:
         """Whether there were messages, recorded or not."""
-        return bool(self.messages or self.skipped["said before"] or self.skipped["private"])
+        return bool(self.messages) or any(
+            self.skipped[why] for why in ("said before", "private", "excluded project")
+        )
 
     def strange_words(self) -> str:
         """One line for people on what could not be read, "" when there was nothing."""
@@ -110,6 +112,8 @@ class Adapter(Protocol):
     """What people call the tool."""
     repeats: bool
     """Whether the tool writes a changed message again, under its first time."""
+    crystal_home: Path | None
+    """The home whose exclusions hold (``exclusions``); None: there are none."""
 
     @property
     def folders(self) -> list[Path]:

@@ -40,6 +40,7 @@ from crystal_node.capture.messages import (
     moment_of,
     plain,
 )
+from crystal_node.capture.private_words import without_private
 from crystal_node.capture.redaction import redact
 
 BARE, EVENTS, TURNS = "bare", "events", "turns"
@@ -278,7 +279,10 @@ def _message(
         yield SkippedRecord("said as an event" if context.mode else "mark-up only")
     else:
         # Held prompts are kept with the file's state, therefore redacted.
-        context.pending = (*context.pending, *((moment, redact(text).text) for text in typed))
+        context.pending = (
+            *context.pending,
+            *((moment, redact(without_private(text)).text) for text in typed),
+        )
         yield from _released(context, _fitting(context), at)
 
 

@@ -18,6 +18,7 @@ from msgspec import structs
 from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import MARK_BYTES, MARKS_MAX, Context, Marks, decoded
+from crystal_node.capture.exclusions import Exclusions
 from crystal_node.capture.line_reader import FileState, open_regular
 from crystal_node.capture.messages import OperationBuilder, SkippedRecord, TranscriptMessage
 
@@ -66,12 +67,18 @@ class DocumentReader:
         return max(self._found.st_mtime_ns // 1_000_000, 0)
 
     def read(
-        self, said: DocumentContent, home: Path, agent: str, source: str, hides: Hides
+        self,
+        said: DocumentContent,
+        home: Path,
+        agent: str,
+        source: str,
+        hides: Hides,
+        exclusions: Exclusions,
     ) -> TranscriptReading:
         """What is new in it. Raises OSError: it has too many messages."""
         self._check(said)
         counts = CaptureCounts()
-        gatherer = OperationBuilder(agent, source, ProjectFinder(home), counts)
+        gatherer = OperationBuilder(agent, source, ProjectFinder(home), counts, exclusions)
         again = self._state.unsure_until > 0
         known = Marks() if again else Marks(self._context.said)
         spoken = said.spoken

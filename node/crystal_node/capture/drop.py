@@ -91,7 +91,7 @@ class DropFolder(ObjectLines):
         if not _is_document(path):
             return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
         reader = DocumentReader(path, state, quiet_ns)
-        return reader.read(_document(path, reader), self._home, agent, self.name, hides)
+        return reader.read(_document(path, reader), self._home, agent, self.name, hides, self.exclusions())
 
     def skip(self, path: Path) -> FileState:
         if not _is_document(path):

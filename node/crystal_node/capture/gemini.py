@@ -110,7 +110,9 @@ class GeminiCli(ObjectLines):
         if _is_lines(path.name):
             return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
         reader = DocumentReader(path, state, quiet_ns)
-        return reader.read(self._document(path, reader.data), self._home, agent, self.name, hides)
+        return reader.read(
+            self._document(path, reader.data), self._home, agent, self.name, hides, self.exclusions()
+        )
 
     def skip(self, path: Path) -> FileState:
         if _is_lines(path.name):

@@ -20,6 +20,7 @@ from msgspec import structs
 from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import Context, Marks, decoded
+from crystal_node.capture.exclusions import Exclusions
 from crystal_node.capture.json_values import is_object, parse_json, records_within
 from crystal_node.capture.line_reader import FileState, LineReader, unchanged
 from crystal_node.capture.messages import (
@@ -47,9 +48,15 @@ class LineAdapter(ABC):
 
     name: str
     repeats = False
+    crystal_home: Path | None = None
 
     def __init__(self, home: Path) -> None:
         self._home = home
+
+    def exclusions(self) -> Exclusions:
+        """What its person keeps out, as it is now. Raises OSError."""
+        home = self.crystal_home
+        return Exclusions(self._home) if home is None else Exclusions.read(home, self._home)
 
     @abstractmethod
     def said(
@@ -64,7 +71,7 @@ class LineAdapter(ABC):
         self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
     ) -> TranscriptReading:
         counts = CaptureCounts()
-        gatherer = OperationBuilder(agent, self.name, ProjectFinder(self._home), counts)
+        gatherer = OperationBuilder(agent, self.name, ProjectFinder(self._home), counts, self.exclusions())
         with LineReader(path, state, quiet_ns) as reader:
             if reader.restarted:
                 counts.skipped["file replaced, read again"] += 1

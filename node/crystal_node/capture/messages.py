@@ -12,6 +12,8 @@ from crystal_core.projects import ProjectKey
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
 from crystal_node.base.project import NAME_CHARS_MAX, Project, ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts
+from crystal_node.capture.exclusions import Exclusions
+from crystal_node.capture.private_words import without_private
 from crystal_node.capture.redaction import redact
 
 EARLIEST_MS = 946_684_800_000
@@ -86,8 +88,11 @@ def said_mark(spoken: TranscriptMessage, bytes_kept: int) -> bytes:
 class OperationBuilder:
     """Builds operations from messages: one session and project each, within the limits, in the order of the transcript."""
 
-    def __init__(self, agent: str, source: str, places: ProjectFinder, counts: CaptureCounts) -> None:
+    def __init__(
+        self, agent: str, source: str, places: ProjectFinder, counts: CaptureCounts, exclusions: Exclusions
+    ) -> None:
         self._agent, self._source, self._places, self._counts = agent, source, places, counts
+        self._exclusions = exclusions
         self._done: list[Capture] = []
         self.roots: dict[ProjectKey, str] = {}
         """Of the folders and repositories of all messages, the folder that the repository is in, where it is another one."""
@@ -96,16 +101,26 @@ class OperationBuilder:
         self._bytes = 0
 
     def take(self, spoken: TranscriptMessage) -> None:
-        """Adds a message."""
-        self._counts.messages += 1
+        """Adds a message, or what of it its person does not keep out (``exclusions``)."""
         place = self._places.of(spoken.cwd)
         if not place.repository and spoken.repository:
             place = Project(place.project, spoken.repository[:NAME_CHARS_MAX])
+        moment = spoken.moment if spoken.dated else 0
+        if self._exclusions.hides(spoken.cwd, place.repository, moment):
+            self._counts.skipped["excluded project"] += 1
+            return
+        texts = {
+            role: without_private(text) if role == "user" else text for role, text in spoken.texts.items()
+        }
+        if not any(texts.values()):
+            self._counts.skipped["private"] += 1
+            return
+        self._counts.messages += 1
         if place.root not in ("", place.project):
             self.roots[place.project, place.repository] = place.root
         session, message = bounded(spoken.session), bounded(spoken.message)
         part = 0
-        for role, text in spoken.texts.items():
+        for role, text in texts.items():
             redacted = redact(text)
             self._counts.redacted.update(redacted.counts)
             marked = f"subagent-{role}" if spoken.subagent else role

@@ -126,7 +126,7 @@ class OpenClaw(ObjectLines):
         if not _is_store(path):
             return super().read(path, state, agent=agent, hides=hides, quiet_ns=quiet_ns)
         counts = CaptureCounts()
-        gatherer = OperationBuilder(agent, self.name, ProjectFinder(self._home), counts)
+        gatherer = OperationBuilder(agent, self.name, ProjectFinder(self._home), counts, self.exclusions())
         batch = read_store(path, state)
         if not batch.known_form:
             counts.damaged(path, 0, "database of unknown form")

@@ -33,6 +33,7 @@ from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.imported import without_imported
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState, unsure
+from crystal_node.capture.private_words import without_private
 from crystal_node.capture.redaction import Redacted, redact
 from crystal_node.capture.tools import Choice, adapters_of, all_adapters, chosen, discovered
 from crystal_node.device.activity import (
@@ -315,7 +316,7 @@ def clean_text(text: str) -> Redacted:
         UsageError: nothing is left, or it is too long.
     """
     # Python makes lone surrogates of arguments that are no UTF-8.
-    whole = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "").strip()
+    whole = without_private(text.encode("utf-8", "replace").decode("utf-8").replace("\0", "").strip())
     redacted = redact(whole)
     if not redacted.text.strip():
         raise UsageError("there is nothing to remember", hint='Say it: crystal remember "…"')

@@ -27,13 +27,16 @@ def adapters_of(settings: Settings, person_home: Path) -> list[Adapter]:
 def all_adapters(settings: Settings, person_home: Path) -> list[Adapter]:
     """The adapters of all tools, whether they are recorded or not."""
     capture, agent = settings.capture, settings.agent_id
-    return [
+    adapters: list[Adapter] = [
         ClaudeCode(settings.claude_folder, person_home, agent),
         OpenClaw(capture.openclaw_folder, person_home),
         Codex(capture.codex_folder, person_home),
         GeminiCli(capture.gemini_folder, person_home),
         DropFolder(capture.drop_folder, person_home, agent),
     ]
+    for one in adapters:
+        one.crystal_home = settings.home.root
+    return adapters
 
 
 Choice = tuple[Adapter, FoundTranscript]

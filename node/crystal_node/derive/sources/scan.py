@@ -15,8 +15,9 @@ from pathlib import Path
 from crystal_crypto.errors import Malformed
 from crystal_mirror.operations import check_words
 from crystal_node.base.file_rules import MARKER_NAME
+from crystal_node.base.ignore_patterns import IgnoreFile
 from crystal_node.derive.sources.filetypes import Skipped, bytes_max, kind_of, skipped_file, skipped_folder
-from crystal_node.derive.sources.ignorefiles import IgnoreFile, IgnoreRules, ignore_rules_at, patterns
+from crystal_node.derive.sources.ignorefiles import IgnoreRules, ignore_rules_at, patterns
 from crystal_node.sync.files.scan import shown
 
 DEPTH_MAX = 64

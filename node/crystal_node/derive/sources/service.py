@@ -20,12 +20,12 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import HomeBusy, NoSuchEntry, UsageError
 from crystal_node.base.file_rules import MARKER_NAME
 from crystal_node.base.given_paths import given_path
+from crystal_node.base.ignore_patterns import pattern_fault
 from crystal_node.base.locking import FileLock
 from crystal_node.base.project import project_name
 from crystal_node.base.wording import iso
 from crystal_node.derive.sources.database import KeptSource, LastScan, SourceDatabase
 from crystal_node.derive.sources.filetypes import Skipped, skipped_folder
-from crystal_node.derive.sources.ignorefiles import pattern_fault
 from crystal_node.derive.sources.results import (
     SourceAdded,
     SourceLetGo,

@@ -18,6 +18,7 @@ from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.errors import describe
 from crystal_node.base.project import Project
 from crystal_node.base.settings import Settings
+from crystal_node.capture.private_words import without_private
 from crystal_node.device.repositories import key_of
 from crystal_node.search.finding.deep_outcome import forget_mark
 from crystal_node.search.finding.documents import MemorySearch
@@ -86,7 +87,7 @@ class _Recalling:
         return self._at_start(hook, place)
 
     def _for_prompt(self, hook: HookInput, place: Project) -> Recalled:
-        prompt = hook.prompt[:QUERY_CHARS_MAX]
+        prompt = without_private(hook.prompt)[:QUERY_CHARS_MAX]
         if not asks_something(prompt):
             return NOTHING  # "yes", "go on": nothing to look for, and nothing to say about it
         projects, mark = self._memory.read(

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import NoSuchEntry
+from crystal_node.base.errors import NoSuchEntry, NotSetUp, UsageError
 from crystal_node.base.settings import Flags, Settings, resolve
-from crystal_node.base.wording import ago, counted, printable, size
+from crystal_node.base.wording import ago, counted, iso, printable, size
+from crystal_node.capture.exclusions import Exclusion, Exclusions, exclusion_of, write
 from crystal_node.capture.recorder import Recorder
 from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
@@ -21,11 +23,12 @@ from crystal_node.surfaces.setup.tools import AiTool, check_names, find_tools, r
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[PATH...|on|off|status [TOOL...]]",
+        metavar="[PATH...|on|off|status [TOOL...]|exclude|pause|include PROJECT...]",
         help="Transcripts, or folders of them. Without: all that is known here. A file named on: ./on",
     ),
 ]
 _SWITCHES = ("on", "off", "status")
+_CHOICES = ("exclude", "pause", "include")
 
 
 def run(words: Words = None, agent: Agent = None, as_json: Json = False) -> None:
@@ -37,13 +40,17 @@ def run(words: Words = None, agent: Agent = None, as_json: Json = False) -> None
 
     `off` pauses recording, also by the background service, of everything or of the tools named. What is said meanwhile
     stays in the transcripts and is recorded after `on`. To leave it out for good, use `crystal private`. `status` shows
-    each tool.
+    each tool, and what is kept out.
+
+    `exclude` keeps a project out on all of your devices, by its folder (with all below it) or its repository; `pause` from now
+    on only. What is said meanwhile is never recorded. `include` ends both.
 
     Example:
 
         crystal capture
         crystal capture ~/.claude/projects/-home-me-work --agent cc-mini
         crystal capture off codex
+        crystal capture exclude ~/work/diary example.org/me/diary
         crystal capture status
     """
     if words and words[0] in _SWITCHES:
@@ -51,6 +58,9 @@ def run(words: Words = None, agent: Agent = None, as_json: Json = False) -> None
             show_tools(words[1:], as_json=as_json)
         else:
             turn(words[1:], on=words[0] == "on", as_json=as_json)
+        return
+    if words and words[0] in _CHOICES:
+        keep_out(words[0], words[1:], as_json=as_json)
         return
     _record([Path(word) for word in words or []], agent, as_json=as_json)
 
@@ -127,6 +137,48 @@ def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
         )
 
 
+def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
+    """Keep projects out of the record, or take them in again, and wake the background service."""
+    settings = resolve()
+    if settings.vault is None:
+        raise NotSetUp(f"{settings.home.root} belongs to no vault yet", hint="`crystal up` makes one.")
+    if not named:
+        raise UsageError(
+            f"{how} what?", hint=f"Name a folder or a repository: `crystal capture {how} ~/work/diary`."
+        )
+    root, now, changed = settings.home.root, now_ms(), False
+    known = Exclusions.read(root, settings.person_home)
+    meant: list[Exclusion] = []
+    for word in named:
+        found = exclusion_of(word, settings.person_home, since=0 if how == "exclude" else now)
+        if not found:
+            raise UsageError(
+                f"{printable(word)[:200]!r} is no folder here and no repository",
+                hint="Give a folder of this machine, one below ~, or a repository as example.org/owner/name.",
+            )
+        meant += found
+    for one in meant:
+        standing = known.naming(one)
+        if how == "include":
+            for each in standing:
+                write(root, structs.replace(each, until=now))
+            changed = changed or bool(standing)
+        elif not any(each.since <= one.since for each in standing):
+            write(root, one)
+            changed = True
+    settings.home.ask_to_look()
+    if as_json:
+        emit(_document(resolve()) | {"changed": changed})
+        return
+    names = printable(", ".join(one.subject for one in meant))
+    said = {
+        "exclude": "kept out of the record from now on, also what was said before and is not recorded yet",
+        "pause": "not recorded from now on, and not later either: `crystal capture include` ends that",
+        "include": "recorded from now on; what was said meanwhile is not",
+    }
+    say(f"{names}: {said[how]}. Your other devices follow with their next sync.")
+
+
 def show_tools(names: Sequence[str], *, as_json: bool) -> None:
     """Show each tool: whether it is found and on, how much it has, and how much waits."""
     settings = resolve()
@@ -139,6 +191,9 @@ def show_tools(names: Sequence[str], *, as_json: bool) -> None:
     say("Recording is on." if settings.capture.on else "Recording is OFF: `crystal capture on` ends that.")
     if private:
         say("Private mode is ON: nothing is recorded (`crystal private off` ends it).")
+    for one in _kept_out(settings):
+        since = f" since {iso(one.since)}" if one.since else ""
+        say(f"Kept out{since}: {printable(one.subject)} (`crystal capture include` ends it).")
     for tool in tools:
         say(f"  {tool.name:<12} {_tool_status(settings, tool)}")
         for path, problem in tool.problems:
@@ -156,4 +211,17 @@ def _tool_status(settings: Settings, tool: AiTool) -> str:
 
 
 def _document(settings: Settings) -> dict[str, object]:
-    return {"capture": settings.capture.on, "without": sorted(settings.capture.without)}
+    kept_out = [
+        {"folder": one.folder, "repository": one.repository, "since": iso(one.since)}
+        for one in _kept_out(settings)
+    ]
+    return {
+        "capture": settings.capture.on,
+        "without": sorted(settings.capture.without),
+        "excluded": kept_out,
+    }
+
+
+def _kept_out(settings: Settings) -> list[Exclusion]:
+    found = Exclusions.read(settings.home.root, settings.person_home).all
+    return sorted((one for one in found if one.holds), key=lambda one: one.subject)

@@ -1,0 +1,30 @@
+"""Words that a person marked as private in a prompt: ``<private>…</private>``.
+
+They are cut out before anything is made of the prompt; without an end, so is all that follows.
+"""
+
+import re
+
+_TAG = re.compile(r"<(/?)private>", re.IGNORECASE)
+_LEFT_OUT = re.compile(r"\n{3,}")
+
+
+def without_private(text: str) -> str:
+    """A prompt without what stands between ``<private>`` and ``</private>``, nested ones with what is around them."""
+    if "<private>" not in text.lower():
+        return text
+    kept: list[str] = []
+    depth = at = 0
+    for tag in _TAG.finditer(text):
+        if tag[1]:
+            depth = max(depth - 1, 0)
+            if not depth:
+                at = max(at, tag.end())
+        else:
+            if not depth:
+                kept.append(text[at : tag.start()])
+            depth += 1
+            at = tag.end()
+    if not depth:
+        kept.append(text[at:])
+    return _LEFT_OUT.sub("\n\n", "".join(kept)).strip()

@@ -1,7 +1,7 @@
 """The ``crystal`` command: parse the arguments, run one command, and turn an error into a sentence, a hint and an exit code.
 
 Hooks start this program often, so that imports in this module stand in functions: ``--version``, ``nudge``, ``recall
---hook`` and a plain ``search`` load no argument parser. With ``--json`` a result is one JSON document on standard
+--hook``, ``mcp`` and a plain ``search`` load no argument parser. With ``--json`` a result is one JSON document on standard
 output, and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``. The process dumps no core.
 """
 
@@ -33,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from crystal_node.surfaces.cli.console.output import ReaderGone
 
     try:
+        if arguments in (["mcp"], ["mcp", "--read-only"]):
+            _served(read_only=len(arguments) > 1)
         code = 0 if arguments[0] == "search" and _searched(arguments[1:]) else _run(arguments)
         sys.stdout.flush()
     except (ReaderGone, BrokenPipeError, SystemExit):
@@ -87,6 +89,21 @@ def _searched(arguments: list[str]) -> bool:
         return False
     _remind(["search", *arguments])
     return True
+
+
+def _served(*, read_only: bool) -> None:
+    """Serve MCP over standard input and output, and end the process with its client. The first answers come before the load."""
+    from crystal_node.surfaces.mcp.greeting import Greeter
+
+    greeter = Greeter.of_process(read_only=read_only)
+    greeter.start()
+    from crystal_core.embed.session import PROCESS_ENVIRONMENT
+
+    os.environ.update(PROCESS_ENVIRONMENT)
+    _provide_keys()
+    from crystal_node.surfaces.cli.mcp import serve_stdio
+
+    serve_stdio(greeter, read_only=read_only)
 
 
 def _run(arguments: list[str]) -> int:

@@ -17,6 +17,7 @@ from crystal_node.surfaces.mcp.clients.installation import McpClients
 from crystal_node.surfaces.mcp.clients.places import McpClient
 
 if TYPE_CHECKING:
+    from crystal_node.surfaces.mcp.greeting import Greeter
     from crystal_node.surfaces.mcp.tools import McpTool
 
 group = typer.Typer(
@@ -25,6 +26,7 @@ group = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
+_LOG_FORMAT = "crystal mcp: %(message)s"
 _PORT = 18792
 """Beside the gateway's, 18790, and a relay's, 18791: all three may run on one machine."""
 
@@ -77,16 +79,23 @@ def run(
     if not http and (port is not None or as_json):
         raise UsageError("--port and --json go with --http", hint="Add --http, or leave them out.")
 
+    if not http:
+        serve_stdio(None, read_only=read_only)
+        return
     from crystal_node.surfaces.mcp.tools import READING_TOOLS, TOOLS
 
-    logging.basicConfig(format="crystal mcp: %(message)s", level=logging.ERROR)
-    keeper, tools = Keeper(resolve), READING_TOOLS if read_only else TOOLS
-    if http:
-        _over_http(keeper, tools, _PORT if port is None else port, as_json=as_json)
-        return
-    from crystal_node.surfaces.mcp.stdio import serve
+    logging.basicConfig(format=_LOG_FORMAT, level=logging.ERROR)
+    tools = READING_TOOLS if read_only else TOOLS
+    _over_http(Keeper(resolve), tools, _PORT if port is None else port, as_json=as_json)
 
-    serve(keeper, tools)
+
+def serve_stdio(greeter: "Greeter | None", *, read_only: bool) -> None:
+    """Serve over standard input and output, and end the process with its client."""
+    from crystal_node.surfaces.mcp.stdio import serve
+    from crystal_node.surfaces.mcp.tools import READING_TOOLS, TOOLS
+
+    logging.basicConfig(format=_LOG_FORMAT, level=logging.ERROR)
+    serve(Keeper(resolve), READING_TOOLS if read_only else TOOLS, greeter)
 
 
 def _over_http(keeper: Keeper, tools: "tuple[McpTool, ...]", port: int, *, as_json: bool) -> None:

@@ -32,7 +32,8 @@ from crystal_node.surfaces.mcp.calls import Call, Question
 @dataclass(frozen=True, slots=True)
 class McpTool:
     """One tool. ``call`` may raise any error; the server makes a sentence of it. ``question``: the question to a person,
-    where the client can ask. The hints are what a client may tell its user; no tool reaches beyond this vault."""
+    where the client can ask. ``always_loaded``: a model sees it without looking for tools. The hints are what a client may tell
+    its user; no tool reaches beyond this vault."""
 
     name: str
     title: str
@@ -44,6 +45,7 @@ class McpTool:
     destroys: bool = False
     repeatable: bool = False
     question: Callable[[Call, Any], Question] | None = None
+    always_loaded: bool = False
 
 
 def _later(module: str, function: str) -> Callable[[Call, Any], Any]:
@@ -67,6 +69,7 @@ TOOLS = (
         _later("search_tools", "search"),
         reads_only=True,
         repeatable=True,
+        always_loaded=True,
     ),
     McpTool(
         "crystal_open",
@@ -90,6 +93,7 @@ TOOLS = (
         None,
         _later("memory_tools", "remember"),
         repeatable=True,
+        always_loaded=True,
     ),
     McpTool(
         "crystal_memories",

@@ -1,0 +1,134 @@
+"""The first answers of ``crystal mcp``, before the SDK is loaded.
+
+Loading the SDK takes most of a second, and an agent that works for one turn only does not wait for its tools so long. What a
+client asks first is fixed: ``initialize`` and ``tools/list``. ``greeting.json`` has the SDK's own answers, for each version of
+the protocol (``scripts.make_mcp_greeting``; a test compares them). They are given at once, while the SDK is loaded. It is told
+all that the client says, answers these requests, too, and its answers to them are dropped::
+
+    client ──lines──► Greeter ──the same lines──► SDK
+           ◄─answers─         ◄──────answers──────      less those that were given
+
+Standard output is the protocol's alone: what else is printed goes to standard error. Loads the standard library only.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+FILE = Path(__file__).with_name("greeting.json")
+LINES_MAX = 64
+"""Lines that wait for the server; a client that sends more waits, too."""
+_INITIALIZE, _TOOLS = "initialize", "tools/list"
+
+
+class Greeter:
+    """Stands between the client and the server of one process. ``readline``, ``write`` and ``flush`` are the server's side."""
+
+    def __init__(self, incoming: BinaryIO, outgoing: BinaryIO, *, read_only: bool) -> None:
+        self._incoming, self._outgoing = incoming, outgoing
+        self._set = "read_only" if read_only else "all"
+        self._lines: queue.Queue[str] = queue.Queue(LINES_MAX)
+        self._lock = threading.Lock()
+        self._known: dict[str, Any] = {}
+        self._version = ""
+        self._given: set[str] = set()
+        self._greets = True
+        self._ended = False
+        self._greeted = threading.Event()
+
+    @classmethod
+    def of_process(cls, *, read_only: bool) -> "Greeter":
+        """Takes standard input and output for the protocol."""
+        incoming, outgoing = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        sys.stdout.flush()
+        os.dup2(2, 1)
+        return cls(os.fdopen(incoming, "rb"), os.fdopen(outgoing, "wb"), read_only=read_only)
+
+    def start(self) -> None:
+        """Listens from now on. Returns when the client's first message was answered, or is the server's to answer."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._greeted.wait()
+
+    def hand_over(self) -> None:
+        """The server is there: it answers what comes from now on."""
+        self._greets = False
+
+    def readline(self) -> str:
+        """The client's next line for the server; "" at the end."""
+        line = "" if self._ended else self._lines.get()
+        self._ended = not line
+        return line
+
+    def write(self, text: str) -> int:
+        """A line of the server's for the client, unless the client has that answer."""
+        if self._given:
+            said = json.loads(text)
+            asked = json.dumps(said.get("id"))
+            if asked in self._given and ("result" in said or "error" in said):
+                self._given.discard(asked)
+                return len(text)
+        self._send(text.encode())
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def _listen(self) -> None:
+        with suppress(OSError):  # the client is gone, and the server is told of its end
+            for line in self._incoming:
+                if self._greets:
+                    self._greet(line)
+                self._lines.put(line.decode("utf-8", "replace"))
+                self._greeted.set()
+        self._lines.put("")
+        self._greeted.set()
+
+    def _greet(self, line: bytes) -> None:
+        """Answers a line, if it is one of the first requests."""
+        try:
+            asked = json.loads(line)
+        except (ValueError, RecursionError):
+            return  # the server says what is wrong with it
+        if not isinstance(asked, dict) or not isinstance(asked.get("id"), str | int):
+            return
+        answer = self._answer(asked.get("method"), asked.get("params"))
+        if answer is not None:
+            self._given.add(json.dumps(asked["id"]))
+            said = {"jsonrpc": "2.0", "id": asked["id"], "result": answer}
+            self._send(json.dumps(said, separators=(",", ":")).encode() + b"\n")
+
+    def _answer(self, method: object, params: object) -> object:
+        """The fixed answer; None if there is none."""
+        given = params if isinstance(params, dict) else {}
+        if method == _INITIALIZE and not self._version:
+            version = given.get("protocolVersion")
+            # What is malformed in the rest is the server's to refuse.
+            if not (
+                isinstance(given.get("clientInfo"), dict) and isinstance(given.get("capabilities"), dict)
+            ):
+                return None
+            self._known = json.loads(FILE.read_bytes())
+            if isinstance(version, str) and version in self._known["versions"]:
+                self._version = version
+                return self._filled(self._known["answers"][self._known["versions"][version][_INITIALIZE]])
+        if method == _TOOLS and self._version and not given.get("cursor"):
+            return self._known["answers"][self._known["versions"][self._version][f"{_TOOLS} {self._set}"]]
+        return None
+
+    def _filled(self, answer: dict[str, Any]) -> dict[str, Any]:
+        from importlib.metadata import version
+
+        return answer | {"serverInfo": answer["serverInfo"] | {"version": version("memory-crystal")}}
+
+    def _send(self, data: bytes) -> None:
+        with self._lock:
+            self._outgoing.write(data)
+            self._outgoing.flush()

@@ -89,6 +89,7 @@ docs: $(VENV)/.dev .venv-docs/.done ## write the generated pages, check the link
 	@$(BIN)/python -m scripts.make_cli_reference
 	@$(BIN)/python -m scripts.make_man_pages
 	@$(BIN)/python -m scripts.make_mcp_reference
+	@$(BIN)/python -m scripts.make_mcp_greeting
 	@$(BIN)/python -m scripts.make_mcp_answers
 	@$(BIN)/python -m scripts.check_links
 	@$(BIN)/python -m scripts.make_site

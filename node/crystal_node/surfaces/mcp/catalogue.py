@@ -24,7 +24,7 @@ def listed_tool(tool: McpTool) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        meta={ALWAYS_LOAD: True} if tool.always_loaded else None,
+        _meta={ALWAYS_LOAD: True} if tool.always_loaded else None,
         input_schema=schema_of(tool.arguments),
         output_schema=None if tool.answer is None else schema_of(tool.answer),
         annotations=types.ToolAnnotations(

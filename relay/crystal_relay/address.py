@@ -3,9 +3,10 @@
 Plain HTTP is allowed to loopback only, unless set otherwise. Redirects are never followed: they could lead a token elsewhere.
 Loopback addresses bypass the environment's proxies.
 
-TLS certificates are verified wherever a token is sent: by the authorities that the system trusts, or, where the address ends in
-``#pin=<fingerprint>``, by that fingerprint alone. It is the beginning of the certificate's SHA-256, 128 bits, as 26 lower-case
-letters and digits of base32. So a relay needs neither a name nor an authority: whoever gives the address gives its identity.
+TLS certificates are verified wherever a token is sent: by the authorities that this machine trusts (`certificates`), or, where
+the address ends in ``#pin=<fingerprint>``, by that fingerprint alone. It is the beginning of the certificate's SHA-256, 128
+bits, as 26 lower-case letters and digits of base32. So a relay needs neither a name nor an authority: whoever gives the address
+gives its identity.
 """
 
 import base64
@@ -19,6 +20,7 @@ from urllib.request import getproxies
 
 import httpx
 
+from crystal_relay.certificates import verifying_context
 from crystal_relay.errors import BadRequest
 from crystal_relay.http1 import Http1Transport
 
@@ -139,7 +141,7 @@ def _accepting() -> ssl.SSLContext:
     return context
 
 
-def _verifying(base: str, *, environment: bool, anybody: bool) -> ssl.SSLContext | None:
+def _verifying(base: str, *, anybody: bool) -> ssl.SSLContext | None:
     """What verifies an address's certificate; None for plain HTTP, where loading the system's certificates would waste a tenth
     of a second."""
     if not base.startswith("https:"):
@@ -147,7 +149,7 @@ def _verifying(base: str, *, environment: bool, anybody: bool) -> ssl.SSLContext
     if anybody:
         return _accepting()
     pin = pin_of(base)
-    return httpx.create_ssl_context(trust_env=environment) if pin is None else _pinning(pin)
+    return verifying_context() if pin is None else _pinning(pin)
 
 
 def http_client(
@@ -160,7 +162,7 @@ def http_client(
     anybody: bool = False,
 ) -> httpx.AsyncClient:
     """A client for a checked address. Times are seconds. The caller limits concurrency. If the environment names a proxy, it
-    uses httpx's own transport, otherwise ours.
+    uses httpx's own transport, otherwise ours. Raises BadRequest if SSL_CERT_FILE names no certificates.
 
     `anybody`: take the answer of every server, whatever its certificate. Only for what needs no trust and shows no secret. An
     address in a private network is then asked directly, as one with a pin is, since it may be a relay in a home.
@@ -169,13 +171,13 @@ def http_client(
     direct = is_loopback(host) or pin_of(base) is not None or (anybody and _is_private(host))
     environment = not direct
     proxied = environment and bool(getproxies())
+    verify = _verifying(base, anybody=anybody) if transport is None else None
     if transport is None and not proxied:
-        verify = _verifying(base, environment=environment, anybody=anybody)
         transport = Http1Transport(verify=verify, kept=connections_kept)
     return httpx.AsyncClient(
         base_url=base.partition("#")[0],
         transport=transport,
-        verify=_accepting() if anybody else True,
+        verify=True if verify is None else verify,
         timeout=httpx.Timeout(idle, connect=connect, pool=idle),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=connections_kept),
         follow_redirects=False,

@@ -58,6 +58,12 @@ class NoSuchRoute(BadReply):
     hint = "See /v2/openapi.json."
 
 
+class UntrustedCertificate(StoreUnavailable):
+    """The server shows a certificate that this machine does not accept. Nothing was sent."""
+
+    code = "certificate"
+
+
 class Busy(RelayError):
     """Overloaded, or another process holds a needed resource. Nothing was done; retry later."""
 

@@ -16,6 +16,7 @@ import httpx
 import msgspec
 
 from crystal_relay.address import check_relay_url, http_client, is_wrong_certificate
+from crystal_relay.certificates import certificate_problem
 from crystal_relay.client.direct import DirectTransfers
 from crystal_relay.client.replies import (
     beyond_the_end,
@@ -282,7 +283,10 @@ class HttpStore(VaultCalls):
                     "another relay answers there: its certificate is not the one that the address names",
                     hint="Check that you are on the right network. If the relay was set up anew, take its new address.",
                 ) from None
-            raise StoreUnavailable(f"the relay cannot be reached ({type(error).__name__})") from None
+            problem = await certificate_problem(error, self._url)
+            raise problem or StoreUnavailable(
+                f"the relay cannot be reached ({type(error).__name__})"
+            ) from None
 
     def _limits(self, patience: float | None) -> httpx.Timeout:
         idle = self._timeouts.idle

@@ -82,8 +82,15 @@ def relay_error(error: BaseException, operation: str, tries: Sequence[Try], *, w
     what = type(error).__name__
     if answer.status is not None:  # an answer without a body has its status as its code
         what = f"{answer.status} {code}".strip() if code != str(answer.status) else code
-    _note(operation, what)
-    nothing_done = not write or (bool(tries) and all(map(_refused, tries)))
+    found = _error_of(
+        error, answer, what, nothing_done=not write or (bool(tries) and all(map(_refused, tries)))
+    )
+    _note(operation, what, found.hint)
+    return found
+
+
+def _error_of(error: BaseException, answer: Try, what: str, *, nothing_done: bool) -> RelayError:
+    code = answer.code
     if nothing_done and _is_full(answer):
         return StoreFull("the object store is full", hint="Make room in the bucket, or raise its quota.")
     if nothing_done and _is_throttled(answer):
@@ -118,12 +125,12 @@ def _is_full(one: Try) -> bool:
 _noted: dict[tuple[str, str], float] = {}
 
 
-def _note(operation: str, what: str) -> None:
-    """Any thread; at worst a line comes twice."""
+def _note(operation: str, what: str, hint: str) -> None:
+    """Any thread; at worst a line comes twice. The hint is for the operator, and goes to no device."""
     now = time.monotonic()
     if now - _noted.get((operation, what), -LOG_PAUSE_SECONDS) < LOG_PAUSE_SECONDS:
         return
     if len(_noted) >= _LOG_KINDS_MAX:
         _noted.clear()
     _noted[(operation, what)] = now
-    _log.warning("object store: %s failed: %s", operation, what)
+    _log.warning("object store: %s failed: %s. %s", operation, what, hint)

@@ -127,6 +127,6 @@ class Health:
             _log.error("the store has not answered for %g seconds", self._look_seconds_max)
             return False
         except RelayError as error:
-            _log.error("the store does not answer: %s: %s", error.code, error)
+            _log.error("the store does not answer: %s: %s. %s", error.code, error, error.hint)
             return False
         return True

@@ -7,11 +7,21 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from crystal_relay.errors import InviteOver, RelayError, StoreDamaged, TooManyRequests
+from crystal_relay.errors import (
+    InviteOver,
+    QuotaExceeded,
+    RelayError,
+    StoreDamaged,
+    StoreFull,
+    StoreUnavailable,
+    TooManyRequests,
+)
 from crystal_relay.store import Object
 from crystal_relay.wire import ErrorReply
 
 RETRY_AFTER_SECONDS = 1
+_FULL_HINT = "Tell whoever runs the relay that it is full. Nothing on this device is lost: it is sent later."
+_STORE_HINT = "The relay's log tells its operator more. Nothing on this device is lost: it is sent later."
 _OF_OBJECTS = [
     (b"content-type", b"application/octet-stream"),
     (b"cache-control", b"no-store"),
@@ -53,7 +63,17 @@ def error_reply(
     if isinstance(error, TooManyRequests):
         extra["retry-after"] = str(max(1, math.ceil(error.retry_after)))  # §R9.2-1
     since = error.seconds_ago if isinstance(error, InviteOver) else msgspec.UNSET
-    return JsonReply(ErrorReply(error.code, str(error), error.hint, since), error.status, extra)  # §R8-1
+    reply = ErrorReply(error.code, str(error), _hint_for_device(error), since)
+    return JsonReply(reply, error.status, extra)  # §R8-1
+
+
+def _hint_for_device(error: RelayError) -> str:
+    """What a device's owner can do. A store's own hint is for the relay's operator, who has it in the log."""
+    if isinstance(error, StoreFull) and not isinstance(error, QuotaExceeded):
+        return _FULL_HINT
+    if error.status >= 500 and isinstance(error, StoreUnavailable | StoreDamaged):
+        return _STORE_HINT if error.hint else ""
+    return error.hint
 
 
 async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:

@@ -59,7 +59,15 @@ from crystal_node.safekeeping.pairing.errors import (
 )
 from crystal_node.safekeeping.pairing.mailbox import Countdown, NewcomerMailbox, Post, over
 from crystal_node.safekeeping.pairing.person import Machine, NewcomerPerson
-from crystal_relay.errors import Busy, Forbidden, NotFound, RelayError, StoreUnavailable, Unauthorized
+from crystal_relay.errors import (
+    Busy,
+    Forbidden,
+    NotFound,
+    RelayError,
+    StoreUnavailable,
+    Unauthorized,
+    UntrustedCertificate,
+)
 from crystal_relay.invites import InviteState, MailboxSlot
 from crystal_relay.tokens import new_token, token_hash
 
@@ -122,6 +130,8 @@ async def _seconds_left(mailbox: NewcomerMailbox, url: str) -> float:
     """Asks the relay for the invite's remaining seconds. Does not use it up."""
     try:
         info = await mailbox.info()
+    except UntrustedCertificate as error:
+        raise RelayOfTheCode(f"{error} ({url})", hint=f"{error.hint} The invite is not used up.") from error
     except (StoreUnavailable, Busy) as error:
         raise RelayOfTheCode(f"the relay of this code cannot be reached: {url} ({error})") from error
     except (Unauthorized, Forbidden, NotFound) as error:

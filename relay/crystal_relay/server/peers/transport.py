@@ -7,6 +7,7 @@ import ssl
 import httpx
 import msgspec
 
+from crystal_relay.certificates import verifying_context
 from crystal_relay.errors import UNDECODABLE, BadReply, RelayError, StoreUnavailable
 from crystal_relay.limits import KIB
 from crystal_relay.server.peers.messages import AUTHORIZATION, PATH, Heard, News, answer, sign
@@ -36,9 +37,7 @@ class PeerConnection:
         """Raises NotHeard for an invalid URL."""
         # Loading the system's certificates takes a tenth of a second, which plain HTTP does not need. A context without
         # any still verifies, and refuses all.
-        verify: ssl.SSLContext | bool = (
-            True if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        )
+        verify = verifying_context() if url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             self._http = httpx.AsyncClient(
                 base_url=url,

@@ -26,7 +26,8 @@ from crystal_node.base.wording import ago
 from crystal_node.device.device import Device
 from crystal_node.device.relay import CONNECT_SECONDS_MAX, own_relay
 from crystal_node.device.runner import Runner, TokenRefused
-from crystal_relay.address import check_relay_url, http_client
+from crystal_relay.address import check_relay_url, http_client, is_wrong_certificate
+from crystal_relay.certificates import certificate_problem
 from crystal_relay.embedded.transport import URL as OWN_URL
 from crystal_relay.errors import RelayError
 
@@ -69,6 +70,9 @@ async def _ask(settings: Settings) -> list[Finding]:
     except RelayError as error:  # of this machine's own relay
         return [failed("relay", error)]
     except httpx.HTTPError as error:
+        problem = None if is_wrong_certificate(error) else await certificate_problem(error, url)
+        if problem is not None:
+            return [failed("relay", problem)]
         what = f"the relay at {url} cannot be reached ({type(error).__name__})"
         fix = "Finding the network and the relay; what is recorded meanwhile waits here."
         return [Finding("relay", Severity.FAILED, what, fix, ExitCode.RELAY_UNREACHABLE)]

@@ -72,7 +72,7 @@ def serve(
         typer.Option(
             min=0, envvar="CRYSTAL_RELAY_QUOTA_BYTES", help="Bytes that a vault may store; 0 for no limit."
         ),
-    ] = 64 * 1024**3,
+    ] = 8 * 1024**3,
     quota_entries: Annotated[
         int,
         typer.Option(

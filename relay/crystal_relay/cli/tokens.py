@@ -1,18 +1,22 @@
 """`crystal-relay tokens`: enrolment tokens, which allow their holders to create vaults."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.operations import operate
 from crystal_relay.cli.options import AsJson, S3AllowHttp, S3Endpoint, StoreAddress
-from crystal_relay.cli.output import moment, show_json, show_table, tell
+from crystal_relay.cli.output import moment, show_json, show_table, size, tell
 from crystal_relay.cli.stores import StorePlace
+from crystal_relay.cli.vaults import seconds_of
+
+if TYPE_CHECKING:
+    from crystal_relay.server.enrollment import Enrollment
 
 tokens = typer.Typer(
     help="Create, list and revoke enrolment tokens.\n\nThe holder of one can create vaults. A relay that runs with "
-    "CRYSTAL_RELAY_ENROLL_TOKEN accepts only that token.",
+    "CRYSTAL_RELAY_ENROLL_TOKEN accepts that token beside these.",
     no_args_is_help=True,
 )
 
@@ -20,6 +24,15 @@ tokens = typer.Typer(
 @tokens.command()
 def create(
     label: Annotated[str, typer.Option(help="Whom it is for. Shown by `tokens list`.")] = "",
+    uses: Annotated[
+        int, typer.Option(min=0, max=1000, help="Vaults that it can make; 0 for any number.")
+    ] = 1,
+    expires: Annotated[
+        str, typer.Option(help="How long it is good: 12h, 7d, 2w.", show_default="for ever")
+    ] = "",
+    quota_bytes: Annotated[
+        int, typer.Option(min=0, help="Bytes that each of its vaults may store; 0 for the relay's quota.")
+    ] = 0,
     store: StoreAddress = None,
     s3_endpoint: S3Endpoint = None,
     s3_allow_http: S3AllowHttp = False,
@@ -27,21 +40,27 @@ def create(
 ) -> None:
     """Create an enrolment token and print it, only once.
 
-    The relay keeps its hash.
+    It is good for one vault, unless --uses says otherwise. The relay keeps its hash.
     """
     from crystal_relay.server.enrollment import enrollment_hash, new_enrollment_token
 
     with told(as_json=as_json):
+        lives = seconds_of(expires) if expires else 0
         token = new_enrollment_token()
         made = operate(
             StorePlace.of_options(store, s3_endpoint, s3_allow_http),
-            lambda operations: operations.enroll(enrollment_hash(token), label),
+            lambda operations: operations.enroll(
+                enrollment_hash(token), label, uses=uses, lives_seconds=lives, quota_bytes=quota_bytes
+            ),
         )
         if as_json:
-            show_json({"token": token, "id": made.id, "label": made.label, "created": made.created})
+            show_json({"token": token} | {name: getattr(made, name) for name in made.__struct_fields__})
         else:
             print(token, flush=True)
-            tell(f"Enrolment token {made.id}, shown only once. `crystal init --enroll-token -` takes it.")
+            tell(
+                f"Enrolment token {made.id}, shown only once, {_limits(made)}. "
+                "`crystal init --enroll-token -` takes it."
+            )
 
 
 @tokens.command("list")
@@ -51,7 +70,7 @@ def show_tokens(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """List enrolment tokens with their ids, times and labels."""
+    """List enrolment tokens with their ids, limits, uses and labels."""
     with told(as_json=as_json):
         found = operate(
             StorePlace.of_options(store, s3_endpoint, s3_allow_http),
@@ -61,10 +80,17 @@ def show_tokens(
             show_json({"tokens": found})
         elif found:
             rows = [
-                (each.id, moment(each.created) if each.created else "first start", each.label)
+                (
+                    each.id,
+                    moment(each.created) if each.created else "first start",
+                    f"{each.used} of {each.uses}" if each.uses else str(each.used),
+                    moment(each.expires) if each.expires else "never",
+                    size(each.quota_bytes) if each.quota_bytes else "",
+                    each.label,
+                )
                 for each in found
             ]
-            show_table(("ID", "MADE", "LABEL"), rows)
+            show_table(("ID", "MADE", "USED", "EXPIRES", "QUOTA", "LABEL"), rows)
         else:
             tell("There are no enrolment tokens.")
 
@@ -90,3 +116,12 @@ def revoke(
             show_json(gone)
         else:
             print(f"Revoked: {gone.id}{f' ({gone.label})' if gone.label else ''}.")
+
+
+def _limits(made: "Enrollment") -> str:
+    often = (
+        "any number of vaults" if not made.uses else "one vault" if made.uses == 1 else f"{made.uses} vaults"
+    )
+    until = f" until {moment(made.expires)}" if made.expires else ""
+    each = f", {size(made.quota_bytes)} each" if made.quota_bytes else ""
+    return f"good for {often}{until}{each}"

@@ -92,7 +92,18 @@ def up(
         token = _new_token(place)
         command = (sys.executable, "-P", "-m", "crystal_relay", "serve", "--tls", "--host", listens)
         program = RelayProgram(
-            (*command, "--port", str(port), "--store", directory.as_uri(), "--address", shown),
+            # One's own relay: the disk is the limit.
+            (
+                *command,
+                "--port",
+                str(port),
+                "--store",
+                directory.as_uri(),
+                "--address",
+                shown,
+                "--quota-bytes",
+                "0",
+            ),
             directory,
             low_port=port <= LOW_PORT_MAX,
         )

@@ -52,7 +52,7 @@ def show_vaults(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show each vault's objects, bytes and state.
+    """Show each vault's objects, bytes, origin and state.
 
     Lists every object of the store: on object storage that is one paid request for each 1,000.
     """
@@ -66,10 +66,17 @@ def show_vaults(
             show_json({"vaults": found})
         elif found:
             rows = [
-                (each.vault, str(each.entries), size(each.bytes), _state(each.dropped_until))
+                (
+                    each.vault,
+                    str(each.entries),
+                    size(each.bytes),
+                    moment(each.created) if each.created else "",
+                    each.token,
+                    _state(each.dropped_until),
+                )
                 for each in found
             ]
-            show_table(("VAULT", "OBJECTS", "SIZE", "STATE"), rows)
+            show_table(("VAULT", "OBJECTS", "SIZE", "MADE", "BY TOKEN", "STATE"), rows)
         else:
             tell("There are no vaults. `crystal init` on a device creates one.")
 

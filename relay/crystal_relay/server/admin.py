@@ -59,6 +59,9 @@ class _Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
 class _Enroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="enroll"):
     token_hash: str
     label: str
+    uses: int = 0
+    lives_seconds: int = 0
+    quota_bytes: int = 0
 
 
 class _Enrollments(
@@ -187,8 +190,10 @@ class _Door:
                 yield await do.drop(vault, grace_seconds)
             case _Restore(vault):
                 yield await do.restore(vault)
-            case _Enroll(token_hash, label):
-                yield await do.enroll(token_hash, label)
+            case _Enroll(token_hash, label, uses, lives_seconds, quota_bytes):
+                yield await do.enroll(
+                    token_hash, label, uses=uses, lives_seconds=lives_seconds, quota_bytes=quota_bytes
+                )
             case _Enrollments():
                 for enrollment in await do.enrollments():
                     yield enrollment
@@ -255,8 +260,10 @@ class RemoteOperator:
     async def restore(self, vault: str) -> VaultState:
         return await self._one(_Restore(vault), VaultState)
 
-    async def enroll(self, token_hash: str, label: str) -> Enrollment:
-        return await self._one(_Enroll(token_hash, label), Enrollment)
+    async def enroll(
+        self, token_hash: str, label: str, *, uses: int = 0, lives_seconds: int = 0, quota_bytes: int = 0
+    ) -> Enrollment:
+        return await self._one(_Enroll(token_hash, label, uses, lives_seconds, quota_bytes), Enrollment)
 
     async def enrollments(self) -> list[Enrollment]:
         return [each async for each in self._items(_Enrollments(), Enrollment)]

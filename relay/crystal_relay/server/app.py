@@ -34,6 +34,7 @@ from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.extension import Extension, Mounted
 from crystal_relay.server.founding import check_founding
+from crystal_relay.server.grants import Grants
 from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
 from crystal_relay.server.invite_routes import InviteRoutes
@@ -84,7 +85,8 @@ class Relay:
         self.short_invites = ShortInvites(store, self.invites, DroppedVaults(store, clock=clock))
         self.rates = Rates(settings)
         self.admission = Admission(settings.trusted_proxies)
-        self.usage = Usage(store, settings)
+        self.grants = Grants(store, self.registry, only=settings.enroll_token, clock=clock)
+        self.usage = Usage(store, settings, quota_of=self.grants.quota_bytes)
         self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
         self.sweeper = Sweeper(store, clock=clock, deleted=self.usage.deleted)
         self._timetable = Timetable(self.sweeper, seconds=settings.sweep_seconds)
@@ -175,7 +177,7 @@ class Relay:
 
     async def create_vault(self, request: Request) -> Response:
         """Create a vault with its first device. Idempotent."""
-        await require_enrollment(request, self.registry, self._settings.enroll_token, self.rates)  # §R4.1-1
+        grant = await require_enrollment(request, self.grants, self.rates)  # §R4.1-1
         query(request, ())
         head = head_of(request.scope)
         with self.objects.load.gathering("", content_length(head, FOUNDING_JSON_BYTES_MAX)):
@@ -184,7 +186,7 @@ class Relay:
             )
         if not await self.registry.is_created(creation.vault):  # §R4.1-3
             check_founding(creation, text_of(head.get(b"host")) or "")
-        await self.registry.create_vault(creation)
+        await self.grants.found(creation, grant)
         return JsonReply(VaultReply(creation.vault), 201)
 
     # --- anybody ---

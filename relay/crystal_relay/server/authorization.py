@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 from starlette.types import Scope as Connection
 
-from crystal_relay.errors import InviteOver, Unauthorized, VaultDropped
+from crystal_relay.errors import Forbidden, InviteOver, Unauthorized, VaultDropped
 from crystal_relay.invites import CREDENTIAL, access_hash
 from crystal_relay.server.admission import authenticated
 from crystal_relay.server.enrollment import new_enrollment_token
+from crystal_relay.server.grants import ASK, Grant, Grants
 from crystal_relay.server.invites import Invite, Invites
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
@@ -152,25 +153,23 @@ def recovery_of(request: Request, rates: Rates) -> str | None:
     return recovery_hash(bytes.fromhex(secret))
 
 
-async def require_enrollment(request: Request, registry: Registry, only: str | None, rates: Rates) -> None:
-    """Require an enrolment token: `only`, or if None, one whose hash is in the store. Raises Unauthorized."""
+async def require_enrollment(request: Request, grants: Grants, rates: Rates) -> Grant:
+    """Require an enrolment token. Raises Unauthorized, Forbidden (expired), TooManyRequests."""
     header = text_of(head_of(request.scope).get(b"authorization")) or ""
     token = header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
-    with rates.lookup(request.scope):
-        if ENROLL_TOKEN.match(token) is None:  # §R2-1
-            known = False
-        elif only is None:
-            known = await registry.is_enrollment(token)
-        else:
-            known = hmac.compare_digest(_digest(token), _digest(only))
-    if known:
-        authenticated(request.scope)
-        return
-    rates.failed(request.scope)
-    raise Unauthorized(
-        "creating a vault needs this relay's enrolment token",
-        hint="It was printed at the relay's first start, or set by CRYSTAL_RELAY_ENROLL_TOKEN.",
-    )
+    try:
+        with rates.lookup(request.scope):
+            if ENROLL_TOKEN.match(token) is None:  # §R2-1
+                raise Unauthorized(
+                    "creating a vault needs this relay's enrolment token",
+                    hint=ASK,
+                )
+            grant = await grants.grant(token)
+    except (Unauthorized, Forbidden):
+        rates.failed(request.scope)
+        raise
+    authenticated(request.scope)
+    return grant
 
 
 def require_metrics_token(request: Request, token: str, rates: Rates) -> None:

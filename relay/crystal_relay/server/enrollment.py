@@ -1,6 +1,7 @@
 """Enrolment tokens: their holders can create vaults.
 
-    r/enrollment/<SHA-256 of the token>     {"label", "created"}; of older relays {}
+    r/enrollment/<SHA-256 of the token>     {"label", "created", "uses", "expires", "quota_bytes"}; of older relays less
+    r/enrolled/<SHA-256 of the token>/…     its uses (see `grants`)
 
 Only hashes are kept, so a token is shown once, when it is created. Deleting the record revokes the token at once at every
 process, since none is cached. Vaults created with it are not affected.
@@ -10,10 +11,12 @@ import hashlib
 import re
 import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import msgspec
 
 from crystal_relay.errors import UNDECODABLE, AlreadyExists, BadRequest, NotFound
+from crystal_relay.server.records import Records
 from crystal_relay.store import Store
 
 PREFIX = "r/enrollment/"
@@ -22,21 +25,34 @@ BEGINS = "crystal_enrol_"
 TOKEN_BYTES = 32
 ID_CHARS = 12
 LABEL_CHARS_MAX = 64
+USES_MAX = 1_000
+"""Of a token with a number of uses: one page of their records."""
 _ID = re.compile(rf"[0-9a-f]{{{ID_CHARS},64}}\Z")
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class Enrollment(msgspec.Struct, frozen=True):
-    """One token. `id` is the beginning of its hash; `created` is in Unix seconds, 0 if unknown."""
+    """One token. `id` is the beginning of its hash; `created` is in Unix seconds, 0 if unknown. `used`: how many vaults it has
+    made. The limits are as in `EnrollmentRecord`."""
 
     id: str
     label: str
     created: int
+    uses: int = 0
+    expires: int = 0
+    quota_bytes: int = 0
+    used: int = 0
 
 
-class _Record(msgspec.Struct, frozen=True):
+class EnrollmentRecord(msgspec.Struct, frozen=True):
+    """What the store keeps of a token. `uses`: vaults that it can make, 0 for any number; `expires`: in Unix seconds, 0 for
+    never; `quota_bytes`: of each vault that it makes, 0 for the relay's."""
+
     label: str = ""
     created: int = 0
+    uses: int = 0
+    expires: int = 0
+    quota_bytes: int = 0
 
 
 def new_enrollment_token() -> str:
@@ -49,23 +65,45 @@ def enrollment_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def enrollment_key(token_hash: str) -> str:
+    """Key of a token's record."""
+    return PREFIX + token_hash
+
+
+def uses_prefix(token_hash: str) -> str:
+    """Prefix of the records of a token's uses."""
+    return f"r/enrolled/{token_hash}/"
+
+
+def day_of(seconds: int) -> str:
+    """A time in Unix seconds as a date and a time of day, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 @dataclass(frozen=True, slots=True)
 class Enrollments:
     """The enrolment tokens in a store."""
 
     store: Store
 
-    async def add(self, token_hash: str, *, label: str, created: int) -> Enrollment:
-        """Add a token. Idempotent; the first label stays. Raises BadRequest."""
+    async def add(self, token_hash: str, record: EnrollmentRecord) -> Enrollment:
+        """Add a token. Idempotent; the first label and limits stay. Raises BadRequest."""
+        label = record.label
         if _HASH.match(token_hash) is None:
             raise BadRequest("a token's hash has 64 lower-case hex digits")
         if len(label) > LABEL_CHARS_MAX or not label.isprintable():
             raise BadRequest(f"a label has at most {LABEL_CHARS_MAX} characters, all of them printable")
+        if not 0 <= record.uses <= USES_MAX:
+            raise BadRequest(f"a token has at most {USES_MAX} uses, or any number (0)")
+        if record.expires and record.expires <= record.created:
+            raise BadRequest("a token cannot expire before it is made")
+        if record.quota_bytes < 0:
+            raise BadRequest("a quota is not negative")
         try:
-            await self.store.put_new(PREFIX + token_hash, msgspec.json.encode(_Record(label, created)))
+            await self.store.put_new(PREFIX + token_hash, msgspec.json.encode(record))
         except AlreadyExists:
             return await self._read(token_hash)
-        return Enrollment(token_hash[:ID_CHARS], label, created)
+        return _shown(token_hash, record, 0)
 
     async def all(self) -> list[Enrollment]:
         """All tokens, unordered. One read for each."""
@@ -92,6 +130,9 @@ class Enrollments:
             )
         found = await self._read(names[0])
         await self.store.delete(PREFIX + names[0])
+        records = Records(self.store)
+        uses = uses_prefix(names[0])
+        await records.delete_all([uses + each for each in await records.names(uses)])
         return found
 
     async def _names(self) -> list[str]:
@@ -107,7 +148,13 @@ class Enrollments:
     async def _read(self, name: str) -> Enrollment:
         text = await (await self.store.get(PREFIX + name)).read()
         try:
-            record = msgspec.json.decode(text, type=_Record)
+            record = msgspec.json.decode(text, type=EnrollmentRecord)
         except UNDECODABLE:
-            record = _Record("(damaged record)")  # listed so that it can be revoked: its token is valid
-        return Enrollment(name[:ID_CHARS], record.label, record.created)
+            record = EnrollmentRecord("(damaged record)")  # its token lets nobody in, and can be revoked
+        return _shown(name, record, len(await Records(self.store).names(uses_prefix(name))))
+
+
+def _shown(name: str, record: EnrollmentRecord, used: int) -> Enrollment:
+    return Enrollment(
+        name[:ID_CHARS], record.label, record.created, record.uses, record.expires, record.quota_bytes, used
+    )

@@ -13,8 +13,9 @@ import msgspec
 from crystal_relay.errors import BadRequest, NotFound
 from crystal_relay.keys import check_vault
 from crystal_relay.server.check import CheckReport, check_store
-from crystal_relay.server.enrollment import Enrollment, Enrollments
+from crystal_relay.server.enrollment import Enrollment, EnrollmentRecord, Enrollments
 from crystal_relay.server.extension import Extension
+from crystal_relay.server.grants import Grants
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import count_usage
@@ -28,12 +29,17 @@ GRACE_SECONDS_MAX = 366 * 24 * 3600
 
 
 class VaultSummary(msgspec.Struct, frozen=True):
-    """A vault's id and size. `dropped_until` is in Unix seconds, None if it is in use."""
+    """A vault's id and size. `dropped_until` is in Unix seconds, None if it is in use. `token` and `created`: by which
+    enrolment token it came and when (Unix seconds), "" and 0 if an older relay made it. `quota_bytes`: its own, 0 for the
+    relay's."""
 
     vault: str
     entries: int
     bytes: int
     dropped_until: int | None
+    token: str = ""
+    created: int = 0
+    quota_bytes: int = 0
 
 
 class VaultState(msgspec.Struct, frozen=True):
@@ -74,8 +80,10 @@ class Operations(Protocol):
         """Restore a dropped vault within its grace period."""
         ...
 
-    async def enroll(self, token_hash: str, label: str) -> Enrollment:
-        """Add an enrolment token by its hash."""
+    async def enroll(
+        self, token_hash: str, label: str, *, uses: int = 0, lives_seconds: int = 0, quota_bytes: int = 0
+    ) -> Enrollment:
+        """Add an enrolment token by its hash. Its limits are as in `EnrollmentRecord`; `lives_seconds`: 0 for ever."""
         ...
 
     async def enrollments(self) -> list[Enrollment]:
@@ -120,6 +128,7 @@ class Operator:
         self._registry = registry or Registry(store, cache_seconds=0, wall_clock=clock)
         self._sweeper = sweeper or Sweeper(store, clock=clock)
         self._enrollments = Enrollments(store)
+        self._grants = Grants(store, self._registry, only=None, clock=clock)
         self._extended = {
             request: requests
             for extension in extensions
@@ -148,8 +157,14 @@ class Operator:
         await self._registry.restore_vault(vault)
         return VaultState(vault, None, await self._tell(vault))
 
-    async def enroll(self, token_hash: str, label: str) -> Enrollment:
-        return await self._enrollments.add(token_hash, label=label, created=int(self._clock()))
+    async def enroll(
+        self, token_hash: str, label: str, *, uses: int = 0, lives_seconds: int = 0, quota_bytes: int = 0
+    ) -> Enrollment:
+        now = int(self._clock())
+        expires = now + lives_seconds if lives_seconds else 0
+        return await self._enrollments.add(
+            token_hash, EnrollmentRecord(label, now, uses, expires, quota_bytes)
+        )
 
     async def enrollments(self) -> list[Enrollment]:
         return sorted(await self._enrollments.all(), key=lambda each: (each.created, each.id))
@@ -178,7 +193,11 @@ class Operator:
 
     async def _summary(self, vault: str) -> VaultSummary:
         usage = await count_usage(self._store, vault)
-        return VaultSummary(vault, usage.entries, usage.bytes, await self._registry.dropped_until(vault))
+        origin = await self._grants.origin(vault)
+        until = await self._registry.dropped_until(vault)
+        return VaultSummary(
+            vault, usage.entries, usage.bytes, until, origin.token, origin.created, origin.quota_bytes
+        )
 
     async def _tell(self, vault: str) -> int:
         self._registry.forget(vault)

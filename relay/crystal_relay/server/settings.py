@@ -41,6 +41,8 @@ LAST_REQUEST_SECONDS_MAX = 1.0
 """How long a connection that has shown no request yet stays open after a stop: its first request may be on the way."""
 SHUTDOWN_SECONDS_MAX = 10
 """How long requests in flight may continue after the listener is closed."""
+QUOTA_BYTES = 8 * 1024**3
+"""Default quota of a vault. Two hundred of them fill 1.6 TB."""
 SWEEP_SECONDS = 60.0
 SWEEP_SECONDS_BUCKET = 300.0
 """The same for a bucket, where each sweep costs money."""
@@ -48,7 +50,7 @@ SWEEP_SECONDS_BUCKET = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """Settings of one relay. `enroll_token` is the only enrolment token; None for those whose hashes are in the store."""
+    """Settings of one relay. `enroll_token` is an enrolment token beside those whose hashes are in the store."""
 
     enroll_token: str | None = field(default=None, repr=False)
     body_idle_seconds: float = 20.0
@@ -56,7 +58,7 @@ class RelaySettings:
     body_grace_seconds: float = 15.0
     body_bytes_per_second_min: int = 8 * 1024
     """A body of n bytes may take `body_grace_seconds` and n divided by this."""
-    quota_bytes: int = 64 * 1024**3
+    quota_bytes: int = QUOTA_BYTES
     """Bytes of a vault's objects; 0 for no limit."""
     quota_entries: int = 4_000_000
     rate_per_token: float = 500.0

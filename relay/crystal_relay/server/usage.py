@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -72,6 +72,8 @@ class _Count:
 
     bytes: int = 0
     entries: int = 0
+    quota_bytes: int = 0
+    """The vault's own, or the relay's; 0 for no limit."""
     known: bool = False
     stale: bool = False
     """The vault may have less than counted."""
@@ -101,13 +103,17 @@ class Usage:
         *,
         clock: Callable[[], float] = time.monotonic,
         prefix_of: Callable[[str], str] = vault_prefix,
+        quota_of: Callable[[str], Awaitable[int]] | None = None,
     ) -> None:
-        """`prefix_of` returns the prefix of a vault's keys; spaces of the prototype's devices count as vaults."""
+        """`quota_of` returns the bytes that a vault may have if it has a quota of its own, else 0.
+
+        `prefix_of` returns the prefix of a vault's keys; spaces of the prototype's devices count as vaults."""
         self._store = store
         self._prefix_of = prefix_of
         self._quota_bytes = settings.quota_bytes
         self._quota_entries = settings.quota_entries
-        self._limited = bool(settings.quota_bytes or settings.quota_entries)
+        self._quota_of = quota_of
+        self._limited = bool(settings.quota_bytes or settings.quota_entries or quota_of)
         self._clock = clock
         self._counts: OrderedDict[str, _Count] = OrderedDict()
         self._places = asyncio.Semaphore(COUNTS_AT_ONCE)
@@ -178,7 +184,7 @@ class Usage:
         """The check of `admit` for a write beyond the mark."""
         now = self._clock()
         if count is None:
-            count = self._counts[vault] = _Count()
+            count = self._counts[vault] = _Count(quota_bytes=self._quota_bytes)
             if len(self._counts) > VAULTS_MAX:
                 self._counts.popitem(last=False)
         self._counts.move_to_end(vault)
@@ -190,15 +196,15 @@ class Usage:
             self.refused += 1
             raise QuotaExceeded(
                 f"the vault has no room for {size} bytes more: it has {count.entries} objects of "
-                f"{self._quota_entries or 'any number'} and {count.bytes} bytes of {self._quota_bytes or 'any number'}"
+                f"{self._quota_entries or 'any number'} and {count.bytes} bytes of {count.quota_bytes or 'any number'}"
             )
 
     def _is_full(self, count: _Count, size: int, *, vital: bool) -> bool:
         share = VITAL_SHARE if vital else 0
-        most_bytes = self._quota_bytes + (self._quota_bytes // share if share else 0)  # §R9.1-2
+        most_bytes = count.quota_bytes + (count.quota_bytes // share if share else 0)  # §R9.1-2
         most_entries = self._quota_entries + (self._quota_entries // share + 1 if share else 0)
         return bool(
-            (self._quota_bytes and count.bytes + count.arriving_bytes + size > most_bytes)  # §R9.1-1
+            (count.quota_bytes and count.bytes + count.arriving_bytes + size > most_bytes)  # §R9.1-1
             or (self._quota_entries and count.entries + count.arriving_entries >= most_entries)
         )
 
@@ -218,6 +224,12 @@ class Usage:
     async def _list(self, vault: str, count: _Count) -> None:
         try:
             async with self._places:
+                if self._quota_of is not None:
+                    count.quota_bytes = await self._quota_of(vault) or self._quota_bytes  # §R9.1-1
+                if not count.quota_bytes and not self._quota_entries:  # nothing to compare a count with
+                    count.bytes_mark = count.entries_mark = _mark(0, 0)
+                    count.fresh_until = self._clock() + COUNT_AGE_SECONDS_MAX
+                    return
                 found = await self._listed(vault, count)
                 for _ in range(TRIES_MAX - 1):
                     if not count.disturbed or found.entries > LIST_LIMIT_MAX:
@@ -231,7 +243,7 @@ class Usage:
             count.counting = False
         count.bytes, count.entries = found.bytes, found.entries
         count.known = True
-        count.bytes_mark = _mark(count.bytes, self._quota_bytes)
+        count.bytes_mark = _mark(count.bytes, count.quota_bytes)
         count.entries_mark = _mark(count.entries, self._quota_entries)
         count.fresh_until = self._clock() + COUNT_AGE_SECONDS_MAX
 

@@ -1,0 +1,147 @@
+"""Founding a vault with an enrolment token, within the token's limits.
+
+    r/enrolled/<token's hash>/<number, 6 digits>     one use of a token with a number of uses: {"vault"}
+    r/enrolled/<token's hash>/<vault>                one use of a token with any number of them
+    r/vault/<vault>/origin                           by which token the vault came, when, and its quota
+
+A use is claimed first, then the vault is created, then its origin is written. A crash in between costs at most one use, and the
+same request again completes it. A use is given back if the vault's id is taken.
+"""
+
+import hmac
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorized, VaultDropped
+from crystal_relay.server.enrollment import (
+    ID_CHARS,
+    EnrollmentRecord,
+    day_of,
+    enrollment_hash,
+    enrollment_key,
+    uses_prefix,
+)
+from crystal_relay.server.records import Records
+from crystal_relay.server.registry import Registry
+from crystal_relay.store import Store
+from crystal_relay.wire import VaultCreation
+
+ENVIRONMENT = "environment"
+"""In a vault's origin, for the token that the relay was started with."""
+ASK = "Ask whoever runs the relay for one: `crystal-relay tokens create` makes it."
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """How a vault came. `token` is the id of its enrolment token, `created` in Unix seconds, `quota_bytes` 0 for the
+    relay's."""
+
+    token: str = ""
+    created: int = 0
+    quota_bytes: int = 0
+
+
+class _Use(msgspec.Struct, frozen=True):
+    vault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A valid enrolment token. `token_hash` is "" for the one of the environment."""
+
+    token_hash: str
+    record: EnrollmentRecord
+
+
+class Grants:
+    """What enrolment tokens allow, and what became of it. Over one store."""
+
+    def __init__(
+        self, store: Store, registry: Registry, *, only: str | None, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`only`: the environment's token, valid beside those of the store."""
+        self._records = Records(store)
+        self._registry = registry
+        self._only = None if only is None else enrollment_hash(only)
+        self._clock = clock
+
+    async def grant(self, token: str) -> Grant:
+        """What a token allows. Raises Unauthorized (unknown), Forbidden (expired), StoreDamaged."""
+        name = enrollment_hash(token)
+        if self._only is not None and hmac.compare_digest(name, self._only):
+            return Grant("", EnrollmentRecord())
+        try:
+            record = await self._records.read(enrollment_key(name), EnrollmentRecord)
+        except NotFound:
+            raise Unauthorized("creating a vault needs this relay's enrolment token", hint=ASK) from None
+        if record.expires and record.expires <= self._clock():  # §R4.1-5
+            raise Forbidden(f"this enrolment token expired on {day_of(record.expires)}", hint=ASK)
+        return Grant(name, record)
+
+    async def found(self, creation: VaultCreation, grant: Grant) -> None:
+        """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped, Forbidden (used up)."""
+        use = (
+            ""
+            if await self._registry.is_created(creation.vault)
+            else await self._claimed(creation.vault, grant)
+        )
+        try:
+            await self._registry.create_vault(creation)
+        except (AlreadyExists, VaultDropped):
+            await self._records.delete_all([use] if use else [])
+            raise
+        await self._note(creation.vault, grant)
+
+    async def origin(self, vault: str) -> Origin:
+        """How a vault came; without a word for one of an older relay. Raises StoreDamaged."""
+        try:
+            return await self._records.read(_origin_key(vault), Origin)
+        except NotFound:
+            return Origin()
+
+    async def quota_bytes(self, vault: str) -> int:
+        """The vault's own quota; 0 for the relay's."""
+        return (await self.origin(vault)).quota_bytes
+
+    # --- inside ---
+
+    async def _claimed(self, vault: str, grant: Grant) -> str:
+        """Claim a use of the token for this vault. Returns its key. Raises Forbidden."""
+        if not grant.token_hash:
+            return ""
+        prefix = uses_prefix(grant.token_hash)
+        if not grant.record.uses:
+            await self._records.mark(prefix + vault)
+            return prefix + vault
+        taken = await self._records.names(prefix)
+        for number in range(len(taken), grant.record.uses):  # §R4.1-5
+            key = f"{prefix}{number:06d}"
+            try:
+                await self._records.put_new(key, _Use(vault))
+            except AlreadyExists:
+                continue
+            return key
+        for name in taken:  # of a try that broke off
+            try:
+                if (await self._records.read(prefix + name, _Use)).vault == vault:
+                    return prefix + name
+            except NotFound:
+                continue
+        raise Forbidden(
+            f"this enrolment token was good for {grant.record.uses} vault{'s' * (grant.record.uses > 1)}, and is used up",
+            hint=ASK,
+        )
+
+    async def _note(self, vault: str, grant: Grant) -> None:
+        token = grant.token_hash[:ID_CHARS] or ENVIRONMENT
+        origin = Origin(token, int(self._clock()), grant.record.quota_bytes)
+        try:
+            await self._records.put_new(_origin_key(vault), origin)
+        except AlreadyExists:
+            return
+
+
+def _origin_key(vault: str) -> str:
+    return f"r/vault/{vault}/origin"

@@ -1,0 +1,188 @@
+"""Enrolment tokens with limits: how many vaults they make, until when, and how much each may store."""
+
+import asyncio
+
+import pytest
+
+from crystal_relay.errors import Forbidden, QuotaExceeded, RelayError, StoreUnavailable, Unauthorized
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server import RelaySettings
+from crystal_relay.server.enrollment import Enrollment, enrollment_hash, enrollment_key
+from crystal_relay.server.grants import ENVIRONMENT
+from crystal_relay.server.operator import Operator
+from crystal_relay.store import Body
+from crystal_relay.tokens import recovery_hash, token_hash
+from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, served
+
+TOKEN = "a-token-of-the-tests-of-grants"
+BEGAN = 1_800_000_000.0
+
+
+async def made(
+    store: MemoryStore, *, uses: int = 0, lives_seconds: int = 0, quota_bytes: int = 0
+) -> Enrollment:
+    return await Operator(store, clock=lambda: BEGAN).enroll(
+        enrollment_hash(TOKEN), "for Ada", uses=uses, lives_seconds=lives_seconds, quota_bytes=quota_bytes
+    )
+
+
+async def found(relay: ServedRelay, member: Member, token: str = TOKEN) -> None:
+    client = member.store(relay.url)
+    try:
+        await client.create_vault(
+            enroll_token=token,
+            recovery_hash=recovery_hash(member.recovery),
+            device=member.device,
+            token_hash=token_hash(member.token),
+            proof=member.proof(client.host),
+        )
+    finally:
+        await client.aclose()
+
+
+async def used(store: MemoryStore) -> int:
+    (token,) = await Operator(store).enrollments()
+    return token.used
+
+
+async def test_a_token_for_one_vault_makes_one_and_the_same_again() -> None:
+    store = MemoryStore()
+    await made(store, uses=1)
+    async with served(store) as relay:
+        member = Member()
+        for _ in range(2):
+            await found(relay, member)
+        with pytest.raises(Forbidden, match="good for 1 vault, and is used up") as refused:
+            await found(relay, Member())
+        assert "Ask whoever runs the relay" in refused.value.hint
+    assert await used(store) == 1
+
+
+async def test_no_race_makes_more_vaults_than_a_token_is_good_for() -> None:
+    store = MemoryStore()
+    await made(store, uses=3)
+    async with served(store) as one, served(store) as other:
+        tries = [found((one, other)[number % 2], Member()) for number in range(12)]
+        results = await asyncio.gather(*tries, return_exceptions=True)
+    assert [result for result in results if result is not None and not isinstance(result, Forbidden)] == []
+    assert results.count(None) == 3
+    assert await used(store) == 3
+
+
+class StumblingStore(MemoryStore):
+    """Fails at the first record of a vault, as if the relay were killed between two writes."""
+
+    stumbled = False
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        if key.endswith("/record") and not self.stumbled:
+            self.stumbled = True
+            raise StoreUnavailable("killed here")
+        await super().put_new(key, body)
+
+
+async def test_a_founding_that_broke_off_goes_on_with_its_use() -> None:
+    store = StumblingStore()
+    await made(store, uses=1)
+    async with served(store) as relay:
+        member = Member()
+        with pytest.raises(StoreUnavailable):
+            await found(relay, member)
+        await found(relay, member)
+    assert store.stumbled
+    assert await used(store) == 1
+
+
+async def test_an_id_that_is_taken_costs_no_use() -> None:
+    store = MemoryStore()
+    await made(store, uses=1)
+    async with served(store) as relay:
+        theirs = await enrolled(relay.url)
+        with pytest.raises(RelayError):
+            await found(relay, Member(root=theirs.root))
+        assert await used(store) == 0
+        await found(relay, Member())
+
+
+async def test_a_token_ends_at_its_time() -> None:
+    store, now = MemoryStore(), [BEGAN]
+    await made(store, lives_seconds=3600)
+    async with served(store, clock=lambda: now[0]) as relay:
+        await found(relay, Member())
+        now[0] += 3600
+        with pytest.raises(Forbidden, match="expired on 2027-01-15 09:00 UTC"):
+            await found(relay, Member())
+
+
+@pytest.mark.parametrize("entries", [0, 4_000_000], ids=["a relay without quotas", "a relay with one"])
+async def test_each_vault_of_a_token_has_the_quota_of_the_token(entries: int) -> None:
+    store = MemoryStore()
+    await made(store, quota_bytes=10_000)
+    settings = RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=0, quota_entries=entries)
+    async with served(store, settings) as relay:
+        small, large = Member(), await enrolled(relay.url)
+        await found(relay, small)
+        usage = relay.app.state.relay.usage
+        for member in (small, large):
+            client = member.store(relay.url)
+            await client.put_new(f"{member.prefix}blob/first", bytes(9_000))
+            await usage.counted()
+            if member is small:
+                with pytest.raises(QuotaExceeded, match="of 10000"):
+                    await client.put_new(f"{member.prefix}blob/second", bytes(9_000))
+            else:
+                await client.put_new(f"{member.prefix}blob/second", bytes(9_000))
+            await client.aclose()
+
+
+async def test_the_list_says_by_which_token_and_when_a_vault_came() -> None:
+    store = MemoryStore()
+    token = await made(store, quota_bytes=5)
+    async with served(store, clock=lambda: BEGAN + 60) as relay:
+        member = Member()
+        await found(relay, member)
+        other = await enrolled(relay.url)
+    vaults = {each.vault: each async for each in Operator(store).vaults()}
+    mine, by_environment = vaults[member.vault], vaults[other.vault]
+    assert (mine.token, mine.created, mine.quota_bytes) == (token.id, BEGAN + 60, 5)
+    assert (by_environment.token, by_environment.quota_bytes) == (ENVIRONMENT, 0)
+
+
+async def test_a_vault_of_an_older_relay_is_listed_without_an_origin() -> None:
+    store = MemoryStore()
+    async with served(store) as relay:
+        member = await enrolled(relay.url)
+    await store.delete(f"r/vault/{member.vault}/origin")
+    (shown,) = [each async for each in Operator(store).vaults()]
+    assert (shown.vault, shown.token, shown.created) == (member.vault, "", 0)
+
+
+async def test_a_token_that_was_made_counts_beside_the_one_of_the_environment() -> None:
+    store = MemoryStore()
+    await made(store)
+    async with served(store) as relay:
+        await found(relay, Member())
+        await found(relay, Member(), ENROLL_TOKEN)
+        with pytest.raises(Unauthorized):
+            await found(relay, Member(), TOKEN + "x")
+
+
+async def test_a_record_of_an_older_relay_has_no_limits_and_a_damaged_one_lets_nobody_in() -> None:
+    store = MemoryStore()
+    await store.put_new(enrollment_key(enrollment_hash(TOKEN)), b"{}")
+    await store.put_new(enrollment_key(enrollment_hash(TOKEN + "2")), b"\xff")
+    async with served(store) as relay:
+        for _ in range(3):
+            await found(relay, Member())
+        with pytest.raises(RelayError):
+            await found(relay, Member(), TOKEN + "2")
+    assert len([each async for each in Operator(store).vaults()]) == 3
+
+
+async def test_revoking_a_token_takes_the_records_of_its_uses_along() -> None:
+    store = MemoryStore()
+    token = await made(store, uses=2)
+    async with served(store) as relay:
+        await found(relay, Member())
+    await Operator(store).revoke_enrollment(token.id)
+    assert (await store.list("r/enrolled/")).entries == ()

@@ -5,6 +5,7 @@ A database that cannot be read is a fault of its own and hides nothing else.
 """
 
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import apsw
 
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.commands.database import ReceivedState
-from crystal_node.agent.commands.database import SqliteCommandDatabase
+from crystal_mirror.commands.messages import Action
+from crystal_mirror.membership.status import DeviceEntry, devices
+from crystal_node.agent.commands.database import CommandsDamaged, SqliteCommandDatabase
 from crystal_node.agent.health.channels import CommandsOpen
 from crystal_node.agent.jobs.status import LockHolder, agent_status, job_statuses, lock_holder
 from crystal_node.base.clock import now_ms
@@ -21,9 +24,12 @@ from crystal_node.base.home import Home
 from crystal_node.base.jobs import JobOutcome, JobStatus
 from crystal_node.base.wording import counted, one_line, size
 from crystal_node.derive.catalog.agents import staged_agents
+from crystal_node.device.device import Device
 
 STAGED_MAX = 3
 """More agents that wait for the same answer are told in one sentence."""
+GRANT_ASKED_MS_MAX = 7 * 24 * 3600 * 1000
+"""A request for a grant is shown for so long."""
 FREE_BYTES_MIN = 256 * 1024 * 1024
 """With less, a batch of the mirror with its index and its write-ahead log may not fit any more."""
 FREE_FILES_MIN = 500
@@ -174,3 +180,22 @@ def _staging(home: Home) -> tuple[StagedAgent, ...]:
         for each in staged_agents(home)
         if each.waits_for_a_person
     )
+
+
+def asking_for_grant(device: Device) -> list[DeviceEntry]:
+    """Devices that asked this one, lately, for a grant that they do not have, if it can give one."""
+    path = device.settings.home.commands_database
+    if not (device.holds_root or device.member.is_core) or not path.exists():
+        return []
+    try:
+        with closing(SqliteCommandDatabase.open(path)) as book:
+            received = book.all_received()
+    except CommandsDamaged:  # the status of commands says so
+        return []
+    since = now_ms() - GRANT_ASKED_MS_MAX
+    askers = {row.sender for row in received if row.action == Action.ASK_GRANT and row.received_at > since}
+    return [
+        entry
+        for entry in devices(device.member)
+        if entry.info.device in askers and entry.info.revoked is None and not entry.info.grant
+    ]

@@ -10,17 +10,14 @@ shows are decided here, each in one function, from values that were gathered bef
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from crystal_mirror.commands.messages import Action
 from crystal_mirror.membership.member import Member
 from crystal_mirror.membership.status import DeviceEntry, device_name, devices
 from crystal_mirror.notices import Notice
-from crystal_node.agent.commands.database import CommandsDamaged, SqliteCommandDatabase
 from crystal_node.agent.health.channels import Channels
-from crystal_node.agent.health.facts import STAGED_MAX, Background, FreeSpace, OtherFacts
+from crystal_node.agent.health.facts import STAGED_MAX, Background, FreeSpace, OtherFacts, asking_for_grant
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, describe
 from crystal_node.base.notice_texts import notice_text
@@ -50,8 +47,6 @@ TRIED_MS_MAX = _HOUR_MS // 30
 """A failed round is noted once a minute: the time of the last attempt is worth saying from twice that on."""
 CLOCK_BACK_MS = _HOUR_MS // 6
 """A clock this far behind its own notes was set back."""
-GRANT_ASKED_MS_MAX = 7 * 24 * _HOUR_MS
-"""A request for a grant is shown for so long."""
 ARRIVES_MS_MAX = 3600 * 1000
 """A device not heard of for this long after it was added may never have finished joining."""
 
@@ -261,7 +256,7 @@ def vault_findings(device: Device) -> list[Finding]:
             f"{len(ids)} devices are called {name}: {', '.join(ids)}.",
             f"`crystal devices rename {ids[-1]} NAME` tells them apart.",
         )
-    for entry in _asking_for_grant(device):
+    for entry in asking_for_grant(device):
         add(
             FindingName.GRANT_ASKED,
             f"{name_of(entry)} asks to be allowed to become the Core.",
@@ -275,25 +270,6 @@ def vault_findings(device: Device) -> list[Finding]:
             f"`crystal devices revoke {entry.info.device.hex()[:8]}`.",
         )
     return found
-
-
-def _asking_for_grant(device: Device) -> list[DeviceEntry]:
-    """Devices that asked this one, lately, for a grant that they do not have, if it can give one."""
-    path = device.settings.home.commands_database
-    if not (device.holds_root or device.member.is_core) or not path.exists():
-        return []
-    try:
-        with closing(SqliteCommandDatabase.open(path)) as book:
-            received = book.all_received()
-    except CommandsDamaged:  # the status of commands says so
-        return []
-    since = now_ms() - GRANT_ASKED_MS_MAX
-    askers = {row.sender for row in received if row.action == Action.ASK_GRANT and row.received_at > since}
-    return [
-        entry
-        for entry in devices(device.member)
-        if entry.info.device in askers and entry.info.revoked is None and not entry.info.grant
-    ]
 
 
 # --- found by status and by the doctor ---

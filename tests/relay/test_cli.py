@@ -1,5 +1,6 @@
 """`crystal-relay serve` as a person or a supervisor meets it."""
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest
+from tests.support.relay_server import enrolled
 
 COMMAND = [sys.executable, "-m", "crystal_relay", "serve"]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("CRYSTAL_")}
@@ -76,10 +78,8 @@ def test_the_enrolment_token_is_shown_once_and_its_hash_is_kept(tmp_path: Path) 
     shown: list[str] = []
     for _ in range(2):
         process, address = start("--store", store)
-        body = {"vault": "a" * 32, "recovery_hash": "b" * 64, "device": "c" * 32, "token_hash": "d" * 64}
         if shown:
-            headers = {"Authorization": f"Bearer {shown[0]}"}
-            assert httpx.post(f"{address}/v2/vaults", json=body, headers=headers).status_code == 201
+            asyncio.run(enrolled(address, enroll_token=shown[0]))
         _, said, complained = finish(process)
         assert said == ""
         shown += [line.strip() for line in complained.splitlines() if line.startswith("  ")]
@@ -90,9 +90,7 @@ def test_the_enrolment_token_is_shown_once_and_its_hash_is_kept(tmp_path: Path) 
 
 def test_a_token_of_the_environment_is_used_and_not_shown(tmp_path: Path) -> None:
     process, address = start("--store", "memory:", CRYSTAL_RELAY_ENROLL_TOKEN="a-token-of-my-own-making")
-    body = {"vault": "a" * 32, "recovery_hash": "b" * 64, "device": "c" * 32, "token_hash": "d" * 64}
-    headers = {"Authorization": "Bearer a-token-of-my-own-making"}
-    assert httpx.post(f"{address}/v2/vaults", json=body, headers=headers).status_code == 201
+    asyncio.run(enrolled(address, enroll_token="a-token-of-my-own-making"))
     _, said, complained = finish(process)
     assert (said, complained) == ("", "")
 
@@ -102,9 +100,7 @@ def test_a_token_may_stand_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("a-token-of-my-own-making\n")
     process, address = start("--store", "memory:", CRYSTAL_RELAY_ENROLL_TOKEN_FILE=str(file))
-    body = {"vault": "a" * 32, "recovery_hash": "b" * 64, "device": "c" * 32, "token_hash": "d" * 64}
-    headers = {"Authorization": "Bearer a-token-of-my-own-making"}
-    assert httpx.post(f"{address}/v2/vaults", json=body, headers=headers).status_code == 201
+    asyncio.run(enrolled(address, enroll_token="a-token-of-my-own-making"))
     finish(process)
 
 

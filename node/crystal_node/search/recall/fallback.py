@@ -16,6 +16,7 @@ def answer_here(data: bytes, environment: Mapping[str, str], limit: "TimeLimit")
     hook = read_input(data)
     if hook is None:
         return 0
+    limit.prolong()
     try:
         from crystal_node.base.settings import resolve
 

@@ -8,7 +8,7 @@ import sys
 import threading
 
 SECONDS_MAX = 0.3
-"""From the beginning of this program's own work; the start of Python comes on top."""
+"""Of this program's own work; the start of Python comes on top. Without a background service it has as much again to search."""
 
 
 class TimeLimit:
@@ -17,12 +17,20 @@ class TimeLimit:
     def __init__(self) -> None:
         self._once = threading.Lock()
         self._printed = threading.Event()
+        self._timer: threading.Timer | None = None
 
-    def start(self, seconds: float = SECONDS_MAX) -> None:
-        """From now on the process has so many seconds. Also what follows an answer ends with them."""
-        timer = threading.Timer(seconds, self.end)
-        timer.daemon = True
-        timer.start()
+    def start(self, seconds: float | None = None) -> None:
+        """From now on the process has so many seconds, ``SECONDS_MAX`` if none are given, also for what follows an answer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(SECONDS_MAX if seconds is None else seconds, self.end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def prolong(self) -> None:
+        """As much again, if the process has a limit at all."""
+        if self._timer is not None:
+            self.start()
 
     def tell(self, answer: bytes) -> bool:
         """Print the answer. False if there was one before, or time is over."""

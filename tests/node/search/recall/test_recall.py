@@ -21,6 +21,15 @@ from tests.support.watchers import until
 PROMPT = "Why did we raise the retry budget of the uploader?"
 
 
+PATIENT = """
+import sys
+from crystal_node.search.recall import time_limit
+from crystal_node.surfaces import cli
+time_limit.SECONDS_MAX, cli._SERVICE_SECONDS_MAX = 50, 40
+sys.exit(cli.main())
+"""
+"""The program with time enough on any machine: what it does when time is over is tested in `test_time_limit`."""
+
 working_in = contextlib.chdir
 
 
@@ -28,7 +37,7 @@ def hook(machine: Machine, event: str = "UserPromptSubmit", **more: str) -> dict
     """What a hook prints, "" being {}."""
     told = {"hook_event_name": event, "session_id": "session-1", "cwd": str(machine.root), **more}
     result = subprocess.run(
-        [sys.executable, "-m", "crystal_node", "recall", "--hook", "--home", str(machine.home)],
+        [sys.executable, "-c", PATIENT, "recall", "--hook", "--home", str(machine.home)],
         env=machine.environment,
         input=json.dumps(told).encode(),
         capture_output=True,

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from crystal_node.base.local_api import short_name, socket_path
-from crystal_node.search.recall.time_limit import TimeLimit
+from crystal_node.search.recall.time_limit import SECONDS_MAX, TimeLimit
 from tests.support.machine import Machine
 
 PROMPT = json.dumps(
@@ -55,6 +55,24 @@ def test_the_process_ends_behind_a_whole_answer(monkeypatch: pytest.MonkeyPatch)
     for thread in (first, *others):
         thread.join(20)
     assert ended == [b"an answer, whole"]
+
+
+def test_a_prolonged_limit_ends_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    over = threading.Event()
+
+    def end(code: int) -> None:
+        ended.append(code)
+        over.set()
+
+    monkeypatch.setattr(os, "_exit", end)
+    TimeLimit().prolong()
+    assert not over.wait(2 * SECONDS_MAX), "what has no limit gets none"
+    limit = TimeLimit()
+    limit.start(60)
+    limit.prolong()
+    assert over.wait(60)
+    assert ended == [0]
 
 
 def test_behind_its_end_nothing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@
     deleted there,  and to be fetched at another    -> a move: removed here once the file is at its new path
     the same, but an earlier round was stopped between the two -> still a move, as long as the file stands there
 
-Each file that appears accounts for one deletion (§14-12).
+Each file that appears accounts for one deletion.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def moves(database: FileDatabase, replica: ReplicaView, plan: Sequence[PlannedAc
         if agreed is None:
             continue
         if new := appearing.get((direction, agreed.content.digest)):
-            found[planned.path, direction] = new.pop()
+            found[planned.path, direction] = new.pop()  # §14-12
             continue
         kept = before.get(planned.path) if direction is DeletionDirection.HERE else None
         if kept is not None and _stands_at(database, replica, kept, agreed.content.digest):

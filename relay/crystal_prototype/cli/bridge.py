@@ -20,10 +20,10 @@ Url = Annotated[str, typer.Argument(metavar="URL", help="The relay that the prot
 
 @group.command("add")
 def add(url: Url, as_json: Json = False) -> None:
-    """Set up the bridge: asks for the prototype's key and a Core's token.
+    """Add the bridge, with the prototype's key and a Core's token.
 
-    Both are kept in this device's key store. Piped, the first line is the key, or the text that begins with mc1:, and the
-    second one the token. `crystal-relay v1 add --role core` makes a token.
+    It asks for both, and keeps them in this device's key store. Piped, the first line is the key, or the code that begins with
+    mc1:, and the second one the token. `crystal-relay v1 add --role core` makes a token.
 
     Example:
 
@@ -80,7 +80,7 @@ def run(as_json: Json = False) -> None:
 
 @group.command("remove")
 def remove(as_json: Json = False) -> None:
-    """End the bridge, and delete its key and token here.
+    """Remove the bridge, and its key and token here.
 
     Example:
 

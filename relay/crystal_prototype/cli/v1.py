@@ -80,9 +80,10 @@ def show_tokens(
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
 ) -> None:
-    """List all tokens, when each last read, and how much waits for it.
+    """List all tokens with what waits for each.
 
-    A device that never reads holds its space's quota. MISSED counts drops that were deleted before it read them.
+    READ is when the device last asked for its drops, to the hour. One that never reads holds its space's quota. MISSED counts
+    drops that were deleted before it read them.
     """
     from crystal_prototype.relay.extension import ListTokens
     from crystal_prototype.relay.tokens import V1Token

@@ -104,6 +104,46 @@ async def test_an_id_that_is_taken_costs_no_use() -> None:
         await found(relay, Member())
 
 
+class MeetingStore(MemoryStore):
+    """The first records of a vault are written only when two founders are about to write them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._both = asyncio.Barrier(2)
+        self._met = 0
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        if key.endswith("/record") and self._met < 2:
+            self._met += 1
+            await self._both.wait()
+        await super().put_new(key, body)
+
+
+async def test_a_vault_that_two_found_at_once_gives_no_use_back() -> None:
+    store = MeetingStore()
+    await made(store, uses=1)
+    async with served(store) as one, served(store) as other:
+        member = Member()
+        twin = Member(root=member.root)
+        results = await asyncio.gather(found(one, member), found(other, twin), return_exceptions=True)
+        assert sorted(type(result).__name__ for result in results) == ["AlreadyExists", "NoneType"]
+        with pytest.raises(Forbidden, match="used up"):
+            await found(one, Member())
+    assert await used(store) == 1
+
+
+async def test_a_vault_that_is_there_gets_no_larger_quota_by_another_token() -> None:
+    store = MemoryStore()
+    await made(store, uses=1, quota_bytes=10**12)
+    async with served(store) as relay:
+        old = await enrolled(relay.url)
+        await store.delete(f"r/vault/{old.vault}/origin")  # as an older relay has made it
+        await found(relay, Member())
+        await found(relay, old)
+    shown = {each.vault: each async for each in Operator(store).vaults()}
+    assert shown[old.vault].quota_bytes == 0
+
+
 async def test_a_token_ends_at_its_time() -> None:
     store, now = MemoryStore(), [BEGAN]
     await made(store, lives_seconds=3600)

@@ -5,7 +5,8 @@
     r/vault/<vault>/origin                           by which token the vault came, when, and its quota
 
 A use is claimed first, then the vault is created, then its origin is written. A crash in between costs at most one use, and the
-same request again completes it. A use is given back if the vault's id is taken.
+same request again completes it. A use is never given back: of two who found one vault at once, with the use that one of them
+has claimed, the other one may have succeeded.
 """
 
 import hmac
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorized, VaultDropped
+from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
 from crystal_relay.server.enrollment import (
     ID_CHARS,
     EnrollmentRecord,
@@ -82,17 +83,13 @@ class Grants:
 
     async def found(self, creation: VaultCreation, grant: Grant) -> None:
         """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped, Forbidden (used up)."""
-        use = (
-            ""
-            if await self._registry.is_created(creation.vault)
-            else await self._claimed(creation.vault, grant)
-        )
-        try:
-            await self._registry.create_vault(creation)
-        except (AlreadyExists, VaultDropped):
-            await self._records.delete_all([use] if use else [])
-            raise
-        await self._note(creation.vault, grant)
+        created = await self._registry.is_created(creation.vault)
+        if not created:
+            await self._claim(creation.vault, grant)
+        await self._registry.create_vault(creation)
+        # A vault that another token has made, or an older relay, does not get this one's quota.
+        if not created or await self._has_use(creation.vault, grant):
+            await self._note(creation.vault, grant)
 
     async def origin(self, vault: str) -> Origin:
         """How a vault came; without a word for one of an older relay. Raises StoreDamaged."""
@@ -107,32 +104,46 @@ class Grants:
 
     # --- inside ---
 
-    async def _claimed(self, vault: str, grant: Grant) -> str:
-        """Claim a use of the token for this vault. Returns its key. Raises Forbidden."""
+    async def _claim(self, vault: str, grant: Grant) -> None:
+        """Claim a use of the token for this vault, unless one is. Raises Forbidden."""
         if not grant.token_hash:
-            return ""
+            return
         prefix = uses_prefix(grant.token_hash)
         if not grant.record.uses:
             await self._records.mark(prefix + vault)
-            return prefix + vault
+            return
         taken = await self._records.names(prefix)
         for number in range(len(taken), grant.record.uses):  # §R4.1-5
-            key = f"{prefix}{number:06d}"
+            name = f"{number:06d}"
             try:
-                await self._records.put_new(key, _Use(vault))
+                await self._records.put_new(prefix + name, _Use(vault))
             except AlreadyExists:
+                taken.append(name)
                 continue
-            return key
-        for name in taken:  # of a try that broke off
+            return
+        if not await self._is_among(vault, prefix, taken):  # of a try that broke off, or still goes on
+            raise Forbidden(
+                f"this enrolment token was good for {grant.record.uses} vault{'s' * (grant.record.uses > 1)}, and is used up",
+                hint=ASK,
+            )
+
+    async def _has_use(self, vault: str, grant: Grant) -> bool:
+        """Whether a use of the token was claimed for this vault. Always true of the environment's."""
+        if not grant.token_hash:
+            return True
+        prefix = uses_prefix(grant.token_hash)
+        if not grant.record.uses:
+            return await self._records.has(prefix + vault)
+        return await self._is_among(vault, prefix, await self._records.names(prefix))
+
+    async def _is_among(self, vault: str, prefix: str, names: list[str]) -> bool:
+        for name in names:
             try:
                 if (await self._records.read(prefix + name, _Use)).vault == vault:
-                    return prefix + name
+                    return True
             except NotFound:
                 continue
-        raise Forbidden(
-            f"this enrolment token was good for {grant.record.uses} vault{'s' * (grant.record.uses > 1)}, and is used up",
-            hint=ASK,
-        )
+        return False
 
     async def _note(self, vault: str, grant: Grant) -> None:
         token = grant.token_hash[:ID_CHARS] or ENVIRONMENT

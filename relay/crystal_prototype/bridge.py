@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import httpx
-from msgspec import Meta, Struct, json, structs
+from msgspec import Meta, Struct, convert, json, structs
 
 from crystal_crypto.errors import UNDECODABLE, CrystalError
 from crystal_crypto.limits import KEY_BYTES, V1_PAYLOAD_BYTES_MAX
@@ -24,6 +24,7 @@ from crystal_node.base.agent_names import agent_id
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
 from crystal_node.capture.imported import IMPORTED_SOURCE
+from crystal_node.capture.json_values import as_text, parse_json
 from crystal_node.capture.messages import derived_id, moment_of
 from crystal_node.device.bridge import BridgeReport, read_bridge, write_bridge
 from crystal_node.device.device import Device
@@ -132,10 +133,10 @@ class Bridge:
     def _take_in(self, http: httpx.Client, name: str, done: BridgeRound) -> None:
         try:
             plain = open_v1(self._credentials.key, self._asked(http, "GET", f"/pickup/conversations/{name}"))
-            conversation = json.decode(plain, type=_Conversation)
+            conversation = convert(parse_json(plain), _Conversation)
         except RelayTrouble:
             raise
-        except (CrystalError, *UNDECODABLE):
+        except (CrystalError, ValueError, *UNDECODABLE):
             done.sealed += 1
             return
         taking = RecordImporter(self._device, dry_run=False)
@@ -145,19 +146,19 @@ class Bridge:
         done.messages += taking.taken.new
 
     def _records(self, conversation: _Conversation) -> Iterator[PieceRecord]:
-        claimed = conversation.agent_id if isinstance(conversation.agent_id, str) else ""
+        claimed = as_text(conversation.agent_id) or ""
         agent = agent_id(claimed[:NAME_CHARS_MAX], self._device.settings.agent_id)
         for each in conversation.messages:
-            text, role, session = (each.get(name) for name in ("text", "role", "sessionId"))
-            if not isinstance(text, str) or not text.strip():
+            text, role, session = (as_text(each.get(name)) for name in ("text", "role", "sessionId"))
+            if text is None or not text.strip():
                 continue
-            named = session[:NAME_CHARS_MAX] if isinstance(session, str) else ""
-            moment = each.get("timestamp")
+            named = (session or "")[:NAME_CHARS_MAX]
+            moment = as_text(each.get("timestamp")) or each.get("timestamp")
             yield PieceRecord(
                 text=text,
                 agent=agent,
                 session=named,
-                role=role if isinstance(role, str) and role in _ROLES else "user",
+                role=role if role in _ROLES else "user",
                 message=derived_id(IMPORTED_SOURCE, named, str(role), str(moment), text),
                 created_at=moment_of(moment),
                 source=IMPORTED_SOURCE,

@@ -258,6 +258,9 @@ def _drop(this: FilesRound, paths: Iterable[str]) -> None:
     for path in paths:
         try:
             action, _, _, agreed = this.states(path)
+            new = this.moves.get((path, FUSED[FileAction.DROP]))
+            if new is not None and this.states(new, certain=False)[0] is not FileAction.PUT:
+                raise FileMoved("the file is no longer where it was moved to")  # §14-12
         except FileTrouble as trouble:
             this.skipped.add(path)
             this.report.troubled(path, trouble)

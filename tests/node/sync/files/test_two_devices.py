@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 from typing import Any
 
 import pytest
@@ -214,6 +215,25 @@ def test_a_renamed_folder_is_renamed_everywhere_and_nothing_is_sent(core: Desk, 
         (core.root / f"essays/note-{number}.md").unlink()
     settle(core, laptop)
     assert len(laptop.tree()) == len(core.tree()) == 97
+
+
+def test_a_renamed_folder_that_is_gone_before_it_is_offered_is_a_deletion(core: Desk, laptop: Desk) -> None:
+    folder_of(core, "drafts", 100)
+    settle(core, laptop)
+    (core.root / "drafts").rename(core.root / "essays")
+    withhold = core.book.withhold
+
+    def taken_away(*arguments: Any) -> None:
+        withhold(*arguments)
+        shutil.rmtree(core.root / "essays")
+
+    core.book.withhold = taken_away  # type: ignore[assignment]
+    assert core.files().dropped == 0
+    core.book.withhold = withhold  # type: ignore[method-assign]
+    assert len(core.sync().withheld) == 100
+    settle(core, laptop)
+    assert len(laptop.tree()) == 100
+    assert laptop.book.waiting() == []
 
 
 def test_a_copy_accounts_for_one_deletion_only(core: Desk, laptop: Desk) -> None:

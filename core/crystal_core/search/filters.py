@@ -208,8 +208,8 @@ class _AdmittedChunks:
         return self._numbers.get(scope)
 
     def keep(self, scope: Scope, chunks: "NDArray[np.int64]", size: int) -> int:
-        """Keep the chunks, none higher than ``size``, that a scope admits, in place of the oldest scope: a search may still
-        hold the numbers of the latest. Call `number` first. Returns the scope's number."""
+        """Keep the chunks, none higher than ``size``, that a scope admits, in place of the oldest scope, whose number then
+        means this one. Call `number` first. Returns the scope's number."""
         import numpy as np
 
         admitted = np.zeros(size + 1, np.uint8)
@@ -250,7 +250,7 @@ class Filters:
         """Whether so much is admitted that checking what was found is cheaper than listing all that is admitted."""
 
     def restriction(self) -> Restriction:
-        """Return the restriction for the keyword half."""
+        """Return the restriction for the keyword half. It holds until another broad filter is asked for its own."""
         sql: list[str] = []
         bindings: tuple[object, ...] = ()
         if self._narrows:

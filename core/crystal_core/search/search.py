@@ -249,13 +249,14 @@ class Searcher:
         self, question: _Question, scope: Scope, units: Units, snippets: Snippets, wanted: int
     ) -> list[Unit]:
         """Return the best units in order, at least `wanted` if there are so many."""
+        dated = self._of_dates(question, scope)
         filters = Filters(self._database, scope)
+        # Behind the dates' filters, which may take the place of what it refers to.
         restriction = filters.restriction()
         alike = Alike()
         seen: set[int] = set()
         ordered: list[Unit] = []
         said: set[int] = set()
-        dated = self._of_dates(question, scope)
         telling = 0
         for count in LAYERS:
             matches = best_matches(self._database, question.words, count, restriction)

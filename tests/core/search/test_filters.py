@@ -209,6 +209,25 @@ def test_what_a_broad_filter_admits_is_known_until_something_is_written() -> Non
             assert found(Scope(since_ms=number)) == found(scope)
 
 
+def test_a_date_in_the_query_leaves_what_the_filter_itself_admits() -> None:
+    replica = new_replica()
+    said = [f"budget of pump {number}" for number in range(20)]
+    apply(replica, *(capture(text, created_at=NOW - 200 * DAY, message=text) for text in said[:10]))
+    apply(replica, *(capture(text, created_at=NOW - 8 * DAY, message=text) for text in said[10:]))
+    searcher = Searcher(replica.database, None)
+
+    def found(query: str, scope: Scope) -> set[str]:
+        hits = searcher.search(query, now_ms=NOW, limit=1000, scope=scope, by=By.MESSAGE).hits
+        return {hit.text for hit in hits}
+
+    scope = Scope(kind="conversation")
+    with mock.patch.object(filters, "NARROW_MAX", 0):
+        assert found("budget pump", scope) == set(said)
+        for number in range(filters.SCOPES_KEPT - 1):  # what the filter admits is the oldest that is kept now
+            found("budget pump", Scope(since_ms=number))
+        assert found("budget pump last week", scope) == set(said)
+
+
 def _finds_all(memory: tuple[Replica, list[Placed]], scope: Scope) -> None:
     replica, placed = memory
     wanted = {

@@ -28,9 +28,13 @@ from crystal_node.capture.json_values import as_text, parse_json
 from crystal_node.capture.messages import derived_id, moment_of
 from crystal_node.device.bridge import BridgeReport, read_bridge, write_bridge
 from crystal_node.device.device import Device
+from crystal_node.device.relay import PLAIN_HTTP_HINT
 from crystal_node.safekeeping.portable.export_format import PieceRecord
 from crystal_node.safekeeping.portable.record_import import RecordImporter
 from crystal_prototype.sealing import open_v1
+from crystal_relay.address import check_relay_url, is_loopback
+from crystal_relay.certificates import verifying_context
+from crystal_relay.errors import BadRequest
 
 PAIRING = "mc1:"
 """What the prototype's pairing text begins with; standard base64 of the key follows."""
@@ -179,8 +183,23 @@ class Bridge:
         )
 
     def _client(self) -> "closing[httpx.Client]":
+        try:
+            url = check_relay_url(self._url, allow_insecure=self._device.settings.allow_http)
+            verify = verifying_context() if url.startswith("https:") else True
+        except BadRequest as error:
+            raise RelayTrouble(
+                str(error), hint=PLAIN_HTTP_HINT if self._url.startswith("http:") else error.hint
+            ) from error
         headers = {"Authorization": f"Bearer {self._credentials.token}"}
-        return closing(httpx.Client(base_url=self._url, headers=headers, timeout=_SECONDS))
+        return closing(
+            httpx.Client(
+                base_url=url,
+                headers=headers,
+                timeout=_SECONDS,
+                verify=verify,
+                trust_env=not is_loopback(httpx.URL(url).host),
+            )
+        )
 
     def _listed(self, http: httpx.Client) -> list[str]:
         try:

@@ -145,6 +145,26 @@ def test_a_wrong_token_or_key_is_refused_when_it_is_entered(vault: Vault, old: O
     assert vault.core.call("status", "--json").json["bridge"] is None
 
 
+def test_the_token_goes_over_no_network_in_the_clear_and_past_no_proxy_to_this_machine(
+    vault: Vault, old: OldDevices
+) -> None:
+    core = vault.core
+    typed = f"{base64.b64encode(KEY).decode()}\n{old.token}\n"
+    refused = core.call("bridge", "add", "http://192.0.2.1", "--json", typed=typed, check=False)
+    assert refused.code != 0
+    assert "plain HTTP" in refused.err
+    assert "CRYSTAL_RELAY_ALLOW_HTTP" in refused.err
+    core.call(
+        "bridge",
+        "add",
+        old.url,
+        typed=typed,
+        HTTP_PROXY="http://127.0.0.1:9",
+        http_proxy="http://127.0.0.1:9",
+    )
+    core.call("bridge", "remove")
+
+
 def test_a_key_is_taken_in_each_form_that_the_prototype_shows() -> None:
     text = base64.b64encode(KEY).decode()
     for shown in (text, f"mc1:{text}", KEY.hex(), f" mc1:{text}\n"):

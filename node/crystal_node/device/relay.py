@@ -41,7 +41,7 @@ class FreshToken:
         return self._token
 
 
-_PLAIN_HTTP_HINT = (
+PLAIN_HTTP_HINT = (
     "Use an https:// address. On a network that you trust, such as a VPN: CRYSTAL_RELAY_ALLOW_HTTP=yes, "
     "or relay_allow_http in config.json."
 )
@@ -127,4 +127,4 @@ def _with_hint(error: BadRequest, settings: Settings) -> BadRequest:
     """The error with a hint for the common case: plain HTTP to another machine."""
     if not settings.relay_url.startswith("http://"):
         return error
-    return BadRequest(str(error), hint=_PLAIN_HTTP_HINT)
+    return BadRequest(str(error), hint=PLAIN_HTTP_HINT)

@@ -1,6 +1,8 @@
 """Enrolment tokens with limits: how many vaults they make, until when, and how much each may store."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -173,6 +175,39 @@ async def test_each_vault_of_a_token_has_the_quota_of_the_token(entries: int) ->
             else:
                 await client.put_new(f"{member.prefix}blob/second", bytes(9_000))
             await client.aclose()
+
+
+class WaitingStore(MemoryStore):
+    """Does something before a vault's origin is written."""
+
+    before: Callable[[], Awaitable[None]] | None = None
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        if key.endswith("/origin") and self.before is not None:
+            await self.before()
+        await super().put_new(key, body)
+
+
+async def test_nothing_is_stored_in_a_vault_before_its_quota_is_known() -> None:
+    store = WaitingStore()
+    await made(store, quota_bytes=10_000)
+    async with served(store, RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=0)) as relay:
+        member = Member()
+        client = member.store(relay.url)
+        usage = relay.app.state.relay.usage
+
+        async def hurry() -> None:
+            with suppress(Unauthorized):
+                await client.put_new(f"{member.prefix}blob/hurried", bytes(100))
+            await usage.counted()
+
+        store.before = hurry
+        await found(relay, member)
+        await client.put_new(f"{member.prefix}blob/first", bytes(9_000))
+        await usage.counted()
+        with pytest.raises(QuotaExceeded, match="of 10000"):
+            await client.put_new(f"{member.prefix}blob/second", bytes(9_000))
+        await client.aclose()
 
 
 async def test_the_list_says_by_which_token_and_when_a_vault_came() -> None:

@@ -4,9 +4,9 @@
     r/enrolled/<token's hash>/<vault>                one use of a token with any number of them
     r/vault/<vault>/origin                           by which token the vault came, when, and its quota
 
-A use is claimed first, then the vault is created, then its origin is written. A crash in between costs at most one use, and the
-same request again completes it. A use is never given back: of two who found one vault at once, with the use that one of them
-has claimed, the other one may have succeeded.
+A use is claimed first, then the vault is created, then its origin is written, and then its first token: so the quota is there
+before anything is stored. A crash in between costs at most one use, and the same request again completes it. A use is never
+given back: of two who found one vault at once, with the use that one of them has claimed, the other one may have succeeded.
 """
 
 import hmac
@@ -86,10 +86,13 @@ class Grants:
         created = await self._registry.is_created(creation.vault)
         if not created:
             await self._claim(creation.vault, grant)
-        await self._registry.create_vault(creation)
-        # A vault that another token has made, or an older relay, does not get this one's quota.
-        if not created or await self._has_use(creation.vault, grant):
-            await self._note(creation.vault, grant)
+
+        async def note() -> None:
+            # A vault that another token has made, or an older relay, does not get this one's quota.
+            if not created or await self._has_use(creation.vault, grant):
+                await self._note(creation.vault, grant)
+
+        await self._registry.create_vault(creation, before_token=note)
 
     async def origin(self, vault: str) -> Origin:
         """How a vault came; without a word for one of an older relay. Raises StoreDamaged."""

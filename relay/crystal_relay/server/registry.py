@@ -17,7 +17,7 @@ import hashlib
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import msgspec
 
@@ -137,8 +137,13 @@ class Registry:
         """Whether the vault was created, and not deleted since. Its creation may have been cut short."""
         return await self._records.has(f"r/vault/{vault}/record")
 
-    async def create_vault(self, creation: VaultCreation) -> None:
-        """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped."""
+    async def create_vault(
+        self, creation: VaultCreation, *, before_token: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped.
+
+        `before_token` is called once the vault is there, and before anybody has access to it.
+        """
         await self._dropped.check(creation.vault)
         record = _VaultRecord(_RECORD_VERSION, creation.recovery_hash, creation.device, creation.token_hash)
         try:
@@ -146,6 +151,8 @@ class Registry:
         except AlreadyExists:
             if await self._vault(creation.vault) != record:  # §R4.1-1
                 raise AlreadyExists("the vault exists already") from None
+        if before_token is not None:
+            await before_token()
         try:
             # With no naming of leads: a vault that has one already is not created again by this.
             await self.register(

@@ -72,6 +72,7 @@ async def _watched(
             pending = asyncio.ensure_future(anext(events))
             if found is None:
                 pause = times.poll
+                await asyncio.sleep(0)  # as above: the watcher begins anew
                 yield None
                 continue
             pause = _FOLLOW_UP_SECONDS if any(new for _, new in found) else times.poll
@@ -90,19 +91,21 @@ async def _events(
     if HAS_INOTIFY:
         from crystal_node.base.inotify import Inotify
 
-        watch = Inotify([str(folder) for folder in present])
-        try:
-            while True:
-                yield await watch.next(concerns, times.settle, times.burst)
-        finally:
-            watch.close()
+        while True:
+            watch = Inotify([str(folder) for folder in present])
+            try:
+                while (events := await watch.next(concerns, times.settle, times.burst)) is not None:
+                    yield events
+            finally:
+                watch.close()
+            yield None
     from watchfiles import (
         Change,  # lazy: not loaded on Linux
         awatch,  # pyright: ignore[reportUnknownVariableType]  names anyio's types, which are optional
     )
 
     stop = asyncio.Event()
-    events = awatch(
+    watched = awatch(
         *present,
         watch_filter=lambda _change, path: concerns(path),
         debounce=int(times.burst * 1000),
@@ -111,11 +114,11 @@ async def _events(
         ignore_permission_denied=True,
     )
     try:
-        async for found in events:
+        async for found in watched:
             yield frozenset((path, change is Change.added) for change, path in found)
     finally:
         stop.set()
-        await events.aclose()
+        await watched.aclose()
 
 
 async def _first(pending: "asyncio.Future[Changed]", other: Coroutine[None, None, None]) -> None:

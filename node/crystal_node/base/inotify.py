@@ -12,13 +12,16 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 
+from crystal_node.base.errors import LocalStorage
+
 _CLOEXEC, _NONBLOCK = os.O_CLOEXEC, os.O_NONBLOCK
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
-_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
+_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _MOVE_SELF = 0x40, 0x80, 0x100, 0x200, 0x800
 _OVERFLOW, _IGNORED, _IS_FOLDER = 0x4000, 0x8000, 0x40000000
 _ONLY_FOLDERS = 0x01000000
+_NO_ROOM = (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _LEFT_OUT = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
-_WATCHED = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
+_WATCHED = _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _MOVE_SELF
 _HEAD = struct.Struct("iIII")
 """Watch, mask, cookie, length of the name, which follows and is padded with zeros."""
 _READ_BYTES = 256 * 1024
@@ -31,21 +34,23 @@ class Inotify:
     """The events below some folders. Belongs to one event loop; ``close`` it."""
 
     def __init__(self, folders: Sequence[str]) -> None:
-        """Watches the folders, following links. Those that may not be read are left out.
+        """Watches the folders, following links. Those that are gone or may not be read are left out.
 
-        Raises OSError: the system has no room for so many watches, or a folder is gone.
+        Raises LocalStorage: the system has no room for so many watches. OSError: it cannot watch.
         """
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._paths: dict[int, str] = {}
+        self._roots: set[int] = set()
         self._fd = self._libc.inotify_init1(_CLOEXEC | _NONBLOCK)
         if self._fd < 0:
             raise _failure("inotify")
         try:
             for folder in folders:
-                if not self._add(folder):
-                    raise FileNotFoundError(folder)
-                for _ in self._below(folder):
-                    pass
+                watched = len(self._paths)
+                if self._add(folder):
+                    self._roots.update(list(self._paths)[watched:])
+                    for _ in self._below(folder):
+                        pass
         except BaseException:
             os.close(self._fd)
             raise
@@ -57,7 +62,8 @@ class Inotify:
         self, concerns: Callable[[str], bool], settle: float, burst: float
     ) -> frozenset[Event] | None:
         """Waits for events at paths that concern the caller, and then until they pause for ``settle`` seconds, at most for
-        ``burst``. None: more came than the system keeps, so that anything may have changed. Raises OSError, as at the start."""
+        ``burst``. None: more came than the system keeps, or one of the folders is gone. Anything may have changed then, and
+        what is new since is not watched: begin anew. Raises LocalStorage, OSError, as at the start."""
         loop = asyncio.get_running_loop()
         while True:
             await self._readable()
@@ -77,7 +83,7 @@ class Inotify:
                 return frozenset(found)
 
     def _concerning(self, concerns: Callable[[str], bool]) -> set[Event] | None:
-        """What came and concerns the caller; None after an overflow."""
+        """What came and concerns the caller; None if anything may have changed."""
         came = list(self._read())
         if any(path == "" for path, _ in came):
             return None
@@ -92,7 +98,7 @@ class Inotify:
             loop.remove_reader(self._fd)
 
     def _read(self) -> Iterator[Event]:
-        """What came; an empty path for an overflow."""
+        """What came; an empty path if anything may have changed."""
         while True:
             try:
                 data = os.read(self._fd, _READ_BYTES)
@@ -103,7 +109,7 @@ class Inotify:
                 watch, mask, _, length = _HEAD.unpack_from(data, at)
                 name = data[at + _HEAD.size : at + _HEAD.size + length].rstrip(b"\0")
                 at += _HEAD.size + length
-                if mask & _OVERFLOW:
+                if mask & _OVERFLOW or (mask & (_IGNORED | _MOVE_SELF) and watch in self._roots):
                     yield "", True
                 elif mask & _IGNORED:
                     self._paths.pop(watch, None)
@@ -128,19 +134,24 @@ class Inotify:
                 yield os.path.join(parent, name)  # noqa: PTH118
 
     def _add(self, folder: str) -> bool:
-        """Watches one folder; False if it is none, may not be read, or is watched already. Raises OSError: no room."""
+        """Watches one folder; False if it is none, may not be read, or is watched already. Raises LocalStorage, OSError."""
         watch = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), _WATCHED | _ONLY_FOLDERS)
         if watch < 0:
-            error = _failure(folder)
-            if error.errno in _LEFT_OUT:
+            if ctypes.get_errno() in _LEFT_OUT:
                 return False
-            raise error
+            raise _failure(folder)
         if watch in self._paths:
             return False
         self._paths[watch] = folder
         return True
 
 
-def _failure(what: str) -> OSError:
+def _failure(what: str) -> OSError | LocalStorage:
     number = ctypes.get_errno()
-    return OSError(number, os.strerror(number), what)
+    if number not in _NO_ROOM:
+        return OSError(number, os.strerror(number), what)
+    return LocalStorage(
+        f"this system lets you watch no more folders ({os.strerror(number)}): {what}",
+        hint="Allow more, as root: `sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=1024`. "
+        "Until then changes are seen some minutes later.",
+    )

@@ -264,9 +264,12 @@ class Watch:
                 async with aclosing(
                     changes(self._target.folders, self._target.concerns, self._times.files)
                 ) as stream:
+                    told = False
                     async for paths in stream:
                         await self._capture(paths)
-                        backoff.succeeded()
+                        if told:  # the first look comes even where nothing can be watched
+                            backoff.succeeded()
+                        told = True
             except Exception as error:
                 if not passes(error):
                     raise
@@ -410,10 +413,13 @@ class FilesLoop:
         while True:
             try:
                 async with aclosing(changes(lambda: [Path(root)], concerns, times)) as stream:
+                    told = False
                     async for _ in stream:
                         self._scan = True
                         self._wake.set()
-                        backoff.succeeded()
+                        if told:  # the first look comes even where nothing can be watched
+                            backoff.succeeded()
+                        told = True
             except Exception as error:
                 if not passes(error):
                     raise

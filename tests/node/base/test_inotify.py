@@ -1,15 +1,16 @@
 """Linux's events: of folders that come, move and go, of more events than are kept, and of watches that nobody has room for."""
 
 import asyncio
-import errno
 import os
-import sys
+import resource
 from collections.abc import Generator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from crystal_node.base.changes import HAS_INOTIFY
+from crystal_node.base.changes import HAS_INOTIFY, ChangeTimes, changes
+from crystal_node.base.errors import LocalStorage, passes
 from crystal_node.base.inotify import Inotify
 
 pytestmark = pytest.mark.skipif(not HAS_INOTIFY, reason="Linux alone has inotify")
@@ -117,9 +118,66 @@ async def test_what_concerns_nobody_is_not_told(watch: Inotify, tmp_path: Path) 
     assert {path for path, _ in events} == {str(tmp_path / "wanted")}
 
 
-def test_a_folder_that_is_gone_is_an_error_and_leaves_no_descriptor(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0  # noqa: PTH208
-    with pytest.raises(FileNotFoundError) as raised:
-        Inotify([str(tmp_path / "none")])
-    assert raised.value.errno in (None, errno.ENOENT)
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+def test_a_folder_that_is_watched_already_or_gone_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "one" / "below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    names = ("one", "one/below", "link", "gone")
+    Inotify([str(tmp_path / name) for name in names]).close()
+
+
+def test_no_room_for_more_watches_is_told_as_such_and_leaves_no_descriptor(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first_free = os.dup(0)
+    os.close(first_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+    try:
+        with pytest.raises(LocalStorage, match="watch no more folders") as raised:
+            Inotify([str(tmp_path)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "max_user_watches" in raised.value.hint
+    assert passes(raised.value)
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
+
+
+async def test_after_more_events_than_are_kept_new_folders_are_watched(tmp_path: Path) -> None:
+    kept = _kept_events()
+    if kept > 100_000:
+        pytest.skip("this system keeps too many events")
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("")
+    two.write_text("")
+    async with (
+        aclosing(changes(lambda: [tmp_path], lambda _path: True, ChangeTimes(poll=3600))) as stream,
+        asyncio.timeout(120),
+    ):
+        assert await anext(stream) is None
+        for _ in range(kept // 2 + 2):
+            os.utime(one)
+            os.utime(two)
+        (tmp_path / "new").mkdir()
+        assert await anext(stream) is None
+        (tmp_path / "new" / "a").write_text("1")
+        told = await anext(stream)
+        assert told is not None
+        assert str(tmp_path / "new" / "a") in told
+
+
+async def test_a_watched_folder_that_is_made_anew_is_watched_again(tmp_path: Path) -> None:
+    for end in ("removed", "moved"):
+        root = tmp_path / end
+        root.mkdir()
+        async with (
+            aclosing(changes(lambda: [root], lambda _path: True, ChangeTimes(poll=3600))) as stream,  # noqa: B023
+            asyncio.timeout(120),
+        ):
+            assert await anext(stream) is None
+            if end == "removed":
+                root.rmdir()
+            else:
+                root.rename(tmp_path / "elsewhere")
+            root.mkdir()
+            assert await anext(stream) is None
+            (root / "a").write_text("1")
+            assert await anext(stream) == frozenset({str(root / "a")})

@@ -1,6 +1,8 @@
 """The watcher: what wakes a round, what a failure does, and how it stops."""
 
 import asyncio
+import os
+import resource
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ import pytest
 
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base.backoff import MOST_SECONDS, Backoff
-from crystal_node.base.changes import ChangeTimes
+from crystal_node.base.changes import HAS_INOTIFY, ChangeTimes
 from crystal_node.base.events import WatchEvent
 from crystal_node.sync.watch import Watch, WatchTimes
 
@@ -128,6 +130,27 @@ async def test_growth_without_anything_to_record_needs_no_round(tmp_path: Path) 
         await running.until(lambda: any(running.work.captured))
         await asyncio.sleep(0.1)
         assert running.work.rounds == 1
+
+
+@pytest.mark.skipif(not HAS_INOTIFY, reason="Linux alone has inotify")
+async def test_where_nothing_can_be_watched_transcripts_are_read_ever_more_rarely(tmp_path: Path) -> None:
+    def failures() -> list[str]:
+        return [text for event, text in running.events if event is WatchEvent.FAILED]
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with _running(_Work(tmp_path)) as running:
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            async with asyncio.timeout(120):
+                while len(failures()) < 2:  # noqa: ASYNC110  as in ``until``
+                    await asyncio.sleep(0.05)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(running.work.captured) == 2
+    assert "trying again in 5 s" in failures()[0]
+    assert "trying again in 10 s" in failures()[1]
 
 
 async def test_a_nudge_leads_to_a_round(tmp_path: Path) -> None:

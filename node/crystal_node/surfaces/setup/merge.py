@@ -6,7 +6,8 @@
     own vault, in use  --prepare-> a new home
     own vault, in use  --join----> a device of the other vault
     own vault, in use  --bring---> has the memory, all on the relay
-    --change: the service stops; the rest is recorded; files and positions in transcripts go along; two renames-->
+    --change: the service stops; the rest is recorded; files and positions in transcripts go along; two renames, and between
+      them the files that were written meanwhile-->
     the other vault                                                      own vault, as it was
     --finish: what was written to it meanwhile is recorded; all is on the relay; it is removed, with its keys-->
     the other vault
@@ -294,6 +295,7 @@ class Merge:
         config = read_config(self._joining.config_file)
         if _uses_keyring(config.key_store):
             copy_keyring_entries(self._joining, self._home, config.keyring_backend)
+        _copy_files(self._former, self._joining)  # what was written while they were copied before
         _rename(self._joining.root, self._real)
 
 
@@ -400,7 +402,12 @@ def _copy_file(source: Path, target: Path) -> None:
 
 
 def _same(one: Path, other: Path) -> bool:
-    return one.is_symlink() == other.is_symlink() and _digest(one) == _digest(other)
+    if one.is_symlink() != other.is_symlink():
+        return False
+    first, second = one.lstat(), other.lstat()
+    if (first.st_size, first.st_mtime_ns) == (second.st_size, second.st_mtime_ns):
+        return True  # a copy has its original's time
+    return _digest(one) == _digest(other)
 
 
 def _digest(path: Path) -> str:

@@ -99,10 +99,19 @@ def _whole(machine: Machine, vault: Vault) -> None:
 
 
 def test_its_memory_goes_along_and_its_own_vault_ends(
-    alone: Machine, vault: Vault, code: str, manager: UserManager
+    alone: Machine, vault: Vault, code: str, manager: UserManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone.call("up", "--yes")
     [before] = manager.running()
+    late = alone.home / "agents" / "claude-code" / "LATE.md"
+    real: Callable[[Path, Path], None] = getattr(merge, "_rename")  # noqa: B009  it is private
+
+    def rename(source: Path, target: Path) -> None:
+        if source == alone.home:
+            late.write_text("Written while files were copied.")
+        real(source, target)
+
+    monkeypatch.setattr(merge, "_rename", rename)
     done = _up(alone, vault, code)
     assert done.code == 0, done.out + done.err
     steps = {
@@ -110,6 +119,7 @@ def test_its_memory_goes_along_and_its_own_vault_ends(
     }
     assert steps["vault"]["state"] == steps["former-home"]["state"] == "done"
     assert "2 messages of its own went along" in steps["vault"]["text"]
+    assert late.read_text() == "Written while files were copied."
     [service] = manager.running()
     assert service != before
     assert {each["name"] for each in alone.call("sources", "status", "--json").json["sources"]} == {

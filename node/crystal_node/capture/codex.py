@@ -278,11 +278,12 @@ def _message(
     elif context.mode or not (typed := [text for text in map(_typed, texts) if text]):
         yield SkippedRecord("said as an event" if context.mode else "mark-up only")
     else:
+        whole = "\n\n".join(typed)
+        opened = without_private(whole)
+        if opened != whole:  # marks may begin in one part and end in another
+            typed = [opened]
         # Held prompts are kept with the file's state, therefore redacted.
-        context.pending = (
-            *context.pending,
-            *((moment, redact(without_private(text)).text) for text in typed),
-        )
+        context.pending = (*context.pending, *((moment, redact(text).text) for text in typed))
         yield from _released(context, _fitting(context), at)
 
 

@@ -77,6 +77,22 @@ def test_what_is_held_of_a_prompt_has_no_marked_words(tmp_path: Path) -> None:
     assert b"salary" not in state.memo
 
 
+def test_a_mark_that_begins_in_one_part_of_a_held_prompt_ends_in_another(tmp_path: Path) -> None:
+    path = tmp_path / "sessions" / "rollout-x.jsonl"
+    path.parent.mkdir(parents=True)
+    parts = ("Plan. <private>my", "salary is 5</private> The week.")
+    prompt = {"role": "user", "content": [{"type": "input_text", "text": text} for text in parts]}
+    answer = {"role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
+    items = [{"type": "message", **item} for item in (prompt, answer)]
+    path.write_bytes(
+        b"".join(
+            line({"timestamp": NOW.isoformat(), "type": "response_item", "payload": item}) for item in items
+        )
+    )
+    operations, _, _ = read_all(Codex(tmp_path, tmp_path), path)
+    assert said(operations) == [("user", "Plan.  The week."), ("assistant", "Done.")]
+
+
 def _excluded(home: Path, *found: Exclusion) -> Exclusions:
     return Exclusions(home, found)
 

@@ -219,6 +219,9 @@ def test_an_excluded_project_is_recorded_on_no_device_and_again_when_it_is_inclu
         assert "Kept out: ~/work/diary" in machine.call("capture", "status").out
     vault.settle()
     assert core.found("secret OR said", "-n", "50") == []
+    inner = other.call("capture", "include", "~/work/diary/inner")
+    assert "recorded from now on" not in inner.out
+    assert "~/work/diary/inner: not kept out under that name. Kept out: ~/work/diary." in inner.err
     other.call("capture", "include", "~/work/diary")
     assert "Kept out" not in other.call("capture", "status").out
     _say(other, "work/diary", "Said when it was over.", datetime.now(UTC) + timedelta(seconds=5))

@@ -149,6 +149,7 @@ def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
     root, now, changed = settings.home.root, now_ms(), False
     known = Exclusions.read(root, settings.person_home)
     meant: list[Exclusion] = []
+    strange: list[str] = []
     for word in named:
         found = exclusion_of(word, settings.person_home, since=0 if how == "exclude" else now)
         if not found:
@@ -156,7 +157,10 @@ def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
                 f"{printable(word)[:200]!r} is no folder here and no repository",
                 hint="Give a folder of this machine, one below ~, or a repository as example.org/owner/name.",
             )
-        meant += found
+        if how == "include" and not any(map(known.naming, found)):
+            strange.append(found[0].subject)
+        else:
+            meant += found
     for one in meant:
         standing = known.naming(one)
         if how == "include":
@@ -169,6 +173,11 @@ def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
     settings.home.ask_to_look()
     if as_json:
         emit(_document(resolve()) | {"changed": changed})
+        return
+    if strange:
+        still = printable(", ".join(one.subject for one in _kept_out(settings))) or "nothing"
+        note(f"{printable(', '.join(strange))}: not kept out under that name. Kept out: {still}.")
+    if not meant:
         return
     names = printable(", ".join(one.subject for one in meant))
     said = {

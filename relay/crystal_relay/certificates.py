@@ -147,7 +147,10 @@ def _has_authorities(context: ssl.SSLContext, paths: ssl.DefaultVerifyPaths) -> 
 def _time(text: Any) -> dt.datetime | None:
     if not isinstance(text, str):
         return None
-    return dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(text), dt.UTC)
+    try:
+        return dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(text), dt.UTC)
+    except (ValueError, OverflowError, OSError):  # whoever made the certificate may have written anything
+        return None
 
 
 def _name(parts: Any) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import logging
+import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,6 +108,19 @@ async def test_a_name_in_a_certificate_is_shown_as_text_only(tmp_path: Path) -> 
     async with relay_with(nasty.certificate("127.0.0.1")) as url:
         refused = await refusal(url)
     assert str(refused).isprintable()
+
+
+async def test_a_date_that_no_calendar_has_is_left_out(authority: Authority) -> None:
+    # From 2050 on the year has four digits.
+    file = authority.certificate("127.0.0.1", begins=20_000, ends=20_001)
+    key, mark, certificate = file.read_text().partition("-----BEGIN CERTIFICATE-----")
+    der = ssl.PEM_cert_to_DER_cert(mark + certificate)
+    year = f"{dt.datetime.now(dt.UTC) + dt.timedelta(days=20_000):%Y}".encode()
+    assert b"\x18\x0f" + year in der
+    file.write_text(key + ssl.DER_cert_to_PEM_cert(der.replace(b"\x18\x0f" + year, b"\x18\x0f0000")))
+    async with relay_with(file) as url:
+        refused = await refusal(url)
+    assert "the certificate of 127.0.0.1 is not trusted" in str(refused)
 
 
 def test_a_file_without_certificates_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

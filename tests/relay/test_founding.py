@@ -13,11 +13,12 @@ import pytest
 import crystal_relay
 from crystal_crypto.hierarchy import Root
 from crystal_relay.client.http import HttpStore
-from crystal_relay.errors import AlreadyExists, BadRequest, Forbidden
+from crystal_relay.errors import AlreadyExists, BadRequest, Busy, Forbidden
 from crystal_relay.http1 import Http1Transport
 from crystal_relay.limits import FOUNDING_ROOTS_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import app
+from crystal_relay.store import Object
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
 from crystal_relay.wire import DeviceId, Hash, RootProof, VaultCreation, VaultId
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, served
@@ -103,6 +104,31 @@ async def test_an_old_device_is_told_to_upgrade_and_keeps_the_vaults_that_are_th
     await _found(relay, member, None)
     with pytest.raises(AlreadyExists):  # after which it registers by its recovery secret, as it always did
         await _found(relay, member, None, token_hash=token_hash(new_token(member.device)))
+
+
+class _Vanishing(MemoryStore):
+    """A vault's record is deleted once somebody has seen it, as by the sweeper after a drop."""
+
+    vanishes = False
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+        found = await super().get(key, start=start, length=length)
+        if self.vanishes and key.endswith("/record"):
+            await self.delete(key)
+        return found
+
+
+async def test_a_vault_that_is_deleted_at_that_moment_is_not_founded_without_a_proof() -> None:
+    store = _Vanishing()
+    async with served(store) as relay:
+        owner = Member()
+        await _found(relay, owner, owner.proof("127.0.0.1"))
+        store.vanishes = True
+        with pytest.raises(Busy):
+            await _found(relay, Member(vault=owner.vault), None)
+        store.vanishes = False
+        assert not await relay.app.state.relay.registry.is_created(owner.vault)
+        await _found(relay, owner, owner.proof("127.0.0.1"))
 
 
 class _CreationBefore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -184,9 +184,10 @@ class Relay:
             creation = await json_of(
                 request, VaultCreation, self._settings, bytes_max=FOUNDING_JSON_BYTES_MAX
             )
-        if not await self.registry.is_created(creation.vault):  # §R4.1-3
+        created = await self.registry.is_created(creation.vault)
+        if not created:  # §R4.1-3
             check_founding(creation, text_of(head.get(b"host")) or "")
-        await self.grants.found(creation, grant)
+        await self.grants.found(creation, grant, created=created)
         return JsonReply(VaultReply(creation.vault), 201)
 
     # --- anybody ---

@@ -81,9 +81,12 @@ class Grants:
             raise Forbidden(f"this enrolment token expired on {day_of(record.expires)}", hint=ASK)
         return Grant(name, record)
 
-    async def found(self, creation: VaultCreation, grant: Grant) -> None:
-        """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped, Forbidden (used up)."""
-        created = await self._registry.is_created(creation.vault)
+    async def found(self, creation: VaultCreation, grant: Grant, *, created: bool) -> None:
+        """Create a vault with its first token. Idempotent.
+
+        `created`: its record was there, so that no proof was asked for. Raises as `Registry.create_vault`; Forbidden (used
+        up).
+        """
         if not created:
             await self._claim(creation.vault, grant)
 
@@ -92,7 +95,7 @@ class Grants:
             if not created or await self._has_use(creation.vault, grant):
                 await self._note(creation.vault, grant)
 
-        await self._registry.create_vault(creation, before_token=note)
+        await self._registry.create_vault(creation, created=created, before_token=note)
 
     async def origin(self, vault: str) -> Origin:
         """How a vault came; without a word for one of an older relay. Raises StoreDamaged."""

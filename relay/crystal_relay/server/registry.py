@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
+from crystal_relay.errors import AlreadyExists, Busy, Forbidden, NotFound, Unauthorized
 from crystal_relay.server.core_devices import CoreDevices
 from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.records import Records
@@ -138,19 +138,29 @@ class Registry:
         return await self._records.has(f"r/vault/{vault}/record")
 
     async def create_vault(
-        self, creation: VaultCreation, *, before_token: Callable[[], Awaitable[None]] | None = None
+        self,
+        creation: VaultCreation,
+        *,
+        created: bool = False,
+        before_token: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped.
+        """Create a vault with its first token. Idempotent. Raises AlreadyExists, VaultDropped, Busy (it was just deleted).
 
-        `before_token` is called once the vault is there, and before anybody has access to it.
+        `created`: its record was there, and is not written again. `before_token` is called once the vault is there, and
+        before anybody has access to it.
         """
         await self._dropped.check(creation.vault)
         record = _VaultRecord(_RECORD_VERSION, creation.recovery_hash, creation.device, creation.token_hash)
+        if not created:
+            try:
+                await self._records.put_new(f"r/vault/{creation.vault}/record", record)
+            except AlreadyExists:
+                created = True
         try:
-            await self._store.put_new(f"r/vault/{creation.vault}/record", msgspec.json.encode(record))
-        except AlreadyExists:
-            if await self._vault(creation.vault) != record:  # §R4.1-1
-                raise AlreadyExists("the vault exists already") from None
+            if created and await self._vault(creation.vault) != record:  # §R4.1-1
+                raise AlreadyExists("the vault exists already")
+        except NotFound:
+            raise Busy("the vault of that id was deleted just now") from None
         if before_token is not None:
             await before_token()
         try:

@@ -51,6 +51,10 @@ class RelayTrouble(CrystalError):
     hint = "Nothing is lost: what waits there stays until it was taken in. `crystal bridge run` tries again."
 
 
+class _OneRefused(RelayTrouble):
+    """Its answer to one request is of no use. The others may be."""
+
+
 class Credentials(Struct, frozen=True):
     """Key and token of the bridge, as they are kept in the key store."""
 
@@ -122,12 +126,21 @@ class Bridge:
             self._listed(http)
 
     def run(self) -> BridgeRound:
-        """Take in what waits. Raises RelayTrouble, PrivateNow and what recording raises; what was not recorded stays there."""
+        """Take in what waits. Raises RelayTrouble, PrivateNow and what recording raises; what was not recorded stays there.
+
+        A drop that the relay does not give out keeps no other back: the error is raised at the end.
+        """
         done = BridgeRound()
+        refused: _OneRefused | None = None
         try:
             with self._client() as http:
                 for name in self._listed(http):
-                    self._take_in(http, name, done)
+                    try:
+                        self._take_in(http, name, done)
+                    except _OneRefused as error:
+                        refused = error
+            if refused is not None:
+                raise refused
         except CrystalError as error:
             self._note(done, str(error))
             raise
@@ -219,12 +232,12 @@ class Bridge:
                 for piece in reply.iter_bytes():
                     body += piece
                     if len(body) > bytes_max:
-                        raise RelayTrouble(f"{self._url} answers more than {bytes_max} bytes")
+                        raise _OneRefused(f"{self._url} answers more than {bytes_max} bytes")
                 status = reply.status_code
         except httpx.HTTPError as error:
             raise RelayTrouble(f"{self._url} cannot be asked: {error}") from error
         if status in (401, 403):
             raise RelayTrouble(f"{self._url} refuses the token: it has to be one of a Core")
         if status != 200:
-            raise RelayTrouble(f"{self._url} answers {status} to {method} {path.split('/')[1]}")
+            raise _OneRefused(f"{self._url} answers {status} to {method} {path.split('/')[1]}")
         return bytes(body)

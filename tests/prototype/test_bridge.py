@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from crystal_prototype.bridge import Credentials
 from tests.node.conftest import cheap_passphrases, relay, vault
 from tests.prototype.relay.test_operating import added
+from tests.support.hostile_relay import Seen, hostile_relay
 from tests.support.machine import Machine, Vault
 from tests.support.relay_process import running_relay
 from tests.vectors import text_cases
@@ -120,6 +121,31 @@ def test_nothing_is_confirmed_that_may_not_be_recorded(vault: Vault, old: OldDev
     assert "private" in core.call("status", "--json").json["bridge"]["trouble"]
     core.call("private", "off")
     assert core.call("bridge", "run", "--json").json["messages"] == 1
+    assert old.waiting() == before
+
+
+def test_a_drop_that_the_relay_does_not_give_out_keeps_no_other_back(vault: Vault, old: OldDevices) -> None:
+    core = vault.core
+    before = old.waiting()
+    with hostile_relay(old.url) as hostile:
+        bridge(core, replace(old, url=hostile.url))
+        old.say(("user", "Said first.", "2026-02-04T10:00:00.000Z"), session="s4")
+        old.say(("user", "Said second.", "2026-02-04T10:00:01.000Z"), session="s4")
+        asked: list[str] = []
+
+        def damaged(seen: Seen) -> Seen:
+            if not seen.path.startswith("/pickup/conversations/"):
+                return seen
+            asked.append(seen.path)
+            return replace(seen, status=500) if len(asked) == before + 1 else seen
+
+        hostile.answers = damaged
+        refused = core.call("bridge", "run", "--json", check=False)
+        assert (refused.code, "answers 500" in refused.error["error"]) == (1, True)
+        assert "answers 500" in core.call("status", "--json").json["bridge"]["trouble"]
+        assert old.waiting() == before + 1
+        hostile.answers = lambda seen: seen
+        assert core.call("bridge", "run", "--json").json["messages"] == 1
     assert old.waiting() == before
 
 

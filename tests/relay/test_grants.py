@@ -4,16 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+import httpx
+import msgspec
 import pytest
 
 from crystal_relay.errors import Forbidden, QuotaExceeded, RelayError, StoreUnavailable, Unauthorized
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import RelaySettings
+from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.enrollment import Enrollment, enrollment_hash, enrollment_key
 from crystal_relay.server.grants import ENVIRONMENT
 from crystal_relay.server.operator import Operator
 from crystal_relay.store import Body
 from crystal_relay.tokens import recovery_hash, token_hash
+from crystal_relay.wire import VaultCreation
 from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, served
 
 TOKEN = "a-token-of-the-tests-of-grants"
@@ -252,6 +255,30 @@ async def test_a_record_of_an_older_relay_has_no_limits_and_a_damaged_one_lets_n
         with pytest.raises(RelayError):
             await found(relay, Member(), TOKEN + "2")
     assert len([each async for each in Operator(store).vaults()]) == 3
+
+
+async def test_who_founds_again_and_again_with_a_used_up_token_or_no_proof_is_shut_out() -> None:
+    """Each try costs a look at every use of the token, or the check of a chain of roots."""
+    store = MemoryStore()
+    await made(store)
+    app = create_app(store, RelaySettings(rate_unauthorized=1 / 3600))
+    member = Member()
+    hashes = recovery_hash(member.recovery), member.device, token_hash(member.token)
+    statuses: dict[str, list[int]] = {}
+    for address, proof in (("203.0.113.7", None), ("203.0.113.8", member.proof("relay.example.org"))):
+        transport = httpx.ASGITransport(app, client=(address, 50_000))
+        async with httpx.AsyncClient(transport=transport, base_url="http://relay.example.org") as http:
+            statuses[address] = [
+                (
+                    await http.post(
+                        "/v2/vaults",
+                        content=msgspec.json.encode(VaultCreation(member.vault, *hashes, proof)),
+                        headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+                    )
+                ).status_code
+                for _ in range(2)
+            ]
+    assert statuses == {"203.0.113.7": [403, 429], "203.0.113.8": [201, 201]}
 
 
 async def test_revoking_a_token_takes_the_records_of_its_uses_along() -> None:

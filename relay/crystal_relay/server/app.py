@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from crystal_relay.errors import BadRequest, NoSuchRoute
+from crystal_relay.errors import BadRequest, Forbidden, NoSuchRoute
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import (
     CONDEMNED_JSON_BYTES_MAX,
@@ -185,9 +185,13 @@ class Relay:
                 request, VaultCreation, self._settings, bytes_max=FOUNDING_JSON_BYTES_MAX
             )
         created = await self.registry.is_created(creation.vault)
-        if not created:  # §R4.1-3
-            check_founding(creation, text_of(head.get(b"host")) or "")
-        await self.grants.found(creation, grant, created=created)
+        try:
+            if not created:  # §R4.1-3
+                check_founding(creation, text_of(head.get(b"host")) or "")
+            await self.grants.found(creation, grant, created=created)
+        except Forbidden:  # after work that grows with the proof, or with the token's uses
+            self.rates.failed(request.scope)
+            raise
         return JsonReply(VaultReply(creation.vault), 201)
 
     # --- anybody ---

@@ -45,6 +45,7 @@ from crystal_node.capture.history import carry_on
 from crystal_node.derive.catalog.database import Catalog
 from crystal_node.derive.sources.database import SourceDatabase
 from crystal_node.device.agent_name import META_JOINED
+from crystal_node.device.bridge import read_bridge
 from crystal_node.device.device import Device, opened
 from crystal_node.device.keys.device_keys import copy_keyring_entries, delete_keyring_entries
 from crystal_node.device.keys.report import PassphraseState, encryption_state, key_report
@@ -147,11 +148,14 @@ class Merge:
             database = device.replica.database
             messages = piece_count(database)
             forgotten = forgotten_count(database)
+            bridge = read_bridge(device.journal)
         if forgotten:
             left.append(
                 f"that {counted(forgotten, 'text')} {'was' if forgotten == 1 else 'were'} forgotten: another device that has "
                 "such a text may record it again"
             )
+        if bridge is not None:
+            left.append(f"the bridge from {one_line(bridge.url, 200)}: set it up again with `crystal bridge add`")
         if key_report(self._settings).passphrase not in (PassphraseState.NONE, PassphraseState.KEYRING):
             left.append("the passphrase of this device's keys: set one again with `crystal keys passphrase`")
         if encryption_state(self._home) is not None:

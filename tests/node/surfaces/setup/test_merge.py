@@ -10,6 +10,8 @@ from typing import Any
 import apsw
 import pytest
 
+from crystal_node.device.bridge import BridgeReport, write_bridge
+from crystal_node.device.journal import SqliteJournal
 from crystal_node.surfaces.setup import merge
 from tests.support.machine import Machine, Outcome, Vault, transcript
 from tests.support.terminal import terminal
@@ -215,9 +217,12 @@ def _joined(machine: Machine) -> bool:
 def test_what_would_be_lost_is_said_and_no_enter_allows_it(alone: Machine, vault: Vault, code: str) -> None:
     [hit] = [hit for hit in alone.call("search", "--json", "buoy").json["results"] if hit["text"] == OWN[0]]
     alone.call("forget", hit["id"], "--yes")
+    with contextlib.closing(SqliteJournal.open(alone.home / "state" / "state.db")) as journal:
+        write_bridge(journal, BridgeReport("https://old.example"))
     refused = _up(alone, vault, code)
     assert refused.code == 2
     assert "that 1 text was forgotten" in refused.error["error"]
+    assert "the bridge from https://old.example: set it up again" in refused.error["error"]
     with terminal(alone, "up", "--code", "-", "--no-service", TERM="dumb") as shown:
         shown.until("that 1 text was forgotten")
         shown.until("Go on?")

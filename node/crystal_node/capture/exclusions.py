@@ -20,8 +20,10 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import msgspec
+from msgspec import structs
 
 from crystal_crypto.errors import UNDECODABLE
+from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import write_private
 from crystal_node.base.ignore_patterns import IgnoreFile
 from crystal_node.base.project import normalised_remote, repository_name
@@ -63,6 +65,12 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
 class UnreadableExclusion(OSError):
     """A file of exclusions cannot be understood: nothing is recorded until it is mended or removed."""
 
+    exit_code = ExitCode.STORAGE
+    hint = "Mend it, or remove it: until then nothing is recorded, so that nothing that was to stay out comes in."
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
 
 class Exclusions:
     """The exclusions of one home, read once. ``person_home``: what ``~`` stands for."""
@@ -75,11 +83,7 @@ class Exclusions:
     @classmethod
     def read(cls, home: Path, person_home: Path) -> "Exclusions":
         """Those of a Crystal home. Raises OSError: a file cannot be read, or is none of ours (``UnreadableExclusion``)."""
-        try:
-            paths = sorted(path for path in (home / FOLDER).iterdir() if path.suffix == ".json")
-        except (FileNotFoundError, NotADirectoryError):
-            return cls(person_home)
-        return cls(person_home, [_read(path) for path in paths[:EXCLUSIONS_MAX]])
+        return cls(person_home, map(_read, _paths(home)))
 
     def hides(self, cwd: str, repository: str, moment: int) -> bool:
         """Whether what was said there and then (0: unknown) is kept out."""
@@ -133,6 +137,29 @@ def write(home: Path, one: Exclusion) -> None:
     folder = home / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     write_private(folder / one.file_name, msgspec.json.encode(one) + b"\n")
+
+
+def end(home: Path, subject: str, *, until: int) -> None:
+    """Ends all that hold for a folder or a repository, also one that a conflict of two devices has put beside another.
+
+    Raises OSError as ``Exclusions.read``.
+    """
+    for path in _paths(home):
+        one = _read(path)
+        if one.holds and one.subject == subject:
+            write_private(path, msgspec.json.encode(structs.replace(one, until=until)) + b"\n")
+
+
+def _paths(home: Path) -> list[Path]:
+    try:
+        paths = sorted(path for path in (home / FOLDER).iterdir() if path.suffix == ".json")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    if len(paths) > EXCLUSIONS_MAX:
+        raise UnreadableExclusion(
+            errno.E2BIG, f"{FOLDER} of the home has more than {EXCLUSIONS_MAX:,} files", str(home / FOLDER)
+        )
+    return paths
 
 
 def _read(path: Path) -> Exclusion:

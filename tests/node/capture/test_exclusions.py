@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from crystal_node.base.settings import resolve
 from crystal_node.capture.codex import Codex
-from crystal_node.capture.exclusions import Exclusion, Exclusions, UnreadableExclusion, exclusion_of, write
+from crystal_node.capture.exclusions import (
+    EXCLUSIONS_MAX,
+    Exclusion,
+    Exclusions,
+    UnreadableExclusion,
+    end,
+    exclusion_of,
+    write,
+)
 from crystal_node.capture.private_words import without_private
 from crystal_node.search.finding.finder import Finder
 from crystal_node.search.recall.hook import HookEvent, HookInput
@@ -186,6 +194,24 @@ def test_a_damaged_exclusion_is_an_error_and_not_nothing(tmp_path: Path) -> None
             Exclusions.read(tmp_path, tmp_path)
 
 
+def test_the_end_of_an_exclusion_ends_the_one_that_a_conflict_put_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, Exclusion(folder="~/work", until=3))
+    write(tmp_path, Exclusion(folder="~/other"))
+    (tmp_path / "exclusions" / "0 (conflict).json").write_text('{"folder": "~/work"}')
+    end(tmp_path, "~/work", until=7)
+    found = Exclusions.read(tmp_path, tmp_path).all
+    assert sorted((one.folder, one.until) for one in found if not one.holds) == [("~/work", 3), ("~/work", 7)]
+    assert [one.folder for one in found if one.holds] == ["~/other"]
+
+
+def test_more_exclusions_than_are_read_are_an_error_and_not_left_out(tmp_path: Path) -> None:
+    for number in range(EXCLUSIONS_MAX + 1):
+        (tmp_path / "exclusions").mkdir(exist_ok=True)
+        (tmp_path / "exclusions" / f"{number}.json").write_text('{"folder": "~/work"}')
+    with pytest.raises(UnreadableExclusion, match="more than 1,000 files"):
+        Exclusions.read(tmp_path, tmp_path)
+
+
 def _say(machine: Machine, folder: str, text: str, moment: datetime) -> None:
     path = machine.projects / "-work" / f"{folder.replace('/', '-')}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -256,6 +282,11 @@ def test_an_ignore_file_keeps_a_project_out_and_a_person_is_told_what_is_wrong(v
     report = core.call("capture", "--json").json
     assert report["messages"] == 0
     assert any("is no exclusion" in each["problem"] for each in report["problems"])
+    for words in (["status"], ["include", "~/work"]):
+        refused = core.call("capture", *words, "--json", check=False)
+        assert (refused.code, refused.error["exit_code"]) == (8, 8)
+        assert refused.error["error"] == f"exclusions/{path.name} of the home is no exclusion"
+        assert "remove it" in refused.error["hint"]
 
 
 def test_marked_words_of_a_prompt_are_neither_searched_for_nor_kept_in_the_recall_log(vault: Vault) -> None:

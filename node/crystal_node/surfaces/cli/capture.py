@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import structs
 
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, NotSetUp, UsageError
 from crystal_node.base.settings import Flags, Settings, resolve
 from crystal_node.base.wording import ago, counted, iso, printable, size
-from crystal_node.capture.exclusions import Exclusion, Exclusions, exclusion_of, write
+from crystal_node.capture.exclusions import Exclusion, Exclusions, end, exclusion_of, write
 from crystal_node.capture.recorder import Recorder
 from crystal_node.capture.tools import TOOLS
 from crystal_node.device.device import opened
@@ -164,8 +163,7 @@ def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
     for one in meant:
         standing = known.naming(one)
         if how == "include":
-            for each in standing:
-                write(root, structs.replace(each, until=now))
+            end(root, one.subject, until=now)
             changed = changed or bool(standing)
         elif not any(each.since <= one.since for each in standing):
             write(root, one)

@@ -155,7 +155,9 @@ class Merge:
                 "such a text may record it again"
             )
         if bridge is not None:
-            left.append(f"the bridge from {one_line(bridge.url, 200)}: set it up again with `crystal bridge add`")
+            left.append(
+                f"the bridge from {one_line(bridge.url, 200)}: set it up again with `crystal bridge add`"
+            )
         if key_report(self._settings).passphrase not in (PassphraseState.NONE, PassphraseState.KEYRING):
             left.append("the passphrase of this device's keys: set one again with `crystal keys passphrase`")
         if encryption_state(self._home) is not None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -60,22 +61,23 @@ async def _watched(
     try:
         await asyncio.sleep(0)  # lets the watcher be set up before everything is read
         yield None
-        pause = times.poll
+        now = asyncio.get_running_loop().time
+        due, again = now() + times.poll, inf  # events put off the look that is due anyway no further
         while _present(folders) == present:
-            await _first(pending, _others_or(pause, folders, present, times))
+            await _first(pending, _others_or(max(min(due, again) - now(), 0.0), folders, present, times))
             if not pending.done():
-                pause = times.poll
+                due, again = now() + times.poll, inf
                 if _present(folders) == present:
                     yield None
                 continue
             found = pending.result()
             pending = asyncio.ensure_future(anext(events))
             if found is None:
-                pause = times.poll
+                due, again = now() + times.poll, inf
                 await asyncio.sleep(0)  # as above: the watcher begins anew
                 yield None
                 continue
-            pause = _FOLLOW_UP_SECONDS if any(new for _, new in found) else times.poll
+            again = now() + _FOLLOW_UP_SECONDS if any(new for _, new in found) else inf
             yield frozenset(path for path, _ in found)
     finally:
         pending.cancel()

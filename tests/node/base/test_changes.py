@@ -93,3 +93,25 @@ async def test_a_folder_that_appears_beside_another_is_watched_too(tmp_path: Pat
 async def test_without_events_there_is_still_a_poll(tmp_path: Path) -> None:
     async with aclosing(changes(lambda: [tmp_path], _is_transcript, _FAST)) as stream, asyncio.timeout(10):
         assert [await anext(stream) for _ in range(3)] == [None, None, None]
+
+
+async def test_events_without_end_put_off_no_look_at_everything(tmp_path: Path) -> None:
+    """Another folder may be on a disk that sends none."""
+    path = tmp_path / "a.jsonl"
+    path.write_text("1")
+
+    async def write() -> None:
+        while True:
+            with path.open("a") as file:
+                file.write("1")
+            await asyncio.sleep(0.02)
+
+    times = ChangeTimes(poll=1.0, settle=0.02, burst=0.1)
+    async with aclosing(changes(lambda: [tmp_path], _is_transcript, times)) as stream, asyncio.timeout(60):
+        assert await anext(stream) is None
+        writing = asyncio.create_task(write())
+        try:
+            while await anext(stream) is not None:
+                pass
+        finally:
+            writing.cancel()

@@ -10,16 +10,19 @@ _LEFT_OUT = re.compile(r"\n{3,}")
 
 
 def without_private(text: str) -> str:
-    """A prompt without what stands between ``<private>`` and ``</private>``, nested ones with what is around them."""
+    """A prompt without what stands between ``<private>`` and ``</private>``, nested ones with what is around them.
+
+    An end without a beginning marks nothing.
+    """
     if "<private>" not in text.lower():
         return text
     kept: list[str] = []
     depth = at = 0
     for tag in _TAG.finditer(text):
         if tag[1]:
+            if depth == 1:
+                at = tag.end()
             depth = max(depth - 1, 0)
-            if not depth:
-                at = max(at, tag.end())
         else:
             if not depth:
                 kept.append(text[at : tag.start()])

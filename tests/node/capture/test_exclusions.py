@@ -42,6 +42,7 @@ NOW = datetime(2026, 11, 17, 9, 12, tzinfo=UTC)
         ("<private>all of it</private>", ""),
         ("<private>a</private>b<private>c</private>", "b"),
         ("closed</private> only", "closed</private> only"),
+        ("one</private> two <private>x</private> three", "one</private> two  three"),
         ("a private matter, <b>bold</b>", "a private matter, <b>bold</b>"),
     ],
 )

@@ -172,7 +172,7 @@ def _uri(path: Path) -> str:
 
 
 def _present_key(path: Path, marker: Marker) -> bytes:
-    """The key that a file has while keys are changed; a new file's is the new one."""
+    """The key that a file has while keys are changed; for a new file, the new key."""
     key = find_key(path.parent, marker)
     return key if _is_new(path) or has_key(path, key) else key_finder.find(path.parent, marker.former)
 

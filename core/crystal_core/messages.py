@@ -34,7 +34,7 @@ SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
 _ALIKE_MS = 1_000
 """Programs that read one transcript round its times differently."""
 _LONG_CHARS = 400
-"""A text that long is not said twice in one session: its time does not matter."""
+"""Nobody says a text that long twice in one session, so its time does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def said_pieces(
 
 
 def forgotten_count(database: Database) -> int:
-    """Return how many texts are forgotten, by pending forgets too."""
+    """Return how many texts are forgotten, pending forgets included."""
     query = f"SELECT count(*) FROM (SELECT forget_hash FROM suppressed UNION {HIDDEN})"  # noqa: S608 - a constant of ours
     return int(database.value(query))
 

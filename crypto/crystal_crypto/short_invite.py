@@ -1,9 +1,9 @@
 """The short invite, which a person types: the relay's address, and a key that opens the whole invite there.
 
-    192.168.1.20:18791/7KPD-3MX9-QWZ4        address "/" ten characters of the key | two of a check
+    192.168.1.20:18791/7KPD-3MX9-QWHT        address "/" ten characters of the key | two of a check
 
-The invite's bytes lie at the relay while the invite is open, sealed under scrypt(key, address), at a place that follows from
-the same. So the address needs no fingerprint: the invite that only the key opens brings it along.
+While the invite is open its bytes lie at the relay, sealed under a key from scrypt(key, address), at a place that comes from
+the same scrypt. So the typed address needs no fingerprint: it is in the invite, which only the key opens.
 
 Rules: a reader takes ASCII letters of either case, O as 0, I and L as 1; white space anywhere, dashes in the key, `https://`
 in front. The check covers the address too: it finds every one or two wrong characters of key and check, and every wrong or

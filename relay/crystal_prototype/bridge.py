@@ -48,7 +48,7 @@ _ROLES = ("user", "assistant", "system", "thinking")
 class RelayTrouble(CrystalError):
     """The prototype's relay cannot be asked, or answers something else."""
 
-    hint = "Nothing is lost: what waits there stays until it was taken in. `crystal bridge run` tries again."
+    hint = "Nothing is lost: what waits there stays until it is taken in. `crystal bridge run` tries again."
 
 
 class _OneRefused(RelayTrouble):
@@ -74,12 +74,12 @@ class Credentials(Struct, frozen=True):
             raw = b""
         if len(raw) != KEY_BYTES:
             raise UsageError(
-                "that is no key of the prototype's",
-                hint="It is CRYSTAL_RELAY_KEY of its devices, or the text that begins with mc1: of its `pair`.",
+                "that is not a key of the prototype",
+                hint="Give CRYSTAL_RELAY_KEY of its devices, or the text that its `pair` prints, which begins with mc1:.",
             )
         if not token.isascii() or not token.isprintable() or not 0 < len(token) <= TOKEN_CHARS_MAX:
             raise UsageError(
-                "that is no token", hint="It is what `crystal-relay v1 add --role core` has printed."
+                "that is not a token", hint="Give the token that `crystal-relay v1 add --role core` printed."
             )
         return cls(raw, token)
 
@@ -232,12 +232,15 @@ class Bridge:
                 for piece in reply.iter_bytes():
                     body += piece
                     if len(body) > bytes_max:
-                        raise _OneRefused(f"{self._url} answers more than {bytes_max} bytes")
+                        raise _OneRefused(f"{self._url} sent more than {bytes_max} bytes")
                 status = reply.status_code
         except httpx.HTTPError as error:
-            raise RelayTrouble(f"{self._url} cannot be asked: {error}") from error
+            raise RelayTrouble(f"{self._url} cannot be reached: {error}") from error
         if status in (401, 403):
-            raise RelayTrouble(f"{self._url} refuses the token: it has to be one of a Core")
+            raise RelayTrouble(
+                f"{self._url} refuses the token: it has to be one of a Core",
+                hint="`crystal-relay v1 add --role core` makes one there; then `crystal bridge add` takes it.",
+            )
         if status != 200:
             raise _OneRefused(f"{self._url} answers {status} to {method} {path.split('/')[1]}")
         return bytes(body)

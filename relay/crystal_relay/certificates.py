@@ -1,7 +1,7 @@
 """Certificates of relays: which are trusted, and what is wrong with one that is not.
 
-Trusted is what the file of `SSL_CERT_FILE` or the directory of `SSL_CERT_DIR` says, else the system's store, else, on a system
-without one, the list that comes with httpx.
+This machine trusts what `SSL_CERT_FILE` (a file) or `SSL_CERT_DIR` (a directory) names, else the system's store, else, on a
+system without one, the list that comes with httpx.
 
 A refused certificate is fetched again, unverified and without a request, to name its dates, names and issuer. That is for a
 person to read; nothing is decided by it.
@@ -79,7 +79,7 @@ def _problem(host: str, shown: dict[str, Any], reason: str) -> UntrustedCertific
     if ends is not None and ends < now:
         return UntrustedCertificate(
             f"the certificate of {host} expired on {ends:%Y-%m-%d %H:%M} UTC",
-            hint=f"Whoever runs the relay has to renew it. {clock} {_AGAIN}",
+            hint=f"The relay's operator has to renew it. {clock} {_AGAIN}",
         )
     if begins is not None and begins > now:
         return UntrustedCertificate(
@@ -91,7 +91,7 @@ def _problem(host: str, shown: dict[str, Any], reason: str) -> UntrustedCertific
         more = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
         return UntrustedCertificate(
             f"the certificate that {host} shows is for {listed}{more}",
-            hint="Use one of its names in the relay's address, or let whoever runs the relay get a certificate for "
+            hint="Use one of its names in the relay's address, or ask its operator for a certificate for "
             f"{host}. On a network with a login page, log in first. {_AGAIN}",
         )
     by = ""
@@ -109,7 +109,7 @@ def _problem(host: str, shown: dict[str, Any], reason: str) -> UntrustedCertific
 
 
 async def _shown_certificate(host: str, port: int) -> dict[str, Any]:
-    """The server's certificate as `SSLSocket.getpeercert` gives it, whoever signed it, whatever its dates and names.
+    """The server's certificate as `SSLSocket.getpeercert` gives it, whatever its signer, dates and names.
 
     Python decodes only what it has verified. So the second connection trusts the certificate that the first one saw.
     """

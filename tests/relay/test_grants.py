@@ -59,7 +59,7 @@ async def test_a_token_for_one_vault_makes_one_and_the_same_again() -> None:
             await found(relay, member)
         with pytest.raises(Forbidden, match="good for 1 vault, and is used up") as refused:
             await found(relay, Member())
-        assert "Ask whoever runs the relay" in refused.value.hint
+        assert "Ask the relay's operator" in refused.value.hint
     assert await used(store) == 1
 
 

@@ -1,4 +1,4 @@
-"""What a search finds. Apart from the search itself, so that whoever asks for one loads no database."""
+"""What a search finds. A module apart from the search itself, so that a caller that asks for a search loads no database."""
 
 from enum import StrEnum
 

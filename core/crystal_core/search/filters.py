@@ -74,7 +74,7 @@ NARROW_MAX = RANKED_MAX
 LISTED_MAX = 250_000
 """In a memory of more chunks, listing what a broad filter admits takes longer than checking what was found."""
 SCOPES_KEPT = 8
-"""Broad filters of which it is known, while nothing is written, what they admit."""
+"""Broad filters whose admitted chunks are kept in memory until something is written."""
 
 _FORGOTTEN = f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN})"  # noqa: S608 - constants of ours
 """Texts that a pending operation forgets. Without filters, `stale_chunks` are hidden too: memories and documents that are not
@@ -185,9 +185,9 @@ class _Condition:
 class _AdmittedChunks:
     """What broad filters admit, a byte for each chunk, until the database changes.
 
-    SQLite asks it by the functions `crystal_admits_0 (rowid)` and so on: looking a chunk up takes a tenth of asking all tables
-    of places for it, and a search with a broad filter asks for thousands. Each is a bytearray's own lookup, without a call of
-    Python's."""
+    SQLite asks it by the functions `crystal_admits_0 (rowid)` and so on: looking a chunk up takes a tenth of the time of asking
+    all tables of places for it, and a search with a broad filter asks for thousands. Each is a bytearray's own lookup, without
+    a call of Python's."""
 
     def __init__(self, database: Database) -> None:
         self._version: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""Deletions that are moves: the very content appears at another path in the same round, so that nobody is asked about them.
+"""Deletions that are moves: the same content appears at another path in the same round, so that nobody is asked about them.
 
 ::
 
@@ -57,8 +57,8 @@ def moves(database: FileDatabase, replica: ReplicaView, plan: Sequence[PlannedAc
 def waits(
     database: FileDatabase, replica: ReplicaView, moved: Moves, old: str, freed: AbstractSet[str]
 ) -> bool:
-    """Whether a file that was moved on another device has to stay, since it is not at its new path yet. It does not stay in the
-    way of that: ``freed`` are the paths that are to be removed, without their case."""
+    """Whether a file that was moved on another device has to stay, since it is not at its new path yet. It need not stay if it
+    is in the way of the new path: ``freed`` are the paths that are to be removed, without their case."""
     new, agreed = moved.get((old, DeletionDirection.HERE)), database.agreed_at(old)
     if new is None or agreed is None or _stands_at(database, replica, new, agreed.content.digest):
         return False

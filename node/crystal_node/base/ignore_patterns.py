@@ -1,8 +1,8 @@
 """Patterns of ignore files, with git's rules.
 
 They are translated by pathspec, whose expressions also match what is below a folder; here each entry is tested by itself.
-The expressions are rewritten without backtracking: an ignore file comes with whatever somebody cloned, and a few stars in one
-would take years to match.
+The expressions are rewritten without backtracking: an ignore file comes with any repository that somebody cloned, and a
+few stars in one could take years to match.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Linux tells what changes in folders and all below them, and nobody is woken while nothing does (inotify(7)).
+"""Linux reports what changes in folders and in all below them; while nothing changes, no process is woken (inotify(7)).
 
 `watchfiles`, which serves other systems, wakes 20 times a second for each watch to look whether something came. A folder that
 was just made may have got files before it is watched: they are reported with it, and the caller looks again

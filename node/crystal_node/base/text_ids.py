@@ -1,4 +1,6 @@
-"""Ids of texts as people and agents read them. Apart from ``lookup``, which needs the database, so that showing one does not.
+"""Ids of texts as people and agents read them.
+
+A module apart from ``lookup``, which needs the database: showing an id needs none.
 
 ID          a text
 ID@PLACE    the text in one of the places where it stands (`search.places`)

@@ -7,7 +7,7 @@ does. Each exclusion has its own file, so that two devices never change the same
 
 ``folder`` holds with all that is below it; ``~`` is the home of each device's person. A message is left out if its working
 folder or its repository is named, and its time (milliseconds since 1970) lies from ``since`` on, up to ``until``. One without a
-time is left out whenever the place is named at all.
+time is left out whenever its folder or repository is named.
 
 A folder is also kept out by a ``.crystalignore`` in it or above it whose patterns match the folder or, as ``*``, all in it.
 """
@@ -41,7 +41,7 @@ Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
-    """One exclusion. ``until`` None: it holds."""
+    """One exclusion. ``until`` None: it holds now."""
 
     folder: str = ""
     repository: str = ""
@@ -63,7 +63,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableExclusion(OSError):
-    """A file of exclusions cannot be understood: nothing is recorded until it is mended or removed."""
+    """A file of exclusions cannot be understood: nothing is recorded until it is corrected or removed."""
 
     exit_code = ExitCode.STORAGE
     hint = "Mend it, or remove it: until then nothing is recorded, so that nothing that was to stay out comes in."
@@ -171,7 +171,7 @@ def _read(path: Path) -> Exclusion:
         one = Exclusion()
     if not one.subject:
         raise UnreadableExclusion(
-            errno.EINVAL, f"{FOLDER}/{path.name} of the home is no exclusion", str(path)
+            errno.EINVAL, f"{FOLDER}/{path.name} of the home is no exclusion: correct or delete it", str(path)
         )
     return one
 

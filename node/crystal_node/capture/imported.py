@@ -1,6 +1,6 @@
 """Leaves out of captures what an import has already brought from the database of another program that read the same transcript.
 
-Such a database names a message's session, role and time, but not the message, so that it cannot stand at the same place.
+Such a database gives a message's session, role and time, but no id, so the imported message cannot get the same place.
 """
 
 from collections.abc import Sequence

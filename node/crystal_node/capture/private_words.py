@@ -1,6 +1,6 @@
 """Words that a person marked as private in a prompt: ``<private>…</private>``.
 
-They are cut out before anything is made of the prompt; without an end, so is all that follows.
+They are cut out before the prompt is used for anything; without an end tag, everything after the first one is.
 """
 
 import re

@@ -11,7 +11,7 @@ from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
 group = typer.Typer(
-    help="Take in what the published prototype's devices drop.\n\nOne device of the vault does it; all have what it takes in.",
+    help="Take in what the published prototype's devices drop.\n\nOne device of the vault does it; all get the conversations.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -51,7 +51,7 @@ def add(url: Url, as_json: Json = False) -> None:
         emit({"url": where})
         return
     say(f"Bridged: {where}. The background service asks it once a minute; `crystal bridge run` asks it now.")
-    say("Commands that are dropped there are not run, and no mirror is sent to the prototype's Nodes.")
+    say("Commands that are dropped there are not run, and the prototype's Nodes get no mirror from here.")
 
 
 @group.command("run")
@@ -68,7 +68,9 @@ def run(as_json: Json = False) -> None:
     with opened(resolve()) as device:
         bridge = Bridge.of(device)
         if bridge is None:
-            raise UsageError("this device bridges nothing", hint="`crystal bridge add URL` sets it up.")
+            raise UsageError(
+                "no bridge is set up on this device", hint="`crystal bridge add URL` sets it up."
+            )
         done = bridge.run()
     if as_json:
         emit({"drops": done.drops, "messages": done.messages, "sealed": done.sealed})
@@ -95,4 +97,4 @@ def remove(as_json: Json = False) -> None:
     if as_json:
         emit({"removed": True})
     else:
-        say("This device bridges nothing any more. Revoke its token at the relay: crystal-relay v1 revoke ID")
+        say("The bridge is removed. Revoke its token at the relay: crystal-relay v1 revoke ID")

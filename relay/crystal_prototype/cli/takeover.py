@@ -9,7 +9,7 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm
 
 EvenSo = Annotated[
-    bool, typer.Option("--even-so", help="Although something of the prototype still writes there.")
+    bool, typer.Option("--even-so", help="Go on although something still starts the prototype.")
 ]
 
 
@@ -66,7 +66,7 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False) -> Non
             say(f"  {copy}")
     say("Now set this machine up: crystal up")
     if done.databases:
-        say("Then bring in what was recorded, each of these once:")
+        say("Then bring in what was recorded. Run each of these once:")
     for each in done.databases:
         held = (
             "cannot be read"

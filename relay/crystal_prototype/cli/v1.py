@@ -65,7 +65,7 @@ def add(
             create=True,
         )
         if new and not as_json:
-            tell(f"There was no store in {place.directory}: it was created, for a relay to serve.")
+            tell(f"There was no store in {place.directory}: it was created, and a relay can serve it.")
         if as_json:
             show_json({"token": token, "id": made.id, "agent_id": agent, "role": made.role, "space": space})
         else:
@@ -82,8 +82,8 @@ def show_tokens(
 ) -> None:
     """List all tokens with what waits for each.
 
-    READ is when the device last asked for its drops, to the hour. One that never reads holds its space's quota. MISSED counts
-    drops that were deleted before it read them.
+    READ is when the device last asked for its drops, to the hour. Drops for a device that never reads fill the quota of its
+    space. MISSED counts drops that were deleted before the device read them.
     """
     from crystal_prototype.relay.extension import ListTokens
     from crystal_prototype.relay.tokens import V1Token

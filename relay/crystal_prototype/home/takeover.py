@@ -48,7 +48,7 @@ OWN = (
 _DATABASE = Path("memory", "crystal.db")
 _LOG = Path("memory", "crystal.db-wal")
 _SHARED = Path("memory", "crystal.db-shm")
-"""SQLite's index of the log, made again by whoever opens it."""
+"""SQLite's index of the log, made again by any program that opens it."""
 _BLOCK = 1024 * 1024
 
 Progress = Callable[[str], None]
@@ -156,7 +156,7 @@ def take_over(
     if found.writers and not even_so:
         raise HomeBusy(
             f"the prototype still writes there: {'; '.join(found.writers)}",
-            hint="Take these out first: two programs would write one database. --even-so goes on without.",
+            hint="Remove these first, or two programs write one database. --even-so goes on although they are there.",
         )
     folder = root / "memory"
     if folder.is_symlink():  # the copy would have the link alone, and what is behind it would be taken out
@@ -374,10 +374,10 @@ def _take_out(root: Path) -> None:
 
 
 def _stayed_out(root: Path, copy: Path) -> None:
-    """Raises HomeBusy if the prototype has begun anew in the home."""
+    """Raises HomeBusy if the prototype has started over in the home."""
     back = [str(root / name) for name in OWN if (root / name).exists()]
     if back:
         raise HomeBusy(
-            f"the prototype has begun anew: {', '.join(back)}",
+            f"the prototype has started over: {', '.join(back)}",
             hint=f"What it had is in {copy}. Stop it, then run this again: what it has written since is copied, too.",
         )

@@ -2,7 +2,7 @@
 
     r/v1/read/<space>/<id>     `{"version", "at", "missed"}`
 
-Written at most once an hour for each reader. It decides nothing but whose drops may make room in a full space.
+Written at most once an hour for each reader. It decides only which drops may be deleted from a full space.
 """
 
 import logging
@@ -18,7 +18,7 @@ from crystal_relay.store import Store
 
 MARK_MS = 3_600_000
 ABSENT_MS = 24 * 3_600_000
-"""A reader that has not asked for so long is absent: the published life of a drop."""
+"""A reader that has not asked for so long is absent. It is as long as the prototype's own relay keeps a drop."""
 _VERSION = 1
 _log = logging.getLogger("crystal_relay.server")
 
@@ -58,7 +58,7 @@ class Presences:
             if now - kept.at >= MARK_MS:
                 await self._write(reader, Presence(now, kept.missed))
         except RelayError as error:
-            _log.warning("that a v1 device has asked cannot be noted: %s", error)
+            _log.warning("cannot note when a v1 device last asked: %s", error)
             return
         self._noted[reader.id] = now
 

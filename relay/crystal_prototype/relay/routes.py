@@ -48,7 +48,7 @@ LISTS_MAX = 4
 ROOM_SHARE = 16
 """A full space gets a sixteenth of its quota free at once, if absent readers hold that much."""
 NO_ROOM_SECONDS = 60.0
-"""How long a full space, in which nothing can be freed, is not looked through again."""
+"""How long a full space in which nothing can be freed is not searched again."""
 _METHODS = {"drop": "POST", "pickup": "GET", "confirm": "DELETE"}
 _BEARER = "Bearer "
 _log = logging.getLogger("crystal_relay.server")
@@ -96,7 +96,7 @@ class V1Routes:
         """One list per space at a time, so that no space takes all places."""
         self._rooms = VaultConcurrency(1)
         self._no_room: dict[str, float] = {}
-        """By space, until when it is not looked for room again."""
+        """By space: until when no room is looked for in it again."""
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -191,10 +191,10 @@ class V1Routes:
             raise BadRequest("the address names no id")
         if len(parts) > (1 if name == "drop" else 2):
             raise NotFound("there is nothing at that address")
-        raise _WrongMethod(f"/{name} is asked by {_METHODS[name]}")
+        raise _WrongMethod(f"/{name} takes {_METHODS[name]} only")
 
     async def _admit(self, space: str, size: int) -> None:
-        """Raise QuotaExceeded if the space has no room, also without what only absent readers hold."""
+        """Raise QuotaExceeded if the space has no room, even after drops that only absent readers hold are deleted."""
         try:
             self.usage.admit(space, size)
         except QuotaExceeded:

@@ -123,7 +123,7 @@ def serve(
             min=0,
             max=60,
             envvar="CRYSTAL_RELAY_DRAIN_SECONDS",
-            help="Seconds it serves on after SIGTERM, for proxies to notice.",
+            help="Seconds it goes on serving after SIGTERM, so that proxies notice.",
             show_default="5 on a bucket, 0 on a directory",
         ),
     ] = None,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 tokens = typer.Typer(
     help="Create, list and revoke enrolment tokens.\n\nThe holder of one can create vaults. A relay that runs with "
-    "CRYSTAL_RELAY_ENROLL_TOKEN accepts that token beside these.",
+    "CRYSTAL_RELAY_ENROLL_TOKEN accepts that token, too.",
     no_args_is_help=True,
 )
 
@@ -25,10 +25,10 @@ tokens = typer.Typer(
 def create(
     label: Annotated[str, typer.Option(help="Whom it is for. Shown by `tokens list`.")] = "",
     uses: Annotated[
-        int, typer.Option(min=0, max=1000, help="Vaults that it can make; 0 for any number.")
+        int, typer.Option(min=0, max=1000, help="Vaults that it can create; 0 for any number.")
     ] = 1,
     expires: Annotated[
-        str, typer.Option(help="How long it is good: 12h, 7d, 2w.", show_default="for ever")
+        str, typer.Option(help="How long it is valid: 12h, 7d, 2w.", show_default="for ever")
     ] = "",
     quota_bytes: Annotated[
         int, typer.Option(min=0, help="Bytes that each of its vaults may store; 0 for the relay's quota.")

@@ -26,7 +26,7 @@ _SIGNATURE_BYTES: Final = 64
 _LOG_ENTRY: Final = b"CRYE\x02\x01\x01\x01"
 """Magic, version, suite, kind and channel of an entry of the device log."""
 _ROOT_SENDER: Final = bytes(16)
-_NO_ROOT_ENTRY: Final = "the proof holds something else than the entries of the vault's roots"
+_NO_ROOT_ENTRY: Final = "the proof contains something other than the entries of the vault's roots"
 _HINT: Final = "Use the newest recovery kit, or a device that has the root."
 
 
@@ -64,8 +64,8 @@ def check_founding(creation: VaultCreation, host: str) -> None:
     message = _FOUNDING_LABEL + bytes.fromhex(named) + here.encode()  # §4.3-2
     if not _has_signed(key, bytes.fromhex(proof.signature), message):
         raise Forbidden(
-            f"the proof of the vault's root is not one by its newest root for the relay at {here}",
-            hint=f"{_HINT} A proxy before the relay has to pass on the header Host.",
+            f"the proof of the vault's root is not signed by its newest root for the relay at {here}",
+            hint=f"{_HINT} A proxy in front of the relay has to pass on the header Host.",
         )
 
 

@@ -32,7 +32,7 @@ from crystal_relay.wire import VaultCreation
 
 ENVIRONMENT = "environment"
 """In a vault's origin, for the token that the relay was started with."""
-ASK = "Ask whoever runs the relay for one: `crystal-relay tokens create` makes it."
+ASK = "Ask the relay's operator for one: `crystal-relay tokens create` makes it."
 
 
 class Origin(msgspec.Struct, frozen=True):

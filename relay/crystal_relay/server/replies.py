@@ -20,7 +20,7 @@ from crystal_relay.store import Object
 from crystal_relay.wire import ErrorReply
 
 RETRY_AFTER_SECONDS = 1
-_FULL_HINT = "Tell whoever runs the relay that it is full. Nothing on this device is lost: it is sent later."
+_FULL_HINT = "Tell the relay's operator that it is full. Nothing on this device is lost: it is sent later."
 _STORE_HINT = "The relay's log tells its operator more. Nothing on this device is lost: it is sent later."
 _OF_OBJECTS = [
     (b"content-type", b"application/octet-stream"),

@@ -1,10 +1,10 @@
-"""Short invites in the store: the sealed bytes of an invite, for whoever knows the place that follows from its key.
+"""Short invites in the store: the sealed bytes of an invite, for anybody who knows the place that follows from its key.
 
     r/vault/<vault>/invite/<mailbox>/short     the place, the sealed bytes; deleted when the invite ends
     r/short/<place>                            which invite; deleted a day later, with its state
 
 An invite has one of them at most, so the limits of invites are theirs. Both records are written once, the first one first:
-a crash between the two leaves what the inviting device's next try completes, or the sweeper deletes. Whoever asks needs no
+a crash between the two leaves what the inviting device's next try completes, or the sweeper deletes. A reader needs no
 credentials: the place has 128 bits and follows from a key by scrypt, and wrong ones count as unknown credentials.
 """
 
@@ -52,7 +52,7 @@ class ShortInvites:
         await self.invites.check_open(vault, mailbox)
         kept = _Kept(_VERSION, creation.place, creation.sealed)
         if not await self._put_once(short_key(vault, mailbox), kept):  # §R5.4-2
-            raise AlreadyExists("this invite has a short one already")
+            raise AlreadyExists("this invite has a short invite already")
         found = await self.invites.find(vault, mailbox)
         if found is None:
             raise NotFound("this vault has no such invite")
@@ -104,5 +104,5 @@ def place_key(place: str) -> str:
 def _nothing_there() -> NotFound:
     return NotFound(
         "no invite lies at that place",
-        hint="It was mistyped, is for another relay, or over for more than a day.",
+        hint="It was mistyped, is for another relay, or ended more than a day ago. `crystal pair` makes a new one.",
     )

@@ -149,7 +149,7 @@ def test_a_prototype_that_begins_anew_behind_the_takeover_is_named(
         prototypes.database(root / "memory" / "crystal.db")
 
     monkeypatch.setattr(takeover, "_take_out", begin_anew)
-    with pytest.raises(HomeBusy, match="has begun anew") as refused:
+    with pytest.raises(HomeBusy, match="has started over") as refused:
         take_over(places_of(home), NOW, even_so=False)
     assert str(home.with_name(".ldm-prototype-20260102-000000")) in refused.value.hint
 

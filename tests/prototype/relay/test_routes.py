@@ -146,11 +146,11 @@ async def test_header_tricks_let_nobody_in(relay: ServedRelay, core: V1Device) -
         ("GET", "/pickup/letters/x/y", 400, "there are the channels conversations, mirror, commands, files"),
         ("GET", "/pickup/mirror/x/y", 404, "there is nothing at that address"),
         ("POST", "/drop/mirror/x", 404, "there is nothing at that address"),
-        ("PUT", "/drop/mirror", 405, "/drop is asked by POST"),
-        ("GET", "/drop/mirror", 405, "/drop is asked by POST"),
-        ("POST", "/pickup/mirror", 405, "/pickup is asked by GET"),
-        ("GET", ROUTES[3][1], 405, "/confirm is asked by DELETE"),
-        ("PURGE", ROUTES[2][1], 405, "/pickup is asked by GET"),
+        ("PUT", "/drop/mirror", 405, "/drop takes POST only"),
+        ("GET", "/drop/mirror", 405, "/drop takes POST only"),
+        ("POST", "/pickup/mirror", 405, "/pickup takes GET only"),
+        ("GET", ROUTES[3][1], 405, "/confirm takes DELETE only"),
+        ("PURGE", ROUTES[2][1], 405, "/pickup takes GET only"),
     ],
 )
 async def test_wrong_paths_and_methods_are_answered_in_the_prototypes_form(

@@ -260,7 +260,7 @@ def vault_findings(device: Device) -> list[Finding]:
         add(
             FindingName.GRANT_ASKED,
             f"{name_of(entry)} asks to be allowed to become the Core.",
-            f"If that was you: `crystal devices grant {entry.info.device.hex()[:8]}`.",
+            f"If you want that: `crystal devices grant {entry.info.device.hex()[:8]}`.",
         )
     for entry in _never_arrived(device):
         add(

@@ -1,7 +1,7 @@
 """Short invites at the relay: the inviting device puts its sealed invite there, the newcomer fetches it by what was typed.
 
-A relay that keeps none costs nothing but the short invite. What the newcomer is answered is believed only if it opens with the
-key that was typed, whoever answered.
+With a relay that keeps none there is no short invite, and everything else works. An answer to the newcomer is believed only if
+it opens with the key that was typed, whatever server gave it.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _PAUSES_SECONDS = (0.5, 1.0)
 
 
 async def keep(code: InviteCode, mailbox: InviterMailbox, post: Post) -> str:
-    """Has the relay keep the sealed invite. Returns the short invite; "" if there is none.
+    """Has the relay keep the sealed invite. Returns the short invite; "" if the relay keeps none.
 
     Raises:
         PairingFailed: the invite is over.
@@ -79,12 +79,12 @@ async def fetch(settings: "Settings", short: ShortInvite) -> InviteCode:
     except NotFound as error:
         raise UnknownInvite(
             f"there is no such invite at {short.url}",
-            hint="Is that the relay which the other machine shows? Invites are there for ten minutes: make a new one "
-            "with `crystal pair`.",
+            hint="Compare the address with what the other machine shows. An invite is good for ten minutes: make a new "
+            "one there with `crystal pair`.",
         ) from error
     except NoSuchRoute as error:
         raise UnknownInvite(
-            f"the relay at {short.url} is too old for short invites, or no relay of Crystal",
+            f"the relay at {short.url} is too old for short invites, or is not a relay of Crystal",
             hint="Compare the address with what the other machine shows.",
         ) from error
     except (StoreUnavailable, Busy) as error:

@@ -53,7 +53,7 @@ def import_device(
         documents = DocumentImporter(target, importer)
         documents.take(source_records(database), document_records(database), rename=True)
         there = {(link.one, link.other) for link in links(target.replica.database)}
-        for link in links(database):  # which folder has a repository, the other vault decides anew
+        for link in links(database):  # the other vault itself decides which folder has a repository
             if not claims((link,)) and (link.one, link.other) not in there:
                 importer.other(LinkProjects(link.one, link.other, True, link.at))
         importer.flush()

@@ -37,12 +37,13 @@ def run(words: Words = None, agent: Agent = None, as_json: Json = False) -> None
     blanked out before anything is stored. A pass can be repeated or killed at any time: nothing is recorded twice, and
     nothing is lost.
 
-    `off` pauses recording, also by the background service, of everything or of the tools named. What is said meanwhile
+    `off` stops recording, also by the background service, of everything or of the tools named. What is said meanwhile
     stays in the transcripts and is recorded after `on`. To leave it out for good, use `crystal private`. `status` shows
     each tool, and what is kept out.
 
-    `exclude` keeps a project out on all of your devices, by its folder (with all below it) or its repository; `pause` from now
-    on only. What is said meanwhile is never recorded. `include` ends both.
+    `exclude` keeps a project out of the record on all of your devices. Name its folder (with everything below it) or its
+    repository. `pause` does the same, but only for what is said from now on. What is kept out is never recorded.
+    `include` ends both.
 
     Example:
 
@@ -137,13 +138,14 @@ def turn(names: Sequence[str], *, on: bool, as_json: bool) -> None:
 
 
 def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
-    """Keep projects out of the record, or take them in again, and wake the background service."""
+    """Keep projects out of the record, or end that, and wake the background service."""
     settings = resolve()
     if settings.vault is None:
         raise NotSetUp(f"{settings.home.root} belongs to no vault yet", hint="`crystal up` makes one.")
     if not named:
         raise UsageError(
-            f"{how} what?", hint=f"Name a folder or a repository: `crystal capture {how} ~/work/diary`."
+            f"there is no project to {how}",
+            hint=f"Name a folder or a repository: `crystal capture {how} ~/work/diary`.",
         )
     root, now, changed = settings.home.root, now_ms(), False
     known = Exclusions.read(root, settings.person_home)
@@ -179,8 +181,8 @@ def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
         return
     names = printable(", ".join(one.subject for one in meant))
     said = {
-        "exclude": "kept out of the record from now on, also what was said before and is not recorded yet",
-        "pause": "not recorded from now on, and not later either: `crystal capture include` ends that",
+        "exclude": "kept out of the record, also what was said before and is not recorded yet",
+        "pause": "what is said from now on is never recorded, until `crystal capture include`",
         "include": "recorded from now on; what was said meanwhile is not",
     }
     say(f"{names}: {said[how]}. Your other devices follow with their next sync.")

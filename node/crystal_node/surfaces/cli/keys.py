@@ -143,7 +143,7 @@ def encrypt(as_json: Json = False) -> None:
 def rekey(as_json: Json = False) -> None:
     """Replace the key of this machine's encrypted databases.
 
-    For a key that somebody may have seen: in a copy of the home from before it was protected, or in a lost backup with keys.
+    Use it if somebody may have seen the key: in a copy of the home from before it was protected, or in a lost backup with keys.
     Every database is written again under a new key. The former key stays in the key store, because backups that were made
     with it need it; it opens nothing that is written later. Stop the background service first. If it is interrupted, run it
     again: both keys are there until it is done.
@@ -159,7 +159,7 @@ def rekey(as_json: Json = False) -> None:
     if done.files:
         say(f"Under a new key: {', '.join(done.files)} ({size(done.bytes)}).")
     else:
-        say("An interrupted replacement is finished: every database has the new key.")
+        say("The interrupted replacement is finished: every database has the new key.")
     for each in done.left:
         say(f"! {each} is damaged and was left under the former key: delete it if you do not need it.")
     if done.key_beside:

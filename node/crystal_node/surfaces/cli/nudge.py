@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 HomeFolder = Annotated[
-    Path | None, typer.Option("--home", metavar="PATH", help="The Crystal home whose agent is to wake.")
+    Path | None,
+    typer.Option("--home", metavar="PATH", help="The Crystal home whose background service is to wake."),
 ]
 
 

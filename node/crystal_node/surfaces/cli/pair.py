@@ -113,8 +113,8 @@ def run(
     """Bring another machine into the vault, or join one.
 
     On a machine that is set up this shows an invite, good for one machine and ten minutes. Give it to the new machine,
-    and type here the six digits that the new machine shows. A new machine joins with the code, typed or pasted where it asks
-    for it; a slip is named and asked for again. An invite adds nobody without the digits. Joining again, with another
+    and type here the six digits that the new machine shows. The new machine joins with the code: it asks for it, to be typed
+    or pasted, and asks again after a typing error. An invite adds nobody without the digits. Joining again, with another
     invite, replaces a lost relay token. With --json each event is one line; digits are read from standard input.
 
     While the vault's relay is in this home, it first asks for one that both machines reach: this relay, opened to your

@@ -30,7 +30,7 @@ def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json
     What is recorded is redacted at once, by the rules of that day. This applies today's rules to stored conversations and
     thoughts, to memories, and to sources. It counts what it finds, asks, and replaces it on every device: time, place and
     device stay, what stood there before is forgotten for good. It may be stopped at any time, and run again. Headings in
-    sources are replaced by the source's device, at its next look. Files, backups and the names of conversations are not
+    sources are replaced by the source's device, when it scans next. Files, backups and the names of conversations are not
     touched. A credential that was stored in clear should also be changed where it is used.
 
     Devices with an older Crystal stop at this change until they are upgraded: upgrade them first.
@@ -67,7 +67,7 @@ def run(again: Again = False, dry_run: DryRun = False, yes: Yes = False, as_json
             say(f"Replaced {counted(found.texts, 'text')} here. Other devices follow with their next sync.")
             note(
                 "Not changed: the transcripts that the AI tools keep themselves, names of conversations, files, and earlier "
-                "backups. Headings in sources follow at their device's next look."
+                "backups. Headings in sources are replaced when their device scans them next."
             )
             note("Change these credentials: others may have read them.")
             if others:

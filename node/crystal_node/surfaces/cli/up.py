@@ -86,10 +86,11 @@ def run(
 
     It looks for AI tools, says what it found, shows what it is going to do, and does it after one Enter. The first machine
     needs no relay elsewhere: `crystal pair` asks for one when you add the second. On the second machine, answer join, or give
-    --code. If it has a memory of its own, that goes along, and its own vault ends: it says so, and asks. This machine is named
-    after its host, unless you answer name. A wrong answer is asked for again. Run it again at any time, also after it was
-    interrupted: nothing is done twice. Without a terminal nothing is asked, and everything that is found is recorded, unless
-    options say otherwise. With --json each event is one line. The exit code is that of the first step that failed.
+    --code. If that machine has a memory of its own, the memory goes along, and its own vault ends; you are asked first. A
+    machine is named after its host, unless you answer name. A wrong answer is asked for again. Run it again at any time,
+    also after it was interrupted: nothing is done twice. Without a terminal nothing is asked, and everything that is found
+    is recorded, unless options say otherwise. With --json each event is one line. The exit code is that of the first step
+    that failed.
 
     Example:
 

@@ -45,7 +45,7 @@ class OwnMemory:
             "then its own vault ends. It may be interrupted at any time: nothing is lost, and `crystal up` goes on.",
         ]
         if self._plan.left:
-            lines += ["This does not go along:", *(f"  - {text}" for text in self._plan.left)]
+            lines += ["These do not go along:", *(f"  - {text}" for text in self._plan.left)]
         return lines
 
     def refuse_unasked(self, *, yes: bool) -> None:
@@ -54,8 +54,8 @@ class OwnMemory:
             return
         if self._plan.left:
             raise UsageError(
-                f"this would not go along: {'; '.join(self._plan.left)}",
-                hint="Run it at a terminal without --yes, and answer yes if that may be.",
+                f"these would not go along: {'; '.join(self._plan.left)}",
+                hint="Run it at a terminal without --yes, and answer yes if you can do without them.",
             )
         if not yes:
             raise UsageError(
@@ -74,7 +74,7 @@ class OwnMemory:
                 step if self._state is MergeState.CHANGED else self._vault(enrolment, quiet=quiet),
                 SetupStep(
                     "former-home",
-                    "remove the former home, which the vault has all of",
+                    "remove the former home, once the vault has everything in it",
                     lambda: Merge(enrolment.latest()).state() is not MergeState.CHANGED,
                     lambda: _finished(enrolment.latest()),
                 ),

@@ -1,7 +1,7 @@
-"""Whose memory a client keeps: its own agent's, by the name that it gives of itself.
+"""Whose memories a client's are: those of its own agent, which is found by the name that the client gives.
 
-Claude Code's is this device's agent, as its conversations are. Codex and Gemini CLI call themselves after the part of them that
-speaks the protocol.
+Claude Code's agent is this device's, as it is for its conversations. Codex and Gemini CLI give the name of the
+part of them that speaks the protocol.
 """
 
 import re
@@ -10,7 +10,7 @@ from crystal_node.base.agent_names import CLAUDE_CODE, agent_id
 
 _SPEAKING_PART = re.compile(r"-mcp-client\b.*|-mcp$")
 _NAMELESS = frozenset({"", "mcp"})
-"""What the SDK's client calls itself where a program says nothing."""
+"""What the SDK's client calls itself if a program gives no name."""
 
 
 def agent_of_client(name: str) -> str:

@@ -1,6 +1,6 @@
 """The first answers of ``crystal mcp``, before the SDK is loaded.
 
-Loading the SDK takes most of a second, and an agent that works for one turn only does not wait for its tools so long. What a
+Loading the SDK takes most of a second, and an agent that works for only one turn does not wait for its tools that long. What a
 client asks first is fixed: ``initialize`` and ``tools/list``. ``greeting.json`` has the SDK's own answers, for each version of
 the protocol (``scripts.make_mcp_greeting``; a test compares them). They are given at once, while the SDK is loaded. It is told
 all that the client says, answers these requests, too, and its answers to them are dropped::

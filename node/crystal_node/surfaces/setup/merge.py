@@ -127,7 +127,7 @@ class Merge:
         if foreign or os.path.lexists(self._former.root):
             raise UsageError(
                 f"{(self._joining if foreign else self._former).root} is in the way",
-                hint="It is left from an earlier change of vaults, or not Crystal's: look at it and move it away.",
+                hint="It is left from an earlier change of vaults, or is not Crystal's: look at it, and move it away.",
             )
         with opened(self._settings) as device:
             others = [
@@ -151,8 +151,7 @@ class Merge:
             bridge = read_bridge(device.journal)
         if forgotten:
             left.append(
-                f"that {counted(forgotten, 'text')} {'was' if forgotten == 1 else 'were'} forgotten: another device that has "
-                "such a text may record it again"
+                f"what you forgot ({counted(forgotten, 'text')}): another device that has such a text may record it again"
             )
         if bridge is not None:
             left.append(
@@ -161,7 +160,7 @@ class Merge:
         if key_report(self._settings).passphrase not in (PassphraseState.NONE, PassphraseState.KEYRING):
             left.append("the passphrase of this device's keys: set one again with `crystal keys passphrase`")
         if encryption_state(self._home) is not None:
-            left.append("that databases are encrypted: `crystal keys encrypt` does it again")
+            left.append("the encryption of databases: `crystal keys encrypt` encrypts them again")
         return MergePlan(messages, left)
 
     def prepare(self) -> Settings:
@@ -306,7 +305,8 @@ class Merge:
 
 
 _STEPS = (
-    "`crystal export DIR`, `crystal uninstall --purge --yes-lose-it`, join, `crystal import DIR`. "
+    "Do it in four: `crystal export DIR`, `crystal uninstall --purge --yes-lose-it`, `crystal up --code -`, "
+    "`crystal import DIR`. "
     "Or use another home for the other vault: CRYSTAL_HOME=~/.crystal-2."
 )
 _MEMORY_FIRST = "the vault's memory has not come to this machine yet"

@@ -221,10 +221,10 @@ def test_what_would_be_lost_is_said_and_no_enter_allows_it(alone: Machine, vault
         write_bridge(journal, BridgeReport("https://old.example"))
     refused = _up(alone, vault, code)
     assert refused.code == 2
-    assert "that 1 text was forgotten" in refused.error["error"]
+    assert "what you forgot (1 text)" in refused.error["error"]
     assert "the bridge from https://old.example: set it up again" in refused.error["error"]
     with terminal(alone, "up", "--code", "-", "--no-service", TERM="dumb") as shown:
-        shown.until("that 1 text was forgotten")
+        shown.until("what you forgot (1 text)")
         shown.until("Go on?")
         shown.type("\n")
         shown.until("Go on?", times=2)

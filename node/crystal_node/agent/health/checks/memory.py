@@ -50,7 +50,7 @@ def foreign(device: Device) -> Iterator[Finding]:
             Severity.WARNING,
             f"{device.settings.home.database} has tables that are not Crystal's: {', '.join(names[:_TABLES_SHOWN])}",
             "Another program writes into it: the published prototype does, where a hook, an MCP server, a cron job or OpenClaw "
-            "starts it. Take that out. The memory is not harmed; what is in these tables is on no other device.",
+            "starts it: remove that entry. The memory is not harmed; what is in these tables is on no other device.",
         )
 
 

@@ -93,9 +93,7 @@ def _clock(date: str, here_ms: float) -> Finding:
     if abs(ahead) <= CLOCK_SECONDS_MAX:
         return Finding("clock", Severity.OK, f"agrees with the relay's within {max(abs(ahead), 1):.0f} s")
     what = f"this machine's clock is {ago(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} the relay's"
-    return Finding(
-        "clock", Severity.WARNING, what, "Set this machine's clock, or tell whoever runs the relay."
-    )
+    return Finding("clock", Severity.WARNING, what, "Set this machine's clock, or tell the relay's operator.")
 
 
 async def _compare(device: Device) -> list[Finding]:

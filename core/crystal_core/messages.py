@@ -77,10 +77,10 @@ def said_pieces(
             yield SaidPiece(*row)
 
 
-def forgotten_count(database: Database) -> int:
-    """Return how many texts are forgotten, pending forgets included."""
-    query = f"SELECT count(*) FROM (SELECT forget_hash FROM suppressed UNION {HIDDEN})"  # noqa: S608 - a constant of ours
-    return int(database.value(query))
+def forgotten(database: Database) -> set[bytes]:
+    """Return the keyed hashes of all forgotten texts, by pending forgets too."""
+    query = f"SELECT forget_hash FROM suppressed UNION {HIDDEN}"  # noqa: S608 - a constant of ours
+    return {bytes(forget_hash) for (forget_hash,) in database.rows(query)}
 
 
 def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[bool]:

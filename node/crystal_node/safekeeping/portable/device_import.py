@@ -2,11 +2,12 @@
 same person's, the links between projects. Nothing is written in between, so that an encrypted memory is never plain on a disk.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from crystal_core.messages import forgotten
 from crystal_core.projects import claims, links
-from crystal_mirror.operations import LinkProjects
+from crystal_mirror.operations import TARGETS_MAX, Forget, LinkProjects
 from crystal_node.device.device import Device
 from crystal_node.safekeeping.portable.document_import import DocumentImporter
 from crystal_node.safekeeping.portable.export import (
@@ -58,3 +59,25 @@ def import_device(
                 importer.other(LinkProjects(link.one, link.other, True, link.at))
         importer.flush()
     return DeviceImport(importer.taken, documents.new, documents.names)
+
+
+def forget_too(source: Device, target: Device, before: Collection[bytes]) -> None:
+    """Forgets in the vault of ``target`` what was forgotten in that of ``source`` since ``before``, the keyed hashes of then.
+
+    Raises what ``Device.accept`` raises.
+    """
+    since = forgotten(source.replica.database) - set(before)
+    if not since:
+        return
+    texts = [(bytes(content), bytes(keyed)) for content, keyed in target.replica.database.rows(_TEXTS)]
+    there = source.member.secret.forget_hashes([content for content, _ in texts])
+    found = [
+        keyed
+        for (content, keyed), hashed in zip(texts, there, strict=True)
+        if hashed in since and not target.replica.hides(content)
+    ]
+    for start in range(0, len(found), TARGETS_MAX):
+        target.accept([Forget(tuple(found[start : start + TARGETS_MAX]))])
+
+
+_TEXTS = "SELECT id, forget_hash FROM chunks"

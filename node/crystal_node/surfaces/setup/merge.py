@@ -28,7 +28,7 @@ from pathlib import Path
 
 import msgspec
 
-from crystal_core.messages import forgotten_count
+from crystal_core.messages import forgotten
 from crystal_crypto.errors import UNDECODABLE, CrystalError
 from crystal_mirror.membership.status import devices, status
 from crystal_node.agent.service import manager_for
@@ -49,7 +49,7 @@ from crystal_node.device.bridge import read_bridge
 from crystal_node.device.device import Device, opened
 from crystal_node.device.keys.device_keys import copy_keyring_entries, delete_keyring_entries
 from crystal_node.device.keys.report import PassphraseState, encryption_state, key_report
-from crystal_node.safekeeping.portable.device_import import import_device
+from crystal_node.safekeeping.portable.device_import import forget_too, import_device
 from crystal_node.safekeeping.portable.export import piece_count
 from crystal_node.surfaces.setup.removal import alone
 from crystal_node.sync.syncer import sync_now
@@ -79,11 +79,13 @@ class NotMerged(CrystalError):
 
 
 class _Note(msgspec.Struct, frozen=True):
-    """``merge.json``: the vault that ends, and where its keys are. ``over``: all of it has been taken along."""
+    """``merge.json``: the vault that ends, and where its keys are. ``forgotten``: keyed hashes of what was forgotten in it
+    before. ``over``: all of it has been taken along."""
 
     vault: str
     key_store: str
     keyring_backend: str
+    forgotten: tuple[bytes, ...] = ()
     over: bool = False
 
 
@@ -147,11 +149,11 @@ class Merge:
         with opened(self._settings) as device:
             database = device.replica.database
             messages = piece_count(database)
-            forgotten = forgotten_count(database)
+            lost = len(forgotten(database))
             bridge = read_bridge(device.journal)
-        if forgotten:
+        if lost:
             left.append(
-                f"what you forgot ({counted(forgotten, 'text')}): another device that has such a text may record it again"
+                f"what you forgot ({counted(lost, 'text')}): another device that has such a text may record it again"
             )
         if bridge is not None:
             left.append(
@@ -167,7 +169,9 @@ class Merge:
         """Makes the new home, or finds it. Returns the settings with which it joins."""
         home, config = self._joining, self._settings.config
         home.create()
-        note = _Note(config.vault, config.key_store, config.keyring_backend)
+        with opened(self._settings) as device:
+            before = tuple(sorted(forgotten(device.replica.database)))
+        note = _Note(config.vault, config.key_store, config.keyring_backend, before)
         write_private(home.merge_file, msgspec.json.encode(note))
         if not home.config_file.exists():
             kept = msgspec.structs.replace(
@@ -261,6 +265,8 @@ class Merge:
     def _take(self, settings: Settings, target: Device, progress: Progress) -> None:
         with opened(settings) as source:
             done = import_device(source, target, lambda count, total: progress("messages", count, total))
+            note = _note(self._joining) or _note(self._home)
+            forget_too(source, target, () if note is None else note.forgotten)
         if not settings.home.sources_database.exists():
             return
         with (

@@ -210,6 +210,23 @@ def test_killed_at_each_step_it_goes_on_and_nothing_is_lost_or_doubled(
     assert len(services) == 1, "of the homes that were made and removed no key is left"
 
 
+def test_what_is_forgotten_meanwhile_is_forgotten_in_the_other_vault(
+    alone: Machine, vault: Vault, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        assert _kill_at(patch, "_send", "after") == []
+        _up(alone, vault, code)
+    vault.core.call("sync")
+    assert OWN[0] in _said(vault.core)
+    [hit] = [hit for hit in alone.call("search", "--json", "buoy").json["results"] if hit["text"] == OWN[0]]
+    alone.call("forget", hit["id"], "--yes")
+    done = _again(alone)
+    assert done.code == 0, done.out + done.err
+    alone.call("sync")
+    vault.core.call("sync")
+    assert _said(vault.core) == sorted([OWN[1], "The lighthouse was painted."])
+
+
 def _joined(machine: Machine) -> bool:
     return (machine.root / ".ldm.joining").exists() or (machine.home / "state" / "merge.json").exists()
 

@@ -249,7 +249,10 @@ def test_an_excluded_project_is_recorded_on_no_device_and_again_when_it_is_inclu
     inner = other.call("capture", "include", "~/work/diary/inner")
     assert "recorded from now on" not in inner.out
     assert "~/work/diary/inner: not kept out under that name. Kept out: ~/work/diary." in inner.err
-    other.call("capture", "include", "~/work/diary")
+    other.call("capture", "exclude", "example.org/me/diary")
+    ended = other.call("capture", "include", "~/work/diary")
+    assert "Still kept out: example.org/me/diary." in ended.out
+    other.call("capture", "include", "example.org/me/diary")
     assert "Kept out" not in other.call("capture", "status").out
     _say(other, "work/diary", "Said when it was over.", datetime.now(UTC) + timedelta(seconds=5))
     assert other.call("capture", "--json").json["messages"] == 1

@@ -186,6 +186,8 @@ def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
         "include": "recorded from now on; what was said meanwhile is not",
     }
     say(f"{names}: {said[how]}. Your other devices follow with their next sync.")
+    if how == "include" and not strange and (others := _kept_out(settings)):
+        say(f"Still kept out: {printable(', '.join(one.subject for one in others))}.")
 
 
 def show_tools(names: Sequence[str], *, as_json: bool) -> None:

@@ -40,6 +40,10 @@ def within_limits(request: _Request) -> _Request:
                 f"the query has {len(request.query):,} characters, and may have {QUERY_CHARS_MAX:,}",
                 hint="Say it in fewer words.",
             )
+        try:
+            request.query.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError("the query has bytes that are no UTF-8", hint="Type its words again.") from error
         if request.provider and request.provider not in LLM_PROVIDERS:
             raise UsageError(
                 f"there is no provider {request.provider[:60]!r}",

@@ -141,6 +141,9 @@ def test_what_cannot_be_searched_is_said_as_the_command_says_it(memory: Machine)
     refused = memory.call("search", "--json", "--since", "whenever", "crane", check=False)
     assert (refused.code, refused.out) == (2, "")
     assert json.loads(refused.err)["exit_code"] == 2
+    for arguments in (["--json"], ["--json", "--page", "1"]):
+        refused = memory.call("search", *arguments, "crane\udcff", check=False)
+        assert (refused.code, refused.error["error"]) == (2, "the query has bytes that are no UTF-8")
 
 
 def test_a_home_that_is_none_is_said_as_the_command_says_it(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from crystal_core.sqlite_file import SqliteFile, open_read_only, open_scratch
 
 KEY = bytes(range(KEY_BYTES))
 WORD = "quicksilver"
-ENCRYPTING, ENCRYPTED, DECRYPTING = EncryptionState
+ENCRYPTING, ENCRYPTED, DECRYPTING, _ = EncryptionState
 
 
 @pytest.fixture(autouse=True)

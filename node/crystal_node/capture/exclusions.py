@@ -66,7 +66,9 @@ class UnreadableExclusion(OSError):
     """A file of exclusions cannot be understood: nothing is recorded until it is corrected or removed."""
 
     exit_code = ExitCode.STORAGE
-    hint = "Mend it, or remove it: until then nothing is recorded, so that nothing that was to stay out comes in."
+    hint = (
+        "Correct or delete it: until then nothing is recorded, so that nothing that was to stay out comes in."
+    )
 
     def __str__(self) -> str:
         return str(self.strerror)
@@ -171,7 +173,7 @@ def _read(path: Path) -> Exclusion:
         one = Exclusion()
     if not one.subject:
         raise UnreadableExclusion(
-            errno.EINVAL, f"{FOLDER}/{path.name} of the home is no exclusion: correct or delete it", str(path)
+            errno.EINVAL, f"{FOLDER}/{path.name} of the home is no exclusion", str(path)
         )
     return one
 

@@ -75,7 +75,7 @@ def test_a_newcomer_says_what_waits_and_reads_it_after_the_first_sync(
     new.call("pair", "--code", "-", "--relay", vault.relay.url, "--name", "new", typed=vault.code() + "\n")
     waiting = new.call("capture", "--json").json
     assert (waiting["waiting"], waiting["operations"]) == (1, 0)
-    assert "after the next sync" in new.call("capture").err
+    assert "after a sync that brings the vault's memory" in new.call("capture").err
     refused = new.call("backfill", "--dry-run", "--json", check=False)
     assert (refused.code, "crystal sync" in refused.error["hint"]) == (2, True)
     new.call("sync")

@@ -290,7 +290,7 @@ def test_an_ignore_file_keeps_a_project_out_and_a_person_is_told_what_is_wrong(v
         refused = core.call("capture", *words, "--json", check=False)
         assert (refused.code, refused.error["exit_code"]) == (8, 8)
         assert refused.error["error"] == f"exclusions/{path.name} of the home is no exclusion"
-        assert "remove it" in refused.error["hint"]
+        assert "delete it" in refused.error["hint"]
 
 
 def test_marked_words_of_a_prompt_are_neither_searched_for_nor_kept_in_the_recall_log(vault: Vault) -> None:

@@ -34,6 +34,8 @@ class StepState(StrEnum):
 class StepLater(CrystalError):
     """The step is done, and its result comes later: the message says what it waits for, and why."""
 
+    hint = "The background service goes on by itself; `crystal sync` does it now."
+
 
 @dataclass(frozen=True, slots=True)
 class SetupStep:

@@ -147,7 +147,7 @@ def _later(report: RecordReport, why_not: Failure | None) -> StepLater:
     recorded = f"{report.words()}; " if report.operations else ""
     text = f"{recorded}{report.waiting_words()}"
     if why_not is None:
-        return StepLater(text, hint="The background service syncs by itself; `crystal sync` does it now.")
+        return StepLater(text)
     return StepLater(
         f"{text}. That sync failed: {why_not.message}",
         hint=f"{why_not.hint} Then `crystal sync`, or the background service, goes on.".strip(),

@@ -32,7 +32,12 @@ def _drop(machine: Machine, text: str) -> Path:
 def test_what_is_said_while_recording_is_off_is_recorded_when_it_is_on_again(person: Machine) -> None:
     transcript(person, "Before.")
     person.call("capture")
-    assert person.call("capture", "off", "--json").json == {"capture": False, "without": [], "changed": True}
+    assert person.call("capture", "off", "--json").json == {
+        "capture": False,
+        "without": [],
+        "excluded": [],
+        "changed": True,
+    }
     transcript(person, "Meanwhile.")
     assert "off" in person.call("capture").out
     assert "Meanwhile." not in person.found("meanwhile")

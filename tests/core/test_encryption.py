@@ -28,13 +28,14 @@ from crystal_core.sqlite_file import SqliteFile, open_read_only, open_scratch
 
 KEY = bytes(range(KEY_BYTES))
 WORD = "quicksilver"
-ENCRYPTING, ENCRYPTED, DECRYPTING, _ = EncryptionState
+FORMER_KEY = bytes(reversed(KEY))
+ENCRYPTING, ENCRYPTED, DECRYPTING, REKEYING = EncryptionState
 
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """The key store of this process."""
-    held = {key_id(KEY): KEY}
+    held = {key_id(key): key for key in (KEY, FORMER_KEY)}
 
     def find(folder: Path, wanted: str) -> bytes:
         if wanted not in held:
@@ -46,7 +47,8 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 
 def _mark(folder: Path, state: EncryptionState, key: bytes = KEY) -> None:
-    (folder / MARKER_NAME).write_bytes(Marker(state, key_id(key)).to_bytes())
+    former = key_id(FORMER_KEY) if state is REKEYING else ""
+    (folder / MARKER_NAME).write_bytes(Marker(state, key_id(key), former=former).to_bytes())
 
 
 def _file() -> SqliteFile:
@@ -139,7 +141,7 @@ def test_the_marker_says_which_forms_are_read(
     with closing(_file().open(path)) as db:
         _fill(db)
     _mark(tmp_path, state)
-    if not encrypted and state is ENCRYPTED:
+    if not encrypted and state in (ENCRYPTED, REKEYING):
         with pytest.raises(VaultDamaged):
             _file().open(path)
         return

@@ -184,9 +184,11 @@ def _is_ignored(cwd: str) -> bool:
         return False
     for above in (folder, *folder.parents):
         patterns = _patterns(above / IGNORE_NAME)
+        if not patterns:  # of a thousand folders above each other few have such a file, and what follows grows with the depth
+            continue
         names = folder.relative_to(above).parts
         entries = [_ANYTHING] if not names else ["/".join(names[: n + 1]) + "/" for n in range(len(names))]
-        if patterns and any(patterns.verdict(entry) for entry in entries):
+        if any(patterns.verdict(entry) for entry in entries):
             return True
     return False
 

@@ -13,7 +13,7 @@ that a process that runs for weeks follows a change. ::
 
 Rules:
 
-- In ENCRYPTING and DECRYPTING a file may have either form, and both are read. In ENCRYPTED and REKEYING a plain file is refused.
+- In ENCRYPTING and DECRYPTING a file may have either form, and both are read. In the other two a plain file is refused.
 - In REKEYING a file may have the new key or the former one, and both are read.
 - A new file has the form that the marker leads to.
 - Pages, the write-ahead log and rollback journals are encrypted by SQLite3 Multiple Ciphers with AEGIS-256

@@ -68,6 +68,9 @@ class Marker(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self) + b"\n"
 
 
+_decoder = msgspec.json.Decoder(Marker)
+
+
 def key_id(key: bytes) -> str:
     """Names a key without telling anything of it: 32 hexadecimal digits."""
     return hmac.new(key, _KEY_ID, sha256).hexdigest()[:32]
@@ -78,7 +81,7 @@ def read_marker(folder: Path) -> Marker | None:
     path = os.path.join(folder, MARKER_NAME)  # noqa: PTH118  at every opening: pathlib takes five times as long
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            return msgspec.json.decode(file.read(MARKER_BYTES_MAX), type=Marker)
+            return _decoder.decode(file.read(MARKER_BYTES_MAX))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

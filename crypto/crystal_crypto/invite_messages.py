@@ -12,7 +12,7 @@ names. For any bytes, opening returns a body or raises BadMessage.
 
 import hashlib
 from enum import Enum
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -109,6 +109,10 @@ class DoneBody(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 Body = OfferBody | JoinBody | RevealBody | WelcomeBody | EndBody | DoneBody
 _B = TypeVar("_B", OfferBody, JoinBody, RevealBody, WelcomeBody, EndBody, DoneBody)
+_DECODERS: dict[type[msgspec.Struct], msgspec.msgpack.Decoder[Any]] = {
+    kind: msgspec.msgpack.Decoder(kind)
+    for kind in (OfferBody, JoinBody, RevealBody, WelcomeBody, EndBody, DoneBody)
+}
 
 _LABELS: Final = {
     InviteSlot.OFFER: labels.INVITE_OFFER,
@@ -206,9 +210,10 @@ def body_of(slot: InviteSlot, content: bytes, kind: type[_B]) -> _B:
     if any(content[used:]):  # §21.3-5
         raise BadMessage(f"the message `{slot.value}` has padding that is not zero")
     try:
-        return msgspec.msgpack.decode(packed, type=kind)  # §21.3-2
+        body: _B = _DECODERS[kind].decode(packed)  # §21.3-2
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise BadMessage(f"the message `{slot.value}` does not hold its fields") from None
+    return body
 
 
 def commitment(reveal: bytes) -> bytes:

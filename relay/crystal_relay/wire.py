@@ -6,7 +6,7 @@ send more. No reply contains a token, a secret or a hash of one.
 
 import re
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -291,6 +291,35 @@ class ErrorReply(msgspec.Struct, frozen=True):
     """Seconds since the end of an invite."""
 
 
+Reply = TypeVar("Reply", bound=msgspec.Struct)
+
+_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind)
+    for kind in (
+        CondemnedReply,
+        DevicesReply,
+        ErrorReply,
+        HealthReply,
+        InviteReply,
+        ListReply,
+        RecoveryReply,
+        SealedInviteReply,
+        TokenReply,
+        TransferDoneReply,
+        TransferReply,
+        VaultReply,
+        WaitReply,
+    )
+}
+"""Made at import: when two threads decode a type for the first time at once, msgspec 0.22 crashes the process."""
+
+
+def reply_of(body: bytes, kind: type[Reply]) -> Reply:
+    """A reply's body as a ``kind`` of this module. Raises one of ``UNDECODABLE``."""
+    reply: Reply = _DECODERS[kind].decode(body)
+    return reply
+
+
 _BY_CODE: dict[str, type[RelayError]] = {
     kind.code: kind
     for kind in (
@@ -338,7 +367,7 @@ def error_of_reply(status: int, body: bytes, *, retry_after: str | None = None) 
 
 def _error_of_reply(status: int, body: bytes) -> RelayError:
     try:
-        reply = msgspec.json.decode(body, type=ErrorReply)
+        reply = reply_of(body, ErrorReply)
     except UNDECODABLE:
         return _error_of_status(status)
     kind = _BY_CODE.get(reply.error)

@@ -67,6 +67,9 @@ class ModelManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             _check_hash(directory / name, expected)
 
 
+_decoder = msgspec.json.Decoder(ModelManifest)
+
+
 def read_manifest(directory: Path) -> ModelManifest:
     """Read the manifest in `directory`. Raises `ModelDamaged`."""
     path = directory / MANIFEST_FILE
@@ -75,7 +78,7 @@ def read_manifest(directory: Path) -> ModelManifest:
             data = file.read(MANIFEST_BYTES_MAX + 1)
         if len(data) > MANIFEST_BYTES_MAX:
             raise ModelDamaged(f"the embedding model's {path.name} is larger than any real one")
-        manifest = msgspec.json.decode(data, type=ModelManifest)
+        manifest = _decoder.decode(data)
     except OSError as error:
         raise ModelDamaged(f"the embedding model's {path.name} cannot be read: {error.strerror}") from error
     except UNDECODABLE as error:

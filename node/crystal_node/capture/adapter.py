@@ -22,6 +22,7 @@ import msgspec
 from crystal_core.projects import ProjectKey
 from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.operations import Capture
+from crystal_node.base.decoding import from_msgpack
 from crystal_node.capture.line_reader import FileState
 from crystal_node.device.repositories import Roots
 
@@ -168,6 +169,6 @@ def encode_state(state: FileState) -> bytes:
 def decode_state(data: bytes) -> FileState | None:
     """The state from its bytes; None if another version wrote them (the file is then read from its start)."""
     try:
-        return msgspec.msgpack.decode(data, type=FileState)
+        return from_msgpack(data, FileState)
     except UNDECODABLE:
         return None

@@ -3,6 +3,7 @@
 import msgspec
 
 from crystal_crypto.errors import UNDECODABLE
+from crystal_node.base.decoding import from_msgpack
 from crystal_node.capture.messages import TranscriptMessage, said_mark
 
 MARK_BYTES = 8
@@ -41,7 +42,7 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
 def decoded(memo: bytes) -> Context:
     """The context from its bytes; an empty one if another version wrote them."""
     try:
-        return msgspec.msgpack.decode(memo, type=Context) if memo else Context()
+        return from_msgpack(memo, Context) if memo else Context()
     except UNDECODABLE:
         return Context()
 

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import structs
 
 from crystal_crypto.errors import UNDECODABLE
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import write_private
 from crystal_node.base.ignore_patterns import IgnoreFile
@@ -168,7 +169,7 @@ def _read(path: Path) -> Exclusion:
     with open_regular(path) as file:
         data = file.read(FILE_BYTES_MAX)
     try:
-        one = msgspec.json.decode(data, type=Exclusion)
+        one = from_json(data, Exclusion)
     except UNDECODABLE:
         one = Exclusion()
     if not one.subject:

@@ -23,6 +23,7 @@ import msgspec
 from crystal_core.sqlite_file import open_read_only
 from crystal_crypto.compression import decompress_at_most
 from crystal_crypto.errors import UNDECODABLE, Malformed
+from crystal_node.base.decoding import from_msgpack
 from crystal_node.capture.line_reader import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
 
 STORE_NAME = "openclaw-agent.sqlite"
@@ -235,7 +236,7 @@ def _name(session: str) -> bytes:
 
 def _decoded(memo: bytes) -> Positions:
     try:
-        return msgspec.msgpack.decode(memo, type=Positions) if memo else {}
+        return from_msgpack(memo, Positions) if memo else {}
     except UNDECODABLE:
         return {}
 

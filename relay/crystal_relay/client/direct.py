@@ -22,7 +22,7 @@ from contextlib import aclosing, suppress
 from enum import Enum
 from http.cookiejar import DefaultCookiePolicy
 from random import SystemRandom
-from typing import Protocol, TypeVar
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -33,7 +33,14 @@ from crystal_relay.client.replies import header_number, limited_body, pieces_of,
 from crystal_relay.errors import AlreadyExists, BadReply, Closed, NotFound, RelayError, StoreUnavailable
 from crystal_relay.limits import BLOB_BYTES_MAX, DIRECT_BYTES_MIN
 from crystal_relay.store import Object, body_of, part_length
-from crystal_relay.wire import Direction, TransferDone, TransferDoneReply, TransferReply, TransferRequest
+from crystal_relay.wire import (
+    Direction,
+    Reply,
+    TransferDone,
+    TransferDoneReply,
+    TransferReply,
+    TransferRequest,
+)
 
 CHANNEL = "blob/"
 PAUSE_SECONDS = 600.0
@@ -56,7 +63,6 @@ _ANSWER_SECONDS = 5.0
 _HINT = "Crystal tries again through the relay."
 _SENDER = "the bucket"
 
-Reply = TypeVar("Reply", bound=msgspec.Struct)
 _random = SystemRandom()
 
 

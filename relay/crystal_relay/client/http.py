@@ -10,7 +10,6 @@ A write whose reply was lost raises StoreUnavailable although it may have happen
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import httpx
 import msgspec
@@ -51,15 +50,15 @@ from crystal_relay.wire import (
     CondemnedReply,
     Direction,
     ListReply,
+    Reply,
     WaitReply,
+    reply_of,
 )
 
 CALLS_MAX = 16
 """Concurrent calls; further ones queue. Waits, and objects being read, have further connections."""
 REPLY_JSON_BYTES_MAX = 1024 * 1024
 """Well above a page of 1,000 keys of 256 characters."""
-
-Reply = TypeVar("Reply", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +245,7 @@ class HttpStore(VaultCalls):
         finally:
             await response.aclose()
         try:
-            return msgspec.json.decode(text, type=reply)
+            return reply_of(text, reply)
         except UNDECODABLE:
             raise BadReply("what answers there does not speak the relay's protocol") from None
 

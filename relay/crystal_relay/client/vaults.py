@@ -6,7 +6,6 @@ token with it; without it the store's token needs the scope `tokens`. All calls 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 import msgspec
 
@@ -24,6 +23,7 @@ from crystal_relay.wire import (
     InviteReply,
     RecoveryReplacement,
     RecoveryReply,
+    Reply,
     RootProof,
     ShortInviteCreation,
     TokenRegistration,
@@ -31,8 +31,6 @@ from crystal_relay.wire import (
     VaultCreation,
     VaultReply,
 )
-
-Reply = TypeVar("Reply", bound=msgspec.Struct)
 
 
 class VaultCalls(ABC):

@@ -13,6 +13,7 @@ import msgspec
 from crystal_core.sqlite_file import SqliteFile
 from crystal_crypto.errors import UNDECODABLE, CrystalError
 from crystal_mirror.commands.database import AskedRequest, OutgoingMessage, ReceivedRequest, StreamTail
+from crystal_node.base.decoding import from_msgpack
 from crystal_node.base.stream_database import StreamDatabase
 
 _SCHEMA = """
@@ -127,6 +128,6 @@ class SqliteCommandDatabase(StreamDatabase):
 
 def _decoded(row: Any, kind: type[_T]) -> _T:
     try:
-        return msgspec.msgpack.decode(row, type=kind)
+        return from_msgpack(row, kind)
     except UNDECODABLE as error:
         raise CommandsDamaged(f"a row of commands.db cannot be read: {error}") from error

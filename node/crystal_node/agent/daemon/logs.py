@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import msgspec
 
 from crystal_node.base.clock import now_ms
+from crystal_node.base.decoding import from_json
 from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE
 from crystal_node.base.wording import iso
@@ -165,7 +166,7 @@ def follow(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> Genera
 def parsed(line: bytes) -> dict[str, Any]:
     """A line of the log as a dictionary."""
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return from_json(line, dict[str, Any])
     return {"at": iso(now_ms()), "level": "unknown", "event": "", "text": line.decode("utf-8", "replace")}
 
 

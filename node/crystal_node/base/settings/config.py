@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.file_rules import PATTERN_CHARS_MAX, RULES_MAX
 from crystal_node.base.settings.checks import BANDWIDTH_KIB_MAX, OPTION_CHARS_MAX, URL_CHARS_MAX
@@ -83,7 +84,7 @@ def read_config(path: Path) -> Config:
             f"{path} is over {CONFIG_BYTES_MAX} bytes", hint="Restore it from a backup or remove it."
         )
     try:
-        config = msgspec.json.decode(data, type=Config)
+        config = from_json(data, Config)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         if _is_prototypes(data):
             raise BadConfig(
@@ -107,7 +108,7 @@ class _PrototypeConfig(msgspec.Struct, frozen=True):
 
 def _is_prototypes(data: bytes) -> bool:
     try:
-        msgspec.json.decode(data, type=_PrototypeConfig)
+        from_json(data, _PrototypeConfig)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return True

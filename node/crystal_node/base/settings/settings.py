@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.home import Home, locked_directory, write_private
 from crystal_node.base.settings.checks import KIB, LOCAL_RELAY, checked_url
@@ -224,7 +225,7 @@ class Settings:
         with locked_directory(self.home.root):
             kept: dict[str, object] = {}
             if self.home.config_file.exists():
-                kept = msgspec.json.decode(self.home.config_file.read_bytes(), type=dict[str, object])
+                kept = from_json(self.home.config_file.read_bytes(), dict[str, object])
             for field in Config.__struct_fields__:
                 kept.pop(field, None)
             changes = {

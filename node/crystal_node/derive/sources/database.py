@@ -16,6 +16,7 @@ import apsw
 import msgspec
 
 from crystal_core.sqlite_file import SqliteFile, immediate
+from crystal_node.base.decoding import from_json, from_msgpack
 from crystal_node.base.errors import LocalStorage
 from crystal_node.derive.sources.scan import SourceStamp
 
@@ -163,12 +164,12 @@ class SourceDatabase:
             KeptSource(
                 name,
                 Path(root),
-                tuple(msgspec.json.decode(include, type=list[str])),
-                tuple(msgspec.json.decode(exclude, type=list[str])),
+                tuple(from_json(include, list[str])),
+                tuple(from_json(exclude, list[str])),
                 int.from_bytes(device),
                 int.from_bytes(inode),
                 added,
-                msgspec.msgpack.decode(last, type=LastScan),
+                from_msgpack(last, LastScan),
             )
             for name, root, include, exclude, device, inode, added, last in rows
         ]

@@ -25,6 +25,7 @@ from crystal_core.weaver.sources import WeaverSource
 from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.operations import Remember
 from crystal_node.base.agent_names import agent_folder
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import DIRECTORY_MODE, write_private
 from crystal_node.capture.line_reader import NotAFile, open_regular
@@ -191,6 +192,6 @@ def hand_on(
 def _read(output: DeviceOutput) -> _Woven | None:
     text = output.read(WOVEN)
     try:
-        return msgspec.json.decode(text, type=_Woven) if text else None
+        return from_json(text, _Woven) if text else None
     except UNDECODABLE:
         return None

@@ -20,6 +20,7 @@ import httpx
 import msgspec
 
 from crystal_core.embed.port import EmbedderClosed, EmbedderRefused, EmbedderUnavailable
+from crystal_node.base.decoding import from_json
 from crystal_node.models.llm.addresses import is_loopback
 from crystal_node.models.llm.http import (
     BACKOFF_SECONDS,
@@ -128,7 +129,7 @@ class EmbedHttp:
             watch.cancel()
         self._check(response, data, sent)
         try:
-            return msgspec.json.decode(data, type=kind)
+            return from_json(data, kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise EmbedderRefused(f"what {self.host} answers is not of its API") from error
 

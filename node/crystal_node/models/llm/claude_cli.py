@@ -20,6 +20,7 @@ import msgspec
 
 from crystal_core.llm.errors import MalformedAnswer, RateLimited, Refused, Unavailable
 from crystal_core.llm.port import Completion, LlmIdentity, Prompt
+from crystal_node.base.decoding import from_json
 
 CLAUDE_PROGRAM = "claude"
 CLAUDE_MODEL = "haiku"
@@ -75,7 +76,7 @@ class ClaudeCli:
         with tempfile.TemporaryDirectory(prefix="crystal-claude-") as folder:
             code, out = await self._run(prompt, tokens_max, seconds_max, folder)
         try:
-            answer = msgspec.json.decode(out, type=_Answer)
+            answer = from_json(out, _Answer)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             if code:
                 raise Unavailable(

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from crystal_core.llm.port import Llm, Refused, Unavailable
+from crystal_node.base.decoding import from_json
 from crystal_node.base.settings import Settings, child_environment
 from crystal_node.base.settings.api_keys import ApiKey, KeyOwner, api_key
 from crystal_node.models.llm.addresses import MLX_URL, is_loopback, is_strangers, listens_here
@@ -172,7 +173,7 @@ def _listed(url: str, kind: type[T]) -> T | None:
     """A server's list of models; None if nothing valid answers."""
     try:
         data = asyncio.run(_read(url))
-        return None if data is None else msgspec.json.decode(data, type=kind)
+        return None if data is None else from_json(data, kind)
     except (
         TimeoutError,
         httpx.HTTPError,

@@ -23,6 +23,7 @@ import msgspec
 
 from crystal_core.llm.errors import LlmError, MalformedAnswer, RateLimited, Refused, TooLong, Unavailable
 from crystal_node.base.clock import now_ms
+from crystal_node.base.decoding import from_json
 from crystal_node.models.llm.addresses import is_loopback
 
 TRIES_MAX = 4
@@ -138,7 +139,7 @@ class LlmHttp:
             ) from error
         self._check(response, bytes(data), sent)
         try:
-            return msgspec.json.decode(data, type=kind)
+            return from_json(data, kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedAnswer(f"what {self.host} answers is not of its API", paid=True) from error
 

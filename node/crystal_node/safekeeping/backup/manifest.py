@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import LocalStorage
 from crystal_node.safekeeping.file_copy import CopiedFile
 
@@ -99,7 +100,7 @@ def read_manifest(folder: Path) -> BackupManifest:
     path = folder / MANIFEST_NAME
     data, listed = _read(path), _read(folder / SUMS_NAME)
     try:
-        manifest = msgspec.json.decode(data, type=BackupManifest)
+        manifest = from_json(data, BackupManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupDamaged(f"{path} is damaged") from error
     if manifest.version > VERSION:

@@ -33,6 +33,7 @@ import msgspec
 from crystal_crypto.errors import UNDECODABLE
 from crystal_crypto.kit import Kit
 from crystal_mirror.streams.outbox import restart_stream
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import LocalStorage, NotSetUp, UsageError
 from crystal_node.base.given_paths import given_path
 from crystal_node.base.home import FILE_MODE, Home, sync_directory, write_private
@@ -120,7 +121,7 @@ def restore_device(settings: Settings, folder: Path, tell: Tell | None = None) -
     if found is not None:
         with_keys = found.with_keys
     config_bytes = _config(folder, kind, backend)
-    with_config = replace(settings, config=msgspec.json.decode(config_bytes, type=Config))
+    with_config = replace(settings, config=from_json(config_bytes, Config))
     _begin(home, folder, manifest, with_keys=with_keys, anew=False)
     with FileLock(home.setup_lock, purpose="crystal backup restore", wait_seconds=_WAIT_SECONDS):
         _fill(home, folder, manifest, lambda path: path != CONFIG and (with_keys or not _is_key(path)), tell)
@@ -190,7 +191,7 @@ def relay_of(folder: Path) -> str:
 def read_progress(home: Home) -> BackupRestoreProgress | None:
     """The progress of an interrupted restore; None if there is none. Raises LocalStorage if the file is damaged."""
     try:
-        return msgspec.json.decode(home.backup_restore_file.read_bytes(), type=BackupRestoreProgress)
+        return from_json(home.backup_restore_file.read_bytes(), BackupRestoreProgress)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UNDECODABLE as error:
@@ -292,7 +293,7 @@ def _config(folder: Path, kind: KeyStoreKind, backend: str) -> bytes:
     if path.is_symlink() or not path.is_file():
         raise BackupDamaged(f"{folder} holds no {CONFIG}")
     read_config(path)  # foreign data: checks the form and the version
-    settings = msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+    settings = from_json(path.read_bytes(), dict[str, object])
     settings |= {"key_store": kind.value, "keyring_backend": backend, "key_store_left": ""}
     return msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
 

@@ -24,6 +24,7 @@ from crystal_mirror.membership.names import free_name, names_in
 from crystal_mirror.membership.status import device_name
 from crystal_mirror.repair.audit import may_write_log
 from crystal_node.base.clock import now_ms
+from crystal_node.base.decoding import from_msgpack
 from crystal_node.device.runner import Runner, store_failure
 from crystal_node.safekeeping.pairing.errors import RevokedBefore, StrangeNewcomer
 from crystal_relay.decorators import RetryingStore, RetryPolicy
@@ -131,7 +132,7 @@ class Registrar:
             return None
         self.settle()
         try:
-            intent = msgspec.msgpack.decode(data, type=Intent)
+            intent = from_msgpack(data, Intent)
         except UNDECODABLE:
             return None
         return intent if self._device.member.log.is_active(intent.device) else None

@@ -23,6 +23,7 @@ from crystal_mirror.devicelog.keyring import KeyRing
 from crystal_mirror.devicelog.log import DeviceLog
 from crystal_mirror.membership.member import load_log
 from crystal_mirror.repair.recovery import first_damage
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import Home, write_private
 from crystal_node.device.enrolment import META_VAULT, PendingEnrolment
@@ -61,7 +62,7 @@ def read_progress(home: Home) -> RestoreProgress | None:
     except FileNotFoundError:
         return None
     try:
-        return msgspec.json.decode(data, type=RestoreProgress)
+        return from_json(data, RestoreProgress)
     except UNDECODABLE as error:
         raise LocalStorage(
             f"{home.restore_file} is damaged",

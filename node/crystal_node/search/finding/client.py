@@ -14,6 +14,7 @@ import msgspec
 
 from crystal_crypto.errors import UNDECODABLE, CrystalError
 from crystal_node.base import local_api
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import NotSetUp
 from crystal_node.base.local_api import SEARCH_SECONDS_MAX, NotUnderstood, ServiceAnswer
 from crystal_node.base.settings import Settings
@@ -151,8 +152,8 @@ def decoded_answer(answer: ServiceAnswer, kind: type[T]) -> T:
     """The document of an answer. Raises ServiceRefused, NotUnderstood."""
     try:
         if answer.good:
-            return msgspec.json.decode(answer.body, type=kind)
-        error = msgspec.json.decode(answer.body, type=_Error)
+            return from_json(answer.body, kind)
+        error = from_json(answer.body, _Error)
     except UNDECODABLE as failure:
         raise NotUnderstood("no document of this version") from failure
     if not answer.exit_code:

@@ -21,6 +21,7 @@ from crystal_core.deep.answers import Expansions
 from crystal_core.deep.engine import Known
 from crystal_core.sqlite_file import SqliteFile, immediate
 from crystal_crypto.errors import CrystalError
+from crystal_node.base.decoding import from_msgpack
 from crystal_node.base.jobs import Job
 from crystal_node.device.device import Device
 from crystal_node.search.finding.deep_outcome import forget_mark
@@ -78,7 +79,7 @@ class DeepCache:
                 (key, now_ms - KEPT_MS, now_ms),
             ).fetchone()
             if row is not None:
-                said = msgspec.msgpack.decode(row[0], type=_Said)
+                said = from_msgpack(row[0], _Said)
                 return Known(
                     None if said.expansions is None else Expansions(*said.expansions), said.judgements
                 )

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from crystal_crypto.errors import UNDECODABLE
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import UsageError
 from crystal_node.base.wording import one_line
 
@@ -31,7 +32,7 @@ class SchemaMismatch(UsageError):
 def decoded(body: bytes, kind: type[_Request]) -> _Request:
     """A request as sent by another program. Raises Unfit."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return from_json(body, kind)
     except UnicodeDecodeError as error:
         raise SchemaMismatch("the body is no UTF-8") from error
     except RecursionError as error:

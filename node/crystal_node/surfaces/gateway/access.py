@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import BadConfig, LocalStorage
 from crystal_node.base.home import DIRECTORY_MODE, Home, exposure, locked_directory, write_private
 
@@ -149,7 +150,7 @@ def _links(folder: Path) -> list[_Link]:
     with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
         data = _links_file(folder).read_bytes()
         if len(data) <= _FILE_BYTES_MAX:
-            return msgspec.json.decode(data, type=list[_Link])
+            return from_json(data, list[_Link])
     return []
 
 

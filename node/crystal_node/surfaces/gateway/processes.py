@@ -14,6 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from crystal_node.base.clock import now_ms
+from crystal_node.base.decoding import from_json
 from crystal_node.base.wording import iso, one_line
 from crystal_node.derive.weaving.request import WeaveMode
 from crystal_node.surfaces.gateway.documents import ProcessAction, ProcessStatus
@@ -99,5 +100,5 @@ def _why(told: bytes) -> str:
     """The error that the command printed, without its other output."""
     begin = told.rfind(b'{\n  "error"')
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        return one_line(msgspec.json.decode(told[max(begin, 0) :], type=_Error).error, _TEXT_CHARS_MAX)
+        return one_line(from_json(told[max(begin, 0) :], _Error).error, _TEXT_CHARS_MAX)
     return "it failed"

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from crystal_node.base.decoding import from_fields
 from crystal_node.search.finding.schema_errors import SchemaMismatch, decoded, error_text
 from crystal_node.surfaces.gateway.errors import BodyTooSlow, InvalidRequest, RequestTooLarge
 from crystal_node.surfaces.gateway.limits import BODY_BYTES_MAX, BODY_SECONDS_MAX
@@ -41,7 +42,7 @@ def query_of(request: Request, kind: type[Parsed]) -> Parsed:
     if len({name for name, _ in pairs}) < len(pairs):
         raise InvalidRequest("a parameter comes twice")
     try:
-        return msgspec.convert(dict(pairs), kind, strict=False)
+        return from_fields(dict(pairs), kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidRequest(error_text(error, kind)) from error
 

@@ -16,6 +16,7 @@ from crystal_node.agent.forget_report import note_files
 from crystal_node.agent.health.status import device_status, status_document
 from crystal_node.agent.jobs.status import agent_status, job_statuses
 from crystal_node.base.clock import now_ms
+from crystal_node.base.decoding import from_fields
 from crystal_node.base.jobs import JobStatus
 from crystal_node.base.lookup import find_text
 from crystal_node.base.settings import Settings
@@ -166,7 +167,7 @@ class ConversationRoutes:
         part = query_of(request, ConversationQuery)
         given = str(request.path_params["conversation"])
         try:
-            asked = msgspec.convert(
+            asked = from_fields(
                 {"id": given, "limit": part.limit, "offset": part.offset}, ConversationRequest
             )
         except msgspec.ValidationError as error:

@@ -4,6 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
+from crystal_node.base.decoding import from_fields
 from crystal_node.base.errors import UsageError
 from crystal_node.search.finding.schema_errors import error_text
 
@@ -30,7 +31,7 @@ def read_as(kind: type[_T], given: object) -> _T:
         Usage: it has another form. The message names the field and never repeats its value.
     """
     try:
-        return msgspec.convert(given, kind)
+        return from_fields(given, kind)
     except msgspec.ValidationError as error:
         raise UsageError(
             error_text(error, kind, whole="what is given"),

@@ -33,6 +33,7 @@ from crystal_crypto.errors import UNDECODABLE, CrystalError
 from crystal_mirror.membership.status import devices, status
 from crystal_node.agent.service import manager_for
 from crystal_node.agent.service.control import stop_agent
+from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import ExitCode, LocalStorage, UsageError
 from crystal_node.base.file_rules import MARKER_NAME, TEMPORARY_PREFIX
 from crystal_node.base.home import DIRECTORY_MODE, Home, sync_directory, write_private
@@ -324,7 +325,7 @@ def _uses_keyring(key_store: str) -> bool:
 
 def _note(home: Home) -> _Note | None:
     try:
-        return msgspec.json.decode(home.merge_file.read_bytes(), type=_Note)
+        return from_json(home.merge_file.read_bytes(), _Note)
     except FileNotFoundError:
         return None
     except UNDECODABLE as error:

@@ -26,6 +26,7 @@ from crystal_mirror.files.ports import FileOffer, FileStamp, LocalFile, PartPlac
 from crystal_mirror.files.tree import FUSE_WINDOW_MILLISECONDS, AgreedFile, DeletionDirection, FileContent
 from crystal_mirror.operations import FilePart
 from crystal_mirror.types import HASH_BYTES, Origin
+from crystal_node.base.decoding import from_msgpack
 
 BUSY_TIMEOUT_MS = 10_000
 PLACES_MAX = 4
@@ -354,6 +355,6 @@ def stored_report(database: FileDatabase) -> StoredReport:
     """The report of the last round; an empty one where there is none that this version can read."""
     data = database.meta_get(META_REPORT)
     try:
-        return msgspec.msgpack.decode(data, type=StoredReport) if data else StoredReport()
+        return from_msgpack(data, StoredReport) if data else StoredReport()
     except UNDECODABLE:
         return StoredReport()

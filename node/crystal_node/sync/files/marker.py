@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from crystal_crypto.errors import UNDECODABLE
+from crystal_node.base.decoding import from_json
 from crystal_node.base.file_rules import MARKER_NAME
 from crystal_node.base.home import write_private
 
@@ -42,7 +43,7 @@ def read_marker(root: Path) -> Marker | None:
         return Marker("", "")
     with os.fdopen(descriptor, "rb") as file:
         try:
-            return msgspec.json.decode(file.read(MARKER_BYTES_MAX), type=Marker)
+            return from_json(file.read(MARKER_BYTES_MAX), Marker)
         except (OSError, *UNDECODABLE):
             return Marker("", "")
 

@@ -24,6 +24,7 @@ import msgspec
 
 from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile
+from crystal_node.base.decoding import from_json
 from crystal_node.base.file_rules import TRASH_NAME, TreeRules
 from crystal_node.base.home import DIRECTORY_MODE, sync_directory, write_private
 from crystal_node.sync.files.folders import folder_of, prune, troubles
@@ -67,7 +68,7 @@ class Trash:
             return
         for path in sorted(self.folder.glob("*.json")):
             try:
-                record = msgspec.json.decode(path.read_bytes(), type=TrashRecord)
+                record = from_json(path.read_bytes(), TrashRecord)
             except (OSError, *UNDECODABLE):
                 continue
             files = list((self.folder / path.stem).glob("*"))

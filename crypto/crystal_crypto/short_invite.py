@@ -11,6 +11,7 @@ swapped character of the address. Errors never quote the key.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +50,8 @@ _CRC: Final = 0x233
 _HTTP: Final = "http://"
 _HTTPS: Final = "https://"
 _SCHEME: Final = "://"
+_PORT: Final = re.compile(r":([^\]]*)$")
+"""What follows a host, or the brackets of an IPv6 address. A word there is the prefix of another code, whose text has slashes."""
 _NOT_IN_ADDRESS: Final = frozenset('@?#\\"<>^`{|}')
 _TYPE: Final = "Type it again as the other machine shows it"
 
@@ -144,8 +147,9 @@ def is_short_invite(text: str) -> bool:
     plain = "".join(text.split()).lower()
     if plain.startswith(("mc1:", "mc2:")):
         return False
-    _, slash, key = plain.partition(_SCHEME)[2 if _SCHEME in plain else 0].rpartition("/")
-    return bool(slash and key) or _is_key(plain)
+    before, slash, key = plain.partition(_SCHEME)[2 if _SCHEME in plain else 0].rpartition("/")
+    port = _PORT.search(before.partition("/")[0])
+    return bool(slash and key and (port is None or port[1].isdecimal())) or _is_key(plain)
 
 
 def decode_short_invite(text: str) -> ShortInvite:

@@ -108,10 +108,28 @@ def test_a_mistake_is_named_and_never_quoted(typed: str, named: str) -> None:
 
 def test_the_kinds_of_codes_are_told_apart() -> None:
     root = Root(fixed("root", 32))
-    slashed = "mc1:" + "/" * 43
-    for text in (encode_invite(CODE), encode(root), slashed, URL, "https://relay.example.org/", "hello", ""):
+    slashed, mistyped = "mc1:" + "/" * 43, "xc1:" + "A/" * 21
+    for text in (
+        encode_invite(CODE),
+        encode(root),
+        slashed,
+        mistyped,
+        URL,
+        "https://relay.example.org/",
+        "hello",
+        "",
+    ):
         assert not is_short_invite(text)
-    for text in (TEXT, TEXT.lower(), f"https://{TEXT}", KEY, f"{ADDRESS}/{KEY[:-1]}", f"me@{TEXT}"):
+    for text in (
+        TEXT,
+        TEXT.lower(),
+        f"https://{TEXT}",
+        KEY,
+        f"{ADDRESS}/{KEY[:-1]}",
+        f"me@{TEXT}",
+        f"[fd00::1]:80/{KEY}",
+        f"relay/{KEY}",
+    ):
         assert is_short_invite(text)
 
 

@@ -84,7 +84,7 @@ def running_gateway(machine: Machine, **variables: str) -> Generator[Gateway]:
         yield Gateway(machine, told["url"], told["link"], told["pid"], token)
         process.terminate()
         _, err = process.communicate(timeout=END_SECONDS_MAX)
-        assert (process.returncode, err) == (0, "")
+        assert (process.returncode, err) == (0, ""), (process.returncode, err)
     finally:
         process.kill()
         process.communicate()

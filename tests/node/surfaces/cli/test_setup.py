@@ -74,7 +74,7 @@ def test_the_code_is_shown_only_after_a_typed_confirmation(vault: Vault) -> None
 _SLIPS: list[tuple[Callable[[str], str], str]] = [
     (lambda code: code[:-5], "too short"),
     (lambda code: code.rstrip("=") + "AAAA", "too long"),
-    (lambda code: "xx:" + code[4:], "begin"),
+    (lambda code: "xc1:" + "A/" + code[6:], "begin"),
     (lambda code: code[:10] + "!" + code[11:], "position 11"),
     (lambda _: "", "no code"),
 ]

@@ -51,7 +51,7 @@ _HTTP: Final = "http://"
 _HTTPS: Final = "https://"
 _SCHEME: Final = "://"
 _PORT: Final = re.compile(r":([^\]]*)$")
-"""What follows a host, or the brackets of an IPv6 address. A word there is the prefix of another code, whose text has slashes."""
+"""Behind a host, or the brackets of an IPv6 address. A word there is the prefix of another code, whose text has slashes."""
 _NOT_IN_ADDRESS: Final = frozenset('@?#\\"<>^`{|}')
 _TYPE: Final = "Type it again as the other machine shows it"
 

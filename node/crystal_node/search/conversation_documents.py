@@ -28,12 +28,14 @@ ConversationId = Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{CONVERSATION_DIGITS}
 
 class ConversationFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which conversations; an empty field lets all through. ``project``, ``tool``, ``agent`` as answers name them; ``device``:
-    its id. ``since`` and ``until``: something was said between these days, both included."""
+    its id; ``session``: the beginning of a conversation's id, or of its tool's own. ``since`` and ``until``: something was said
+    between these days, both included."""
 
     project: Name = ""
     device: Name = ""
     tool: Name = ""
     agent: Name = ""
+    session: Name = ""
     since: Day = ""
     until: Day = ""
 

@@ -284,6 +284,8 @@ def _meets(found: Conversation, asked: ConversationFilter, without: Sequence[str
         wanted = getattr(asked, name)
         if wanted and name not in without and getattr(found, name) != wanted:
             return False
+    if asked.session and not (found.session.startswith(asked.session) or found.id.startswith(asked.session)):
+        return False
     since = asked.since if "since" not in without else ""
     until = asked.until if "until" not in without else ""
     if not since and not until:

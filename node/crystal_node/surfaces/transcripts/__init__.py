@@ -1,0 +1,1 @@
+"""A conversation written out, for people to keep, print or send."""

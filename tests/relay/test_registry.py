@@ -1,12 +1,16 @@
 """The registry's memory: how long what was looked up counts, and what is never overtaken by it."""
 
+import asyncio
+from collections import Counter
+
 import msgspec
 import pytest
 
-from crystal_relay.errors import Forbidden, Unauthorized
+from crystal_relay.errors import Forbidden, StoreUnavailable, Unauthorized
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.registry import Registry
-from crystal_relay.store import Object
+from crystal_relay.server.scopes import TokenScope
+from crystal_relay.store import Object, Page
 from crystal_relay.tokens import Preset, new_token, token_hash
 from crystal_relay.wire import TokenRegistration, VaultCreation
 
@@ -86,3 +90,89 @@ async def test_registering_and_revoking_in_any_order_ends_revoked() -> None:
             await registry.register("a" * 32, register)
         with pytest.raises(Unauthorized):
             await registry.identify("a" * 32, "0" * 32, token)
+
+
+class Counted(MemoryStore):
+    """Counts what is asked of it. `deletions_left`: it fails after so many; None for never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+        self.deletions_left: int | None = None
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+        self.asked["get"] += 1
+        await asyncio.sleep(0)
+        return await super().get(key, start=start, length=length)
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = 1000) -> Page:
+        self.asked["list"] += 1
+        await asyncio.sleep(0)
+        return await super().list(prefix, after=after, limit=limit)
+
+    async def delete(self, key: str) -> None:
+        if self.deletions_left is not None:
+            if not self.deletions_left:
+                raise StoreUnavailable("the process ended here")
+            self.deletions_left -= 1
+        await super().delete(key)
+
+
+VAULT, CORE, NODE = "a" * 32, "0" * 32, "1" * 32
+
+
+async def test_a_look_up_lists_nothing_once_the_vault_is_known_and_all_who_ask_at_once_share_it() -> None:
+    store, now = Counted(), 0.0
+    registry = Registry(store, cache_seconds=10, clock=lambda: now)
+    token = new_token(CORE)
+    await registry.create_vault(VaultCreation(VAULT, "b" * 64, CORE, token_hash(token)))
+    await registry.identify(VAULT, CORE, token)
+    for number, reads in ((0, 4), (1, 5)):  # without a naming, and with one
+        store.asked.clear()
+        now += 10
+        found = await asyncio.gather(*(registry.identify(VAULT, CORE, token) for _ in range(20)))
+        assert len(set(map(id, found))) == 1
+        assert store.asked == {"get": reads}
+        await registry.name_leads(VAULT, frozenset({CORE}), after=number)
+        await registry.identify(VAULT, CORE, token)
+
+
+async def test_who_takes_part_in_a_look_up_outlives_the_one_who_began_it() -> None:
+    store = Counted()
+    registry = Registry(store, cache_seconds=10)
+    token = new_token(CORE)
+    await registry.create_vault(VaultCreation(VAULT, "b" * 64, CORE, token_hash(token)))
+    first, *others = [asyncio.create_task(registry.identify(VAULT, CORE, token)) for _ in range(3)]
+    await asyncio.sleep(0)
+    first.cancel()
+    assert [(await each).device for each in others] == [CORE, CORE]
+    stranger = new_token(CORE)
+    refused = [asyncio.create_task(registry.identify(VAULT, CORE, stranger)) for _ in range(3)]
+    for each in await asyncio.gather(*refused, return_exceptions=True):
+        assert isinstance(each, Unauthorized)
+
+
+@pytest.mark.parametrize("namings", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("deletions", [0, 1, 2, None])
+async def test_who_leads_is_known_by_reads_though_another_process_that_names_breaks_off(
+    namings: int, deletions: int | None
+) -> None:
+    store, now = Counted(), 0.0
+    one, other = (Registry(store, cache_seconds=10, clock=lambda: now) for _ in range(2))
+    tokens = {device: new_token(device) for device in (CORE, NODE)}
+    await one.create_vault(VaultCreation(VAULT, "b" * 64, CORE, token_hash(tokens[CORE])))
+    await one.register(VAULT, TokenRegistration(NODE, token_hash(tokens[NODE]), Preset.LEAD))
+    for number in range(namings):
+        await other.name_leads(VAULT, frozenset({CORE, NODE}), after=number)
+    assert TokenScope.MIRROR in (await one.identify(VAULT, NODE, tokens[NODE])).scopes
+    for number in range(namings, namings + 4):
+        store.deletions_left = deletions
+        try:
+            await other.name_leads(VAULT, frozenset({(CORE, NODE)[number % 2]}), after=number)
+        except StoreUnavailable:
+            assert deletions is not None
+        store.deletions_left = None
+        now += 10
+        for device in (CORE, NODE):
+            leads = TokenScope.MIRROR in (await one.identify(VAULT, device, tokens[device])).scopes
+            assert leads is (device == (CORE, NODE)[number % 2])

@@ -18,10 +18,11 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, Busy, Forbidden, NotFound, Unauthorized
+from crystal_relay.errors import AlreadyExists, Busy, Forbidden, NotFound, RelayError, Unauthorized
 from crystal_relay.server.core_devices import CoreDevices
 from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.records import Records
@@ -34,6 +35,9 @@ from crystal_relay.wire import TokenRegistration, VaultCreation
 
 CACHED_TOKENS_MAX = 65_536
 _RECORD_VERSION = 1
+
+_Newest: TypeAlias = tuple[int, frozenset[str]]
+"""The newest naming of leads: its number and its devices."""
 
 
 class _VaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +69,9 @@ class Registry:
         self._recovery = RecoverySecrets(store)
         self._records = Records(store)
         self._tokens = TokenRecords(self._records)
-        self._leads = CoreDevices(self._records)
+        self._leads = CoreDevices(self._records, clock=clock)
+        self._lookups: dict[tuple[str, str, str], asyncio.Future[Identity]] = {}
+        """Look-ups that run now: a device's concurrent requests share one."""
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
         """The device of a well-formed token, if it is in the cache."""
@@ -79,22 +85,23 @@ class Registry:
 
         An unknown vault, an unknown device and a wrong secret cannot be told apart.
         """
-        known = self.known(vault, device, token)
-        if known is not None:
-            return known
         name = (vault, device, _hash_of(token))
-        changes, asked_at = self._changes, self._clock()
-        identity = Identity(vault, device, await self._scopes(*name))
-        await self._dropped.check(vault)
-        if changes == self._changes:  # else a token was revoked during the look-up
-            self._remember(name, identity, asked_at)
-        return identity
+        while True:
+            known = self.known(vault, device, token)
+            if known is not None:
+                return known
+            running = self._lookups.get(name)
+            if running is None:
+                return await self._look_up(name)
+            await asyncio.wait([running])
+            if not running.cancelled():  # else its caller went away, and somebody else has to ask
+                return running.result()
 
     async def confirm(self, vault: str, device: str, token: str) -> Identity:
         """Look the token up in the store, not in the cache. Raises Unauthorized, VaultDropped."""
-        identity = Identity(vault, device, await self._scopes(vault, device, _hash_of(token)))
+        scopes = await self._scopes(vault, device, _hash_of(token), self._leads.newest)
         await self._dropped.check(vault)
-        return identity
+        return Identity(vault, device, scopes)
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
         """Check the hash of the current recovery secret. Raises Unauthorized, RecoveryReplaced, VaultDropped."""
@@ -190,7 +197,9 @@ class Registry:
                 record = await self._tokens.find(vault, device, name)
             except NotFound:
                 raise Forbidden("this token was revoked meanwhile") from None
-            leads = preset is Preset.LEAD and await self._may_lead(vault, device, record)
+            leads = preset is Preset.LEAD and await self._may_lead(
+                vault, device, record, await self._leads.newest(vault)
+            )
             if record.preset is not preset or leads is not (preset is Preset.LEAD):  # §R4.2-2
                 raise AlreadyExists(
                     "this token is registered with another preset", hint="Make a new token and register that."
@@ -256,6 +265,9 @@ class Registry:
     def forget(self, vault: str | None) -> None:
         """Drop a vault's tokens, or all, from the cache: another process may have changed something."""
         self._changes += 1
+        self._leads.forget(vault)
+        # Whoever asks from now on does not take part in a look-up that began before.
+        self._lookups = {name: each for name, each in self._lookups.items() if vault not in (None, name[0])}
         if vault is None:
             self._cache.clear()
             self._cached_of.clear()
@@ -312,7 +324,29 @@ class Registry:
 
     # --- inside ---
 
-    async def _scopes(self, vault: str, device: str, name: str) -> frozenset[TokenScope]:
+    async def _look_up(self, name: tuple[str, str, str]) -> Identity:
+        """Look a token up for all who ask for it meanwhile, and remember it."""
+        answer = self._lookups[name] = asyncio.get_running_loop().create_future()
+        changes, asked_at = self._changes, self._clock()
+        try:
+            identity = Identity(name[0], name[1], await self._scopes(*name, self._leads.recent))
+            await self._dropped.check(name[0])
+            if changes == self._changes:  # else a token was revoked during the look-up
+                self._remember(name, identity, asked_at)
+            answer.set_result(identity)
+        except RelayError as error:
+            answer.set_exception(error)
+            answer.exception()  # retrieved, so that asyncio does not report it
+            raise
+        finally:
+            answer.cancel()  # no effect if it is settled
+            if self._lookups.get(name) is answer:
+                del self._lookups[name]
+        return identity
+
+    async def _scopes(
+        self, vault: str, device: str, name: str, newest: Callable[[str], Awaitable[_Newest]]
+    ) -> frozenset[TokenScope]:
         # The mark first, since it is deleted after the record (see `token_records`).
         revoked = await self._tokens.is_revoked(vault, device, name)
         try:
@@ -321,10 +355,11 @@ class Registry:
             raise _unauthorized() from None
         if revoked or not hmac.compare_digest(record.token_hash, name):  # §R2-3
             raise _unauthorized()
-        return SCOPES[Preset.LEAD if await self._may_lead(vault, device, record) else Preset.DEVICE]
+        leads = await self._may_lead(vault, device, record, await newest(vault))
+        return SCOPES[Preset.LEAD if leads else Preset.DEVICE]
 
-    async def _may_lead(self, vault: str, device: str, record: TokenRecord) -> bool:
-        number, named = await self._leads.newest(vault)
+    async def _may_lead(self, vault: str, device: str, record: TokenRecord, newest: _Newest) -> bool:
+        number, named = newest
         by_preset = record.preset is Preset.LEAD and record.number == number  # §R4.4-4
         return device in named or by_preset or await self._leads.is_raised(vault, number, device)  # §R4.4-3
 

@@ -24,6 +24,7 @@ def check(
             StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: operations.check(),
             announce=notes.append,
+            tests_bucket=True,
         )
         if as_json:
             show_json({"ok": report.ok, "steps": report.steps, "notes": notes})

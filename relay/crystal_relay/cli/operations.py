@@ -34,14 +34,16 @@ def operate(
     *,
     announce: Callable[[str], None] | None = None,
     create: bool = False,
+    tests_bucket: bool = False,
 ) -> Result:
     """Run `work` with the operations on a store. `announce` is called with findings about a bucket. `create`: an absent local
-    store is created, as a relay does when it starts."""
+    store is created, as a relay does when it starts. `tests_bucket`: a bucket is tested though it was lately."""
     # Errors are reported by the command itself: no log lines on stderr.
     logging.getLogger("crystal_relay").addHandler(logging.NullHandler())
 
     async def run() -> Result:
-        async with operations_on(place, announce or _say_nothing, create=create) as operations:
+        opened = operations_on(place, announce or _say_nothing, create=create, tests_bucket=tests_bucket)
+        async with opened as operations:
             return await work(operations)
 
     return asyncio.run(run())
@@ -49,7 +51,11 @@ def operate(
 
 @asynccontextmanager
 async def operations_on(
-    place: StorePlace, announce: Callable[[str], None], *, create: bool = False
+    place: StorePlace,
+    announce: Callable[[str], None],
+    *,
+    create: bool = False,
+    tests_bucket: bool = False,
 ) -> AsyncGenerator["Operations"]:
     """The operations on a store. Raises BadRequest, Unusable, InUse, and what opening the store raises."""
     from crystal_relay.cli.extensions import EXTENSIONS
@@ -59,7 +65,7 @@ async def operations_on(
         raise BadRequest("a store in memory has no operator", hint="It exists only within its relay.")
     directory = place.directory
     if directory is None:
-        opened: Path | Store = await open_store(place, announce=announce)
+        opened: Path | Store = await open_store(place, announce=announce, for_command=not tests_bucket)
     else:
         opened = await _relay_or_store(place, directory, create=create)
     if isinstance(opened, Path):

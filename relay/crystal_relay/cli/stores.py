@@ -55,12 +55,16 @@ class StorePlace:
 
 
 async def open_store(
-    place: StorePlace, *, notifier: "Notifier | None" = None, announce: Callable[[str], None] | None = None
+    place: StorePlace,
+    *,
+    notifier: "Notifier | None" = None,
+    announce: Callable[[str], None] | None = None,
+    for_command: bool = False,
 ) -> Store:
     """Open the store, which the caller closes. Raises BadRequest, and what opening it raises.
 
     `notifier` wakes the waits of a store in a bucket; the other kinds have their own. `announce` is called with findings
-    about the bucket; by default they go to stderr.
+    about the bucket; by default they go to stderr. `for_command`: a bucket that was tested lately is not tested again.
     """
     directory = place.directory
     if directory is not None:
@@ -71,7 +75,9 @@ async def open_store(
         from crystal_relay.s3 import open_s3_store, parse_s3_address
 
         address = parse_s3_address(place.address, place.s3_endpoint, allow_http=place.s3_allow_http)
-        return await open_s3_store(address, announce=announce or _announce, notifier=notifier)
+        return await open_s3_store(
+            address, announce=announce or _announce, notifier=notifier, for_command=for_command
+        )
     from crystal_relay.memory import MemoryStore
 
     return MemoryStore()

@@ -1,5 +1,8 @@
 """`crystal-relay tokens`: enrolment tokens, which allow their holders to create vaults."""
 
+import math
+from collections.abc import Callable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +16,25 @@ from crystal_relay.cli.vaults import seconds_of
 
 if TYPE_CHECKING:
     from crystal_relay.server.enrollment import Enrollment
+
+
+class TokenOrder(StrEnum):
+    """Columns by which `tokens list` sorts."""
+
+    MADE = "made"
+    ID = "id"
+    USED = "used"
+    EXPIRES = "expires"
+    LABEL = "label"
+
+
+_ORDERS: "dict[TokenOrder, Callable[[Enrollment], tuple[int | float | str, ...]]]" = {
+    TokenOrder.MADE: lambda each: (each.created, each.id),
+    TokenOrder.ID: lambda each: (each.id,),
+    TokenOrder.USED: lambda each: (-each.used, each.id),
+    TokenOrder.EXPIRES: lambda each: (each.expires or math.inf, each.id),
+    TokenOrder.LABEL: lambda each: (each.label.casefold(), each.id),
+}
 
 tokens = typer.Typer(
     help="Create, list and revoke enrolment tokens.\n\nThe holder of one can create vaults. A relay that runs with "
@@ -69,6 +91,10 @@ def show_tokens(
     s3_endpoint: S3Endpoint = None,
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
+    sort: Annotated[
+        TokenOrder,
+        typer.Option(help="The column to sort by; the most used, the soonest to expire, come first."),
+    ] = TokenOrder.MADE,
 ) -> None:
     """List enrolment tokens with their ids, limits, uses and labels."""
     with told(as_json=as_json):
@@ -76,6 +102,7 @@ def show_tokens(
             StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: operations.enrollments(),
         )
+        found.sort(key=_ORDERS[sort])
         if as_json:
             show_json({"tokens": found})
         elif found:

@@ -2,6 +2,8 @@
 
 import re
 import sys
+from collections.abc import Callable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +21,25 @@ if TYPE_CHECKING:
 VaultArgument = Annotated[str, typer.Argument(metavar="ID", help="The vault's id, as `vaults` shows it.")]
 _FORM = re.compile(r"([0-9]{1,6})([smhdw])\Z")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+class VaultOrder(StrEnum):
+    """Columns by which `vaults list` sorts."""
+
+    ID = "id"
+    OBJECTS = "objects"
+    SIZE = "size"
+    MADE = "made"
+    TOKEN = "token"  # noqa: S105  (a column)
+
+
+_ORDERS: "dict[VaultOrder, Callable[[VaultSummary], tuple[int | str, ...]]]" = {
+    VaultOrder.ID: lambda each: (each.vault,),
+    VaultOrder.OBJECTS: lambda each: (-each.entries, each.vault),
+    VaultOrder.SIZE: lambda each: (-each.bytes, each.vault),
+    VaultOrder.MADE: lambda each: (-each.created, each.vault),
+    VaultOrder.TOKEN: lambda each: (each.token, each.vault),
+}
 
 vaults = typer.Typer(help="Show, drop and restore vaults.")
 
@@ -51,6 +72,9 @@ def show_vaults(
     s3_endpoint: S3Endpoint = None,
     s3_allow_http: S3AllowHttp = False,
     as_json: AsJson = False,
+    sort: Annotated[
+        VaultOrder, typer.Option(help="The column to sort by; the most, the newest, come first.")
+    ] = VaultOrder.ID,
 ) -> None:
     """Show each vault's objects, bytes, origin and state.
 
@@ -62,6 +86,7 @@ def show_vaults(
 
     with told(as_json=as_json):
         found = operate(StorePlace.of_options(store, s3_endpoint, s3_allow_http), work)
+        found.sort(key=_ORDERS[sort])
         if as_json:
             show_json({"vaults": found})
         elif found:

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import Counter
 from typing import Any
+from xml.etree import ElementTree as ET
 
 from crystal_relay.errors import Unusable
 from crystal_relay.extra import require
@@ -49,6 +50,8 @@ class Wire:
         client.meta.events.register("before-send.s3", self._sent)
         client.meta.events.register("response-received.s3", self._answered)
 
+        client.meta.events.register("before-parse.s3.ListObjectsV2", _read_list)
+
     def _sent(self, event_name: str, **_: object) -> None:
         kind = KINDS.get(event_name.rpartition(".")[2], "other")
         with self._lock:
@@ -56,6 +59,28 @@ class Wire:
 
     def _answered(self, parsed_response: dict[str, Any] | None = None, **_: object) -> None:
         self.tries.append(try_of(parsed_response))
+
+
+def _read_list(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+    """Take names and sizes out of a list before the SDK parses it. The SDK takes 0.2 s for a page of 1,000, of which most goes
+    into dates that nobody asks for; this takes 10 ms."""
+    try:
+        document = ET.fromstring(response_dict["body"])  # noqa: S314  (as the SDK itself; it knows no entities)
+        if _plain(document.tag) != "ListBucketResult":
+            return
+        found = [each for each in document if _plain(each.tag) == "Contents"]
+        rows = [{_plain(part.tag): part.text or "" for part in each} for each in found]
+        customized_response_dict["Contents"] = [{"Key": row["Key"], "Size": int(row["Size"])} for row in rows]
+    except (ET.ParseError, KeyError, ValueError):
+        return  # an error, or a web page from a proxy: the SDK says what it is
+    for each in found:
+        document.remove(each)
+    response_dict["body"] = ET.tostring(document)
+
+
+def _plain(tag: str) -> str:
+    """An element's name without its namespace."""
+    return tag.rpartition("}")[2]
 
 
 def make_client(address: S3Address, settings: S3Settings, wire: Wire, session: Any = None) -> Any:

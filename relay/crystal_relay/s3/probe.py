@@ -1,9 +1,11 @@
 """Tests whether a bucket honours conditional writes: repeated races that exactly one writer may win.
 
 Stores cannot be asked: some ignore the condition silently, and some check before they write, which shows only when several
-writers compete.
+writers compete. What a race has shown stands in the bucket (`r/conditions`), so that the operator's commands, which
+come and go, need none of their own.
 """
 
+import contextlib
 import logging
 import secrets
 import time
@@ -11,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
 
-from crystal_relay.errors import Busy, NotFound, RelayError, StoreUnavailable
+import msgspec
+
+from crystal_relay.errors import UNDECODABLE, Busy, NotFound, RelayError, StoreUnavailable
 from crystal_relay.keys import PROBE_PREFIX
 from crystal_relay.s3.bucket import Bucket, Content, Written, new_write
 from crystal_relay.s3.settings import Conditions
@@ -22,6 +26,10 @@ RACERS = 16
 UNCLEAR_ROUNDS_MAX = 4
 """Inconclusive rounds after which the bucket counts as unreachable."""
 CLEANINGS_MAX = 3
+FINDING_KEY = "r/conditions"
+FINDING_SECONDS_MAX = 7 * 24 * 3600
+"""How long commands rely on what was found. A relay finds it out at each start."""
+_FINDING_BYTES_MAX = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +40,41 @@ class ProbeResult:
 
     conditions: Conditions
     why: str = ""
+
+
+class _Finding(msgspec.Struct, frozen=True):
+    """A result as it stands in the bucket. `at`: Unix seconds. `endpoint`: another gateway may treat the bucket differently."""
+
+    at: int
+    endpoint: str
+    conditions: Conditions
+    why: str = ""
+
+
+_DECODER = msgspec.json.Decoder(_Finding)
+
+
+def remember(bucket: Bucket, result: ProbeResult, now: float) -> None:
+    """Write the result into the bucket. Blocks. A failure is no error: the next command then finds it out again."""
+    finding = _Finding(int(now), bucket.address.endpoint or "", result.conditions, result.why)
+    try:
+        bucket.put(FINDING_KEY, Content.of(msgspec.json.encode(finding)))
+    except RelayError as error:
+        _log.warning("what the bucket can do was not written into it: %s", error)
+
+
+def remembered(bucket: Bucket, now: float) -> ProbeResult | None:
+    """What a probe found through the same endpoint, if that is not long ago. One request. Blocks. Raises StoreUnavailable."""
+    try:
+        found = bucket.get(FINDING_KEY)
+        assert found is not None  # the whole of an object is never beyond its end
+        with contextlib.closing(found.stream):
+            finding = _DECODER.decode(found.stream.read(min(found.length, _FINDING_BYTES_MAX)))
+    except (NotFound, *UNDECODABLE):
+        return None
+    if finding.endpoint != (bucket.address.endpoint or "") or not 0 <= now - finding.at < FINDING_SECONDS_MAX:
+        return None
+    return ProbeResult(finding.conditions, finding.why)
 
 
 def check_access(bucket: Bucket) -> None:

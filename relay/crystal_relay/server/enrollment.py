@@ -7,6 +7,7 @@ Only hashes are kept, so a token is shown once, when it is created. Deleting the
 process, since none is cached. Vaults created with it are not affected.
 """
 
+import asyncio
 import hashlib
 import re
 import secrets
@@ -27,6 +28,7 @@ ID_CHARS = 12
 LABEL_CHARS_MAX = 64
 USES_MAX = 1_000
 """Of a token with a number of uses: one page of their records."""
+READS_AT_ONCE = 128
 _ID = re.compile(rf"[0-9a-f]{{{ID_CHARS},64}}\Z")
 _HASH = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -106,13 +108,12 @@ class Enrollments:
         return _shown(token_hash, record, 0)
 
     async def all(self) -> list[Enrollment]:
-        """All tokens, unordered. One read for each."""
+        """All tokens, unordered. One read and one list for each, a few at once."""
         found: list[Enrollment] = []
-        for name in await self._names():
-            try:
-                found.append(await self._read(name))
-            except NotFound:  # revoked meanwhile
-                continue
+        names = await self._names()
+        for at in range(0, len(names), READS_AT_ONCE):
+            read = await asyncio.gather(*map(self._read_if_there, names[at : at + READS_AT_ONCE]))
+            found += [each for each in read if each is not None]
         return found
 
     async def revoke(self, name: str) -> Enrollment:
@@ -144,6 +145,12 @@ class Enrollments:
             more = page.more
             after = page.entries[-1].key if page.entries else after
         return names
+
+    async def _read_if_there(self, name: str) -> Enrollment | None:
+        try:
+            return await self._read(name)
+        except NotFound:  # revoked meanwhile
+            return None
 
     async def _read(self, name: str) -> Enrollment:
         text = await (await self.store.get(PREFIX + name)).read()

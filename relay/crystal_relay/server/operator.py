@@ -4,6 +4,7 @@
 that has the store's directory to itself. A vault is known by its opaque id and its size here; no object of a vault is read.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
@@ -16,6 +17,7 @@ from crystal_relay.server.check import CheckReport, check_store
 from crystal_relay.server.enrollment import Enrollment, EnrollmentRecord, Enrollments
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.grants import Grants
+from crystal_relay.server.overview import AT_ONCE, TOKENS, USES, VAULTS, Overview
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import count_usage
@@ -139,8 +141,12 @@ class Operator:
         self._clock = clock
 
     async def vaults(self) -> AsyncIterator[VaultSummary]:
-        async for vault in self._registry.vaults():
-            yield await self._summary(vault)
+        overview = await Overview.read(self._store, VAULTS, with_usage=True)
+        reader, vaults = Operator(overview, clock=self._clock), overview.vaults()
+        for at in range(0, len(vaults), AT_ONCE):
+            for summary in await asyncio.gather(*map(reader._summary, vaults[at : at + AT_ONCE])):
+                yield summary
+        await overview.save_index()
 
     async def vault(self, vault: str) -> VaultSummary:
         await self._require(vault)
@@ -167,7 +173,10 @@ class Operator:
         )
 
     async def enrollments(self) -> list[Enrollment]:
-        return sorted(await self._enrollments.all(), key=lambda each: (each.created, each.id))
+        overview = await Overview.read(self._store, TOKENS, USES)
+        found = await Enrollments(overview).all()
+        await overview.save_index()
+        return sorted(found, key=lambda each: (each.created, each.id))
 
     async def revoke_enrollment(self, name: str) -> Enrollment:
         return await self._enrollments.revoke(name)
@@ -192,7 +201,8 @@ class Operator:
             raise NotFound("there is no such vault", hint="`crystal-relay vaults` lists them.")
 
     async def _summary(self, vault: str) -> VaultSummary:
-        usage = await count_usage(self._store, vault)
+        store = self._store
+        usage = store.usage(vault) if isinstance(store, Overview) else await count_usage(store, vault)
         origin = await self._grants.origin(vault)
         until = await self._registry.dropped_until(vault)
         return VaultSummary(

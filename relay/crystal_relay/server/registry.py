@@ -17,7 +17,7 @@ import hashlib
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -278,19 +278,6 @@ class Registry:
     async def has_vault(self, vault: str) -> bool:
         """Whether the vault exists, dropped or not."""
         return bool((await self._store.list(f"r/vault/{vault}/", limit=1)).entries)
-
-    async def vaults(self) -> AsyncIterator[str]:
-        """The ids of all vaults, dropped ones too, in order."""
-        last, after, more = "", "", True
-        while more:
-            page = await self._store.list("r/vault/", after=after)
-            for entry in page.entries:
-                vault = entry.key.split("/")[2]
-                if vault != last:
-                    yield vault
-                last = vault
-            more = page.more
-            after = page.entries[-1].key if page.entries else after
 
     async def dropped_until(self, vault: str) -> int | None:
         """When a dropped vault will be deleted (Unix seconds); None if it is in use."""

@@ -28,6 +28,7 @@ from crystal_relay.server.condemned import Condemned, condemned_prefix
 from crystal_relay.server.dropped_vaults import DroppedVaults, dropped_key
 from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, ExpiryKind, due_at, parse_expiry
 from crystal_relay.server.invites import Invites, record_keys, short_key
+from crystal_relay.server.overview import INDEX_KEY
 from crystal_relay.server.short_invites import place_key
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
@@ -202,6 +203,7 @@ class Sweeper:
                 swept.unfinished = True
                 return False
         if await is_dropped():
+            await self._store.delete(INDEX_KEY)  # it has the vault's origin
             await self._store.delete(record)
         return True
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from crystal_relay.errors import StoreUnavailable, Unusable
-from crystal_relay.s3 import Conditions, S3Store, open_s3_store
-from crystal_relay.s3.probe import RACERS, ProbeResult, probe
+from crystal_relay.s3 import Conditions, S3Settings, S3Store, open_s3_store
+from crystal_relay.s3.bucket import Bucket, Content
+from crystal_relay.s3.probe import FINDING_KEY, FINDING_SECONDS_MAX, RACERS, ProbeResult, probe, remembered
 from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.s3_servers import S3Server
 from tests.support.s3_stores import QUICK, QUICK_CLAIM, address_of, opened_s3_store, quiet, session_of
@@ -37,8 +38,50 @@ async def test_the_probe_finds_out_what_a_server_does_and_leaves_nothing_behind(
     assert bool(said) is (expected is Conditions.NOT_HONOURED)
     assert all("only one" in line for line in said)
     # After sixteen writes at once of one object rclone goes on listing it now and then, however often it is deleted.
-    assert name == "rclone_server" or (left == [0, 0] and objects_in(place) == [])
+    assert name == "rclone_server" or (left == [0, 0] and objects_in(place) == [FINDING_KEY])
     assert max(left) <= 2
+
+
+async def test_a_command_tests_no_bucket_that_was_tested_lately_through_the_same_endpoint(
+    server: S3Server, proxy: FaultProxy
+) -> None:
+    for fewest, most in ((201, 300), (2, 2)):
+        store = await open_s3_store(
+            address_of(server),
+            announce=quiet,
+            session=session_of(server),
+            for_command=True,
+            clock=lambda: 1e9,
+        )
+        assert fewest <= store.operations.total() <= most
+        await store.aclose()
+    here, elsewhere = (
+        Bucket(address_of(server, endpoint=endpoint), S3Settings(), session_of(server))
+        for endpoint in (None, proxy.url)
+    )
+    assert remembered(here, 1e9 + FINDING_SECONDS_MAX - 1) == ProbeResult(Conditions.HONOURED)
+    assert remembered(here, 1e9 + FINDING_SECONDS_MAX) is None
+    assert remembered(here, 1e9 - 1) is None
+    assert remembered(elsewhere, 1e9) is None
+    here.put(FINDING_KEY, Content.of(b"{}"))
+    assert remembered(here, 1e9) is None
+    here.close()
+    elsewhere.close()
+
+
+async def test_a_list_holds_what_the_sdk_would_read_of_it(server: S3Server) -> None:
+    client = server.client()
+    names = ["r/a", "r/a b", "r/a&b<c>", "r/ä", "r/%41", "r/a+b", 'r/"', "r/b\tc"]
+    for size, name in enumerate(names):
+        client.put_object(Bucket=server.bucket, Key=name, Body=b"x" * size)
+    bucket = Bucket(address_of(server), S3Settings(), session_of(server))
+    expected = [
+        (each["Key"], each["Size"]) for each in client.list_objects_v2(Bucket=server.bucket)["Contents"]
+    ]
+    assert bucket.list("r/") == (expected, False)
+    assert bucket.list("r/", limit=3) == (expected[:3], True)
+    assert bucket.list("x/") == ([], False)
+    bucket.close()
 
 
 def objects_in(place: S3Server) -> list[str]:

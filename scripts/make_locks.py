@@ -14,12 +14,12 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = PROJECT / "requirements"
 CONSTRAINTS = REQUIREMENTS / "constraints.txt"
-LOCKS: dict[str, tuple[tuple[str, ...], str]] = {
-    "device.txt": ((), "What a device needs to run."),
-    "relay.txt": (("--extra", "relay"), "What the project needs to run, its extra `relay` included."),
-    "build.txt": ((), "What builds the wheel."),
+LOCKS: dict[str, tuple[str, str]] = {
+    "device.txt": ("pyproject.toml", "What a device needs to run."),
+    "relay.txt": ("relay/pyproject.toml", "What a relay needs to run."),
+    "build.txt": ("-", "What builds the wheel."),
 }
-"""File, what uv is asked for beside the input, and the head of the file."""
+"""File, what uv reads the requirements from (`-`: those of the build), and the head of the file."""
 _HEAD = """# {about} For `pip install --require-hashes -r`.
 # Written by `python -m scripts.make_locks` from constraints.txt; not to be changed by hand.
 """
@@ -30,8 +30,7 @@ def main() -> int:
     if uv is None:
         print("make_locks: there is no uv on the PATH: pip install uv", file=sys.stderr)
         return 3
-    for name, (options, about) in LOCKS.items():
-        source = "-" if name == "build.txt" else "pyproject.toml"
+    for name, (source, about) in LOCKS.items():
         command = [
             uv,
             "pip",
@@ -42,7 +41,7 @@ def main() -> int:
             "3.11",
             "--generate-hashes",
         ]
-        command += ["--no-header", "--no-annotate", "--constraint", str(CONSTRAINTS), *options, source]
+        command += ["--no-header", "--no-annotate", "--constraint", str(CONSTRAINTS), source]
         done = subprocess.run(
             command, cwd=PROJECT, input=build_requirements(), stdout=subprocess.PIPE, text=True, check=False
         )

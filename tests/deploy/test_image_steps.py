@@ -23,7 +23,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("image")
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)],
-        cwd=PROJECT,
+        cwd=PROJECT / "relay",
         check=True,
         capture_output=True,
         timeout=100,

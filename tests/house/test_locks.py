@@ -75,10 +75,9 @@ def _holds(requirement: Requirement, extra: str) -> bool:
 def wanted_by(name: str) -> list[Requirement]:
     if name == "build.txt":
         return [Requirement(line) for line in build_requirements().splitlines()]
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    relay = project["optional-dependencies"]["relay"] if name == "relay.txt" else []
-    lines = [*project["dependencies"], *relay]
-    return [Requirement(line) for line in lines]
+    source, _ = LOCKS[name]
+    project = tomllib.loads((PROJECT / source).read_text(encoding="utf-8"))["project"]
+    return [Requirement(line) for line in project["dependencies"]]
 
 
 def pinned() -> dict[str, str]:

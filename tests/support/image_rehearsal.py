@@ -22,6 +22,8 @@ from tests.support.unit_sandbox import hide_homes, read_only_but, run
 PROJECT = Path(__file__).resolve().parents[2]
 PLACE = Path("/opt/crystal-relay")
 VOLUME = Path("/var/lib/crystal-relay")
+DEVICE = PLACE / "device"
+"""What a device has and the image has not: `crypto/` of the sources."""
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 20.0
 EVERY_MODULE = """
@@ -33,7 +35,7 @@ print(pathlib.Path(crystal_relay.__file__).parent)
 """
 WRITE_AND_READ = """
 import asyncio, secrets
-from crystal_crypto.hierarchy import Root
+from crystal_crypto.hierarchy import Root  # a device's, from the sources
 from crystal_relay.client.http import HttpStore
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
 from crystal_relay.wire import RootProof
@@ -68,7 +70,8 @@ def main() -> None:
     try:
         check = image.last("HEALTHCHECK").words()
         said["healthy"] = _until_healthy(_dropped(user, *check), environment)
-        said["round"] = _as(user, environment, python, "-c", WRITE_AND_READ % enroll_token)
+        device = environment | {"PYTHONPATH": str(DEVICE)}
+        said["round"] = _as(user, device, python, "-c", WRITE_AND_READ % enroll_token)
         status = Path(f"/proc/{relay.pid}/status").read_text()
         said["uid"] = re.findall(r"^Uid:\s+(\d+)", status, re.MULTILINE)[0]
         said["capabilities"] = re.findall(r"^CapBnd:\s+(\w+)", status, re.MULTILINE)[0]
@@ -106,6 +109,8 @@ def _build(wheel: Path, state: Path, user: int) -> None:
     dependencies = PLACE / "dependencies"
     dependencies.mkdir()
     run("mount", "--bind", sysconfig.get_path("purelib"), str(dependencies))
+    DEVICE.mkdir()
+    run("mount", "--bind", str(PROJECT / "crypto"), str(DEVICE))
     # A line of a .pth file is not searched for further .pth files: the editable project in there stays out.
     (packages / "dependencies.pth").write_text(f"{dependencies}\n")
     VOLUME.mkdir()

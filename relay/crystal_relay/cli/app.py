@@ -24,9 +24,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from crystal_relay.distribution import installed_version
 
-        typer.echo(f"crystal-relay {version('memory-crystal')}")
+        typer.echo(f"crystal-relay {installed_version()}")
         raise typer.Exit
 
 

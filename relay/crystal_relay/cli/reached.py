@@ -60,7 +60,7 @@ def certificate_file(directory: Path) -> Path:
     )
     if made.returncode:
         raise Unusable(
-            "no certificate could be made", hint="Reinstall memory-crystal: a part of it is missing."
+            "no certificate could be made", hint="Install the relay again: a part of it is missing."
         )
     temporary = file.with_name(f"{CERTIFICATE_FILE}.{os.getpid()}")
     try:

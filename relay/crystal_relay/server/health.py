@@ -14,13 +14,13 @@ import enum
 import logging
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from crystal_relay.distribution import installed_version
 from crystal_relay.errors import NotFound, RelayError, StoreUnavailable
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.replies import JsonReply
@@ -67,7 +67,7 @@ class Health:
             ok=True,
             service=extensions[0].service if extensions else SERVICE,
             protocol=PROTOCOL,
-            version=version("memory-crystal"),
+            version=installed_version(),
             mode=extensions[0].mode if extensions else msgspec.UNSET,
         )
 

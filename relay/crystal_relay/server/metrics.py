@@ -9,9 +9,9 @@ import enum
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from crystal_relay.distribution import installed_version
 from crystal_relay.extra import require
 from crystal_relay.server.admission import Admission, Closing, Trust
 from crystal_relay.server.peers import Peers
@@ -178,7 +178,7 @@ def sources_of(
     peers: Peers | None,
 ) -> Iterator[MetricSource]:
     """The sources of one relay process."""
-    installed = version("memory-crystal")
+    installed = installed_version()
     yield MetricSource(
         "crystal_relay_info",
         "Always 1; labelled with the version.",

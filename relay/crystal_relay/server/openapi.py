@@ -4,11 +4,11 @@ Schemas are derived from the structs that parse and write the JSON.
 """
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from crystal_relay.distribution import installed_version
 from crystal_relay.errors import (
     AlreadyExists,
     BadRange,
@@ -136,7 +136,7 @@ def openapi_document(*, metrics: bool = False, extensions: Sequence[Extension] =
         "openapi": "3.1.0",
         "info": {
             "title": "Crystal relay",
-            "version": version("memory-crystal"),
+            "version": installed_version(),
             "license": {"name": "MIT", "identifier": "MIT"},
             "description": "A blind dead drop: it keeps sealed objects for vaults, in order, and wakes waiting devices.",
         },

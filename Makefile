@@ -48,9 +48,9 @@ setup: $(VENV)/.dev ## make .venv with everything for development
 run: $(VENV)/.runtime ## install what is missing, then show Crystal at work: a relay, a Core and two Nodes
 	@$(BIN)/crystal demo
 
-# The servers that the tests start beside those in .venv: Swift, and when apt-get may install them Ceph's object gateway and a keyring.
+# What the tests start beside what is in .venv: Swift, Helm, and when apt-get may install them Ceph's object gateway and a keyring.
 # What cannot be installed is no failure; it is tried again the next time.
-$(VENV)/.servers: scripts/install_test_servers.py requirements/swift.txt | $(VENV)/.dev
+$(VENV)/.servers: scripts/install_test_servers.py requirements/swift.txt requirements/cluster.txt | $(VENV)/.dev
 	@if $(BIN)/python -m scripts.install_test_servers; then touch $@; fi
 
 check: $(VENV)/.dev ## run the linters (without pyright) and the quick tests: under 3 minutes on 2 cores
@@ -106,5 +106,5 @@ mutants: $(VENV)/.dev ## change the code in one place after the other, and list 
 	@nice -n 15 $(BIN)/python -m scripts.mutants $(ARGS)
 
 clean: ## remove the environment and everything generated
-	@rm -rf $(VENV) .venv-swift .venv-docs .site-pages site .venv-inspector build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache .mutants
+	@rm -rf $(VENV) .venv-swift .venv-docs .site-pages site .venv-inspector .venv-cluster build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache .mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

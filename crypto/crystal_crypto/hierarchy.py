@@ -1,6 +1,6 @@
 """The vault's keys, from the root down to one entry.
 
-    R  root (32 bytes, the payload of an mc1: code)
+    R  root (32 bytes, what an offline code (mc3:) holds)
     ├── admin Ed25519 key ── its public key, hashed, is the vault's id
     ├── recovery X25519 key, relay recovery secret, check value
     G_n  generation key (32 random bytes)          N  vault secret (32 random bytes)
@@ -56,7 +56,7 @@ def hkdf(secret: bytes, *, salt: bytes, info: bytes, length: int) -> bytes:
 
 
 class Root(Secret):
-    """R: full power over the vault. It needs to exist only in the recovery kit and in mc1: codes."""
+    """R: full power over the vault. It needs to exist only in the recovery kit and in offline codes."""
 
     def __init__(self, raw: bytes) -> None:
         """Raises Malformed unless `raw` is 32 bytes."""

@@ -40,7 +40,7 @@ _ALPHABET: Final = frozenset(string.ascii_letters + "234567")
 _SEPARATORS: Final = frozenset(" \t\r\n\u00a0-")
 _SCHEMES: Final = ("https://", "http://")
 _COPY: Final = "Copy the whole invite again, from `MC2:` to its end"
-_OFFLINE_PREFIX: Final = "mc1:"
+_OFFLINE_PREFIXES: Final = ("mc3:", "mc1:")
 
 
 class InviteSecret(Secret):
@@ -149,9 +149,9 @@ def _check_prefix(code: str, prefix: str) -> None:
         raise BadCode("the invite is empty", hint=_COPY)
     if prefix.lower() == PREFIX.lower():
         return
-    if prefix.lower() == _OFFLINE_PREFIX:
+    if prefix.lower() in _OFFLINE_PREFIXES:
         raise BadCode(
-            "this is an offline pairing code (mc1), not an invite", hint="Use it as an offline code"
+            "this is an offline pairing code (mc3), not an invite", hint="Use it as an offline code"
         )
     if code.lower().startswith(_SCHEMES):
         raise BadCode(

@@ -5,7 +5,7 @@
 
 Rules: a line's check (CRC-16) covers its number, so that every slip within three neighbouring characters, every swap of two,
 and every line in the wrong place is found, and at which line. A reader takes any case, reads O as 0 and I and L as 1,
-ignores spaces and dashes, finds the lines in any order and among other text, and takes an mc1: code in their place. Two kits
+ignores spaces and dashes, finds the lines in any order and among other text, and takes an offline code in their place. Two kits
 of one vault differ in lines 1 to 4; mixed lines of two kits are detected only by the root's check value. Errors name the
 line; no line is ever quoted.
 """
@@ -25,7 +25,7 @@ from crystal_crypto.limits import (
     KIT_TEXT_CHARS_MAX,
     VAULT_BYTES,
 )
-from crystal_crypto.pairing import PREFIX, decode
+from crystal_crypto.pairing import OFFLINE_PREFIXES, decode, is_offline_code
 from crystal_crypto.secret import exactly
 
 LINE_CHARS: Final = (KIT_LINE_BYTES + KIT_LINE_CHECK_BYTES) * 8 // 5
@@ -88,12 +88,11 @@ def line_place(text: str) -> int | None:
 
 
 def decode_kit(text: str) -> Kit:
-    """From the lines, the whole printed page, or an mc1: code. Raises BadCode, which names the line."""
+    """From the lines, the whole printed page, or an offline code. Raises BadCode, which names the line."""
     if len(text) > KIT_TEXT_CHARS_MAX:  # §20.2-5
         raise BadCode(f"a kit has at most {KIT_TEXT_CHARS_MAX} characters", hint="Give the six lines only")
-    code = text.strip()
-    if code[: len(PREFIX)].lower() == PREFIX:  # §20.2-1
-        return _from_code(code)
+    if is_offline_code(text):  # §20.2-1
+        return _from_code(text)
     written = [line for line in _NEXT_LINE.split(text) if line.strip()]  # §20.2-2
     found: dict[int, bytes] = {}
     for line in written:
@@ -103,7 +102,7 @@ def decode_kit(text: str) -> Kit:
     missing = [number for number in range(1, KIT_LINES + 1) if number not in found]
     if len(missing) == KIT_LINES:
         for word in text.split():
-            if word.startswith(PREFIX):  # §20.2-4
+            if word.startswith(OFFLINE_PREFIXES):  # §20.2-4
                 return _from_code(word)
     for number in missing:
         decode_line(number, _meant(number, written))

@@ -145,7 +145,7 @@ def encode_short_invite(invite: ShortInvite) -> str:
 def is_short_invite(text: str) -> bool:
     """Whether to read a text as a short invite: something follows the address's slash, and it is no other kind of code."""
     plain = "".join(text.split()).lower()
-    if plain.startswith(("mc1:", "mc2:")):
+    if plain.startswith(("mc1:", "mc2:", "mc3:")):
         return False
     before, slash, key = plain.partition(_SCHEME)[2 if _SCHEME in plain else 0].rpartition("/")
     port = _PORT.search(before.partition("/")[0])

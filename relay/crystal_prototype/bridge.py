@@ -19,7 +19,9 @@ import httpx
 from msgspec import Meta, Struct, convert, json, structs
 
 from crystal_crypto.errors import UNDECODABLE, CrystalError
+from crystal_crypto.hierarchy import Root
 from crystal_crypto.limits import KEY_BYTES, V1_PAYLOAD_BYTES_MAX
+from crystal_crypto.pairing import PREFIX as OFFLINE_CODE
 from crystal_node.base.agent_names import agent_id
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
@@ -67,6 +69,8 @@ class Credentials(Struct, frozen=True):
 
         Raises UsageError, which repeats neither.
         """
+        if key.strip().lower().startswith(OFFLINE_CODE):
+            raise _root_refused()
         text = key.strip().removeprefix(PAIRING)
         try:
             raw = bytes.fromhex(text) if len(text) == 2 * KEY_BYTES else base64.b64decode(text, validate=True)
@@ -82,6 +86,13 @@ class Credentials(Struct, frozen=True):
                 "that is not a token", hint="Give the token that `crystal-relay v1 add --role core` printed."
             )
         return cls(raw, token)
+
+
+def _root_refused() -> UsageError:
+    return UsageError(
+        "that is an offline code of Crystal, and no key of the prototype",
+        hint="The offline code opens a whole vault. Give CRYSTAL_RELAY_KEY of the prototype's devices.",
+    )
 
 
 class _Blob(Struct, frozen=True):
@@ -121,7 +132,10 @@ class Bridge:
         return cls(device, report.url, json.decode(kept, type=Credentials))
 
     def check(self) -> None:
-        """Ask the relay once. Raises RelayTrouble."""
+        """Ask the relay once. Raises RelayTrouble, or UsageError if the key is a root of this device's vault."""
+        admin = Root.from_bytes(self._credentials.key).admin.public.to_bytes()
+        if any(record.admin == admin for record, _ in self._device.member.log.roots):
+            raise _root_refused()
         with self._client() as http:
             self._listed(http)
 

@@ -35,22 +35,23 @@ Value = bytes | str | int | bool
 def read_offline_code(text: str) -> tuple[bytes, bytes]:
     """Root and vault."""
     code, at, vault = text.strip().partition("@")
-    root = read_code(code)
-    if not at:
-        return root, root_keys(root)["vault"]
-    must(len(vault) == 32 and set(vault) <= set("0123456789abcdefABCDEF"), "bad code")
-    must(code == code.strip(), "bad code")
-    return root, bytes.fromhex(vault)
+    root, check = read_code(code)
+    if at:
+        must(len(vault) == 32 and set(vault) <= set("0123456789abcdefABCDEF"), "bad code")
+        must(code == code.strip(), "bad code")
+    named = bytes.fromhex(vault) if at else root_keys(root)["vault"]
+    must(check in (None, sha256(label("crystal/v2/code") + root + named)[:4]), "bad code")
+    return root, named
 
 
 def read_kit(text: str) -> tuple[bytes, bytes]:
     must(len(text) <= 65536, "bad code")
-    if text.strip()[:4].lower() == "mc1:":
+    if text.strip()[:4].lower() in ("mc1:", "mc3:"):
         return read_offline_code(text)
     good = [(number, data) for number, data in map(good_for, kit_lines(text)) if number]
     if not good:
         for word in text.split():
-            if word.startswith("mc1:"):
+            if word.startswith(("mc1:", "mc3:")):
                 return read_offline_code(word)
     found: dict[int, bytes] = {}
     for number, data in good:

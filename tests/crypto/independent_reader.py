@@ -330,20 +330,21 @@ def read_identity(data: bytes) -> dict[str, bytes]:
     }
 
 
-def read_code(text: str) -> bytes:
+def read_code(text: str) -> tuple[bytes, bytes | None]:
+    """The root, and the check; None for a code of an earlier version, which has none."""
     code = text.strip()
-    must(code.startswith("mc1:"), "bad code")
-    rest = code[4:]
-    rest = rest.removesuffix("=")
-    must(len(rest) == 43 and rest.isascii() and "=" not in rest, "bad code")
+    must(code[:4] in ("mc3:", "mc1:"), "bad code")
+    old = code.startswith("mc1:")
+    rest = code[4:].removesuffix("=") if old else code[4:]
+    must(len(rest) == (43 if old else 48) and rest.isascii() and "=" not in rest, "bad code")
     must(not (set(rest) & set("+/") and set(rest) & set("-_")), "bad code")
-    standard = rest.translate(str.maketrans("-_", "+/")) + "="
+    standard = rest.translate(str.maketrans("-_", "+/")) + ("=" if old else "")
     try:
-        root = base64.b64decode(standard, validate=True)
+        content = base64.b64decode(standard, validate=True)
     except ValueError:
         refuse("bad code")
-    must(base64.b64encode(root).decode("ascii") == standard, "bad code")
-    return root
+    must(base64.b64encode(content).decode("ascii") == standard, "bad code")
+    return content[:32], None if old else content[32:]
 
 
 def read_v1(key: bytes, payload: bytes) -> bytes:

@@ -170,7 +170,7 @@ def test_any_bytes_as_a_bundle_an_identity_or_a_public_key(data: bytes) -> None:
 
 @given(st.text(max_size=80))
 def test_any_text_as_a_pairing_code(text: str) -> None:
-    for prefix in ("", "mc1:"):
+    for prefix in ("", "mc1:", "mc3:"):
         with pytest.raises(BadCode):
             decode(prefix + text)
 

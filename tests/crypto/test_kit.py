@@ -109,7 +109,7 @@ def test_a_kit_says_which_line_is_wrong() -> None:
 
 @given(st.text(max_size=200), st.integers(1, 6))
 def test_any_text_as_a_kit_or_a_line_of_one(text: str, number: int) -> None:
-    for prefix in ("", f"{number}: ", "mc1:", "\n".join(LINES[:5]) + "\n"):
+    for prefix in ("", f"{number}: ", "mc1:", "mc3:", "\n".join(LINES[:5]) + "\n"):
         with pytest.raises(BadCode):
             decode_kit(prefix + text)
     with pytest.raises(BadCode):
@@ -203,7 +203,7 @@ def test_what_is_wrong_with_an_invite_is_said_with_the_fix_and_without_quoting_i
         "a character at position 51 that cannot occur": TEXT[:50] + "1" + TEXT[51:],
         "was mistyped": TEXT[:60] + other + TEXT[61:],
         "of version 1, which is unknown here": "MC2:AE" + TEXT[6:],
-        "an offline pairing code (mc1)": encode(ROOT),
+        "an offline pairing code (mc3)": encode(ROOT),
         "this is an address": "https://relay.example.org",
         "does not begin with `MC2:`": TEXT[4:],
     }

@@ -1,5 +1,7 @@
 """The smaller parts: bundles, pairing texts, state digests, padding, buffers, version 1."""
 
+import base64
+import itertools
 import random
 import secrets
 
@@ -70,18 +72,48 @@ def test_nothing_is_sealed_to_a_key_of_low_order() -> None:
 @given(st.binary(min_size=32, max_size=32))
 def test_every_root_survives_its_pairing_text(raw: bytes) -> None:
     text = encode(Root(raw))
-    for way in (text, f"  {text.rstrip('=')}\n", text.replace("+", "-").replace("/", "_")):
+    for way in (text, f"  {text}\n", text.replace("+", "-").replace("/", "_")):
         assert decode(way) == OfflineCode(Root(raw))
 
 
+@given(st.binary(min_size=32, max_size=32))
+def test_a_code_of_an_earlier_version_is_read_and_known_as_one(raw: bytes) -> None:
+    text = "mc1:" + base64.b64encode(raw).decode()
+    for way in (text, f"  {text.rstrip('=')}\n", text.replace("+", "-").replace("/", "_")):
+        assert decode(way) == OfflineCode(Root(raw), old=True)
+    assert decode(f"{text}@{bytes(16).hex()}") == OfflineCode(Root(raw), bytes(16), old=True)
+
+
+@given(st.binary(min_size=32, max_size=32), st.none() | st.binary(min_size=16, max_size=16))
+def test_the_published_prototype_refuses_an_offline_code(raw: bytes, vault: bytes | None) -> None:
+    """It takes `mc1:` and base64 of 32 bytes. A reader that passed over the prefix would not find 32 bytes either."""
+    text = encode(Root(raw), vault)
+    assert not text.lower().startswith("mc1:")
+    payload = text.partition(":")[2].partition("@")[0]
+    assert len(base64.b64decode(payload, validate=True)) == 36
+
+
+def test_every_slip_of_one_character_in_an_offline_code_is_found() -> None:
+    for text in (encode(Root(fixed("root", 32))), encode(Root(fixed("root", 32)), fixed("vault", 16))):
+        for at, slip in itertools.product(range(4, len(text)), "A7b/?"):
+            if slip.lower() == text[at].lower() and (at > text.find("@") > 0 or slip == text[at]):
+                continue  # no slip
+            with pytest.raises(BadCode):
+                decode(text[:at] + slip + text[at + 1 :])
+
+
 def test_what_is_wrong_with_a_pairing_text_is_said_without_quoting_it() -> None:
-    text = encode(Root(fixed("root", 32))).rstrip("=")
+    text = encode(Root(fixed("root", 32)))
+    old = "mc1:" + base64.b64encode(fixed("root", 32)).decode().rstrip("=")
     cases = {
         "too short by 3 characters": text[:-3],
         "too long by 2 characters": text + "AA",
         "position 9 ": text[:8] + "?" + text[9:],
-        "`mc1:` in lower case": "MC1:" + text[4:],
-        "does not begin with `mc1:`": text[4:],
+        "its check does not agree": text[:4] + text[5:20] + text[4] + text[20:],
+        "`mc3:` in lower case": "MC3:" + text[4:],
+        "`mc1:` in lower case": "MC1:" + old[4:],
+        "too short by 1 characters": old[:-1],
+        "does not begin with `mc3:`": text[4:],
         "invite": "mc2:" + text[4:],
         "empty": " ",
     }

@@ -108,7 +108,7 @@ def test_a_mistake_is_named_and_never_quoted(typed: str, named: str) -> None:
 
 def test_the_kinds_of_codes_are_told_apart() -> None:
     root = Root(fixed("root", 32))
-    slashed, mistyped = "mc1:" + "/" * 43, "xc1:" + "A/" * 21
+    slashed, mistyped = "mc3:" + "/" * 48, "xc1:" + "A/" * 21
     for text in (
         encode_invite(CODE),
         encode(root),

@@ -168,6 +168,12 @@ def test_a_wrong_token_or_key_is_refused_when_it_is_entered(vault: Vault, old: O
         refused = vault.core.call("bridge", "add", old.url, "--json", typed=typed, check=False)
         assert refused.code != 0
         assert old.token not in refused.err
+    offline = vault.code()
+    for root in (offline, "mc1:" + base64.b64encode(base64.b64decode(offline[4:])[:32]).decode()):
+        refused = vault.core.call(
+            "bridge", "add", old.url, "--json", typed=f"{root}\n{old.token}\n", check=False
+        )
+        assert "offline code of Crystal" in refused.error["error"]
     assert vault.core.call("status", "--json").json["bridge"] is None
 
 

@@ -46,6 +46,18 @@ def verify_key(seed: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
 
 
+def own_vault(root: bytes) -> bytes:
+    """The id of the vault that a root founds."""
+    admin = verify_key(hkdf(root, b"", b"crystal/v2/root/admin\x00", 32))
+    return hashlib.sha256(b"crystal/v2/vault\x00" + admin).digest()[:16]
+
+
+def checked_root(root: bytes, vault: bytes | None = None) -> bytes:
+    """What an offline code holds: the root and its check, by default for the vault that the root founds."""
+    named = own_vault(root) if vault is None else vault
+    return root + hashlib.sha256(b"crystal/v2/code\x00" + root + named).digest()[:4]
+
+
 def padded(length: int) -> int:
     if length <= 256:
         return 256

@@ -72,7 +72,8 @@ def _texts() -> Iterator[Vector]:
     yield bad("longer", "a character too many", code + "A")
     yield bad("much_longer", "the text twice", code + code)
     yield bad("no_prefix", "without its prefix", code[4:])
-    yield bad("prefix_mc1", "the prefix of an offline code", "mc1:" + code[4:])
+    yield bad("prefix_mc1", "the prefix of an earlier version's offline code", "mc1:" + code[4:])
+    yield bad("prefix_mc3", "the prefix of an offline code", "mc3:" + code[4:])
     yield bad("address", "an address", URL)
     for char, name in (
         ("0", "zero"),

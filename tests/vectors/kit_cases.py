@@ -2,18 +2,17 @@
 
 import base64
 import binascii
-import hashlib
 from collections.abc import Iterator
 
-from tests.vectors.craft import VAULT, fixed, hkdf, verify_key
+from tests.vectors.craft import VAULT, checked_root, fixed, own_vault
 from tests.vectors.vectorfile import Vector
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ROOT = fixed("root of a kit", 32)
-_OWN = hashlib.sha256(
-    b"crystal/v2/vault\x00" + verify_key(hkdf(_ROOT, b"", b"crystal/v2/root/admin\x00", 32))
-).digest()[:16]
-_CODE = "mc1:" + base64.b64encode(_ROOT).decode()
+_OWN = own_vault(_ROOT)
+_CODE = "mc3:" + base64.b64encode(checked_root(_ROOT)).decode()
+_OTHERS_CODE = "mc3:" + base64.b64encode(checked_root(_ROOT, VAULT)).decode()
+_OLD_CODE = "mc1:" + base64.b64encode(_ROOT).decode()
 
 
 def cases() -> Iterator[Vector]:
@@ -72,9 +71,14 @@ def _kits() -> Iterator[Vector]:
     )
     yield _good("page", "among other text", page)
     yield _good("code", "an offline code in its place", f" {_CODE}\n", _OWN)
-    yield _good("code_with_vault", "one that names its vault", f"{_CODE}@{VAULT.hex()}")
+    yield _good("code_with_vault", "one that names its vault", f"{_OTHERS_CODE}@{VAULT.hex()}")
+    yield _good("old_code", "an earlier version's offline code", f" {_OLD_CODE}\n", _OWN)
+    yield _good("old_code_with_vault", "one that names its vault", f"{_OLD_CODE}@{VAULT.hex()}")
     yield _good(
-        "code_in_a_page", "one among other text", f"Recovery kit\n\n{_CODE}@{VAULT.hex()}\nKeep it.", VAULT
+        "code_in_a_page",
+        "one among other text",
+        f"Recovery kit\n\n{_OTHERS_CODE}@{VAULT.hex()}\nKeep it.",
+        VAULT,
     )
 
 
@@ -117,7 +121,10 @@ def _faults() -> Iterator[Vector]:
     yield _bad("other_alphabet", "base32 of RFC 4648", base64.b32encode(_ROOT + VAULT).decode())
     yield _bad("too_much", "over 65,536 characters", "\n".join(full) + "\n" * 65536)
     yield _bad("code_cut", "an offline code that was cut", _CODE[:-3])
-    yield _bad("code_upper_case", "an offline code in upper case", "MC1" + _CODE[3:])
+    yield _bad("code_upper_case", "an offline code in upper case", "MC3" + _CODE[3:])
+    yield _bad(
+        "old_code_upper_case", "an earlier version's offline code in upper case", "MC1" + _OLD_CODE[3:]
+    )
 
 
 def _codes() -> Iterator[Vector]:
@@ -127,19 +134,25 @@ def _codes() -> Iterator[Vector]:
             fields = {"what": what, "expect": "success", "root": _ROOT.hex(), "vault": vault.hex()}
         return Vector("code", f"vault_{name}", fields, text.encode())
 
-    named, bare = f"{_CODE}@{VAULT.hex()}", _CODE.rstrip("=")
+    named, old = f"{_OTHERS_CODE}@{VAULT.hex()}", f"{_OLD_CODE}@{VAULT.hex()}"
     yield code("named", "a code that names its vault", named, VAULT)
     yield code("named_own", "a code that names the vault of its root", f"{_CODE}@{_OWN.hex()}", _OWN)
     yield code("not_named", "a code that names none", _CODE, _OWN)
-    yield code("named_no_padding", "without padding", f" {bare}@{VAULT.hex()}\n", VAULT)
-    yield code("named_upper_case", "the vault in upper case", f"{_CODE}@{VAULT.hex().upper()}", VAULT)
-    yield code("empty", "nothing after the @", f"{_CODE}@")
+    yield code("named_upper_case", "the vault in upper case", f"{_OTHERS_CODE}@{VAULT.hex().upper()}", VAULT)
+    yield code("other", "the check of the root's own vault, and another vault", f"{_CODE}@{VAULT.hex()}")
+    yield code("cut_off", "the check of another vault, which is not named", _OTHERS_CODE)
+    yield code("empty", "nothing after the @", f"{_OTHERS_CODE}@")
     yield code("short", "31 digits", named[:-1])
     yield code("long", "33 digits", named + "0")
     yield code("bytes_15", "30 digits", named[:-2])
     yield code("foreign", "a letter that is no digit", named[:-1] + "g")
     yield code("foreign_digit", "a digit of another script", named[:-1] + "\u0660")
-    yield code("space", "a space after the @", f"{_CODE}@ {VAULT.hex()[1:]}")
+    yield code("space", "a space after the @", f"{_OTHERS_CODE}@ {VAULT.hex()[1:]}")
     yield code("twice", "two vaults", f"{named}@{VAULT.hex()}")
-    yield code("first", "the vault first", f"mc1:{VAULT.hex()}@{_CODE[4:]}")
-    yield code("root_cut", "the root cut short", f"{_CODE[:-3]}@{VAULT.hex()}")
+    yield code("first", "the vault first", f"mc3:{VAULT.hex()}@{_OTHERS_CODE[4:]}")
+    yield code("root_cut", "the root cut short", f"{_OTHERS_CODE[:-3]}@{VAULT.hex()}")
+    yield code("old_named", "an earlier version's, with a vault", old, VAULT)
+    yield code("old_not_named", "an earlier version's, without one", _OLD_CODE, _OWN)
+    yield code("old_named_no_padding", "without padding", f" {old.replace('=', '')}\n", VAULT)
+    yield code("old_short", "an earlier version's, with 31 digits", old[:-1])
+    yield code("old_root_cut", "the earlier version's root cut short", f"{_OLD_CODE[:-3]}@{VAULT.hex()}")

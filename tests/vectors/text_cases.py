@@ -4,15 +4,16 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tests.vectors.craft import Change, fixed, flip, hkdf, unchanged
+from tests.vectors.craft import Change, checked_root, fixed, flip, hkdf, unchanged
 from tests.vectors.vectorfile import Vector
 
 # A root whose base64 holds both characters in which the alphabets differ.
 _ROOT = b"\xfb\xff\xbf" + fixed("root of a code", 29)
+_CODE = base64.b64encode(checked_root(_ROOT)).decode()
 _STANDARD = base64.b64encode(_ROOT).decode()
 _URL_SAFE = base64.urlsafe_b64encode(_ROOT).decode()
 _KEY = fixed("version 1 key", 32)
@@ -32,37 +33,63 @@ def _codes() -> Iterator[Vector]:
     def bad(name: str, what: str, text: str) -> Vector:
         return Vector("code", name, {"what": what, "expect": "bad code"}, text.encode())
 
-    bare = _STANDARD.rstrip("=")
-    yield good("good_standard", "standard base64 with padding", f"mc1:{_STANDARD}")
-    yield good("good_no_padding", "standard base64 without padding", f"mc1:{bare}")
-    yield good("good_url_safe", "URL-safe base64 with padding", f"mc1:{_URL_SAFE}")
-    yield good("good_url_safe_no_padding", "URL-safe without padding", f"mc1:{_URL_SAFE.rstrip('=')}")
-    yield good("good_white_space", "white space around it", f"\n \tmc1:{_STANDARD}\r\n")
+    url_safe = base64.urlsafe_b64encode(checked_root(_ROOT)).decode()
+    yield good("good_standard", "standard base64", f"mc3:{_CODE}")
+    yield good("good_url_safe", "URL-safe base64", f"mc3:{url_safe}")
+    yield good("good_white_space", "white space around it", f"\n \tmc3:{_CODE}\r\n")
     yield bad("white_space_only", "white space only", " \n")
-    yield bad("prefix_only", "the prefix only", "mc1:")
-    yield bad("prefix_missing", "no prefix", _STANDARD)
-    yield bad("prefix_upper_case", "the prefix in upper case", f"MC1:{_STANDARD}")
+    yield bad("prefix_only", "the prefix only", "mc3:")
+    yield bad("prefix_missing", "no prefix", _CODE)
+    yield bad("prefix_upper_case", "the prefix in upper case", f"MC3:{_CODE}")
     yield bad("prefix_of_an_invite", "an invite", "MC2:" + base64.b32encode(_ROOT).decode())
-    yield bad("prefix_mc3", "an unknown prefix", f"mc3:{_STANDARD}")
-    yield bad("one_character_short", "one character short", f"mc1:{bare[:-1]}")
-    yield bad("one_character_long", "one character long", f"mc1:{bare}A")
-    yield bad("31_bytes", "31 bytes", "mc1:" + base64.b64encode(_ROOT[:31]).decode())
-    yield bad("33_bytes", "33 bytes", "mc1:" + base64.b64encode(_ROOT + b"\x00").decode())
-    yield bad("white_space_inside", "a space inside", f"mc1:{bare[:20]} {bare[20:]}")
-    yield bad("foreign_character", "a character outside of both alphabets", f"mc1:{bare[:20]}!{bare[21:]}")
-    yield bad("foreign_letter", "a letter that only looks right", f"mc1:{bare[:20]}\u0410{bare[21:]}")
-    yield bad("mixed_alphabets", "both alphabets in one code", f"mc1:{_mixed()}")
-    yield bad("two_padding_characters", "two padding characters", f"mc1:{bare}==")
-    yield bad("padding_inside", "a padding character inside", f"mc1:{bare[:20]}={bare[21:]}")
-    yield bad("spare_bits", "a last character with a spare bit set", f"mc1:{bare[:-1]}{_next(bare[-1])}=")
-    yield bad("zero_byte_after", "a zero byte after it", f"mc1:{_STANDARD}\x00")
+    yield bad("prefix_mc4", "an unknown prefix", f"mc4:{_CODE}")
+    yield bad("one_character_short", "one character short", f"mc3:{_CODE[:-1]}")
+    yield bad("one_character_long", "one character long", f"mc3:{_CODE}A")
+    yield bad(
+        "33_bytes", "33 bytes of a root, and a check of them", "mc3:" + _base64(checked_root(_ROOT + b"\x00"))
+    )
+    yield bad("no_check", "the root without a check", f"mc3:{_STANDARD}")
+    yield bad("wrong_check", "a check with a bit flipped", f"mc3:{_base64(flip(35)(checked_root(_ROOT)))}")
+    yield bad("wrong_root", "a root with a bit flipped", f"mc3:{_base64(flip(0)(checked_root(_ROOT)))}")
+    yield bad("white_space_inside", "a space inside", f"mc3:{_CODE[:20]} {_CODE[20:]}")
+    yield bad("foreign_character", "a character outside of both alphabets", f"mc3:{_CODE[:20]}!{_CODE[21:]}")
+    yield bad("foreign_letter", "a letter that only looks right", f"mc3:{_CODE[:20]}\u0410{_CODE[21:]}")
+    yield bad("mixed_alphabets", "both alphabets in one code", f"mc3:{_mixed(_CODE)}")
+    yield bad("padding", "padding, which nothing needs", f"mc3:{_CODE}=")
+    yield bad("zero_byte_after", "a zero byte after it", f"mc3:{_CODE}\x00")
+    yield from _old_codes(good, bad)
 
 
-def _mixed() -> str:
+def _old_codes(good: Callable[..., Vector], bad: Callable[..., Vector]) -> Iterator[Vector]:
+    """As earlier versions wrote them."""
+    bare = _STANDARD.rstrip("=")
+    yield good("old_good_standard", "standard base64 with padding", f"mc1:{_STANDARD}")
+    yield good("old_good_no_padding", "standard base64 without padding", f"mc1:{bare}")
+    yield good("old_good_url_safe", "URL-safe base64 with padding", f"mc1:{_URL_SAFE}")
+    yield good("old_good_url_safe_no_padding", "URL-safe without padding", f"mc1:{_URL_SAFE.rstrip('=')}")
+    yield good("old_good_white_space", "white space around it", f"\n \tmc1:{_STANDARD}\r\n")
+    yield bad("old_prefix_only", "the prefix only", "mc1:")
+    yield bad("old_prefix_upper_case", "the prefix in upper case", f"MC1:{_STANDARD}")
+    yield bad("old_one_character_short", "one character short", f"mc1:{bare[:-1]}")
+    yield bad("old_one_character_long", "one character long", f"mc1:{bare}A")
+    yield bad("old_31_bytes", "31 bytes", "mc1:" + _base64(_ROOT[:31]))
+    yield bad("old_33_bytes", "33 bytes", "mc1:" + _base64(_ROOT + b"\x00"))
+    yield bad("old_with_check", "a root and a check under the earlier prefix", f"mc1:{_CODE}")
+    yield bad("old_mixed_alphabets", "both alphabets in one code", f"mc1:{_mixed(_STANDARD)}")
+    yield bad("old_two_padding_characters", "two padding characters", f"mc1:{bare}==")
+    yield bad("old_padding_inside", "a padding character inside", f"mc1:{bare[:20]}={bare[21:]}")
+    yield bad("old_spare_bits", "a last character with a spare bit set", f"mc1:{bare[:-1]}{_next(bare[-1])}=")
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _mixed(code: str) -> str:
     """+ and / become - and /: the first is from one alphabet, the second from the other."""
-    assert "+" in _STANDARD
-    assert "/" in _STANDARD
-    return _STANDARD.replace("+", "-")
+    assert "+" in code
+    assert "/" in code
+    return code.replace("+", "-")
 
 
 def _next(character: str) -> str:

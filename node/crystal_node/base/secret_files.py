@@ -258,7 +258,7 @@ _KIT_LINES_MIN = 3
 _KIT_TRIES_MAX = 2000
 _DIGIT = re.compile("[0-9]")
 """One line of a kit in four hundred has none; no word of a page has one."""
-_KIT_CODE = re.compile(r"mc1:\S{20,200}", re.IGNORECASE)
+_KIT_CODE = re.compile(r"mc[13]:\S{20,200}", re.IGNORECASE)
 
 
 def _is_kit(text: str) -> bool:

@@ -197,7 +197,7 @@ PREFIXED: tuple[TokenRule, ...] = (
     _token("yandex-key", "AQVN", f"{_WORD}{{35,}}+"),
     # OpenAI's old form, and that of many who speak its protocol (DeepSeek, OpenRouter, Langfuse, …).
     _token("secret-key", "sk- sk_", f"{_WORD}{{32,}}+", has_digits),
-    _token("crystal-code", "mc1: MC1:", r"[A-Za-z0-9+/_-]{42,}+={0,2}"),
+    _token("crystal-code", "mc1: MC1: mc3: MC3:", r"[A-Za-z0-9+/_-]{42,}+={0,2}"),
     _token("crystal-token", "crystal_", f"(?:page|enrol)_{_WORD}{{43}}"),
 )
 """Known by how they begin. If two match, the first names the kind."""

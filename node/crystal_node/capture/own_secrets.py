@@ -37,7 +37,7 @@ _INVITE = re.compile(
     r"|(?:[ \t\r\n>|-]{0,8}+[A-Z2-7]{2,8}(?![A-Za-z0-9])){8,200}+)"
 )
 _CODE = re.compile(
-    rf"(?<![A-Za-z0-9])[mM][cC]1:(?P<secret>(?:[A-Za-z0-9+/_-]{_BREAK}){{42}}[A-Za-z0-9+/_-]*+={{0,2}})"
+    rf"(?<![A-Za-z0-9])[mM][cC][13]:(?P<secret>(?:[A-Za-z0-9+/_-]{_BREAK}){{42}}[A-Za-z0-9+/_-]*+={{0,2}})"
 )
 _SHORT_KEY = re.compile(r"/[0-9A-HJKMNP-TV-Z]{4}(?:-[0-9A-HJKMNP-TV-Z]{4}){2}(?![0-9A-Za-z-])")
 _SHORT_ADDRESS = string.ascii_letters + string.digits + "._~:[]/-"
@@ -50,7 +50,7 @@ def own_secrets(text: str, words: str, long_words: str) -> Iterator[tuple[int, i
     ``words``: the text's distinct words; ``long_words``: those that could be tokens.
     """
     yield from _kit_lines(text, words, long_words)
-    if "mc1:" in words or "MC1:" in words:
+    if any(prefix in words for prefix in ("mc3:", "MC3:", "mc1:", "MC1:")):
         yield from ((*match.span(), "crystal-code") for match in _CODE.finditer(text))
     if "MC2:" in words or "mc2:" in words:
         yield from ((*match.span(), "crystal-invite") for match in _INVITE.finditer(text))

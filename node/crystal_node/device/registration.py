@@ -35,9 +35,8 @@ class UnknownVault(WrongCode):
     """The relay does not accept this root: it is another relay, an emptied one, or the root was replaced."""
 
     hint = (
-        "Check that code and relay belong together, and that the code is whole: some go on behind an @. "
-        "`crystal status` on the Core shows its relay. A code of the published prototype also begins with mc1: and opens "
-        "nothing here; `crystal takeover` brings its memory over."
+        "Check that code and relay belong together, and that the root was not replaced since: "
+        "`crystal status` on the Core shows its relay."
     )
 
     def __init__(

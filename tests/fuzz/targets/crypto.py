@@ -250,7 +250,7 @@ TARGETS = (
         "crypto.offline_code",
         _offline_code,
         (BadCode,),
-        _texts("", "mc1:", pairing.encode(_ROOT), pairing.encode(_ROOT, bytes(16))),
+        _texts("", "mc1:", "mc3:", pairing.encode(_ROOT), pairing.encode(_ROOT, bytes(16))),
     ),
     Target(
         "crypto.invite_code",

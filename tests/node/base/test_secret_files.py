@@ -1,5 +1,6 @@
 """Which files are secrets, by name and by form. What looks like a secret here is made for these tests, in pieces."""
 
+import base64
 import json
 import re
 import time
@@ -156,6 +157,7 @@ def test_our_own_kit_is_one_in_every_form_in_which_it_is_given_out() -> None:
         "\n".join(re.sub("[- ]", "", line.partition(" ")[2]) for line in lines),
         "kept here: " + "   ".join(lines),
         "scan this " + encode(root),
+        "scan this mc1:" + base64.b64encode(root.to_bytes()).decode(),
     ]
     for text in texts:
         assert secret_form(text.encode()) == "a recovery kit of Crystal", text
@@ -198,7 +200,7 @@ def test_pages_and_data_are_read(name: str) -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["# x\n", " a:\n", "1. word ", "\t \n", "a b:", '"a":', "aaaa ", "aaaa-", "1 ", "machine x ", '"', "[Interface]", "mc1:"],
+    ["# x\n", " a:\n", "1. word ", "\t \n", "a b:", '"a":', "aaaa ", "aaaa-", "1 ", "machine x ", '"', "[Interface]", "mc3:"],
 )  # fmt: skip
 def test_no_file_takes_long_to_judge(unit: str) -> None:
     data = (unit * FORM_BYTES)[:FORM_BYTES].encode()

@@ -1,5 +1,7 @@
 """Made-up credentials in the true formats, and what looks like one and is none."""
 
+import base64
+
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.pairing import encode
 from crystal_relay.tokens import new_token
@@ -71,7 +73,8 @@ TOKENS = [
     (f"MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.{B62[:27]}", "discord-token"),
     ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c", "jwt"),
     (encode(Root.from_bytes(bytes(range(32)))), "crystal-code"),
-    (encode(Root.from_bytes(bytes(range(32)))).rstrip("="), "crystal-code"),
+    ("mc1:" + base64.b64encode(bytes(range(32))).decode(), "crystal-code"),
+    ("mc1:" + base64.b64encode(bytes(range(32))).decode().rstrip("="), "crystal-code"),
     (f"MC2:{'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567' * 4}", "crystal-invite"),
 ]
 """Token, and what we call its kind."""
@@ -162,7 +165,7 @@ HARMLESS = [
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
     "task-based risk-free disk-abcdefghijklmnopqrstuvwxyzabcdefgh sk-folding-cube-animation-with-a-long-name",
     "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx sk-ant-xxxxxxxxxxxxxxxxxxxxxxx",
-    "mc1: is how a code begins; MC2: too. mc1:<base64>",
+    "mc3: is how a code begins; MC2: too. mc3:<base64>, mc1:<base64>",
     "https://example.org/?page=2&key=value&code=NotFound&sort_key=created_at",
     "docker run -u 1000:1000 --user node:node, curl -u user:password",
     "node_modules/.pnpm/@types+node@20.11.5/node_modules/@types/node/ts4.8/index.d.ts",

@@ -1,5 +1,6 @@
 """Crystal's own secrets do not come into its memory, in whatever way somebody pasted them."""
 
+import base64
 import textwrap
 import time
 from collections.abc import Callable
@@ -123,6 +124,7 @@ def _secrets(home: Home) -> dict[str, str]:
     device = _bytes(4, 16).hex()
     return {
         "offline code": encode(root),
+        "offline code of an earlier version": "mc1:" + base64.b64encode(root.to_bytes()).decode(),
         "offline code of a later root": encode(root, _bytes(5, 16)),
         "invite": encode_invite(invite),
         "short invite": encode_short_invite(ShortInvite("192.168.1.20:18791", "7KPD3MX9QW")),
@@ -163,7 +165,7 @@ def test_whatever_crystal_prints_that_is_secret_is_blanked(frame: str, tmp_path:
 @pytest.mark.parametrize("prefix", ["", "> ", "  "])
 def test_codes_that_a_mail_wrapped_are_blanked(width: int, prefix: str, tmp_path: Path) -> None:
     secrets = _secrets(Home(tmp_path))
-    for name in ("offline code", "invite"):
+    for name in ("offline code", "offline code of an earlier version", "invite"):
         code = secrets[name]
         wrapped = "\n".join(prefix + code[at : at + width] for at in range(0, len(code), width))
         redacted = redact(f"Take this:\n{wrapped}\nand no other.")

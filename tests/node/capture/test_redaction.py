@@ -216,6 +216,7 @@ HOSTILE = [
         "SK0123456789abcdef",
         "glpat-aaaaaaaaaaaaaaaaaaaaaaaa.",
         "mc1:",
+        "mc3:",
         "MC2:AAAA",
     ),
     *(

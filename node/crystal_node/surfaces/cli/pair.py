@@ -39,7 +39,14 @@ from crystal_node.surfaces.cli.console.prompts import (
     until_right,
 )
 from crystal_node.surfaces.cli.console.terminal import is_terminal, show_code
-from crystal_node.surfaces.cli.pair_code import ask_code, check_argument, code_in, is_invite, read_invite
+from crystal_node.surfaces.cli.pair_code import (
+    ask_code,
+    check_argument,
+    code_in,
+    explain_old_code,
+    is_invite,
+    read_invite,
+)
 from crystal_node.surfaces.cli.pair_dialogue import (
     JsonInviter,
     JsonNewcomer,
@@ -280,7 +287,8 @@ def join_offline(settings: Settings, code: str, *, as_json: bool, new_keys: bool
     offline = decode(code)
     settings = with_relay(settings, as_json=as_json)
     note(f"Key check: {key_check(offline.root)}. The machine that shows the code has to show the same.")
-    enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault, new_keys=new_keys))
+    with explain_old_code(offline):
+        enrolled = asyncio.run(join_vault(settings, offline.root, offline.vault, new_keys=new_keys))
     settings = enrolled.settings
     if as_json:
         emit(

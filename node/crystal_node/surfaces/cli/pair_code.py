@@ -1,18 +1,22 @@
 """The codes that a person gives a new machine: an invite, whole or short, or the vault's offline code."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from crystal_crypto.invite_code import InviteCode, decode_invite
+from crystal_crypto.pairing import OfflineCode, is_offline_code
 from crystal_crypto.short_invite import decode_short_invite, is_short_invite
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Settings
+from crystal_node.device.registration import UnknownVault
 from crystal_node.safekeeping.pairing.short_invite import fetch
 from crystal_node.surfaces.cli.console.output import note
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, read_code
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 
-_HIDDEN = ("mc1:", "mc2:")
+_HIDDEN = ("mc1:", "mc2:", "mc3:")
 
 
 def ask_code() -> str:
@@ -46,7 +50,7 @@ def check_argument(code: str | None) -> None:
     """
     if code is not None and not is_invite(code):
         raise UsageError(
-            "an offline code (mc1) opens the whole vault, and is not taken from a command line: "
+            "an offline code (mc3) opens the whole vault, and is not taken from a command line: "
             "every user of this machine can read that, and your shell's history keeps it",
             hint="Use `--code -`, which asks for it, or `crystal pair --code-file FILE`; and clear your shell's history.",
         )
@@ -54,7 +58,23 @@ def check_argument(code: str | None) -> None:
 
 def is_invite(code: str) -> bool:
     """Whether to read the code as an invite. What is neither kind is, so that its error explains invites."""
-    return not code.strip().lower().startswith("mc1")
+    return not is_offline_code(code)
+
+
+@contextmanager
+def explain_old_code(code: OfflineCode) -> Iterator[None]:
+    """Say of a code that begins with ``mc1:``, and that the relay does not know, what it may be. Raises UnknownVault."""
+    try:
+        yield
+    except UnknownVault as error:
+        if code.old and error.hint == UnknownVault.hint:
+            error.hint = (
+                "A code that begins with mc1: is an earlier Crystal's, which may go on behind an @ (check that it is whole, "
+                "and that it belongs to this relay), or the published prototype's. The prototype's is the key of its relay and "
+                "opens no vault: `crystal takeover` brings its memory over, and `crystal bridge add` takes in what its devices "
+                "drop."
+            )
+        raise
 
 
 def someone_must_confirm(*, yes: bool) -> None:

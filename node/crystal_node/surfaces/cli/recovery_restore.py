@@ -22,7 +22,7 @@ Kit = Annotated[
     typer.Option(
         "--kit",
         metavar="FILE",
-        help="The kit's text, or an offline code (mc1:); - asks for it line by line, or reads standard input.",
+        help="The kit's text, or an offline code (mc3:); - asks for it line by line, or reads standard input.",
     ),
 ]
 From = Annotated[

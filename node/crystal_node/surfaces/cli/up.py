@@ -29,7 +29,13 @@ from crystal_node.surfaces.cli.pair import (
     note_name,
     with_relay,
 )
-from crystal_node.surfaces.cli.pair_code import ask_code, check_argument, is_invite, read_invite
+from crystal_node.surfaces.cli.pair_code import (
+    ask_code,
+    check_argument,
+    explain_old_code,
+    is_invite,
+    read_invite,
+)
 from crystal_node.surfaces.cli.up_dialogue import PlanAnswer
 from crystal_node.surfaces.cli.up_merge import own_memory
 from crystal_node.surfaces.setup.steps import SetupStep, StepOutcome, carry_out, exit_code
@@ -323,7 +329,8 @@ class Enrolment:
             return enrolled
         offline = decode(code)
         settings = with_relay(settings, as_json=self._as_json or not self._asks)
-        return asyncio.run(join_vault(settings, offline.root, offline.vault))
+        with explain_old_code(offline):
+            return asyncio.run(join_vault(settings, offline.root, offline.vault))
 
 
 def _at_own_relay(settings: Settings) -> str:

@@ -20,14 +20,14 @@ def test_both_machines_show_the_same_key_check(vault: Vault, machine: Machine) -
 def test_the_code_comes_with_what_to_run_on_the_other_machine(vault: Vault) -> None:
     shown = vault.core.call("pair", "--offline", "--yes")
     assert f"crystal pair --code - --relay '{vault.relay.url}'" in shown.err
-    assert shown.out.startswith("mc1:")
+    assert shown.out.startswith("mc3:")
 
 
 def test_the_warning_names_what_the_code_can_do_and_what_is_safer(vault: Vault) -> None:
     shown = vault.core.run("pair", "--offline", typed="show\n")
     for said in ("opens the whole vault", "never expires", "plain `crystal pair` is safer"):
         assert said in shown.err
-    assert "mc1:" not in shown.err
+    assert "mc3:" not in shown.err
 
 
 def test_a_machine_that_joined_by_it_is_told_that_it_holds_the_root(vault: Vault, machine: Machine) -> None:
@@ -41,7 +41,7 @@ def test_an_offline_code_on_a_command_line_which_every_user_can_read_is_refused_
 ) -> None:
     code = vault.code()
     for command in (("pair",), ("pair", "--new-keys"), ("init", "--role", "node")):
-        for given in (code, f" {code}", code.replace("mc1", "MC1")):
+        for given in (code, f" {code}", code.replace("mc3", "MC3"), code.replace("mc3", "mc1")):
             relay = ("--relay", "http://127.0.0.1:9", "--json")
             refused = machine.call(*command, "--code", given, *relay, check=False)
             assert refused.code == 2, "and not that no relay answers there"

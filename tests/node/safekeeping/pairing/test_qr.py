@@ -15,7 +15,7 @@ from crystal_node.base.errors import UsageError
 from crystal_node.safekeeping.pairing.qr import Fit, Screen, check_file, draw, write
 
 _INVITE = "MC2:" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" * 5  # of a relay with an address of 30 characters
-_OFFLINE = "mc1:" + "aZ+/09bY" * 5 + "abc="
+_OFFLINE = "mc3:" + "aZ+/09bY" * 6
 _CELL = re.compile(r"\x1b\[([0-9;]+)m|(.)", re.DOTALL)
 _PIXELS = 6
 

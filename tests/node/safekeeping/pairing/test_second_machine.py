@@ -311,7 +311,7 @@ def test_the_offline_code_comes_with_a_relay_that_is_reached_while_it_is_shown(
 ) -> None:
     with terminal(open_first, "pair", "--offline", "--yes", "--here", TERM="dumb") as shown:
         shown.until("Press Enter once the other one is set up.")
-        found = re.search(r"(mc1:\S+)", shown.shown), re.search(r"--relay '(\S+)'", shown.shown)
+        found = re.search(r"(mc3:\S+)", shown.shown), re.search(r"--relay '(\S+)'", shown.shown)
         assert found[0] is not None
         assert found[1] is not None
         other.run("pair", "--code", "-", "--relay", found[1][1], typed=f"{found[0][1]}\n")

@@ -309,7 +309,7 @@ def test_every_command_explains_itself_with_an_example_and_no_secret_in_it(machi
         assert verb in listed
         said = machine.call(verb, "--help").out
         assert "Example" in said
-        assert "mc1:" not in said.split("Options")[0]
+        assert "mc3:" not in said.split("Options")[0]
 
 
 def test_the_version_is_printed(machine: Machine) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from crystal_crypto.hierarchy import Root
+from crystal_crypto.pairing import encode
 from tests.support.machine import Machine, Vault
 from tests.support.relay_process import RelayProcess
 
@@ -41,7 +43,7 @@ def test_no_secret_is_readable_by_others_and_none_is_in_config_json(vault: Vault
     home = vault.core.home
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*")}
     assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
-    root = base64.b64decode(vault.code().removeprefix("mc1:"))
+    root = base64.b64decode(vault.code().removeprefix("mc3:"))[:32]
     config = (home / "config.json").read_bytes()
     assert root not in config
     assert root.hex().encode() not in config
@@ -64,8 +66,8 @@ def test_the_code_brings_a_node_in_and_both_name_each_other(vault: Vault) -> Non
 def test_the_code_is_shown_only_after_a_typed_confirmation(vault: Vault) -> None:
     refused = vault.core.run("pair", "--offline", typed="no\n", check=False)
     assert refused.code == 2
-    assert "mc1:" not in refused.out + refused.err
-    assert "mc1:" not in vault.core.run("pair", "--offline", "--json", check=False).out
+    assert "mc3:" not in refused.out + refused.err
+    assert "mc3:" not in vault.core.run("pair", "--offline", "--json", check=False).out
     shown = vault.core.run("pair", "--offline", typed="show\n")
     assert shown.out.strip() == vault.code()
     assert "opens the whole vault" in shown.err
@@ -73,14 +75,17 @@ def test_the_code_is_shown_only_after_a_typed_confirmation(vault: Vault) -> None
 
 _SLIPS: list[tuple[Callable[[str], str], str]] = [
     (lambda code: code[:-5], "too short"),
-    (lambda code: code.rstrip("=") + "AAAA", "too long"),
-    (lambda code: "xc1:" + "A/" + code[6:], "begin"),
+    (lambda code: code + "AAAA", "too long"),
+    (lambda code: "xc3:" + "A/" + code[6:], "begin"),
     (lambda code: code[:10] + "!" + code[11:], "position 11"),
+    (lambda code: code[:10] + ("B" if code[10] == "A" else "A") + code[11:], "mistyped"),
     (lambda _: "", "no code"),
 ]
 
 
-@pytest.mark.parametrize(("spoil", "said"), _SLIPS, ids=["cut", "long", "prefix", "character", "nothing"])
+@pytest.mark.parametrize(
+    ("spoil", "said"), _SLIPS, ids=["cut", "long", "prefix", "character", "slip", "nothing"]
+)
 def test_a_code_with_a_slip_is_refused_by_what_is_wrong_with_it(
     vault: Vault, machine: Machine, spoil: Callable[[str], str], said: str
 ) -> None:
@@ -95,14 +100,14 @@ def test_a_code_with_a_slip_is_refused_by_what_is_wrong_with_it(
     assert code[8:20] not in outcome.err
 
 
-@pytest.mark.parametrize("form", ["standard", "url-safe", "without padding", "with white space"])
+@pytest.mark.parametrize("form", ["standard", "url-safe", "with white space", "of an earlier version"])
 def test_a_code_is_accepted_in_every_form_of_base64(vault: Vault, machine: Machine, form: str) -> None:
     code = vault.code()
     given = {
         "standard": code,
         "url-safe": code.replace("+", "-").replace("/", "_"),
-        "without padding": code.rstrip("="),
         "with white space": f"  {code}  ",
+        "of an earlier version": "mc1:" + base64.b64encode(base64.b64decode(code[4:])[:32]).decode(),
     }[form]
     joined = machine.call(
         "pair", "--code", "-", "--relay", vault.relay.url, "--json", typed=given + "\n"
@@ -111,19 +116,38 @@ def test_a_code_is_accepted_in_every_form_of_base64(vault: Vault, machine: Machi
 
 
 def test_a_well_formed_code_of_another_vault_is_the_wrong_key(vault: Vault, machine: Machine) -> None:
-    other = "mc1:" + base64.b64encode(bytes(range(32))).decode()
     outcome = machine.call(
-        "pair", "--code", "-", "--relay", vault.relay.url, "--json", typed=other, check=False
+        "pair",
+        "--code",
+        "-",
+        "--relay",
+        vault.relay.url,
+        "--json",
+        typed=encode(Root(bytes(range(32)))),
+        check=False,
     )
     assert outcome.code == 7
     assert "knows no vault" in outcome.error["error"]
-    assert "code of the published prototype" in outcome.error["hint"], "which looks the same"
-    assert "behind an @" in outcome.error["hint"], "or the code was cut where a later root's names its vault"
+    assert "prototype" not in outcome.error["hint"], "whose codes begin otherwise"
     assert machine.call("status", "--json", check=False).code == 3, (
         "a failed join leaves a home that is not set up"
     )
     machine.call("pair", "--code", "-", "--relay", vault.relay.url, typed=vault.code())
     assert machine.call("role", "--json").json["role"] == "node"
+
+
+def test_a_code_of_the_prototype_is_recognised_and_what_to_do_with_it_is_said(
+    vault: Vault, machine: Machine
+) -> None:
+    """It is `mc1:` and base64 of 32 bytes, as an earlier version's offline code."""
+    given = "mc1:" + base64.b64encode(bytes(range(32))).decode()
+    for command in (("pair",), ("up", "--role", "node", "--yes")):
+        outcome = machine.call(
+            *command, "--code", "-", "--relay", vault.relay.url, "--json", typed=given, check=False
+        )
+        assert outcome.code == 7
+        for said in ("knows no vault", "published prototype", "takeover`", "bridge add`", "behind an @"):
+            assert said in outcome.out + outcome.err
 
 
 def test_a_wrong_enrolment_token_is_named_and_the_right_one_goes_on_from_there(

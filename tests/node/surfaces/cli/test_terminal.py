@@ -9,7 +9,7 @@ from tests.support.terminal import Terminal
 def test_the_offline_code_comes_with_a_qr_after_show_was_typed(vault: Vault) -> None:
     terminal = Terminal(vault.core, "pair", "--offline")
     terminal.until("Type show")
-    assert "mc1:" not in terminal.shown
+    assert "mc3:" not in terminal.shown
     terminal.type("show\n")
     assert terminal.end() == 0
     drawing = terminal.shown

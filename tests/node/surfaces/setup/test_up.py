@@ -349,7 +349,7 @@ def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> Non
         (("--enroll-token", "0" * 64), "but no relay"),
         (("--role", "core", "--code", "MC2:x"), "does not join"),
         (("--role", "node", "--enroll-token", "-"), "needs no enrolment token"),
-        (("--role", "node", "--code", "mc1:AAAA"), "not taken from a command line"),
+        (("--role", "node", "--code", "mc3:AAAA"), "not taken from a command line"),
         (("--role", "core", "--capture", "nope"), "no tool 'nope'"),
         (("--role", "core", "--capture", " ,"), "no tool is named"),
     ],

@@ -11,7 +11,7 @@ from crystal_crypto.errors import BadCode
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.kit import Kit, decode_kit, decode_line
 from crystal_crypto.limits import KIT_LINES
-from crystal_crypto.pairing import PREFIX
+from crystal_crypto.pairing import is_offline_code
 from crystal_node.base.errors import UsageError, WrongCode
 from crystal_node.surfaces.cli.console.output import note
 from crystal_node.surfaces.cli.console.prompts import unseen
@@ -85,7 +85,7 @@ def _typed(compare: Compare | None) -> str:
             line = ask_line(f"line {number} of {KIT_LINES}: ")
             if line is None:
                 raise UsageError("no recovery kit was given")
-            if not lines and line.strip().startswith(PREFIX):
+            if not lines and is_offline_code(line):
                 return line  # the kit's QR, read by a camera
             try:
                 data = decode_line(number, line)

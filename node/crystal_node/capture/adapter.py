@@ -111,6 +111,8 @@ class Adapter(Protocol):
     """The source that operations carry, such as ``claude-code``."""
     title: str
     """What people call the tool."""
+    root: Path
+    """The tool's own folder. It is on this machine if this is there."""
     repeats: bool
     """Whether the tool writes a changed message again, under its first time."""
     crystal_home: Path | None

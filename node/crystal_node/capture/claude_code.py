@@ -65,6 +65,8 @@ _SILENT_RECORDS = frozenset(
 _SILENT_BLOCKS = frozenset(
     {"document", "image", "redacted_thinking", "server_tool_use", "tool_result", "tool_use"}
 )
+_QWEN = frozenset({"systemPayload", "provenance"})
+"""Fields of Qwen Code's records, which are like these otherwise."""
 PATH_BYTES_MAX = 4096
 _BOM = b"\xef\xbb\xbf"
 _TAGS = (
@@ -106,6 +108,7 @@ class ClaudeCode(LineAdapter):
 
     def __init__(self, root: Path, home: Path, agent: str = "claude-code") -> None:
         super().__init__(home)
+        self.root = root
         self._projects = root / "projects"
         self._agent = agent
 
@@ -131,7 +134,7 @@ class ClaudeCode(LineAdapter):
         return None
 
     def recognises(self, record: dict[str, Any]) -> bool:
-        named = bool({"sessionId", "uuid", "leafUuid"} & record.keys())
+        named = bool({"sessionId", "uuid", "leafUuid"} & record.keys()) and not _QWEN & record.keys()
         message = record.get("message")
         return isinstance(record.get("type"), str) and named and not (message and not _is_message(message))
 

@@ -108,6 +108,7 @@ class Codex(ObjectLines):
 
     def __init__(self, root: Path, home: Path) -> None:
         super().__init__(home)
+        self.root = root
         self._sessions, self._archived = root / "sessions", root / "archived_sessions"
 
     @property

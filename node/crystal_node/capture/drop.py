@@ -58,6 +58,7 @@ class DropFolder(ObjectLines):
 
     def __init__(self, folder: Path, home: Path, agent: str) -> None:
         super().__init__(home)
+        self.root = folder
         self._folder, self._agent = folder, agent
 
     @property

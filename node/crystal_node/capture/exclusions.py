@@ -165,6 +165,20 @@ def _paths(home: Path) -> list[Path]:
     return paths
 
 
+class ExcludingAdapter:
+    """What every adapter has of its person: the home folder, and what is kept out (nothing without a Crystal home)."""
+
+    crystal_home: Path | None = None
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def exclusions(self) -> Exclusions:
+        """What its person keeps out, as it is now. Raises OSError."""
+        home = self.crystal_home
+        return Exclusions(self._home) if home is None else Exclusions.read(home, self._home)
+
+
 def _read(path: Path) -> Exclusion:
     with open_regular(path) as file:
         data = file.read(FILE_BYTES_MAX)

@@ -71,6 +71,7 @@ class GeminiCli(ObjectLines):
 
     def __init__(self, root: Path, home: Path) -> None:
         super().__init__(home)
+        self.root = root
         self._projects = root / "tmp"
 
     @property

@@ -20,7 +20,7 @@ from msgspec import structs
 from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import Context, Marks, decoded
-from crystal_node.capture.exclusions import Exclusions
+from crystal_node.capture.exclusions import ExcludingAdapter
 from crystal_node.capture.json_values import is_object, parse_json, records_within
 from crystal_node.capture.line_reader import FileState, LineReader, unchanged
 from crystal_node.capture.messages import (
@@ -43,20 +43,12 @@ class LinePosition:
     offset: int
 
 
-class LineAdapter(ABC):
+class LineAdapter(ExcludingAdapter, ABC):
     """An adapter of files of lines. ``repeats``: the tool writes a message again when something else than its words changed."""
 
     name: str
+    root: Path
     repeats = False
-    crystal_home: Path | None = None
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-
-    def exclusions(self) -> Exclusions:
-        """What its person keeps out, as it is now. Raises OSError."""
-        home = self.crystal_home
-        return Exclusions(self._home) if home is None else Exclusions.read(home, self._home)
 
     @abstractmethod
     def said(

@@ -84,6 +84,7 @@ class OpenClaw(ObjectLines):
 
     def __init__(self, root: Path, home: Path) -> None:
         super().__init__(home)
+        self.root = root
         self._agents = root / "agents"
 
     @property

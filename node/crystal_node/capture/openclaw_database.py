@@ -3,16 +3,9 @@
 The table ``transcript_events`` holds the transcripts' lines, one a row, numbered within each session; large ones are compressed
 since September 2026. Reading continues after the last number of each session. A session whose last number is lower than before
 was rewritten and is read from its start: its messages keep their ids.
-
-The database is read from one snapshot while its program may write, or, if it has no journal, as an immutable file; that it did
-not change is checked afterwards.
 """
 
-import errno
-import stat
-import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,23 +13,22 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from crystal_core.sqlite_file import open_read_only
 from crystal_crypto.compression import decompress_at_most
 from crystal_crypto.errors import UNDECODABLE, Malformed
 from crystal_node.base.decoding import from_msgpack
+from crystal_node.capture.database_file import (
+    JOURNAL_ENDING,
+    DatabaseStamp,
+    read_snapshot,
+    stamp_of,
+    tables_of,
+)
 from crystal_node.capture.line_reader import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
 
 STORE_NAME = "openclaw-agent.sqlite"
-JOURNAL_NAME = STORE_NAME + "-wal"
-BUSY_MS = 2000
+JOURNAL_NAME = STORE_NAME + JOURNAL_ENDING
 NAME_BYTES = 8
 """Bytes of the hash of a session's id, under which its last number is kept."""
-READ_SECONDS_MAX = 30.0
-"""Time limit of one pass: reading a foreign database might never end."""
-_STEPS_LOOK = 100_000
-_TRIES_MAX = 3
-_NONE = (ValueError, TypeError, OverflowError)
-"""Raised by values of unexpected types."""
 
 _SESSIONS = """
 WITH RECURSIVE found (id) AS (
@@ -48,17 +40,6 @@ SELECT id, (SELECT max(seq) FROM transcript_events WHERE session_id = id) FROM f
 """Each session with its last number, by a few index look-ups each."""
 
 Positions = dict[bytes, int]
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseStamp:
-    """Size and times of the database's file and journal together, for ``FileState``."""
-
-    size: int
-    modified: int
-    changed: int
-    inode: int
-    journal: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,83 +63,49 @@ class DatabaseBatch:
     known_form: bool = True
 
 
-def stamp_of(path: Path) -> DatabaseStamp:
-    """The database's stamp. Raises OSError: it is missing, or no regular file."""
-    found = path.lstat()
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    try:
-        journal = path.with_name(path.name + "-wal").lstat()
-    except FileNotFoundError:
-        return DatabaseStamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, journal=False)
-    return DatabaseStamp(
-        found.st_size + journal.st_size,
-        max(found.st_mtime_ns, journal.st_mtime_ns),
-        found.st_ctime_ns,  # the journal's changes when somebody only opens it
-        found.st_ino,
-        journal=journal.st_size > 0,
-    )
-
-
 def store_unchanged(path: Path, state: FileState | None) -> bool:
     """Whether database and journal are unchanged. Raises OSError."""
-    if state is None:
-        return False
-    found = stamp_of(path)
-    return (found.size, found.modified, found.changed, found.inode) == (
-        state.size,
-        state.modified,
-        state.changed,
-        state.inode,
-    )
+    return state is not None and stamp_of(path).same(state)
 
 
 def read_store(path: Path, state: FileState | None) -> DatabaseBatch:
     """Reads a bounded part on from ``state``. Raises OSError: it cannot be read, or is written all the time."""
     before = state or FileState()
     positions = {} if before.offset == 0 else _decoded(before.memo)
-    for _ in range(_TRIES_MAX):
-        stamp = stamp_of(path)
-        batch = DatabaseBatch({}, [], before, more=False)
-        after = dict(positions)
-        try:
-            with closing(_opened(path, stamp)) as database, database:
-                _read(database, after, batch)
-        except apsw.SQLError as error:
-            if not _of_unknown_form(error):
-                raise _failure(path, error) from error
-            batch.known_form = False
-        except (apsw.Error, *_NONE) as error:
-            raise _failure(path, error) from error
-        if stamp.journal or stamp_of(path) == stamp:
-            batch.state = _state(stamp, after, stepped_over=before.stepped_over)
-            return batch
-    raise OSError(errno.EAGAIN, "it was written all the time", str(path))
+    after = dict(positions)
+
+    def read(database: apsw.Connection) -> DatabaseBatch:
+        nonlocal after
+        batch, after = DatabaseBatch({}, [], before, more=False), dict(positions)
+        _read(database, after, batch)
+        return batch
+
+    unknown = DatabaseBatch({}, [], before, more=False, known_form=False)
+    found, stamp = read_snapshot(path, read, unknown)
+    reached = positions if found is unknown else after
+    found.state = _state(stamp, reached, stepped_over=before.stepped_over)
+    return found
 
 
 def skip_store(path: Path) -> FileState:
     """The state after everything in the database. Raises OSError."""
-    stamp = stamp_of(path)
-    sessions: list[tuple[str, int]] = []
-    try:
-        with closing(_opened(path, stamp)) as database, database:
-            if _is_table(database):
-                found = database.execute(_SESSIONS)
-                sessions.extend((str(session), int(number)) for session, number in found)
-    except apsw.SQLError as error:
-        if not _of_unknown_form(error):
-            raise _failure(path, error) from error
-    except (apsw.Error, *_NONE) as error:
-        raise _failure(path, error) from error
+
+    def read(database: apsw.Connection) -> list[tuple[str, int]]:
+        if "transcript_events" not in tables_of(database):
+            return []
+        return [(str(session), int(number)) for session, number in database.execute(_SESSIONS)]
+
+    none: list[tuple[str, int]] = []
+    sessions, stamp = read_snapshot(path, read, none)
     positions = {_name(session): number for session, number in sessions}
     return _state(stamp, positions, stepped_over=True)
 
 
 def _read(database: apsw.Connection, positions: Positions, batch: DatabaseBatch) -> None:
-    if not _is_table(database):
+    columns = tables_of(database).get("transcript_events")
+    if columns is None:
         batch.known_form = False
         return
-    columns = {row[1] for row in database.execute("PRAGMA table_info(transcript_events)")}
     packed = "event_zstd" if "event_zstd" in columns else "NULL"
     left = PASS_BYTES_MAX
     found = list(database.execute(_SESSIONS))
@@ -203,23 +150,9 @@ def _unpacked(frame: object) -> bytes | None:
         return None
 
 
-def _opened(path: Path, stamp: DatabaseStamp) -> apsw.Connection:
-    """Opens it read-only; without a journal as an immutable file, so that no file is made beside it."""
-    database = open_read_only(path, busy_milliseconds=BUSY_MS, immutable=not stamp.journal, trusted=False)
-    deadline = time.monotonic() + READ_SECONDS_MAX
-    database.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_LOOK)
-    return database
-
-
-def _is_table(database: apsw.Connection) -> bool:
-    """Whether the table exists and is no view, which may compute anything."""
-    query = "SELECT 1 FROM sqlite_schema WHERE name = 'transcript_events' AND type = 'table'"
-    return database.execute(query).fetchone() is not None
-
-
 def _state(stamp: DatabaseStamp, positions: Positions, *, stepped_over: bool) -> FileState:
     return FileState(
-        offset=stamp.size,
+        offset=stamp.file_size,
         size=stamp.size,
         modified=stamp.modified,
         changed=stamp.changed,
@@ -239,11 +172,3 @@ def _decoded(memo: bytes) -> Positions:
         return from_msgpack(memo, Positions) if memo else {}
     except UNDECODABLE:
         return {}
-
-
-def _of_unknown_form(error: apsw.SQLError) -> bool:
-    return "no such table" in str(error) or "no such column" in str(error)
-
-
-def _failure(path: Path, error: Exception) -> OSError:
-    return OSError(errno.EIO, f"its database says: {error}", str(path))

@@ -1,21 +1,34 @@
 """The tools whose conversations are recorded: one adapter each, and which adapter reads a given file."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter, FoundTranscript
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
+from crystal_node.capture.copilot import CopilotCli
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.folders import files_below
 from crystal_node.capture.gemini import GeminiCli
 from crystal_node.capture.json_values import is_object, parse_json
 from crystal_node.capture.line_reader import LineReader
 from crystal_node.capture.openclaw import OpenClaw
+from crystal_node.capture.qwen import QwenCode
 
-TOOLS = (ClaudeCode.name, OpenClaw.name, Codex.name, GeminiCli.name, DropFolder.name)
-"""All tools, by the names that `crystal capture off TOOL` takes."""
+_TABLE: dict[str, Callable[[Settings, Path], Adapter]] = {
+    ClaudeCode.name: lambda wanted, home: ClaudeCode(wanted.claude_folder, home, wanted.agent_id),
+    OpenClaw.name: lambda wanted, home: OpenClaw(wanted.capture.openclaw_folder, home),
+    Codex.name: lambda wanted, home: Codex(wanted.capture.codex_folder, home),
+    GeminiCli.name: lambda wanted, home: GeminiCli(wanted.capture.gemini_folder, home),
+    QwenCode.name: lambda wanted, home: QwenCode(wanted.capture.qwen_folder, home),
+    CopilotCli.name: lambda wanted, home: CopilotCli(wanted.capture.copilot_folder, home),
+    DropFolder.name: lambda wanted, home: DropFolder(wanted.capture.drop_folder, home, wanted.agent_id),
+}
+"""All tools, and how the adapter of each is made of the settings and the person's home folder. This is the one place that
+names them."""
+TOOLS = tuple(_TABLE)
+"""Their names, as `crystal capture off TOOL` takes them."""
 
 
 def adapters_of(settings: Settings, person_home: Path) -> list[Adapter]:
@@ -26,14 +39,7 @@ def adapters_of(settings: Settings, person_home: Path) -> list[Adapter]:
 
 def all_adapters(settings: Settings, person_home: Path) -> list[Adapter]:
     """The adapters of all tools, whether they are recorded or not."""
-    capture, agent = settings.capture, settings.agent_id
-    adapters: list[Adapter] = [
-        ClaudeCode(settings.claude_folder, person_home, agent),
-        OpenClaw(capture.openclaw_folder, person_home),
-        Codex(capture.codex_folder, person_home),
-        GeminiCli(capture.gemini_folder, person_home),
-        DropFolder(capture.drop_folder, person_home, agent),
-    ]
+    adapters = [make(settings, person_home) for make in _TABLE.values()]
     for one in adapters:
         one.crystal_home = settings.home.root
     return adapters

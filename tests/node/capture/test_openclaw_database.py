@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_node.capture import openclaw_database
+from crystal_node.capture import database_file, openclaw_database
 from crystal_node.capture.adapter import decode_state, encode_state
 from crystal_node.capture.line_reader import FileState, rewound
 from crystal_node.capture.openclaw import OpenClaw
@@ -267,7 +267,7 @@ def test_a_database_that_computes_for_ever_or_counts_to_infinity_ends_nothing(
 
 def test_a_database_that_takes_too_long_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.say("s", 1, "Hello.")
-    monkeypatch.setattr(openclaw_database, "READ_SECONDS_MAX", -1.0)
-    monkeypatch.setattr(openclaw_database, "_STEPS_LOOK", 1)
+    monkeypatch.setattr(database_file, "READ_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(database_file, "_STEPS_LOOK", 1)
     with pytest.raises(OSError, match="its database says"):
         store.texts()

@@ -18,6 +18,8 @@ FOLDERS = {
     "openclaw": ".openclaw",
     "codex": ".codex",
     "gemini-cli": ".gemini",
+    "qwen-code": ".qwen",
+    "copilot-cli": ".copilot",
     "drop": ".ldm/drop",
     "claude-code": ".claude",
 }

@@ -11,10 +11,12 @@ from crystal_mirror.operations import Capture, Piece
 from crystal_node.capture.adapter import Adapter, CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.codex import Codex
+from crystal_node.capture.copilot import CopilotCli
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.gemini import GeminiCli
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.openclaw import OpenClaw
+from crystal_node.capture.qwen import QwenCode
 from tests.node.capture.transcripts import FIXTURES, nothing
 
 HOME = Path("/home/mara")
@@ -108,6 +110,40 @@ TOOLS = [
             "timestamp": _moment(number),
             "type": "user",
             "content": [{"text": text}],
+        },
+    ),
+    Tool(
+        "qwen-code",
+        lambda root: QwenCode(root, HOME),
+        f"projects/-home-mara-src/chats/{SESSION}.jsonl",
+        (),
+        lambda number, text: {
+            "uuid": f"00000000-0000-4000-8000-{number:012d}",
+            "sessionId": SESSION,
+            "timestamp": _moment(number),
+            "type": "user",
+            "provenance": "real_user",
+            "cwd": "/home/mara/src",
+            "message": {"role": "user", "parts": [{"text": text}]},
+        },
+    ),
+    Tool(
+        "copilot-cli",
+        lambda root: CopilotCli(root, HOME),
+        f"session-state/{SESSION}/events.jsonl",
+        (
+            {
+                "type": "session.start",
+                "data": {"sessionId": SESSION, "context": {"cwd": "/home/mara/src"}},
+                "id": "0",
+                "timestamp": _moment(0),
+            },
+        ),
+        lambda number, text: {
+            "type": "user.message",
+            "data": {"content": text, "transformedContent": f"<current_datetime/>{text}"},
+            "id": f"00000000-0000-4000-8000-{number:012d}",
+            "timestamp": _moment(number),
         },
     ),
     Tool(

@@ -198,6 +198,34 @@ class CaptureSettings:
         "",
         "Gemini CLI's folder; ~/.gemini if empty.",
     )
+    qwen_folder: Path = _option(
+        "qwen_dir",
+        folder_or(lambda roots: roots.person / ".qwen"),
+        "QWEN_HOME",
+        "",
+        "Qwen Code's folder; ~/.qwen if empty.",
+    )
+    copilot_folder: Path = _option(
+        "copilot_dir",
+        folder_or(lambda roots: roots.person / ".copilot"),
+        "COPILOT_HOME",
+        "",
+        "Copilot CLI's folder; ~/.copilot if empty.",
+    )
+    cline_folder: Path = _option(
+        "cline_dir",
+        folder_or(lambda roots: roots.person / ".cline"),
+        "CLINE_DIR",
+        "",
+        "Cline's folder; ~/.cline if empty.",
+    )
+    opencode_folder: Path = _option(
+        "opencode_dir",
+        folder_or(lambda roots: roots.person / ".local/share/opencode"),
+        "CRYSTAL_OPENCODE_DIR",
+        "",
+        "opencode's data folder; ~/.local/share/opencode if empty.",
+    )
 
     def zone(self) -> tzinfo:
         """The zone in which days begin and end for this person."""

@@ -16,11 +16,6 @@ from crystal_node.base.settings import Settings, SettingSource
 from crystal_node.base.settings.config import text_in
 from crystal_node.base.wording import iso
 from crystal_node.capture.adapter import Adapter, decode_state
-from crystal_node.capture.claude_code import ClaudeCode
-from crystal_node.capture.codex import Codex
-from crystal_node.capture.drop import DropFolder
-from crystal_node.capture.gemini import GeminiCli
-from crystal_node.capture.openclaw import OpenClaw
 from crystal_node.capture.tools import all_adapters
 from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.privacy import read_privacy
@@ -63,16 +58,8 @@ class AiTool:
 
 def find_tools(settings: Settings, states: Mapping[str, bytes]) -> list[AiTool]:
     """All known tools. ``states``: the capture state of each transcript, by its path."""
-    capture = settings.capture
-    own = {
-        ClaudeCode.name: settings.claude_folder,
-        OpenClaw.name: capture.openclaw_folder,
-        Codex.name: capture.codex_folder,
-        GeminiCli.name: capture.gemini_folder,
-        DropFolder.name: capture.drop_folder,
-    }
     return [
-        _look(adapter, own[adapter.name].is_dir(), adapter.name not in capture.without, states)
+        _look(adapter, adapter.root.is_dir(), adapter.name not in settings.capture.without, states)
         for adapter in all_adapters(settings, settings.person_home)
     ]
 

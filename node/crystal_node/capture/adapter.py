@@ -148,7 +148,8 @@ class Adapter(Protocol):
         ...
 
     def recognises(self, record: dict[str, Any]) -> bool:
-        """Whether a file that begins with this record is one of this tool's, wherever it is."""
+        """Whether a file is one of this tool's, wherever it is, by its first record. Of a document, ``record`` is the document;
+        of a database, the columns of its tables by their names."""
         ...
 
     def read(

@@ -9,18 +9,29 @@ recorded, however they are rewritten, and of the last of them only what was appe
 
 import errno
 import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
+from crystal_node.base.agent_names import agent_id
 from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import MARK_BYTES, MARKS_MAX, Context, Marks, decoded
-from crystal_node.capture.exclusions import Exclusions
-from crystal_node.capture.line_reader import FileState, open_regular
-from crystal_node.capture.messages import OperationBuilder, SkippedRecord, TranscriptMessage
+from crystal_node.capture.exclusions import ExcludingAdapter, Exclusions
+from crystal_node.capture.json_values import is_object, parse_json
+from crystal_node.capture.line_reader import FileState, open_regular, unchanged
+from crystal_node.capture.messages import (
+    UNKNOWN_FORM,
+    LineFault,
+    OperationBuilder,
+    SkippedRecord,
+    TranscriptMessage,
+)
 
 DOCUMENT_BYTES_MAX = 16 * 1024 * 1024
 
@@ -163,6 +174,55 @@ class DocumentReader:
             looked=self._quiet,
             memo=context.encoded(),
         )
+
+
+class DocumentAdapter(ExcludingAdapter, ABC):
+    """An adapter of files that hold one conversation each, as one JSON object.
+
+    A message that changes under its id is recorded as its next version.
+    """
+
+    name: str
+    repeats = True
+
+    @abstractmethod
+    def said(
+        self, document: dict[str, Any], path: Path, written: int
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        """The messages of a document, in order. ``written``: when its file was last written (milliseconds). Never raises."""
+
+    def read(
+        self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
+    ) -> TranscriptReading:
+        reader = DocumentReader(path, state, quiet_ns)
+        return reader.read(
+            self._content(path, reader), self._home, agent, self.name, hides, self.exclusions()
+        )
+
+    def skip(self, path: Path) -> FileState:
+        reader = DocumentReader(path, None)
+        return reader.skip(self._content(path, reader))
+
+    def unchanged(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
+        return unchanged(path, state, quiet_ns)
+
+    def agent_of(self, path: Path) -> str:
+        return agent_id(self.name, self.name)
+
+    def former(self, path: Path) -> Path | None:
+        return None
+
+    def transcript(self, path: Path) -> Path:
+        return path
+
+    def _content(self, path: Path, reader: DocumentReader) -> DocumentContent:
+        try:
+            document = parse_json(reader.data)
+        except ValueError:
+            return DocumentContent([SkippedRecord(LineFault.NOT_JSON.value, damaged=True)], whole=False)
+        if not is_object(document):
+            return DocumentContent([UNKNOWN_FORM])
+        return DocumentContent(list(self.said(document, path, reader.moment)), written=reader.moment)
 
 
 def _text(spoken: TranscriptMessage) -> str:

@@ -146,7 +146,7 @@ class OpenClaw(ObjectLines):
         return skip_store(path) if _is_store(path) else super().skip(path)
 
     def recognises(self, record: dict[str, Any]) -> bool:
-        return record.get("type") == "session" and "id" in record
+        return (record.get("type") == "session" and "id" in record) or "transcript_events" in record
 
     def of_record(
         self, record: dict[str, Any], context: Context, at: LinePosition

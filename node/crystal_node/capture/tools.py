@@ -6,14 +6,20 @@ from pathlib import Path
 from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter, FoundTranscript
 from crystal_node.capture.claude_code import ClaudeCode
+from crystal_node.capture.cline import Cline
 from crystal_node.capture.codex import Codex
+from crystal_node.capture.continue_dev import Continue
 from crystal_node.capture.copilot import CopilotCli
+from crystal_node.capture.database_file import read_snapshot, tables_of
+from crystal_node.capture.documents import DOCUMENT_BYTES_MAX
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.folders import files_below
 from crystal_node.capture.gemini import GeminiCli
+from crystal_node.capture.goose import Goose
 from crystal_node.capture.json_values import is_object, parse_json
-from crystal_node.capture.line_reader import LineReader
+from crystal_node.capture.line_reader import LineReader, open_regular
 from crystal_node.capture.openclaw import OpenClaw
+from crystal_node.capture.opencode import OpenCode
 from crystal_node.capture.qwen import QwenCode
 
 _TABLE: dict[str, Callable[[Settings, Path], Adapter]] = {
@@ -23,6 +29,10 @@ _TABLE: dict[str, Callable[[Settings, Path], Adapter]] = {
     GeminiCli.name: lambda wanted, home: GeminiCli(wanted.capture.gemini_folder, home),
     QwenCode.name: lambda wanted, home: QwenCode(wanted.capture.qwen_folder, home),
     CopilotCli.name: lambda wanted, home: CopilotCli(wanted.capture.copilot_folder, home),
+    Cline.name: lambda wanted, home: Cline(wanted.capture.cline_folder, home),
+    OpenCode.name: lambda wanted, home: OpenCode(wanted.capture.opencode_folder, home),
+    Continue.name: lambda wanted, home: Continue(wanted.capture.continue_folder, home),
+    Goose.name: lambda wanted, home: Goose(wanted.capture.goose_folder, home),
     DropFolder.name: lambda wanted, home: DropFolder(wanted.capture.drop_folder, home, wanted.agent_id),
 }
 """All tools, and how the adapter of each is made of the settings and the person's home folder. This is the one place that
@@ -47,9 +57,15 @@ def all_adapters(settings: Settings, person_home: Path) -> list[Adapter]:
 
 Choice = tuple[Adapter, FoundTranscript]
 
-_BY_NAME = {".md": DropFolder.name, ".json": GeminiCli.name, ".sqlite": OpenClaw.name}
-"""Endings of files that do not consist of lines."""
+_BY_NAME = {
+    ".md": DropFolder.name,
+    ".json": GeminiCli.name,
+    ".sqlite": OpenClaw.name,
+    ".db": OpenCode.name,
+}
+"""Endings of files that do not consist of lines, and whose such a file is if its content does not tell."""
 _ENDINGS = (".jsonl", *_BY_NAME)
+_DATABASE = b"SQLite format 3\0"
 
 
 def discovered(adapters: Iterable[Adapter]) -> Iterator[Choice]:
@@ -87,14 +103,26 @@ def _by_place(adapters: Sequence[Adapter], path: Path) -> Adapter | None:
 
 
 def _by_content(adapters: Sequence[Adapter], path: Path) -> Adapter | None:
-    if path.suffix in _BY_NAME:
-        return _named(adapters, _BY_NAME[path.suffix])
     try:
-        with LineReader(path, None) as reader:
-            record = parse_json(reader.first_line() or b"")
+        record = _beginning(path)
     except (OSError, ValueError):
-        return None
-    return next((one for one in adapters if is_object(record) and one.recognises(record)), None)
+        record = None
+    found = next((one for one in adapters if is_object(record) and one.recognises(record)), None)
+    return found or (_named(adapters, _BY_NAME[path.suffix]) if path.suffix in _BY_NAME else None)
+
+
+def _beginning(path: Path) -> object:
+    """What a file is known by: a database's tables with their columns, a document, or its first line. Raises OSError,
+    ValueError."""
+    with open_regular(path) as file:
+        if file.read(len(_DATABASE)) == _DATABASE:
+            nothing: dict[str, list[str]] = {}
+            return read_snapshot(path, tables_of, nothing)[0]
+        if path.suffix == ".json":
+            file.seek(0)
+            return parse_json(file.read(DOCUMENT_BYTES_MAX))
+    with LineReader(path, None) as reader:
+        return parse_json(reader.first_line() or b"")
 
 
 def _named(adapters: Sequence[Adapter], name: str) -> Adapter:

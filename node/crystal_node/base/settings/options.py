@@ -226,6 +226,20 @@ class CaptureSettings:
         "",
         "opencode's data folder; ~/.local/share/opencode if empty.",
     )
+    continue_folder: Path = _option(
+        "continue_dir",
+        folder_or(lambda roots: roots.person / ".continue"),
+        "CONTINUE_GLOBAL_DIR",
+        "",
+        "Continue's folder; ~/.continue if empty.",
+    )
+    goose_folder: Path = _option(
+        "goose_dir",
+        folder_or(lambda roots: roots.person / ".local/share/goose"),
+        "CRYSTAL_GOOSE_DIR",
+        "",
+        "goose's data folder; ~/.local/share/goose if empty.",
+    )
 
     def zone(self) -> tzinfo:
         """The zone in which days begin and end for this person."""

@@ -1,6 +1,7 @@
 """Writes the fixed first answers of the MCP server: ``python -m scripts.make_mcp_greeting``.
 
-They are the SDK's own, to ``initialize`` and ``tools/list``, for each version of the protocol that begins with a handshake.
+They are the SDK's own: to ``initialize`` and ``tools/list`` for each version of the protocol that begins with a handshake, to
+``server/discover`` and ``tools/list`` for the others, and to a ``server/discover`` of a version that it does not know.
 """
 
 import json
@@ -9,7 +10,7 @@ from typing import Any
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from crystal_node.base.settings import resolve
 from crystal_node.search.finding.keeper import Keeper
@@ -18,28 +19,39 @@ from crystal_node.surfaces.mcp.server import CrystalServer
 from crystal_node.surfaces.mcp.tools import READING_TOOLS, TOOLS, McpTool
 
 SETS = {"all": TOOLS, "read_only": READING_TOOLS}
+_CLIENT = {"name": "x", "version": "1"}
+_ENVELOPE = "io.modelcontextprotocol/"
 NO_VERSION = ""
 """In place of this distribution's version, which is filled in when it runs."""
 
 
 def document() -> dict[str, Any]:
-    """Each answer once, and which version of the protocol has which."""
+    """Each part of an answer once, and which parts make the answers of each version of the protocol."""
     answers: list[dict[str, Any]] = []
-    versions: dict[str, dict[str, int]] = {}
+    versions: dict[str, dict[str, list[int]]] = {}
 
-    def kept(answer: dict[str, Any]) -> int:
-        if answer not in answers:
-            answers.append(answer)
-        return answers.index(answer)
+    def kept(*parts: dict[str, Any]) -> list[int]:
+        answers.extend(part for part in parts if part not in answers)
+        return [answers.index(part) for part in parts]
 
     for version in HANDSHAKE_PROTOCOL_VERSIONS:
         versions[version] = {}
         for name, tools in SETS.items():
-            hello, listed = anyio.run(_answers, version, tools)
+            hello, listed = (said["result"] for said in anyio.run(_answers, _greeting(version), tools))
             hello["serverInfo"]["version"] = NO_VERSION
             versions[version]["initialize"] = kept(hello)
             versions[version][f"tools/list {name}"] = kept(listed)
-    return {"versions": versions, "answers": answers}
+    for version in MODERN_PROTOCOL_VERSIONS:
+        versions[version] = {}
+        for name, tools in SETS.items():
+            found, listed = (said["result"] for said in anyio.run(_answers, _discovery(version), tools))
+            for each in (found, listed):
+                each["_meta"][f"{_ENVELOPE}serverInfo"]["version"] = NO_VERSION
+            versions[version]["server/discover"] = kept(found)
+            versions[version][f"tools/list {name}"] = kept({"tools": listed.pop("tools")}, listed)
+    unsupported = anyio.run(_answers, _discovery("unknown")[:1], TOOLS)[0]["error"]
+    del unsupported["data"]["requested"]
+    return {"versions": versions, "answers": answers, "unsupported": unsupported}
 
 
 def text() -> str:
@@ -47,17 +59,29 @@ def text() -> str:
     return json.dumps(document(), ensure_ascii=False, indent=1) + "\n"
 
 
-async def _answers(version: str, tools: tuple[McpTool, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    server = CrystalServer(Keeper(resolve), tools).protocol
-    to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](8)
-    outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](8)
-    client = {"name": "x", "version": "1"}
-    hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
-    asked: list[dict[str, Any]] = [
+def _greeting(version: str) -> list[dict[str, Any]]:
+    hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": _CLIENT}
+    return [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
+
+
+def _discovery(version: str) -> list[dict[str, Any]]:
+    said = {"protocolVersion": version, "clientInfo": _CLIENT, "clientCapabilities": {}}
+    params = {"_meta": {f"{_ENVELOPE}{name}": value for name, value in said.items()}}
+    return [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        for number, method in enumerate(("server/discover", "tools/list"))
+    ]
+
+
+async def _answers(asked: list[dict[str, Any]], tools: tuple[McpTool, ...]) -> list[dict[str, Any]]:
+    """The server's answers to the requests among these messages."""
+    server = CrystalServer(Keeper(resolve), tools).protocol
+    to_server, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](8)
+    outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](8)
     answers: list[dict[str, Any]] = []
     async with to_server, incoming, outgoing, from_server, anyio.create_task_group() as tasks:
         tasks.start_soon(server.run, incoming, outgoing, server.create_initialization_options())
@@ -65,9 +89,9 @@ async def _answers(version: str, tools: tuple[McpTool, ...]) -> tuple[dict[str, 
             await to_server.send(SessionMessage(jsonrpc_message_adapter.validate_python(each)))
             if "id" in each:
                 said = (await from_server.receive()).message
-                answers.append(json.loads(said.model_dump_json(by_alias=True, exclude_unset=True))["result"])
+                answers.append(json.loads(said.model_dump_json(by_alias=True, exclude_unset=True)))
         tasks.cancel_scope.cancel()
-    return answers[0], answers[1]
+    return answers
 
 
 def main() -> None:

@@ -1,12 +1,15 @@
 """The first answers of ``crystal mcp``, before the SDK is loaded.
 
 Loading the SDK takes most of a second, and an agent that works for only one turn does not wait for its tools that long. What a
-client asks first is fixed: ``initialize`` and ``tools/list``. ``greeting.json`` has the SDK's own answers, for each version of
-the protocol (``scripts.make_mcp_greeting``; a test compares them). They are given at once, while the SDK is loaded. It is told
-all that the client says, answers these requests, too, and its answers to them are dropped::
+client asks first is fixed: ``initialize``, ``server/discover`` and ``tools/list``. ``greeting.json`` has the SDK's own answers, for
+each version of the protocol (``scripts.make_mcp_greeting``; a test compares them). They are given at once, while the SDK is loaded.
+It is told what the client says, answers these requests, too, and its answers to them are dropped::
 
     client ──lines──► Greeter ──the same lines──► SDK
            ◄─answers─         ◄──────answers──────      less those that were given
+
+The SDK is not told of a ``server/discover`` that was answered. Its first message decides for good which kind of protocol it speaks,
+and a client that hears no answer in time begins once more with ``initialize``: every call would be refused then.
 
 Standard output is the protocol's alone: what else is printed goes to standard error. Loads the standard library only.
 """
@@ -23,7 +26,9 @@ from typing import Any, BinaryIO
 FILE = Path(__file__).with_name("greeting.json")
 LINES_MAX = 64
 """Lines that wait for the server; a client that sends more waits, too."""
-_INITIALIZE, _TOOLS = "initialize", "tools/list"
+_INITIALIZE, _DISCOVER, _TOOLS = "initialize", "server/discover", "tools/list"
+_ENVELOPE = "io.modelcontextprotocol/"
+"""Before the names of what each request says of the client, in versions of the protocol without a handshake."""
 
 
 class Greeter:
@@ -84,29 +89,32 @@ class Greeter:
     def _listen(self) -> None:
         with suppress(OSError):  # the client is gone, and the server is told of its end
             for line in self._incoming:
-                if self._greets:
-                    self._greet(line)
-                self._lines.put(line.decode("utf-8", "replace"))
+                if not (self._greets and self._greet(line)):
+                    self._lines.put(line.decode("utf-8", "replace"))
                 self._greeted.set()
         self._lines.put("")
         self._greeted.set()
 
-    def _greet(self, line: bytes) -> None:
-        """Answers a line, if it is one of the first requests."""
+    def _greet(self, line: bytes) -> bool:
+        """Answers a line, if it is one of the first requests. Returns whether the server is not to hear of it."""
         try:
             asked = json.loads(line)
         except (ValueError, RecursionError):
-            return  # the server says what is wrong with it
+            return False  # the server says what is wrong with it
         if not isinstance(asked, dict) or not isinstance(asked.get("id"), str | int):
-            return
-        answer = self._answer(asked.get("method"), asked.get("params"))
-        if answer is not None:
+            return False
+        method = asked.get("method")
+        answer = self._answer(method, asked.get("params"))
+        if answer is None:
+            return False
+        said = {"jsonrpc": "2.0", "id": asked["id"], **answer}
+        if method != _DISCOVER:
             self._given.add(json.dumps(asked["id"]))
-            said = {"jsonrpc": "2.0", "id": asked["id"], "result": answer}
-            self._send(json.dumps(said, separators=(",", ":")).encode() + b"\n")
+        self._send(json.dumps(said, separators=(",", ":")).encode() + b"\n")
+        return method == _DISCOVER
 
-    def _answer(self, method: object, params: object) -> object:
-        """The fixed answer; None if there is none."""
+    def _answer(self, method: object, params: object) -> dict[str, Any] | None:
+        """The fixed answer: a result, or an error; None if there is none."""
         given = params if isinstance(params, dict) else {}
         if method == _INITIALIZE and not self._version:
             version = given.get("protocolVersion")
@@ -115,18 +123,41 @@ class Greeter:
                 isinstance(given.get("clientInfo"), dict) and isinstance(given.get("capabilities"), dict)
             ):
                 return None
-            self._known = json.loads(FILE.read_bytes())
-            if isinstance(version, str) and version in self._known["versions"]:
-                self._version = version
-                return self._filled(self._known["answers"][self._known["versions"][version][_INITIALIZE]])
-        if method == _TOOLS and self._version and not given.get("cursor"):
-            return self._known["answers"][self._known["versions"][self._version][f"{_TOOLS} {self._set}"]]
+            if (known := self._of_version(version, _INITIALIZE)) is not None:
+                self._version = str(version)
+                return {"result": known}
+        enveloped = given.get("_meta")
+        meta = enveloped if isinstance(enveloped, dict) else {}
+        version = meta.get(f"{_ENVELOPE}protocolVersion")
+        sound = isinstance(version, str) and f"{_ENVELOPE}clientCapabilities" in meta
+        if method == _DISCOVER and sound:
+            found = self._of_version(version, _DISCOVER)
+            if found is None:
+                error = self._known["unsupported"]
+                return {"error": error | {"data": error["data"] | {"requested": version}}}
+            return {"result": found}
+        if method == _TOOLS and not given.get("cursor"):
+            own = version if sound and not self._version else self._version
+            listed = self._of_version(own, f"{_TOOLS} {self._set}") if own else None
+            return None if listed is None else {"result": listed}
         return None
 
-    def _filled(self, answer: dict[str, Any]) -> dict[str, Any]:
-        from importlib.metadata import version
+    def _of_version(self, version: object, name: str) -> dict[str, Any] | None:
+        """An answer, put together from its parts, with this distribution's version."""
+        if not self._known:
+            self._known = json.loads(FILE.read_bytes())
+        parts = self._known["versions"].get(version, {}).get(name) if isinstance(version, str) else None
+        if parts is None:
+            return None
+        answer: dict[str, Any] = {}
+        for part in parts:
+            answer |= self._known["answers"][part]
+        for about, info in ((answer, "serverInfo"), (answer.get("_meta", {}), f"{_ENVELOPE}serverInfo")):
+            if info in about:
+                from importlib.metadata import version as version_of
 
-        return answer | {"serverInfo": answer["serverInfo"] | {"version": version("memory-crystal")}}
+                about[info]["version"] = version_of("memory-crystal")
+        return answer
 
     def _send(self, data: bytes) -> None:
         with self._lock:

@@ -14,6 +14,19 @@ from tests.support.machine import Machine
 from tests.support.mcp_client import HELLO, started
 
 READY: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+DISCOVER: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": "probe",
+    "method": "server/discover",
+    "params": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "claude-code", "version": "2.1.330"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    },
+}
+"""What Claude Code 2.1.330 asks first."""
 LIST: dict[str, Any] = {"jsonrpc": "2.0", "id": "list", "method": "tools/list", "params": {}}
 
 
@@ -75,6 +88,26 @@ def test_a_client_has_its_tools_before_there_is_a_server(pipes: Pipes) -> None:
     )
 
 
+def test_a_client_without_a_handshake_has_its_tools_too(pipes: Pipes) -> None:
+    listing = LIST | {"params": DISCOVER["params"]}
+    pipes.say(DISCOVER, listing)
+    pipes.greeter.start()
+    found, listed = pipes.heard(), pipes.heard()
+    assert found["result"]["supportedVersions"] == ["2026-07-28"]
+    for each in (found, listed):
+        info = each["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]
+        assert info["version"] == version("memory-crystal")
+    assert "crystal_search" in {tool["name"] for tool in listed["result"]["tools"]}
+    assert json.loads(pipes.greeter.readline()) == listing, "the server does not hear that it was discovered"
+
+
+def test_a_version_that_nobody_knows_is_refused_with_those_that_are(pipes: Pipes) -> None:
+    meta = DISCOVER["params"]["_meta"] | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
+    pipes.say(DISCOVER | {"params": {"_meta": meta}})
+    pipes.greeter.start()
+    assert pipes.heard()["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2099-01-01"}
+
+
 def test_a_server_for_reading_alone_greets_with_fewer_tools() -> None:
     with closing(Pipes(read_only=True)) as pipes:
         pipes.say(HELLO, LIST)
@@ -95,6 +128,7 @@ def test_a_server_for_reading_alone_greets_with_fewer_tools() -> None:
         HELLO | {"params": HELLO["params"] | {"clientInfo": "x"}},
         HELLO | {"id": None},
         LIST,
+        DISCOVER | {"id": 1, "params": {}},
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "crystal_status"}},
         pytest.param(b"[" * 50_000 + b"\n", id="deep"),
     ],
@@ -150,3 +184,31 @@ def test_a_real_process_gives_each_answer_once(machine: Machine) -> None:
     assert sorted(str(each["id"]) for each in answers) == ["1", "3", "4", "5", "list"]
     listed = {str(each["id"]): each["result"] for each in answers}
     assert listed["list"] == listed["4"]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["that waits", "that does not wait"])
+def test_a_client_that_first_asks_for_the_newest_protocol(machine: Machine, *, waits: bool) -> None:
+    """Claude Code gives up on its first question after a moment, and begins once more with a handshake."""
+    called = {"name": "crystal_status", "arguments": {}}
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": called}
+    with started(machine) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def say(*messages: object) -> None:
+            process.stdin.write("".join(json.dumps(each) + "\n" for each in messages))  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+
+        def heard(number: object) -> Any:
+            while (answer := json.loads(process.stdout.readline())).get("id") != number:  # type: ignore[union-attr]
+                pass
+            return answer
+
+        say(DISCOVER)
+        if waits:
+            heard("probe")
+            say(call | {"params": called | DISCOVER["params"]})
+        else:
+            say(HELLO, READY, call)
+        assert "result" in heard(7)
+        process.stdin.close()
+        assert process.wait(60) == 0

@@ -25,6 +25,7 @@ import msgspec
 
 from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.agent_names import agent_id
+from crystal_node.base.decoding import from_msgpack
 from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.database_file import (
@@ -266,6 +267,6 @@ def _state(stamp: DatabaseStamp, positions: Positions, *, looked: bool) -> FileS
 
 def _decoded(memo: bytes) -> Positions:
     try:
-        return msgspec.msgpack.decode(memo, type=Positions) if memo else {}
+        return from_msgpack(memo, Positions) if memo else {}
     except UNDECODABLE:
         return {}

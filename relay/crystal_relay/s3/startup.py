@@ -39,7 +39,7 @@ async def open_s3_store(
     bucket = await asyncio.to_thread(Bucket, address, settings, session)
     try:
         known = await asyncio.to_thread(remembered, bucket, clock()) if for_command else None
-        finding = known or await asyncio.to_thread(_tested, bucket, clock)
+        finding = await asyncio.to_thread(_tested, bucket, clock) if known is None else known
         if finding.conditions is Conditions.HONOURED:
             await refuse_if_claimed(bucket, times, clock=boot_time, announce=announce)
             exact = (

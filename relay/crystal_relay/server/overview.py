@@ -73,8 +73,8 @@ class Overview:
                 sizes[vault] = (objects + 1, size + entry.size)
 
         listings = [(prefix, note) for prefix in prefixes] + ([(_OBJECTS, count)] if with_usage else [])
-        index, *_ = await asyncio.gather(
-            _read_index(store), *(_list_all(store, prefix, take) for prefix, take in listings)
+        index, _ = await asyncio.gather(
+            _read_index(store), asyncio.gather(*(_list_all(store, prefix, take) for prefix, take in listings))
         )
         overview = cls(store, prefixes, names, index)
         overview._usage = {vault: VaultUsage(size, objects) for vault, (objects, size) in sizes.items()}

@@ -1,15 +1,15 @@
 """The first answers of ``crystal mcp``, before the SDK is loaded.
 
 Loading the SDK takes most of a second, and an agent that works for only one turn does not wait for its tools that long. What a
-client asks first is fixed: ``initialize``, ``server/discover`` and ``tools/list``. ``greeting.json`` has the SDK's own answers, for
-each version of the protocol (``scripts.make_mcp_greeting``; a test compares them). They are given at once, while the SDK is loaded.
-It is told what the client says, answers these requests, too, and its answers to them are dropped::
+client asks first is fixed: ``initialize``, ``server/discover`` and ``tools/list``. ``greeting.json`` has the SDK's own answers,
+for each version of the protocol (``scripts.make_mcp_greeting``; a test compares them). They are given at once, while the SDK is
+loaded. It is told what the client says, answers these requests, too, and its answers to them are dropped::
 
     client ──lines──► Greeter ──the same lines──► SDK
            ◄─answers─         ◄──────answers──────      less those that were given
 
-The SDK is not told of a ``server/discover`` that was answered. Its first message decides for good which kind of protocol it speaks,
-and a client that hears no answer in time begins once more with ``initialize``: every call would be refused then.
+The SDK is not told of a ``server/discover`` that was answered. Its first message decides for good which kind of protocol it
+speaks, and a client that hears no answer in time begins once more with ``initialize``: every call would be refused then.
 
 Standard output is the protocol's alone: what else is printed goes to standard error. Loads the standard library only.
 """

@@ -101,6 +101,12 @@ class Root(Secret):
         named = vault + device + recovery_hash + token_hash
         return self.admin.sign(labels.FOUNDING + named + host.encode("ascii"))  # §4.3-2
 
+    def sign_deletion(self, *, vault: bytes, number: int, due: int, host: str) -> bytes:
+        """The signature (64 bytes) by which the relay whose address has this host deletes a vault (16 bytes): by the request of
+        this number, at `due` in Unix seconds."""
+        asked = number.to_bytes(4, "big") + due.to_bytes(8, "big")
+        return self.admin.sign(labels.DELETION + vault + asked + host.encode("ascii"))  # §4.4-1
+
     @cached_property
     def vault(self) -> bytes:
         """The id of the vault that this root founded (16 bytes)."""

@@ -157,6 +157,16 @@ class VaultDropped(Forbidden):
     hint = "The relay's operator can restore it until then."
 
 
+class VaultDeleted(VaultDropped):
+    """The vault was deleted, or is being deleted, because its owner asked for it."""
+
+    code = "deleted"
+    hint = (
+        "The memory on your devices is not affected. `crystal init --role core --relay URL --enroll-token -` on the Core "
+        "registers the vault at a relay again."
+    )
+
+
 class InviteOver(RelayError):
     """The invite is over. Nothing was done."""
 

@@ -52,6 +52,12 @@ RECOVERIES_MAX = 1_000
 """How often a vault's recovery secret can be replaced."""
 RECOVERIES_TOLD = 16
 """Previous recovery secrets whose holders are told that they were replaced."""
+DELETIONS_MAX = 256
+"""How often the deletion of a vault can be asked for."""
+DELETION_SECONDS_MIN = 24 * 3600
+"""Shortest waiting time before a vault is deleted, unless the operator chose a longer one."""
+DELETION_SECONDS_MAX = 90 * 24 * 3600
+"""Longest waiting time."""
 CONDEMNED_KEYS_MAX = 500
 """Keys that one request can condemn."""
 CONDEMNED_JSON_BYTES_MAX = 256 * KIB

@@ -103,6 +103,13 @@ class VaultCreation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     proof: RootProof | None = None
 
 
+class DeletionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Have the vault deleted at `due`, in Unix seconds. `proof`: of the root, for the deletion of this number."""
+
+    due: Annotated[int, msgspec.Meta(ge=0, le=1 << 40, description="Unix seconds.")]
+    proof: RootProof
+
+
 class TokenRegistration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Register a device's token."""
 
@@ -250,6 +257,17 @@ class RecoveryReply(msgspec.Struct, frozen=True):
     number: int
 
 
+class DeletionReply(msgspec.Struct, frozen=True):
+    """`number`: how often the vault's deletion was asked for. `asked`, `due`: of the one that waits, in Unix seconds; 0 if none
+    does. `seconds_min`, `seconds_max`: the waiting times that the relay accepts."""
+
+    number: int
+    asked: int
+    due: int
+    seconds_min: int
+    seconds_max: int
+
+
 class InviteReply(msgspec.Struct, frozen=True):
     """The state of an invite; seconds until it expires, seconds since its end."""
 
@@ -335,6 +353,7 @@ _BY_CODE: dict[str, type[RelayError]] = {
         errors.RecoveryReplaced,
         errors.Forbidden,
         errors.VaultDropped,
+        errors.VaultDeleted,
         errors.InviteOver,
         errors.InviteExpired,
         errors.InviteUsed,

@@ -1,10 +1,11 @@
-"""A second reader of proofs of the root, written from docs/protocol.md §4.3 alone."""
+"""A second reader of proofs of the root, written from docs/protocol.md §4.3 and §4.4 alone."""
 
 import base64
 import binascii
 import json
 import re
 import struct
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -23,21 +24,33 @@ def read_founding(body: bytes, host: str) -> str:
     for name, digits in HEX.items():
         must(is_hex(asked[name], digits))
     must("proof" in asked, BAD)
-    proof = asked["proof"]
+    signed = label("crystal/v2/founding") + b"".join(bytes.fromhex(asked[part]) for part in HEX)
+    check_proof(asked["proof"], bytes.fromhex(asked["vault"]), signed, host)
+    return str(asked["vault"])
+
+
+def read_deletion(body: bytes, vault: str, number: int, host: str) -> int:
+    """When the vault is to be deleted by the request of this number, at the relay that was asked as this host."""
+    asked = json.loads(body)
+    must(set(asked) == {"due", "proof"})
+    due = asked["due"]
+    must(type(due) is int and 0 <= due <= 1 << 40)
+    signed = label("crystal/v2/deletion") + bytes.fromhex(vault) + struct.pack(">IQ", number, due)
+    check_proof(asked["proof"], bytes.fromhex(vault), signed, host)
+    return int(due)
+
+
+def check_proof(proof: Any, vault: bytes, signed: bytes, host: str) -> None:
     must(isinstance(proof, dict) and set(proof) == {"admin", "roots", "signature"})
     must(is_hex(proof["admin"], 64) and is_hex(proof["signature"], 128))
     must(isinstance(proof["roots"], list) and len(proof["roots"]) <= 64)
     must(all(BASE64.fullmatch(root) is not None and len(root) <= 2048 for root in proof["roots"]))
-    vault, key = bytes.fromhex(asked["vault"]), bytes.fromhex(proof["admin"])
+    key = bytes.fromhex(proof["admin"])
     must(sha256(label("crystal/v2/vault") + key)[:16] == vault, BAD)
     for root in proof["roots"]:
         key = next_root(vault, key, root)
     name = re.sub(r":[0-9]*$", "", host) if not host.count(":") > 1 or host.startswith("[") else host
-    signed = b"".join(bytes.fromhex(asked[part]) for part in HEX)
-    verified(
-        key, proof["signature"], label("crystal/v2/founding") + signed + name.strip("[]").lower().encode()
-    )
-    return str(asked["vault"])
+    verified(key, proof["signature"], signed + name.strip("[]").lower().encode())
 
 
 def next_root(vault: bytes, key: bytes, text: str) -> bytes:

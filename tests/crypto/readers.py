@@ -33,8 +33,8 @@ from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
 from crystal_prototype.sealing import open_v1
 from crystal_relay.errors import Forbidden
-from crystal_relay.server.founding import check_founding
-from crystal_relay.wire import VaultCreation
+from crystal_relay.server.founding import check_deletion, check_founding
+from crystal_relay.wire import DeletionRequest, VaultCreation
 from tests.crypto import (
     independent_blob,
     independent_founding,
@@ -98,6 +98,7 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "v1": ("plain",),
         "wrapped": ("secret",),
         "founding": ("vault",),
+        "deletion": ("due",),
     }
     of_keys = {
         "root": ("admin", "vault", "recovery", "relay-secret", "check-value"),
@@ -344,6 +345,19 @@ def _their_founding(vector: Vector) -> dict[str, str]:
     return {"vault": independent_founding.read_founding(subject(vector), vector.fields["host"])}
 
 
+def _our_deletion(vector: Vector) -> dict[str, str]:
+    request = msgspec.json.decode(subject(vector), type=DeletionRequest)
+    check_deletion(vector.fields["vault"], int(vector.fields["number"]), request, vector.fields["host"])
+    return {"due": str(request.due)}
+
+
+def _their_deletion(vector: Vector) -> dict[str, str]:
+    vault, number = vector.fields["vault"], int(vector.fields["number"])
+    return {
+        "due": str(independent_founding.read_deletion(subject(vector), vault, number, vector.fields["host"]))
+    }
+
+
 def _rows(vector: Vector) -> list[bytes]:
     rows = vector.fields["rows"]
     return [] if rows == "none" else [bytes.fromhex(row[1:]) for row in rows.split(" ")]
@@ -366,6 +380,7 @@ _OURS: dict[str, Reader] = {
     "key": _our_key,
     "wrapped": _our_wrapped,
     "founding": _our_founding,
+    "deletion": _our_deletion,
 }
 _THEIRS: dict[str, Reader] = {
     "entry": _their_entry,
@@ -381,4 +396,5 @@ _THEIRS: dict[str, Reader] = {
     "key": _their_key,
     "wrapped": _their_wrapped,
     "founding": _their_founding,
+    "deletion": _their_deletion,
 }

@@ -30,6 +30,7 @@ AT_LEAST = {
     "kit": 35,
     "wrapped": 25,
     "founding": 30,
+    "deletion": 15,
 }
 
 

@@ -4,6 +4,7 @@ from tests.vectors import (
     blob_cases,
     bundle_cases,
     content_cases,
+    deletion_cases,
     entry_cases,
     founding_cases,
     invite_cases,
@@ -16,7 +17,20 @@ from tests.vectors import (
 )
 from tests.vectors.vectorfile import FOLDER, Vector
 
-FOLDERS = ("blob", "bundle", "code", "entry", "founding", "invite", "key", "kit", "letter", "v1", "wrapped")
+FOLDERS = (
+    "blob",
+    "bundle",
+    "code",
+    "deletion",
+    "entry",
+    "founding",
+    "invite",
+    "key",
+    "kit",
+    "letter",
+    "v1",
+    "wrapped",
+)
 
 _MODULES = (
     entry_cases,
@@ -31,6 +45,7 @@ _MODULES = (
     kit_cases,
     wrapped_cases,
     founding_cases,
+    deletion_cases,
 )
 
 

@@ -120,19 +120,25 @@ async def create_vault(
     return token
 
 
-def _proof(host: str, root: Root, identity: DeviceIdentity, token: str, log: DeviceLog) -> RootProof:
+def root_proof(log: DeviceLog, root: Root, signature: bytes) -> RootProof:
+    """What a relay is shown of the vault's roots, with a signature by the one in force."""
     first = log.roots[0][0].admin if log.roots else root.admin.public.to_bytes()
     return RootProof(  # §4.3-1
         admin=first.hex(),
         roots=[b64encode(entry.shown).decode("ascii") for _, entry in log.roots[1:]],
-        signature=root.sign_founding(
-            vault=log.vault,
-            device=identity.id,
-            recovery_hash=bytes.fromhex(recovery_hash(root.relay_secret)),
-            token_hash=bytes.fromhex(token_hash(token)),
-            host=host,
-        ).hex(),
+        signature=signature.hex(),
     )
+
+
+def _proof(host: str, root: Root, identity: DeviceIdentity, token: str, log: DeviceLog) -> RootProof:
+    signature = root.sign_founding(
+        vault=log.vault,
+        device=identity.id,
+        recovery_hash=bytes.fromhex(recovery_hash(root.relay_secret)),
+        token_hash=bytes.fromhex(token_hash(token)),
+        host=host,
+    )
+    return root_proof(log, root, signature)
 
 
 async def register(

@@ -7,7 +7,7 @@ minutes for a large memory; the next round announces the snapshot.
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
@@ -30,6 +30,7 @@ from crystal_node.device.access import Access, note_access
 from crystal_node.device.activity import RoundNotes
 from crystal_node.device.agent_name import memory_came
 from crystal_node.device.device import Device
+from crystal_node.device.planned_deletion import look_for_deletion
 from crystal_node.device.relay_move import META_RELAY_LOST
 from crystal_node.device.runner import Runner, TokenRefused, Traffic, store_failure
 from crystal_node.search.devices import keep_names
@@ -58,6 +59,8 @@ PROGRESS_SECONDS = 3.0
 """A long round reports progress at most this often."""
 DUTIES_AGAIN_SECONDS = 30.0
 """Pause before duties at the relay are tried again."""
+DELETION_LOOK_SECONDS = 3600.0
+"""How often the relay is asked whether it is to delete the vault."""
 
 
 T = TypeVar("T")
@@ -137,6 +140,7 @@ class Syncer:
         self._position_seconds = position_seconds
         self._position_told_at: float | None = None
         self._duties_at = 0.0
+        self._deletion_at = 0.0
         self._root_looked_for = device.member.log.root_number
         self._version = version("memory-crystal")
         self._files = FileRounds(device, purpose)
@@ -266,6 +270,7 @@ class Syncer:
             if report.core and report.caught_up:
                 await self.ingest.catch_up()
             problem = await self._beside_the_round(started) or self.ingest.words()
+            await self._look_for_deletion(started)
             return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
 
     def about(self, *, ask_key_store: bool = False) -> About:
@@ -306,6 +311,15 @@ class Syncer:
             self._duties_at = now + DUTIES_AGAIN_SECONDS
             return f"the relay was not told of the last changes yet: {describe(error).message}"
         return ""
+
+    async def _look_for_deletion(self, now: float) -> None:
+        """Asks whether the vault is to be deleted. A failure does not fail the round."""
+        if now < self._deletion_at:
+            return
+        self._deletion_at = now + DUTIES_AGAIN_SECONDS
+        with suppress(CrystalError, RelayError):
+            await look_for_deletion(self._device)
+            self._deletion_at = now + DELETION_LOOK_SECONDS  # §4.4-2
 
     def _keep_news(self) -> None:
         """Stores news for commands that do not open the device, and so cannot read names in the log."""

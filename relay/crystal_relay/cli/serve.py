@@ -97,6 +97,15 @@ def serve(
             help="Requests per second of an address; 0 for no limit.",
         ),
     ] = 1_000.0,
+    deletion_days: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=90,
+            envvar="CRYSTAL_RELAY_DELETION_DAYS",
+            help="Days that an owner's deletion of a vault waits at least.",
+        ),
+    ] = 1,
     trusted_proxy: Annotated[
         list[str] | None,
         typer.Option(
@@ -180,6 +189,7 @@ def serve(
             quota_entries=quota_entries,
             rate_per_token=rate_per_token,
             rate_per_address=rate_per_address,
+            deletion_seconds_min=deletion_days * 86_400,
             sweep_seconds=SWEEP_SECONDS_BUCKET if place.is_bucket else SWEEP_SECONDS,
             trusted_proxies=tuple(network_of(each) for each in trusted_proxy or ()),
         )

@@ -16,6 +16,8 @@ from crystal_relay.tokens import DEVICE, SECRET_BYTES, Preset
 from crystal_relay.wire import (
     SERVICE,
     V1_SERVICE,
+    DeletionReply,
+    DeletionRequest,
     Devices,
     DevicesReply,
     HealthReply,
@@ -154,6 +156,28 @@ class VaultCalls(ABC):
     async def recovery_number(self) -> int:
         """How often the recovery secret was replaced at this relay."""
         return (await self._json("GET", self._path("recovery"), RecoveryReply)).number
+
+    # --- the vault's deletion ---
+
+    async def deletion(self) -> DeletionReply:
+        """Whether the vault is to be deleted, when, and what the relay accepts. Raises NoSuchRoute (an older relay)."""
+        return await self._json("GET", self._path("deletion"), DeletionReply)
+
+    async def ask_deletion(
+        self, number: int, due: int, proof: RootProof, *, recovery: bytes
+    ) -> DeletionReply:
+        """Have the vault deleted at `due` (Unix seconds). `number` is one more than the last one's; `proof` is for both.
+
+        Raises WrongNumber, Forbidden, BadRequest (a waiting time that the relay does not accept).
+        """
+        request = DeletionRequest(due, proof)
+        path, headers = self._path(f"deletion/{number}"), self._authority(recovery)
+        return await self._json("PUT", path, DeletionReply, body=request, headers=headers)
+
+    async def call_off_deletion(self, number: int, *, recovery: bytes | None = None) -> DeletionReply:
+        """Call the deletion of this number off. Raises NotFound, BadRequest (it has begun)."""
+        path, headers = self._path(f"deletion/{number}"), self._authority(recovery)
+        return await self._json("DELETE", path, DeletionReply, headers=headers)
 
     # --- invites ---
 

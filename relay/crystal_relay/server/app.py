@@ -31,6 +31,7 @@ from crystal_relay.server.authorization import (
     require_metrics_token,
 )
 from crystal_relay.server.condemned import Condemned
+from crystal_relay.server.deletion_routes import DeletionRoutes
 from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.extension import Extension, Mounted
 from crystal_relay.server.founding import check_founding
@@ -54,6 +55,7 @@ from crystal_relay.server.sweeper import Sweeper, Timetable
 from crystal_relay.server.token_routes import TokenRoutes
 from crystal_relay.server.transfers import Transfers
 from crystal_relay.server.usage import Usage
+from crystal_relay.server.vault_deletions import VaultDeletions
 from crystal_relay.server.waits import Waits
 from crystal_relay.store import Store
 from crystal_relay.wire import (
@@ -92,6 +94,13 @@ class Relay:
         self._timetable = Timetable(self.sweeper, seconds=settings.sweep_seconds)
         self.objects = Objects(store, self.registry, self.invites, settings, self.rates, self.usage)
         self._tokens = TokenRoutes(self.registry, settings, self.rates, self.objects.load, peers)
+        self._deletion_routes = DeletionRoutes(
+            VaultDeletions(store, seconds_min=settings.deletion_seconds_min, clock=clock),
+            self.registry,
+            settings,
+            self.rates,
+            self.objects.load,
+        )
         self._invite_routes = InviteRoutes(
             self.invites,
             self.short_invites,
@@ -130,6 +139,7 @@ class Relay:
             Route("/v2/vaults/{vault}/wait", self.wait_for_writes, methods=["GET"]),  # §R1-1
             *self._tokens.routes(),
             *self._invite_routes.routes(),
+            *self._deletion_routes.routes(),
             Route("/v2/vaults", self.create_vault, methods=["POST"]),
             Route("/v2/openapi.json", self.openapi, methods=["GET"]),
             Route("/v2/vaults/{vault}/condemned", self.condemn, methods=["POST"]),

@@ -5,6 +5,8 @@
     r/expiry/<unix seconds, 12 digits>/short.<vault>.<place>               likewise: where its short invite lay
     r/expiry/<unix seconds, 12 digits>/condemned.<vault>.<id>              r/condemned/<vault>/<id> names what to delete
     r/expiry/<unix seconds, 12 digits>/dropped.<vault>                     r/vault/<vault>/dropped says whether it is due
+    r/expiry/<unix seconds, 12 digits>/deletion.<vault>                    r/vault/<vault>/deletion/… says whether it is due
+    r/expiry/<unix seconds, 12 digits>/deleted.<vault>                     a year after a deletion: what remained of the vault
 
 A record's information is in its key; it has no content. A record is written before its subject, so that a crash between the
 two may leave a record without a subject, but never a subject without a record. The sweeper removes a record without a
@@ -36,6 +38,8 @@ class ExpiryKind(StrEnum):
     SHORT = "short"
     CONDEMNED = "condemned"
     DROPPED = "dropped"
+    DELETION = "deletion"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Proof of the root: a vault is created here only by somebody who has the root of its id (docs/protocol.md §4.3).
+"""Proof of the root: only somebody who has the root of a vault's id creates the vault here, or has it deleted
+(docs/protocol.md §4.3, §4.4).
 
 The one place where the relay uses cryptography. All that it imports is the verification of an Ed25519 signature: it has no
 cipher and no key.
@@ -13,10 +14,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from crystal_relay.errors import UNDECODABLE, Forbidden
-from crystal_relay.wire import VaultCreation
+from crystal_relay.wire import DeletionRequest, RootProof, VaultCreation
 
 _VAULT_LABEL: Final = b"crystal/v2/vault\0"
 _FOUNDING_LABEL: Final = b"crystal/v2/founding\0"
+_DELETION_LABEL: Final = b"crystal/v2/deletion\0"
 _ENTRY_LABEL: Final = b"crystal/v2/entry-signature\0"
 _VAULT_BYTES: Final = 16
 _HEADER_BYTES: Final = 184
@@ -54,15 +56,28 @@ def check_founding(creation: VaultCreation, host: str) -> None:
             "upgrade it",
             hint="Upgrade Crystal on this device.",
         )
-    vault, key = bytes.fromhex(creation.vault), bytes.fromhex(proof.admin)
+    named = creation.vault + creation.device + creation.recovery_hash + creation.token_hash
+    _check_proof(creation.vault, proof, _FOUNDING_LABEL + bytes.fromhex(named), host)  # §4.3-2
+
+
+def check_deletion(vault: str, number: int, request: DeletionRequest, host: str) -> None:
+    """Check that the root of the vault (32 hex digits) has signed the request for its deletion of this number.
+
+    Raises Forbidden: as `check_founding`.
+    """
+    asked = number.to_bytes(4, "big") + request.due.to_bytes(8, "big")
+    _check_proof(vault, request.proof, _DELETION_LABEL + bytes.fromhex(vault) + asked, host)  # §4.4-1
+
+
+def _check_proof(vault_id: str, proof: RootProof, message: bytes, host: str) -> None:
+    """Check that the newest root of the proof has signed the message, followed by the name of the host. Raises Forbidden."""
+    vault, key = bytes.fromhex(vault_id), bytes.fromhex(proof.admin)
     if hashlib.sha256(_VAULT_LABEL + key).digest()[:_VAULT_BYTES] != vault:  # §4.3-1
         raise Forbidden("the proof begins with a root of another vault", hint=_HINT)
     for text in proof.roots:
         key = _next_root(vault, key, text)
-    named = creation.vault + creation.device + creation.recovery_hash + creation.token_hash
     here = host_name(host)
-    message = _FOUNDING_LABEL + bytes.fromhex(named) + here.encode()  # §4.3-2
-    if not _has_signed(key, bytes.fromhex(proof.signature), message):
+    if not _has_signed(key, bytes.fromhex(proof.signature), message + here.encode()):
         raise Forbidden(
             f"the proof of the vault's root is not signed by its newest root for the relay at {here}",
             hint=f"{_HINT} A proxy in front of the relay has to pass on the header Host.",

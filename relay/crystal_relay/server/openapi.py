@@ -30,6 +30,7 @@ from crystal_relay.errors import (
 from crystal_relay.invites import CloseReason, MailboxSlot
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import (
+    DELETIONS_MAX,
     KEY_CHARS_MAX,
     LIST_LIMIT_MAX,
     RECOVERIES_MAX,
@@ -41,6 +42,8 @@ from crystal_relay.server.scopes import CHANNELS
 from crystal_relay.wire import (
     Condemnation,
     CondemnedReply,
+    DeletionReply,
+    DeletionRequest,
     Devices,
     DevicesReply,
     ErrorReply,
@@ -82,6 +85,8 @@ _STRUCTS = (
     DevicesReply,
     RecoveryReplacement,
     RecoveryReply,
+    DeletionRequest,
+    DeletionReply,
     InviteCreation,
     InviteReply,
     ShortInviteCreation,
@@ -275,6 +280,7 @@ def _paths() -> Json:
         },
         **_token_paths(),
         **_recovery_paths(),
+        **_deletion_paths(),
         **_invite_paths(),
         **{f"/v2/vaults/{{vault}}/objects/{keys}": _object(keys, parts) for keys, parts in _KEYS.items()},
         "/v2/vaults/{vault}/condemned": {
@@ -408,6 +414,41 @@ def _recovery_paths() -> Json:
                 security=OF_ROOT,
                 body=body("application/json", reference("RecoveryReplacement")),
             )
+        },
+    }
+
+
+def _deletion_paths() -> Json:
+    vault = path_parameter("vault", HEX_ID)
+    number: Json = {"type": "integer", "minimum": 1, "maximum": DELETIONS_MAX}
+    one = [vault, {"name": "number", "in": "path", "required": True, "schema": number}]
+    return {
+        "/v2/vaults/{vault}/deletion": {
+            "get": operation(
+                "showDeletion",
+                "Whether the vault is to be deleted, and when.",
+                [vault],
+                {"200": json_reply("DeletionReply")} | errors(Unauthorized, Forbidden),
+                security=OF_DEVICE,
+            )
+        },
+        "/v2/vaults/{vault}/deletion/{number}": {
+            "put": operation(
+                "askDeletion",
+                "Have the vault deleted after a waiting time. The number is one more than the last one.",
+                one,
+                {"200": json_reply("DeletionReply")}
+                | errors(*WITH_BODY, Unauthorized, Forbidden, WrongNumber),
+                security=OF_ROOT,
+                body=body("application/json", reference("DeletionRequest")),
+            ),
+            "delete": operation(
+                "callOffDeletion",
+                "Call the deletion of this number off. Idempotent.",
+                one,
+                {"200": json_reply("DeletionReply")} | errors(Unauthorized, Forbidden, NotFound, StoreFull),
+                security=OF_HOLDER,
+            ),
         },
     }
 

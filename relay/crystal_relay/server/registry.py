@@ -5,7 +5,8 @@
     r/vault/<vault>/leads/…, lead/…              whose tokens have the preset `lead`, whatever theirs is (see `leads`)
     r/vault/<vault>/recovery/<number>            the recovery hash that counts (see `recovery`)
     r/vault/<vault>/invite/<mailbox>/…           an invite (see `invites`)
-    r/vault/<vault>/dropped                      the vault is closed, and will be deleted (see `dropped`)
+    r/vault/<vault>/dropped                      the vault is closed, and will be deleted (see `dropped_vaults`)
+    r/vault/<vault>/deletion/…                   its owner asked for its deletion (see `vault_deletions`)
     r/enrollment/<hash>                          an enrolment token
 
 Records are written once and never changed, so any number of relay processes may write them in any order: a token is valid if it
@@ -29,6 +30,7 @@ from crystal_relay.server.records import Records
 from crystal_relay.server.recovery import RecoverySecrets
 from crystal_relay.server.scopes import SCOPES, Identity, TokenScope
 from crystal_relay.server.token_records import TokenRecord, TokenRecords
+from crystal_relay.server.vault_deletions import VaultDeletions
 from crystal_relay.store import Store
 from crystal_relay.tokens import Preset
 from crystal_relay.wire import TokenRegistration, VaultCreation
@@ -66,6 +68,7 @@ class Registry:
         """Cached tokens of each vault."""
         self._changes = 0
         self._dropped = DroppedVaults(store, clock=wall_clock)
+        self._deletions = VaultDeletions(store, clock=wall_clock)
         self._recovery = RecoverySecrets(store)
         self._records = Records(store)
         self._tokens = TokenRecords(self._records)
@@ -339,7 +342,7 @@ class Registry:
         try:
             record = await self._tokens.find(vault, device, name)
         except NotFound:
-            raise _unauthorized() from None
+            raise await self._deletions.refusal(vault, name) from None
         if revoked or not hmac.compare_digest(record.token_hash, name):  # §R2-3
             raise _unauthorized()
         leads = await self._may_lead(vault, device, record, await newest(vault))

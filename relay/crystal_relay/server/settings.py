@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 from crystal_relay.errors import BadRequest
+from crystal_relay.limits import DELETION_SECONDS_MIN
 
 HEAD_BYTES_MAX = 16 * 1024
 """URL and headers of a request together."""
@@ -68,6 +69,8 @@ class RelaySettings:
     """Requests per second with unknown credentials from one address."""
     sweep_seconds: float = SWEEP_SECONDS
     """Interval of the sweeper; 0 for none."""
+    deletion_seconds_min: int = DELETION_SECONDS_MIN
+    """How long a vault's deletion waits at least, once its owner has asked for it."""
     metrics_token: str | None = field(default=None, repr=False)
     """Gives access to `/metrics`. None for no such route."""
     trusted_proxies: tuple[str, ...] = ()

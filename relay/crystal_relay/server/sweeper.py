@@ -5,6 +5,8 @@
     short       then too: the record of where a short invite lay
     condemned   the keys, or the range of keys, that a Core named; then the condemnation
     dropped     all objects of the vault, then its registry; the record of the drop last
+    deletion    the vault is closed, and dropped, because its owner asked for it
+    deleted     a year later: what remained of it
 
 An object that no expiry record names is never deleted. The expiry record itself goes last, so that the next sweep, here or in
 another process, resumes one that was killed. Deletion is idempotent: any number of processes may sweep at once. A sweep that
@@ -30,6 +32,7 @@ from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, ExpiryKind, due_a
 from crystal_relay.server.invites import Invites, record_keys, short_key
 from crystal_relay.server.overview import INDEX_KEY
 from crystal_relay.server.short_invites import place_key
+from crystal_relay.server.vault_deletions import VaultDeletions
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
 
@@ -78,6 +81,7 @@ class Sweeper:
         self._deleted = deleted
         self._condemned = Condemned(store, retry_seconds=0, clock=clock)
         self._dropped = DroppedVaults(store, clock=clock)
+        self._deletions = VaultDeletions(store, clock=clock)
         self._invites = Invites(store, clock=clock)
         self.sweeps = 0
         self.failures = 0
@@ -140,6 +144,8 @@ class Sweeper:
             ExpiryKind.SHORT: self._remove_place,
             ExpiryKind.CONDEMNED: self._remove_condemned,
             ExpiryKind.DROPPED: self._remove_vault,
+            ExpiryKind.DELETION: self._close_vault,
+            ExpiryKind.DELETED: self._remove_remains,
         }[expiry.kind]
         if await remove(expiry, swept):
             await self._store.delete(expiry.key)
@@ -205,6 +211,18 @@ class Sweeper:
         if await is_dropped():
             await self._store.delete(INDEX_KEY)  # it has the vault's origin
             await self._store.delete(record)
+        return True
+
+    async def _close_vault(self, expiry: Expiry, swept: Swept) -> bool:
+        if not await self._deletions.is_due(expiry.vault):
+            return True  # called off; if asked for again, another record has the new time
+        due = (await self._deletions.newest(expiry.vault)).due
+        await self._deletions.keep_remains(expiry.vault, due)  # §R4.7-6
+        await self._dropped.drop(expiry.vault, due, sooner=True)
+        return True
+
+    async def _remove_remains(self, expiry: Expiry, swept: Swept) -> bool:
+        await self._deletions.forget(expiry.vault)
         return True
 
     async def _remove_all(

@@ -14,10 +14,17 @@ from crystal_relay.client.http import HttpStore
 from crystal_relay.errors import UNDECODABLE, BadRequest, Forbidden, RelayError
 from crystal_relay.s3.address import parse_s3_address
 from crystal_relay.server.expiry import parse_expiry
-from crystal_relay.server.founding import check_founding
+from crystal_relay.server.founding import check_deletion, check_founding
 from crystal_relay.server.peers.messages import AUTHORIZATION, News, read, sign
 from crystal_relay.server.scopes import mailbox_of, parse_place
-from crystal_relay.wire import Direction, TransferReply, TransferRequest, VaultCreation, error_of_reply
+from crystal_relay.wire import (
+    DeletionRequest,
+    Direction,
+    TransferReply,
+    TransferRequest,
+    VaultCreation,
+    error_of_reply,
+)
 from tests.fuzz.seeds import with_nested_json
 from tests.fuzz.served import DEVICE, ENROL, RECOVERY, VAULT, FuzzedServer
 from tests.fuzz.target import Target
@@ -189,6 +196,18 @@ def _founding_seeds() -> Iterable[bytes]:
     )
 
 
+def _deletion(data: bytes) -> None:
+    host, _, body = data.partition(b"\n")
+    request = msgspec.json.decode(body, type=DeletionRequest)
+    assert msgspec.json.decode(msgspec.json.encode(request), type=DeletionRequest) == request
+    check_deletion("00" * 16, 1, request, host.decode("ascii", "replace"))
+
+
+def _deletion_seeds() -> Iterable[bytes]:
+    vectors = [*read_folder("deletion")]
+    return with_nested_json(vector.fields["host"].encode() + b"\n" + vector.body for vector in vectors)
+
+
 def _news(data: bytes) -> None:
     news, _ = read(b"secret", AUTHORIZATION + sign(b"secret", data), data)
     assert msgspec.json.decode(msgspec.json.encode(news), type=News) == news
@@ -225,6 +244,7 @@ TARGETS = (
         8192,
     ),
     Target("relay.founding", _founding, (*UNDECODABLE, Forbidden), _founding_seeds, 8192),
+    Target("relay.deletion", _deletion, (*UNDECODABLE, Forbidden), _deletion_seeds, 8192),
     Target("relay.grant", _grant, UNDECODABLE, _grant_seeds, 8192),
     Target(
         "relay.news",

@@ -147,7 +147,12 @@ async def test_a_failure_is_thrown_into_the_flow_which_may_go_on(
 
 
 @pytest.mark.parametrize(
-    "error", [errors.VaultDropped("closed", hint="until Monday"), errors.QuotaExceeded("much")]
+    "error",
+    [
+        errors.VaultDropped("closed", hint="until Monday"),
+        errors.VaultDeleted("gone"),
+        errors.QuotaExceeded("much"),
+    ],
 )
 def test_a_dropped_or_full_vault_comes_with_the_relays_advice_not_that_for_a_lost_token_or_a_full_disk(
     error: errors.RelayError,

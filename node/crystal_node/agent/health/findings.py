@@ -26,6 +26,7 @@ from crystal_node.base.wording import ago, counted, one_line
 from crystal_node.device.access import TEXTS, Access, read_access
 from crystal_node.device.activity import Activity, RoundFailure, UnknownLines, UnreadableTranscript
 from crystal_node.device.device import Device
+from crystal_node.device.planned_deletion import read_planned
 from crystal_node.device.recovery_kit import KitState, kit_state
 from crystal_node.sync.embedding_notes import META_PROBLEM
 from crystal_node.sync.maintenance.retention_status import other_model
@@ -93,6 +94,7 @@ class FindingName(StrEnum):
     COMMANDS = "commands"
     DATABASE = "database"
 
+    VAULT_DELETION = "vault-deletion"
     REVOKED = "revoked"
     REFUSED = "refused"
     FROZEN = "frozen"
@@ -217,6 +219,13 @@ def vault_findings(device: Device) -> list[Finding]:
 
     if read_access(device.journal) is Access.REFUSED:
         add(FindingName.REFUSED, TEXTS[Access.REFUSED], severity=Severity.FAILED)
+    planned = read_planned(device.journal)
+    if planned is not None:
+        add(
+            FindingName.VAULT_DELETION,
+            f"The relay deletes this vault on {planned.day}, as its owner asked. The memory on this machine stays.",
+            "`crystal vault keep` calls it off, on the Core or with the recovery kit.",
+        )
     if member.log.lead is not None and member.log.lead.is_freeze:
         add(
             FindingName.FROZEN,

@@ -33,6 +33,7 @@ LINES_MAX = 4
 SENTENCES: dict[str, str] = {
     FindingName.REVOKED: "This machine was put out of your vault.",
     FindingName.REFUSED: "The relay refuses this machine.",
+    FindingName.VAULT_DELETION: "The relay is going to delete your vault, as its owner asked.",
     FindingName.FROZEN: "No machine is the Core: nothing reaches the others.",
     FindingName.REVOCATION_UNFINISHED: "A device was not put out completely.",
     FindingName.ROOT_REPLACED: "The vault's root that is kept here was replaced.",

@@ -100,6 +100,7 @@ COMMANDS = (
     Command("verify", Topic.SAFETY, "Compare every row of the memory with its digest."),
     Command("repair", Topic.SAFETY, "Repair this machine's memory and lost parts on the relay."),
     Command("recovery", Topic.SAFETY, "Make, check and use the vault's recovery kit."),
+    Command("vault", Topic.SAFETY, "Delete the vault at its relay, or call that off."),
     Command("backup", Topic.SAFETY, "Back up this device's home, and read the backup back."),
     Command("restore", Topic.SAFETY, "Rebuild this machine's memory from the relay or a copy."),
     Command("snapshot", Topic.SAFETY, "Make a snapshot of the memory on the relay now."),

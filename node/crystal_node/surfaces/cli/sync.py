@@ -9,9 +9,10 @@ from crystal_mirror.membership.status import status
 from crystal_node.agent.daemon.forget_jobs import run_forget_jobs
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import resolve
-from crystal_node.base.wording import counted, size
+from crystal_node.base.wording import counted, iso, size
 from crystal_node.device.device import Device, opened
 from crystal_node.device.enrolment import found_vault, own_relay_lost
+from crystal_node.device.planned_deletion import read_planned
 from crystal_node.device.runner import TokenRefused
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
@@ -59,6 +60,7 @@ async def _once(device: Device, as_json: bool) -> None:
         result = await sync_once(syncer)
         await run_forget_jobs(JobContext(device, syncer, lambda _event, _text: None), note)
     standing = status(device.member)
+    planned = read_planned(device.journal)
     if result.problem and not as_json:
         note(f"{result.problem[:1].upper()}{result.problem[1:]}; the next sync tries again.")
     if as_json:
@@ -80,6 +82,7 @@ async def _once(device: Device, as_json: bool) -> None:
                 "seconds": round(result.seconds, 3),
                 "problem": result.problem or None,
                 "files": _files_document(result),
+                "deletion_due": iso(planned.due * 1000) if planned else None,
                 "notices": [{"name": name, "detail": detail} for name, detail in standing.notices.items()],
             }
         )
@@ -92,6 +95,8 @@ async def _once(device: Device, as_json: bool) -> None:
         say(f"{standing.pending + standing.stored} of this machine's changes wait for the Core.")
     for name, detail in standing.notices.items():
         say(f"! {notice_text(name)} ({detail})")
+    if planned is not None:
+        say(f"! The relay deletes this vault on {planned.day}. To call it off: `crystal vault keep`.")
     _say_files(result)
 
 

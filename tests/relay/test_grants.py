@@ -75,20 +75,26 @@ async def test_no_race_makes_more_vaults_than_a_token_is_good_for() -> None:
 
 
 class StumblingStore(MemoryStore):
-    """Fails at the first record of a vault, as if the relay were killed between two writes."""
+    """Fails once at a key that contains `at`, as if the relay were killed between two writes."""
 
     stumbled = False
 
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self._at = at
+
     async def put_new(self, key: str, body: bytes | Body) -> None:
-        if key.endswith("/record") and not self.stumbled:
+        if self._at in key and not self.stumbled:
             self.stumbled = True
             raise StoreUnavailable("killed here")
         await super().put_new(key, body)
 
 
-async def test_a_founding_that_broke_off_goes_on_with_its_use() -> None:
-    store = StumblingStore()
-    await made(store, uses=1)
+@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("at", ["r/enrolling/", "r/enrolled/", "/record", "/origin", "/token/"])
+async def test_a_founding_that_broke_off_goes_on_with_its_use(at: str, uses: int) -> None:
+    store = StumblingStore(at)
+    await made(store, uses=uses)
     async with served(store) as relay:
         member = Member()
         with pytest.raises(StoreUnavailable):
@@ -287,4 +293,4 @@ async def test_revoking_a_token_takes_the_records_of_its_uses_along() -> None:
     async with served(store) as relay:
         await found(relay, Member())
     await Operator(store).revoke_enrollment(token.id)
-    assert (await store.list("r/enrolled/")).entries == ()
+    assert (await store.list("r/enroll")).entries == ()

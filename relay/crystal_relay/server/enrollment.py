@@ -1,7 +1,7 @@
 """Enrolment tokens: their holders can create vaults.
 
     r/enrollment/<SHA-256 of the token>     {"label", "created", "uses", "expires", "quota_bytes"}; of older relays less
-    r/enrolled/<SHA-256 of the token>/…     its uses (see `grants`)
+    r/enrolled/<SHA-256 of the token>/…     its uses, and the vaults that began to claim one in r/enrolling/… (see `grants`)
 
 Only hashes are kept, so a token is shown once, when it is created. Deleting the record revokes the token at once at every
 process, since none is cached. Vaults created with it are not affected.
@@ -77,6 +77,11 @@ def uses_prefix(token_hash: str) -> str:
     return f"r/enrolled/{token_hash}/"
 
 
+def begun_prefix(token_hash: str) -> str:
+    """Prefix of the marks of vaults that began to claim a use of a token."""
+    return f"r/enrolling/{token_hash}/"
+
+
 def day_of(seconds: int) -> str:
     """A time in Unix seconds as a date and a time of day, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -132,8 +137,8 @@ class Enrollments:
         found = await self._read(names[0])
         await self.store.delete(PREFIX + names[0])
         records = Records(self.store)
-        uses = uses_prefix(names[0])
-        await records.delete_all([uses + each for each in await records.names(uses)])
+        for prefix in (uses_prefix(names[0]), begun_prefix(names[0])):
+            await records.delete_all([prefix + each for each in await records.names(prefix)])
         return found
 
     async def _names(self) -> list[str]:

@@ -2,10 +2,12 @@
 
     r/enrolled/<token's hash>/<number, 6 digits>     one use of a token with a number of uses: {"vault"}
     r/enrolled/<token's hash>/<vault>                one use of a token with any number of them
+    r/enrolling/<token's hash>/<vault>               the vault began to claim a use of a token with a number of uses
     r/vault/<vault>/origin                           by which token the vault came, when, and its quota
 
 A use is claimed first, then the vault is created, then its origin is written, and then its first token: so the quota is there
-before anything is stored. A crash in between costs at most one use, and the same request again completes it. A use is never
+before anything is stored. A crash in between costs at most one use, and the same request again finds that use and completes it:
+the mark of the vault says that there may be one, so that other foundings read no uses. A use is never
 given back: of two who found one vault at once, with the use that one of them has claimed, the other one may have succeeded.
 """
 
@@ -20,6 +22,7 @@ from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorize
 from crystal_relay.server.enrollment import (
     ID_CHARS,
     EnrollmentRecord,
+    begun_prefix,
     day_of,
     enrollment_hash,
     enrollment_key,
@@ -119,6 +122,13 @@ class Grants:
             await self._records.mark(prefix + vault)
             return
         taken = await self._records.names(prefix)
+        # Marked only while there is room, so that a used-up token fills no store.
+        if (
+            len(taken) < grant.record.uses
+            and await self._began(vault, grant)
+            and await self._is_among(vault, prefix, taken)
+        ):
+            return
         for number in range(len(taken), grant.record.uses):  # §R4.1-5
             name = f"{number:06d}"
             try:
@@ -132,6 +142,14 @@ class Grants:
                 f"this enrolment token was good for {grant.record.uses} vault{'s' * (grant.record.uses > 1)}, and is used up",
                 hint=ASK,
             )
+
+    async def _began(self, vault: str, grant: Grant) -> bool:
+        """Mark that the vault claims a use. Returns whether it had begun before."""
+        try:
+            await self._records.put_new(begun_prefix(grant.token_hash) + vault, _Use(vault))
+        except AlreadyExists:
+            return True
+        return False
 
     async def _has_use(self, vault: str, grant: Grant) -> bool:
         """Whether a use of the token was claimed for this vault. Always true of the environment's."""

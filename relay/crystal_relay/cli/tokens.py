@@ -17,6 +17,8 @@ from crystal_relay.cli.vaults import seconds_of
 if TYPE_CHECKING:
     from crystal_relay.server.enrollment import Enrollment
 
+_LINK_LIVES = "7d"
+"""How long a link is valid, unless the operator says otherwise."""
 
 class TokenOrder(StrEnum):
     """Columns by which `tokens list` sorts."""
@@ -55,6 +57,14 @@ def create(
     quota_bytes: Annotated[
         int, typer.Option(min=0, help="Bytes that each of its vaults may store; 0 for the relay's quota.")
     ] = 0,
+    link: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Print one link of this relay address, with its #pin= if it has one, and the token. Valid for 7 days unless "
+            "--expires says otherwise.",
+        ),
+    ] = None,
     store: StoreAddress = None,
     s3_endpoint: S3Endpoint = None,
     s3_allow_http: S3AllowHttp = False,
@@ -62,13 +72,16 @@ def create(
 ) -> None:
     """Create an enrolment token and print it, only once.
 
-    It is good for one vault, unless --uses says otherwise. The relay keeps its hash.
+    It is good for one vault, unless --uses says otherwise. The relay keeps its hash. With --link it prints the invitation of a
+    person in one line, which `crystal up --relay -` takes as it is.
     """
+    from crystal_relay.enrolment_link import enrolment_link
     from crystal_relay.server.enrollment import enrollment_hash, new_enrollment_token
 
     with told(as_json=as_json):
-        lives = seconds_of(expires) if expires else 0
+        lives = seconds_of(expires or (_LINK_LIVES if link is not None else "0s"))
         token = new_enrollment_token()
+        shown = token if link is None else enrolment_link(link, token).text()
         made = operate(
             StorePlace.of_options(store, s3_endpoint, s3_allow_http),
             lambda operations: operations.enroll(
@@ -76,13 +89,15 @@ def create(
             ),
         )
         if as_json:
-            show_json({"token": token} | {name: getattr(made, name) for name in made.__struct_fields__})
-        else:
-            print(token, flush=True)
-            tell(
-                f"Enrolment token {made.id}, shown only once, {_limits(made)}. "
-                "`crystal init --enroll-token -` takes it."
+            linked = {} if link is None else {"link": shown}
+            show_json(
+                {"token": token} | linked | {name: getattr(made, name) for name in made.__struct_fields__}
             )
+        else:
+            print(shown, flush=True)
+            taken = "`crystal init --enroll-token -`" if link is None else "`crystal up --relay -`"
+            what = "Enrolment token" if link is None else "A link with the enrolment token"
+            tell(f"{what} {made.id}, shown only once, {_limits(made)}. {taken} takes it.")
 
 
 @tokens.command("list")

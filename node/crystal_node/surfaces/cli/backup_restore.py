@@ -22,6 +22,7 @@ from crystal_node.surfaces.cli.console.kit import read_kit
 from crystal_node.surfaces.cli.console.options import Json, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
+from crystal_node.surfaces.cli.console.relay_link import relay_and_token
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A backup: the folder with manifest.json.")]
 KitFile = Annotated[
@@ -97,6 +98,7 @@ def _as_new(
     folder: Path, kit: str, relay: str | None, enroll_token: str | None, *, claim: bool, as_json: bool
 ) -> None:
     manifest = read_manifest(folder)
+    relay, enroll_token = relay_and_token(relay, enroll_token)
     settings = resolve(Flags(relay_url=relay))
     if not settings.relay_url:
         before = relay_of(folder)

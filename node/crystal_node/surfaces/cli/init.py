@@ -19,6 +19,7 @@ from crystal_node.surfaces.cli.console.options import (
 )
 from crystal_node.surfaces.cli.console.output import emit, say
 from crystal_node.surfaces.cli.console.prompts import confirm, read_secret
+from crystal_node.surfaces.cli.console.relay_link import relay_and_token
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import join
 from crystal_node.surfaces.cli.pair_code import check_argument
@@ -71,6 +72,7 @@ def run(
 
         crystal init --role core --relay https://relay.example.org --enroll-token -
     """
+    relay, enroll_token = relay_and_token(relay, enroll_token)
     settings = resolve(Flags(relay_url=relay, agent=agent, name=name, key_store=key_store))
     if role is MachineRole.NODE:
         if enroll_token is not None:

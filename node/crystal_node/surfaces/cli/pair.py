@@ -38,6 +38,7 @@ from crystal_node.surfaces.cli.console.prompts import (
     typed_line,
     until_right,
 )
+from crystal_node.surfaces.cli.console.relay_link import relay_and_token
 from crystal_node.surfaces.cli.console.terminal import is_terminal, show_code
 from crystal_node.surfaces.cli.pair_code import (
     ask_code,
@@ -139,6 +140,7 @@ def run(
         raise UsageError("--offline shows a code and --code takes one: not both at once")
     if code is not None and code_file is not None:
         raise UsageError("--code and --code-file each give a code: one of them")
+    relay, enroll_token = relay_and_token(relay, enroll_token)
     settings = resolve(Flags(relay_url=relay, name=name))
     joins = joins or (settings.vault is None and not offline)
     if joins and (qr is not None or grant):

@@ -23,6 +23,7 @@ from crystal_node.device.own_relay import RELAY_PORT, check_port, own_address, s
 from crystal_node.device.registration import WrongEnrolmentToken
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import read_secret, tell_wrong, typed_line
+from crystal_node.surfaces.cli.console.relay_link import split_link
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.sync.progress import ProgressLines
 from crystal_relay.address import http_client
@@ -42,7 +43,7 @@ _LOOK_SECONDS = 0.2
 _ABOUT = """\
 Your machines exchange data through a relay, which can read none of it. It can be on this machine: the others then reach it
 at {here}, while this machine is on and in the same network. Or it is a server that runs all the time; its
-first start (crystal-relay serve) prints a token. Either way, everything recorded so far is kept.
+operator gives you a link, or an address and a token. Either way, everything recorded so far is kept.
 """
 
 
@@ -93,8 +94,9 @@ def at_shared_relay(
             )
             if url == HERE:
                 return _open_here(settings)
+            url, of_link = split_link(url)
             there = resolve(Flags(relay_url=url))
-            secret = token
+            secret = of_link or token
             if not secret or secret == _ASK:
                 secret = read_secret("The relay's enrolment token: ", what="enrolment token")
             asyncio.run(found_vault(there, secret, ProgressLines(note)))

@@ -15,6 +15,7 @@ from crystal_node.surfaces.cli.console.kit import read_kit
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, KeyStorePlace, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask, read_secret
+from crystal_node.surfaces.cli.console.relay_link import relay_and_token
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 Kit = Annotated[
@@ -72,6 +73,7 @@ def run(
         crystal recovery restore --relay https://relay.example.org
         crystal recovery restore --from /mnt/old/.ldm --relay https://relay.example.org --enroll-token -
     """
+    relay, enroll_token = relay_and_token(relay, enroll_token)
     settings = resolve(Flags(relay_url=relay, name=name, key_store=key_store))
     token = enrolment_token() if enroll_token is None else enroll_token
     if enroll_token == _STANDARD_INPUT:

@@ -21,6 +21,7 @@ from crystal_node.surfaces.cli import up_dialogue as people
 from crystal_node.surfaces.cli.console.options import DeviceName, Json, MachineRole, Relay, Yes
 from crystal_node.surfaces.cli.console.output import emit_line
 from crystal_node.surfaces.cli.console.prompts import read_secret, tell_wrong, until_right
+from crystal_node.surfaces.cli.console.relay_link import relay_and_token
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.pair import (
     WRONG_CODES,
@@ -104,6 +105,7 @@ def run(
         crystal up --code -
         crystal up --role core --relay https://relay.example.org --enroll-token - --yes
     """
+    relay, enroll_token = relay_and_token(relay, enroll_token)
     flags = Flags(relay_url=relay, name=name)
     settings = resolve(flags)
     check_argument(code)
@@ -151,7 +153,7 @@ def run(
         else:
             may_choose = False
             if chosen == "core" and not settings.relay_url:
-                enrolment.flags = replace(enrolment.flags, relay_url=people.ask_relay())
+                enrolment.take_relay(people.ask_relay())
             wish = _wish(enrolment.latest(), tools, chosen, capture, history, hooks, mcp, service, asks=True)
         settings = enrolment.latest()
         plan = planned()
@@ -276,6 +278,12 @@ class Enrolment:
         self._asks, self._yes, self._as_json = asks, yes, as_json
         self.founded = False
 
+    def take_relay(self, typed: tuple[str, str]) -> None:
+        """Use this relay, and the enrolment token of its link, if it is one."""
+        url, token = typed
+        self.flags = replace(self.flags, relay_url=url)
+        self._token = token or self._token
+
     def latest(self) -> Settings:
         """The settings as they are now."""
         return resolve(self.flags)
@@ -302,7 +310,8 @@ class Enrolment:
                 if not self._asks or not needed:
                     raise
                 tell_wrong(error)
-                self.flags = replace(self.flags, relay_url=people.ask_relay(settings.relay_url))
+                self.take_relay(people.ask_relay(settings.relay_url))
+                token = self._token or token
                 settings = self.latest()
             else:
                 self.founded = True

@@ -14,6 +14,7 @@ from crystal_node.base.wording import counted, one_line, printable, size
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.output import emit_line, note, say
 from crystal_node.surfaces.cli.console.prompts import SECRET_CHARS_MAX, tell_wrong
+from crystal_node.surfaces.cli.console.relay_link import split_link
 from crystal_node.surfaces.cli.console.terminal import is_terminal
 from crystal_node.surfaces.cli.recovery import offer_kit
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
@@ -72,15 +73,16 @@ def ask_name(default: str) -> str:
     return _typed(f"This machine's name ({default}): ", as_typed=True) or default
 
 
-def ask_relay(default: str = "") -> str:
-    """Ask for the relay's address; "" for none. Enter is the default."""
+def ask_relay(default: str = "") -> tuple[str, str]:
+    """Ask for the relay's address, "" for none; Enter is the default. Returns it, and the enrolment token of a link."""
     enter = default or "none, while this is the only machine"
     while True:
         typed = _typed(
             f"The relay's address, such as https://relay.example.org (Enter: {enter}): ", as_typed=True
         )
         try:
-            return checked_url(typed or default, "your answer")
+            url, token = split_link(typed or default)
+            return checked_url(url, "your answer"), token
         except BadConfig as error:
             tell_wrong(error)
 

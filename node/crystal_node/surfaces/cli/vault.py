@@ -28,7 +28,7 @@ Days = Annotated[
 
 @group.command("delete")
 def delete(days: Days = DAYS, kit: KitFile = None, yes: Yes = False, as_json: Json = False) -> None:
-    """Have the relay delete everything of the vault, after a waiting time.
+    """Delete everything of the vault at its relay, after a waiting time.
 
     It takes the vault's root: a machine that holds it, or the recovery kit. Until the time is over all goes on as before,
     every device says so, and `crystal vault keep` calls it off. The memory on the devices stays.
@@ -62,7 +62,7 @@ def delete(days: Days = DAYS, kit: KitFile = None, yes: Yes = False, as_json: Js
 
 @group.command("keep")
 def keep(kit: KitFile = None, as_json: Json = False) -> None:
-    """Call off the deletion of the vault at its relay.
+    """Cancel the deletion of the vault at its relay.
 
     On the Core, on a machine that holds the vault's root, or with the recovery kit.
 

@@ -19,7 +19,11 @@ Json = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
 Relay = Annotated[
     str | None,
-    typer.Option("--relay", metavar="URL", help="The relay's address, such as https://relay.example.org."),
+    typer.Option(
+        "--relay",
+        metavar="URL",
+        help="The relay's address, such as https://relay.example.org, or its operator's link; - reads it.",
+    ),
 ]
 Agent = Annotated[
     str | None, typer.Option("--agent", metavar="ID", help="The agent that the messages belong to.")

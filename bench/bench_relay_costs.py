@@ -1,8 +1,8 @@
 """What a vault costs whoever runs its relay over a bucket: requests to the object store, and their price.
 
 Real devices (`crystal sync --watch`), a real relay process, a real S3 server; the relay counts the requests that it sends.
-Measured is what each kind of thing costs; a month is that times how often it happens in one (see `MONTH_*`), which
-docs/relay-costs.md states with the table. Prices are those of requests; stored bytes are priced apart.
+Measured is what whole windows of idleness and each kind of event cost; a month is that times how often it happens in one (see
+`MONTH_*`), which docs/relay-costs.md states with the table. Prices are those of requests; stored bytes are priced apart.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,6 @@ from crystal_node.agent.watcher import POSITION_SECONDS
 from crystal_node.base.settings import child_environment
 from crystal_node.surfaces.demo.machines import DemoDevice
 from crystal_node.sync.watch import WatchTimes
-from crystal_relay.server.peers import PeerTimes
-from crystal_relay.server.settings import SWEEP_SECONDS_BUCKET, RelaySettings
 from tests.support.s3_servers import S3Server, running_moto
 
 DEVICES = 10
@@ -37,7 +35,9 @@ MESSAGES = 24
 _PAUSE_SECONDS = 3.0
 """Between two messages: longer than all devices take to have it."""
 _QUIET_SECONDS = 12.0
-_WINDOW_SECONDS = 60.0
+WINDOW_SECONDS = WatchTimes().safety_round
+"""In one everything that an idle device does happens once: its round, and the look-ups of its token."""
+WINDOWS = 2
 _STEP_SECONDS_MAX = 120.0
 
 MONTH_SECONDS = 30 * 86_400
@@ -46,9 +46,8 @@ BUSY_SECONDS_PER_DAY = 8 * 3_600
 BUSY_MESSAGES_PER_DAY = 150
 """Prompts and answers that the devices of one person record on a working day, each sent by itself: some forty prompts."""
 HEAVY_MESSAGES_PER_DAY = 500
-LOOK_UP_READS = 4
-"""Of a token that was not looked up for `auth_cache_seconds`: the token, whether it was revoked, whether its device was raised
-to lead (not asked of one that leads by itself), whether the vault was dropped."""
+OBJECTS_PER_MESSAGE = 2
+"""The relay counts a vault's objects once a day on which something is written: a LIST for each 1,000."""
 
 _OPERATION = re.compile(r'^crystal_relay_store_operations_total\{.*?="(\w+)"\} ([0-9.e+]+)$', re.MULTILINE)
 
@@ -101,8 +100,12 @@ class Measured:
     core_round: Operations
     message: Operations
     """One message, from the device that records it to all others."""
-    quiet: Operations
-    """A minute in which nothing happens: long polls, and what the relay does by itself."""
+    alone: Operations
+    """`WINDOW_SECONDS` of a relay without devices."""
+    one: Operations
+    """`WINDOW_SECONDS` with an idle Core, what the relay does by itself included."""
+    all_idle: Operations
+    """The same with all devices."""
 
 
 def run(quick: bool) -> list[Row]:
@@ -114,7 +117,9 @@ def run(quick: bool) -> list[Row]:
             ("an idle round of a Node", measured.node_round),
             ("an idle round of the Core", measured.core_round),
             (f"a message that reaches {DEVICES} devices", measured.message),
-            ("a quiet minute", measured.quiet),
+            ("a window without devices", measured.alone),
+            ("a window with an idle Core", measured.one),
+            (f"a window with {DEVICES} idle devices", measured.all_idle),
         )
     ]
     for name, month in months(measured).items():
@@ -140,25 +145,25 @@ HEAVY = f"{DEVICES} devices and {BUSY_DAYS * HEAVY_MESSAGES_PER_DAY:,} messages"
 def months(measured: Measured) -> dict[str, Operations]:
     """What is measured, times how often it happens in thirty days."""
     busy_share = BUSY_DAYS * BUSY_SECONDS_PER_DAY / MONTH_SECONDS
-    rounds = MONTH_SECONDS / WatchTimes().safety_round
-    looked_up = Operations(reads=LOOK_UP_READS) * (MONTH_SECONDS / RelaySettings().auth_cache_seconds)
-    node, core = measured.node_round * rounds, measured.core_round * rounds
-    own = Operations(lists=1, reads=1) * (MONTH_SECONDS / PeerTimes().round)
-    own = own + Operations(lists=1) * (MONTH_SECONDS / SWEEP_SECONDS_BUCKET)
-    idle = core + node * (DEVICES - 1)
-    known = looked_up * DEVICES
+    windows = MONTH_SECONDS / WINDOW_SECONDS
+    rounds = measured.core_round + measured.node_round * (DEVICES - 1)
     # The Core then looks at all of them, and each Node at the Core's.
     positions = Operations(puts=DEVICES, reads=DEVICES * DEVICES + DEVICES) * (
         BUSY_DAYS * BUSY_SECONDS_PER_DAY / POSITION_SECONDS
     )
     # Where a message comes before the safety net's time, its rounds take the place of that one.
-    working = own + idle * (1 - busy_share) + known + positions
+    working = (measured.all_idle - rounds * busy_share) * windows + positions
+
+    def with_messages(per_day: int) -> Operations:
+        pages = BUSY_DAYS * per_day * OBJECTS_PER_MESSAGE / 1_000
+        return working + measured.message * (BUSY_DAYS * per_day) + Operations(lists=BUSY_DAYS * pages)
+
     return {
-        RELAY: own,
-        ONE: own + core + looked_up,
-        TEN: own + idle + known,
-        BUSY: working + measured.message * (BUSY_DAYS * BUSY_MESSAGES_PER_DAY),
-        HEAVY: working + measured.message * (BUSY_DAYS * HEAVY_MESSAGES_PER_DAY),
+        RELAY: measured.alone * windows,
+        ONE: measured.one * windows,
+        TEN: measured.all_idle * windows,
+        BUSY: with_messages(BUSY_MESSAGES_PER_DAY),
+        HEAVY: with_messages(HEAVY_MESSAGES_PER_DAY),
     }
 
 
@@ -166,17 +171,27 @@ def measure(*, devices: int, nudges: int, quick: bool) -> Measured:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crystal-bench-")))
         relay = stack.enter_context(_relay(folder, stack.enter_context(running_moto())))
+        alone = _window(relay, 1, quick=quick)
         vault = _Vault(folder, relay, devices)
-        stack.enter_context(vault.watching())
+        with vault.watching(vault.devices[:1]):
+            _until(vault.quiet, "the Core does not come to rest")
+            one = _window(relay, WINDOWS, quick=quick)
+        vault.pair()
+        stack.enter_context(vault.watching(vault.devices))
         _until(vault.quiet, "the devices do not come to rest")
-        window = 10.0 if quick else _WINDOW_SECONDS
-        before = relay.operations()
-        time.sleep(window)
-        quiet = (relay.operations() - before) * (60 / window)
+        all_idle = _window(relay, WINDOWS, quick=quick)
         message = _messages(relay, vault, 4 if quick else MESSAGES)
         node = _nudged(relay, vault.devices[1], nudges)
         core = _nudged(relay, vault.devices[0], nudges)
-    return Measured(node, core, message, quiet)
+    return Measured(node, core, message, alone, one, all_idle)
+
+
+def _window(relay: "_Relay", windows: int, *, quick: bool) -> Operations:
+    """Of one window, in the mean of some whole ones. `quick` extrapolates from ten seconds."""
+    seconds = 10.0 if quick else windows * WINDOW_SECONDS
+    before = relay.operations()
+    time.sleep(seconds)
+    return (relay.operations() - before) * (WINDOW_SECONDS / seconds)
 
 
 def _nudged(relay: "_Relay", device: "_Device", nudges: int) -> Operations:
@@ -264,15 +279,18 @@ class _Vault:
         self._live = folder / "claude" / "projects" / "-work" / "live.jsonl"
         self._live.parent.mkdir(parents=True)
         self._seen = (Operations(), time.monotonic())
+        self.devices[0].run("init", "--role", "core", "--relay", relay.url, "--yes", token=relay.enroll_token)
+
+    def pair(self) -> None:
+        """Add the Nodes."""
         core, *nodes = self.devices
-        core.run("init", "--role", "core", "--relay", relay.url, "--yes", token=relay.enroll_token)
         code = str(core.run("pair", "--offline", "--yes")["code"])
         for node in nodes:
-            node.run("pair", "--code", "-", "--relay", relay.url, typed=code)
+            node.run("pair", "--code", "-", "--relay", self.relay.url, typed=code)
 
     @contextlib.contextmanager
-    def watching(self) -> Generator[None]:
-        """A watcher on each device."""
+    def watching(self, devices: Sequence[_Device]) -> Generator[None]:
+        """A watcher on each of these devices."""
         processes = [
             subprocess.Popen(
                 [sys.executable, "-m", "crystal_node", "sync", "--watch"],
@@ -287,7 +305,7 @@ class _Vault:
                 ),
                 stdout=subprocess.DEVNULL,
             )
-            for device in self.devices
+            for device in devices
         ]
         try:
             yield

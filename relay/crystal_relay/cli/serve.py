@@ -10,6 +10,8 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -164,7 +166,7 @@ def serve(
     Prints the address on stdout once it accepts connections. Creating a vault needs the enrolment token: the value of
     CRYSTAL_RELAY_ENROLL_TOKEN, else one that is printed on stderr at the first start. If CRYSTAL_RELAY_METRICS_TOKEN is set,
     that token gives access to /metrics. Either may instead be in a file named by CRYSTAL_RELAY_ENROLL_TOKEN_FILE or
-    CRYSTAL_RELAY_METRICS_TOKEN_FILE.
+    CRYSTAL_RELAY_METRICS_TOKEN_FILE, which is read again when it changes.
     """
     with told(as_json=as_json):
         from crystal_relay.server import RelaySettings
@@ -182,9 +184,10 @@ def serve(
                 "a relay with a certificate of its own keeps its objects in a directory",
                 hint="Leave out --tls and put a proxy with TLS in front of it, or use --store file:///directory.",
             )
+        enroll, metrics = secret_of_environment(ENROLL_VARIABLE), secret_of_environment(METRICS_VARIABLE)
         settings = RelaySettings(
-            enroll_token=secret_of_environment(ENROLL_VARIABLE),
-            metrics_token=secret_of_environment(METRICS_VARIABLE),
+            enroll_token=enroll.token,
+            metrics_token=metrics.token,
             quota_bytes=quota_bytes,
             quota_entries=quota_entries,
             rate_per_token=rate_per_token,
@@ -195,7 +198,7 @@ def serve(
         )
         if drain_seconds is None:  # a directory has one process, so nobody can take over
             drain_seconds = DRAIN_SECONDS if place.is_bucket else 0.0
-        known = (settings.enroll_token or "", settings.metrics_token or "", *secrets_of_environment())
+        known = [enroll.token or "", metrics.token or "", *secrets_of_environment()]
         start_log(LogForm(log), verbose=verbose, known_secrets=known)
         sys.setswitchinterval(SWITCH_SECONDS)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -212,26 +215,45 @@ def serve(
                     v1_expire_hours=v1_expire_hours,
                     tls_at=reached_host(host, address) if tls else None,
                     drain_seconds=drain_seconds,
+                    secrets=(enroll, metrics),
+                    known_secrets=known,
                 )
             )
 
 
-def secret_of_environment(variable: str) -> str | None:
-    """The token in a variable, or in the file that `<variable>_FILE` names. Raises BadRequest, without the token."""
-    from crystal_relay.server.authorization import ENROLL_TOKEN
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A token of the environment, if it has one. `file`: where it comes from, and may change."""
 
+    variable: str
+    token: str | None = field(default=None, repr=False)
+    file: Path | None = None
+
+    def read_again(self) -> str:
+        """The token that the file holds now. Raises BadRequest, without the token."""
+        assert self.file is not None, "a variable is read once"
+        return _usable(_token_in(self.file, f"{self.variable}_FILE"), f"{self.variable}_FILE")
+
+
+def secret_of_environment(variable: str) -> Secret:
+    """The token in a variable, or in the file that `<variable>_FILE` names. Raises BadRequest, without the token."""
     # Removed, so that child processes do not inherit it.
     token = os.environ.pop(variable, "")
     file = os.environ.pop(f"{variable}_FILE", "")
     if token and file:
         raise BadRequest(f"{variable} and {variable}_FILE are both set", hint="Set one of them.")
     if file:
-        token = _token_in(Path(file), f"{variable}_FILE")
-    elif not token:
-        return None
+        path, name = Path(file), f"{variable}_FILE"
+        return Secret(variable, _usable(_token_in(path, name), name), path)
+    return Secret(variable, _usable(token, variable) if token else None)
+
+
+def _usable(token: str, name: str) -> str:
+    from crystal_relay.server.authorization import ENROLL_TOKEN
+
     if ENROLL_TOKEN.match(token) is None:
         raise BadRequest(
-            f"{variable}{'_FILE' if file else ''} holds no usable token",
+            f"{name} holds no usable token",
             hint="It has 16 to 256 visible ASCII characters. `openssl rand -hex 32` makes a good one.",
         )
     return token
@@ -265,8 +287,11 @@ async def _run(
     v1_expire_hours: int,
     tls_at: str | None,
     drain_seconds: float,
+    secrets: tuple[Secret, Secret],
+    known_secrets: list[str],
 ) -> None:
-    """Open all parts of a relay process, serve, and close them in the reverse order. `tls_at`: the host to name, with TLS."""
+    """Open all parts of a relay process, serve, and close them in the reverse order. `tls_at`: the host to name, with TLS.
+    `secrets`: the tokens for enrolment and for metrics; new ones are added to `known_secrets`."""
     from crystal_relay.cli.extensions import EXTENSIONS, served
     from crystal_relay.notify import Notifier
     from crystal_relay.server import create_app
@@ -274,8 +299,9 @@ async def _run(
     from crystal_relay.server.authorization import ensure_enrollment
     from crystal_relay.server.operator import Operator
     from crystal_relay.server.peers import Peers
+    from crystal_relay.server.renewals import renewed
     from crystal_relay.server.serving import Server, allow_open_files, listen
-    from crystal_relay.server.tls import pinned_url, tls_context
+    from crystal_relay.server.tls import pinned_url, renew_certificate, tls_context
 
     connections_max = allow_open_files()
     async with AsyncExitStack() as stack:
@@ -297,10 +323,28 @@ async def _run(
             await stack.enter_async_context(admin_socket(place.directory, operator, EXTENSIONS))
         if peers is not None:
             await stack.enter_async_context(peers.running())
+        enroll, metrics = secrets
+
+        def renew_enroll_token() -> None:
+            token = enroll.read_again()
+            known_secrets.append(token)
+            relay.grants.accept_only(token)
+
+        def renew_metrics_token() -> None:
+            relay.metrics_token = metrics.read_again()
+            known_secrets.append(relay.metrics_token)
+
+        files: dict[Path, Callable[[], None]] = {}
+        if enroll.file is not None:
+            files[enroll.file] = renew_enroll_token
+        if metrics.file is not None:
+            files[metrics.file] = renew_metrics_token
         server, url = Server(application, listener, drain_seconds=drain_seconds), ""
         if tls_at is not None and place.directory is not None:
             certificate = await asyncio.to_thread(certificate_file, place.directory)
-            server = Server(application, listener, context=tls_context(certificate))
+            context = tls_context(certificate)
+            files[certificate] = partial(renew_certificate, context, certificate)
+            server = Server(application, listener, context=context)
             url = pinned_url(tls_at, listener.getsockname()[1], certificate)
 
         def ready() -> None:
@@ -310,6 +354,7 @@ async def _run(
                 _write_atomically(ready_file, text)
             print(text if as_json else shown, flush=True)
 
+        await stack.enter_async_context(renewed(files))
         await server.serve(ready=ready, signals=True)
 
 

@@ -86,17 +86,18 @@ def _plain(tag: str) -> str:
 def make_client(address: S3Address, settings: S3Settings, wire: Wire, session: Any = None) -> Any:
     """Takes some 100 ms: blocks. Raises Unusable if the SDK is not installed, or for settings of it that it cannot work with.
 
-    `session`: the SDK's, with credentials and region; None takes what its own chain finds.
+    `session`: the SDK's, with credentials and region; None takes what its own chain finds (see `credentials`).
     """
     require("boto3", "a bucket")
-    from boto3.session import Session
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
+
+    from crystal_relay.s3.credentials import session_with_current_keys
 
     for name in _TALKATIVE_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
-        session = session if session is not None else Session()
+        session = session if session is not None else session_with_current_keys()
         region = address.region or session.region_name
         if region is None and address.endpoint is not None:
             region = DEFAULT_REGION

@@ -122,6 +122,8 @@ class Relay:
             peers=peers,
         ):
             self.metrics.add(source)
+        self.metrics_token = settings.metrics_token
+        """It may change, but not come or go."""
         self._exposition = Exposition(self.metrics) if settings.metrics_token is not None else None
         self.extensions: dict[str, Mounted] = {
             each.name: each.mount(store, settings, self.rates, self.objects.load) for each in extensions
@@ -209,7 +211,7 @@ class Relay:
     async def show_metrics(self, request: Request) -> Response:
         """The metrics, for Prometheus."""
         assert self._exposition is not None, "there is no such route without a token for it"
-        require_metrics_token(request, self._settings.metrics_token or "", self.rates)
+        require_metrics_token(request, self.metrics_token or "", self.rates)
         no_query(request.scope)
         return Response(
             self._exposition.text(), headers={"content-type": CONTENT_TYPE, "cache-control": "no-store"}

@@ -71,6 +71,10 @@ class Grants:
         self._only = None if only is None else enrollment_hash(only)
         self._clock = clock
 
+    def accept_only(self, token: str) -> None:
+        """Another token takes the place of the environment's. From any thread."""
+        self._only = enrollment_hash(token)
+
     async def grant(self, token: str) -> Grant:
         """What a token allows. Raises Unauthorized (unknown), Forbidden (expired), StoreDamaged."""
         name = enrollment_hash(token)

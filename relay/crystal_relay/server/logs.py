@@ -103,7 +103,7 @@ def request_log(
 def redacted(text: str, known_secrets: Iterable[str] = ()) -> str:
     """The text without `known_secrets` and without what looks like a secret, an id or a key."""
     for secret in known_secrets:
-        text = text.replace(secret, _REDACTED)
+        text = text.replace(secret, _REDACTED) if secret else text
     return _SECRETS.sub(_REDACTED, text)
 
 
@@ -141,7 +141,7 @@ _calm = Calm()
 class _Formatter(logging.Formatter):
     def __init__(self, known_secrets: Iterable[str]) -> None:
         super().__init__()
-        self._known = tuple(secret for secret in known_secrets if secret)
+        self._known = known_secrets  # not copied: more may come
 
     def _message(self, record: logging.LogRecord) -> str:
         return redacted(record.getMessage(), self._known)[:LINE_CHARS_MAX]

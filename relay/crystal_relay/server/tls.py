@@ -41,6 +41,12 @@ def tls_context(certificate: Path) -> ssl.SSLContext:
     return context
 
 
+def renew_certificate(context: ssl.SSLContext, certificate: Path) -> None:
+    """Have connections from now on use what the file holds. Raises OSError, ssl.SSLError, and leaves the context unchanged."""
+    tls_context(certificate)  # a key that does not fit would leave the context with half of each
+    context.load_cert_chain(certificate)
+
+
 def pinned_url(host: str, port: int, certificate: Path) -> str:
     """The address of a relay, with the fingerprint of its certificate. Raises Unusable."""
     text = certificate.read_text(encoding="ascii", errors="replace")

@@ -315,6 +315,7 @@ _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind)
     for kind in (
         CondemnedReply,
+        DeletionReply,
         DevicesReply,
         ErrorReply,
         HealthReply,

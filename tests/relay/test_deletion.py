@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from crystal_relay.errors import (
     VaultDropped,
     WrongNumber,
 )
+from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings
 from crystal_relay.server.dropped_vaults import SETTLE_SECONDS
@@ -98,12 +100,17 @@ async def world_on(store: Store) -> AsyncGenerator[World]:
         yield made
 
 
-@pytest.fixture
-async def world() -> AsyncGenerator[World]:
-    async with world_on(MemoryStore()) as made:
-        yield made
+@pytest.fixture(params=["memory"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[World]:
+    store = MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "store")
+    try:
+        async with world_on(store) as made:
+            yield made
+    finally:
+        await store.aclose()
 
 
+@pytest.mark.parametrize("world", ["memory", "directory"], indirect=True)
 async def test_a_vault_goes_when_its_owner_asked_and_the_waiting_time_is_over_and_only_it(
     world: World,
 ) -> None:

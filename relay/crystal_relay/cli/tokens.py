@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _LINK_LIVES = "7d"
 """How long a link is valid, unless the operator says otherwise."""
 
+
 class TokenOrder(StrEnum):
     """Columns by which `tokens list` sorts."""
 

@@ -114,6 +114,8 @@ class Drops:
             await self._forget_old(order, space, drop.day)
             await self._expire(space, channel)
             earlier = await self._claim(space, channel, drop)
+            if earlier is not None and self._expired(earlier):
+                earlier = await self._claim_again(space, channel, drop, earlier)
             if earlier is not None:
                 await self._repeat(space, channel, earlier, received)
                 return earlier
@@ -184,8 +186,7 @@ class Drops:
     async def make_room(self, space: str, size: int) -> int:
         """Delete drops that only absent readers hold, the oldest first, until `size` bytes are free. Returns bytes freed."""
         members = [each.holder async for each in self._tokens.members(space) if not each.revoked]
-        now = int(self._clock() * 1000)
-        absent = {each.id for each in members if (await self.presences.of(each)).absent(now)}
+        absent = {each.id for each in members if self.presences.absent(await self.presences.of(each))}
         found: list[_Deletable] = []
         for channel in V1Channel:
             readers = [each for each in members if each.reads(channel)]
@@ -252,6 +253,15 @@ class Drops:
             return earlier
         return None
 
+    async def _claim_again(
+        self, space: str, channel: V1Channel, drop: DropId, expired: DropId
+    ) -> DropId | None:
+        """As `_claim`, for bytes whose earlier drop has expired: it is repeated only if all readers confirmed it."""
+        if await self._has(gone_key(space, channel, expired)):
+            return expired
+        await self._store.delete(seen_key(space, channel, expired))
+        return await self._claim(space, channel, drop)
+
     async def _repeat(self, space: str, channel: V1Channel, drop: DropId, received: Received) -> None:
         """Finish an earlier try: store the blob if it is missing, unless all readers have confirmed it already."""
         if await self._has(blob_key(space, channel, drop)) or await self._has(gone_key(space, channel, drop)):
@@ -304,7 +314,12 @@ class Drops:
         for reader, count in Counter(reader for each in chosen for reader in each.missing).items():
             await self.presences.missed(reader, count)
         for each in chosen:
-            await self._delete_blob(space, each.channel, each.drop)
+            if each.missing or not each.marks:
+                # The same bytes are another drop from now on, which the readers get. Killed here, the next one finishes it.
+                await self._store.delete(seen_key(space, each.channel, each.drop))
+                await self._store.delete(blob_key(space, each.channel, each.drop))
+            else:
+                await self._delete_blob(space, each.channel, each.drop)
             for mark in each.marks:
                 await self._store.delete(done_key(space, each.channel, each.drop, mark))
 

@@ -19,6 +19,9 @@ from crystal_relay.store import Store
 MARK_MS = 3_600_000
 ABSENT_MS = 24 * 3_600_000
 """A reader that has not asked for so long is absent. It is as long as the prototype's own relay keeps a drop."""
+FIRST_MS = 3_600_000
+"""How long after its start a process takes no reader for absent: those that could not ask while no relay ran, or asked one that
+noted nothing, have asked by then."""
 _VERSION = 1
 _log = logging.getLogger("crystal_relay.server")
 
@@ -36,9 +39,6 @@ class Presence:
     at: int = 0
     missed: int = 0
 
-    def absent(self, now_ms: int) -> bool:
-        return now_ms - self.at > ABSENT_MS
-
 
 class Presences:
     """The marks of one relay process. Several may share a store."""
@@ -47,6 +47,12 @@ class Presences:
         self._store = store
         self._clock = clock
         self._noted: dict[str, int] = {}
+        self._began = int(clock() * 1000)
+
+    def absent(self, presence: Presence) -> bool:
+        """Whether a reader has not asked for a day. Nobody counts as absent in the process's first hour."""
+        now = int(self._clock() * 1000)
+        return now - self._began > FIRST_MS and now - presence.at > ABSENT_MS
 
     async def note(self, reader: V1Holder) -> None:
         """The reader asks for its drops. It gets them also if the mark cannot be written, as on a full disk."""

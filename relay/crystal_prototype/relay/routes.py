@@ -3,14 +3,14 @@
 POST   /drop/<channel>             GET  /pickup/<channel>
 DELETE /confirm/<channel>/<id>     GET  /pickup/<channel>/<id>
 
-What else begins with these names is answered in the prototype's form, too.
+What else begins with these names, or with none of the relay's own, is answered in the prototype's form, too.
 """
 
 import asyncio
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from starlette.requests import Request
@@ -111,6 +111,12 @@ class V1Routes:
                 for path in (f"/{name}", f"/{name}/{{rest:path}}")
             ),
         ]
+
+    def refusal(self, request: Request, error: RelayError, headers: Mapping[str, str]) -> Response:
+        """A path or method that nothing here serves, outside of the current protocol's."""
+        reply = _refusal(request, error)
+        reply.headers.update(headers)
+        return reply
 
     async def aclose(self) -> None:
         """End the background tasks. Idempotent."""

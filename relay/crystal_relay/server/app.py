@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from crystal_relay.errors import BadRequest, Forbidden, NoSuchRoute
+from crystal_relay.errors import BadRequest, Forbidden, NoSuchRoute, RelayError
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import (
     CONDEMNED_JSON_BYTES_MAX,
@@ -286,6 +286,12 @@ def create_app(
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
+    refused: RelayError = NoSuchRoute("there is nothing at that address")  # §R3.2-2
+    headers: dict[str, str] = {}
     if isinstance(error, HTTPException) and error.status_code == NoSuchMethod.status:
-        return error_reply(NoSuchMethod("that method is not served here"), headers=dict(error.headers or {}))
-    return error_reply(NoSuchRoute("there is nothing at that address"))  # §R3.2-2
+        refused, headers = NoSuchMethod("that method is not served here"), dict(error.headers or {})
+    if not request.url.path.startswith("/v2/"):  # §R3.2-3
+        relay: Relay = request.app.state.relay
+        for each in relay.extensions.values():
+            return each.refusal(request, refused, headers)
+    return error_reply(refused, headers=headers)

@@ -3,12 +3,15 @@
 `crystal_relay.cli.extensions` lists those that ship. The relay's own modules know none of them by name.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
+from crystal_relay.errors import RelayError
 from crystal_relay.server.load import Load
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.settings import RelaySettings
@@ -20,6 +23,10 @@ class Mounted(Protocol):
 
     def routes(self) -> list[Route]:
         """Its routes. Their paths begin with no segment of the relay's own."""
+        ...
+
+    def refusal(self, request: Request, error: RelayError, headers: Mapping[str, str]) -> Response:
+        """The answer to a request outside of `/v2/` that no route takes, in the form that its clients know."""
         ...
 
     async def aclose(self) -> None:

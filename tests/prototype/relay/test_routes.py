@@ -163,6 +163,22 @@ async def test_wrong_paths_and_methods_are_answered_in_the_prototypes_form(
         assert (reply.status_code, reply.json().keys()) == (401, {"error"})
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/status", 404), ("POST", "/drops/mirror", 404), ("POST", "/health", 405)],
+)
+async def test_paths_outside_of_the_prototypes_and_of_ours_are_answered_in_the_prototypes_form(
+    relay: ServedRelay, core: V1Device, method: str, path: str, status: int
+) -> None:
+    """Its devices show `error` as a sentence."""
+    reply = await core.http.request(method, path)
+    assert (reply.status_code, reply.json().keys()) == (status, {"error"})
+    assert " " in reply.json()["error"]
+    assert ("allow" in reply.headers) == (status == 405)
+    ours = await core.http.get("/v2/nothing")
+    assert (ours.status_code, ours.json()["error"]) == (404, "no-such-route")
+
+
 async def test_a_device_that_only_drops_reads_nothing_and_holds_nothing_back(
     relay: ServedRelay, core: V1Device, nodes: list[V1Device]
 ) -> None:

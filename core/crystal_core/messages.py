@@ -96,11 +96,14 @@ def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[
     ]
 
 
-def said_alike(database: Database, secret: VaultSecret, capture: Capture, imported: str) -> list[bool]:
+def said_alike(
+    database: Database, secret: VaultSecret, capture: Capture, imported: str, *, timed: bool = False
+) -> list[bool]:
     """For each piece, whether the session has its text of about that time from elsewhere: for a capture of the source
     ``imported`` from any other source, for any other capture from that one. Pending operations are counted.
 
     `imported` is the source of messages whose ids are not known, so that `recorded` cannot find them at their places.
+    `timed`: the time of a long text counts as well.
     """
     hashes = secret.forget_hashes([sha256(piece.text.encode()).digest() for piece in capture.pieces])
     own = capture.source == imported
@@ -112,7 +115,7 @@ def said_alike(database: Database, secret: VaultSecret, capture: Capture, import
                 capture.session,
                 imported,
                 own,
-                0 if len(piece.text) >= _LONG_CHARS else piece.created_at,
+                0 if len(piece.text) >= _LONG_CHARS and not timed else piece.created_at,
                 _ALIKE_MS,
             ),
         )

@@ -105,9 +105,9 @@ class ReplicaReader:
         """For each piece of a capture, whether it is already stored at the same place; pending operations count."""
         return recorded(self.database, self._secret, capture)
 
-    def said_alike(self, capture: Capture, imported: str) -> list[bool]:
+    def said_alike(self, capture: Capture, imported: str, *, timed: bool = False) -> list[bool]:
         """For each piece of a capture, whether its session has that text from elsewhere: `messages.said_alike`."""
-        return said_alike(self.database, self._secret, capture, imported)
+        return said_alike(self.database, self._secret, capture, imported, timed=timed)
 
 
 class ReplicaTransaction(ReplicaReader):

@@ -4,6 +4,7 @@
 
     list --> fetch --> open --> recorded in the outbox --> confirm
                          not opened: stays there      killed: fetched again, and known
+                                             something in it is no text: what is one is recorded, and the drop stays there
 
 It reads the channel `conversations` alone. Commands are left where they are: nothing in a drop proves who sent it. What a drop
 claims of its sender (`agent_id`) is kept as a name only. Its key and token are kept in the key store, under one name.
@@ -25,26 +26,28 @@ from crystal_crypto.pairing import PREFIX as OFFLINE_CODE
 from crystal_node.base.agent_names import agent_id
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import UsageError
-from crystal_node.capture.imported import IMPORTED_SOURCE
 from crystal_node.capture.json_values import as_text, parse_json
-from crystal_node.capture.messages import derived_id, moment_of
 from crystal_node.device.bridge import BridgeReport, read_bridge, write_bridge
 from crystal_node.device.device import Device
 from crystal_node.device.relay import PLAIN_HTTP_HINT
 from crystal_node.safekeeping.portable.export_format import PieceRecord
 from crystal_node.safekeeping.portable.record_import import RecordImporter
+from crystal_prototype.messages import NAME_CHARS_MAX, message_record
 from crystal_prototype.sealing import open_v1
-from crystal_relay.address import check_relay_url, is_loopback
-from crystal_relay.certificates import verifying_context
+from crystal_relay.address import (
+    check_relay_url,
+    is_loopback,
+    is_wrong_certificate,
+    pin_of,
+    tls_context,
+)
 from crystal_relay.errors import BadRequest
 
 PAIRING = "mc1:"
 """What the prototype's pairing text begins with; standard base64 of the key follows."""
 TOKEN_CHARS_MAX = 512
-NAME_CHARS_MAX = 256
 _SECONDS = 60.0
 _LIST_BYTES_MAX = 64 * 1024 * 1024
-_ROLES = ("user", "assistant", "system", "thinking")
 
 
 class RelayTrouble(CrystalError):
@@ -108,13 +111,21 @@ class _Conversation(Struct, frozen=True):
     agent_id: object = None
 
 
+def _is_read(conversation: _Conversation) -> bool:
+    """Whether a drop holds a text, and nothing but messages with one, empty ones among them."""
+    texts = [as_text(each.get("text")) for each in conversation.messages]
+    return None not in texts and any(text and text.strip() for text in texts)
+
+
 @dataclass
 class BridgeRound:
-    """What one round did: drops taken in, messages new here, and drops that could not be opened, which stay there."""
+    """What one round did: drops taken in, messages new here, and drops that stay there, because they could not be opened
+    (``sealed``) or not be read in full (``unread``)."""
 
     drops: int = 0
     messages: int = 0
     sealed: int = 0
+    unread: int = 0
 
 
 class Bridge:
@@ -162,16 +173,23 @@ class Bridge:
         return done
 
     def _take_in(self, http: httpx.Client, name: str, done: BridgeRound) -> None:
+        sealed = self._asked(http, "GET", f"/pickup/conversations/{name}")
         try:
-            plain = open_v1(self._credentials.key, self._asked(http, "GET", f"/pickup/conversations/{name}"))
-            conversation = convert(parse_json(plain), _Conversation)
-        except RelayTrouble:
-            raise
-        except (CrystalError, ValueError, *UNDECODABLE):
+            plain = open_v1(self._credentials.key, sealed)
+        except CrystalError:
             done.sealed += 1
+            return
+        try:
+            conversation = convert(parse_json(plain), _Conversation)
+        except (ValueError, *UNDECODABLE):
+            done.unread += 1
             return
         taking = RecordImporter(self._device, dry_run=False)
         taking.pieces(self._records(conversation))
+        if not _is_read(conversation):
+            done.messages += taking.taken.new
+            done.unread += 1
+            return
         self._asked(http, "DELETE", f"/confirm/conversations/{name}")
         done.drops += 1
         done.messages += taking.taken.new
@@ -180,20 +198,9 @@ class Bridge:
         claimed = as_text(conversation.agent_id) or ""
         agent = agent_id(claimed[:NAME_CHARS_MAX], self._device.settings.agent_id)
         for each in conversation.messages:
-            text, role, session = (as_text(each.get(name)) for name in ("text", "role", "sessionId"))
-            if text is None or not text.strip():
-                continue
-            named = (session or "")[:NAME_CHARS_MAX]
-            moment = as_text(each.get("timestamp")) or each.get("timestamp")
-            yield PieceRecord(
-                text=text,
-                agent=agent,
-                session=named,
-                role=role if role in _ROLES else "user",
-                message=derived_id(IMPORTED_SOURCE, named, str(role), str(moment), text),
-                created_at=moment_of(moment),
-                source=IMPORTED_SOURCE,
-            )
+            record = message_record(each, agent)
+            if record is not None:
+                yield record
 
     def _note(self, done: BridgeRound, trouble: str) -> None:
         before = read_bridge(self._device.journal) or BridgeReport(self._url)
@@ -204,6 +211,7 @@ class Bridge:
                 drops=before.drops + done.drops,
                 messages=before.messages + done.messages,
                 sealed=done.sealed if not trouble else before.sealed,
+                unread=done.unread if not trouble else before.unread,
                 at=now_ms(),
                 trouble=trouble,
             ),
@@ -212,7 +220,7 @@ class Bridge:
     def _client(self) -> "closing[httpx.Client]":
         try:
             url = check_relay_url(self._url, allow_insecure=self._device.settings.allow_http)
-            verify = verifying_context() if url.startswith("https:") else True
+            verify = tls_context(url)
         except BadRequest as error:
             raise RelayTrouble(
                 str(error), hint=PLAIN_HTTP_HINT if self._url.startswith("http:") else error.hint
@@ -220,11 +228,11 @@ class Bridge:
         headers = {"Authorization": f"Bearer {self._credentials.token}"}
         return closing(
             httpx.Client(
-                base_url=url,
+                base_url=url.partition("#")[0],
                 headers=headers,
                 timeout=_SECONDS,
-                verify=verify,
-                trust_env=not is_loopback(httpx.URL(url).host),
+                verify=True if verify is None else verify,
+                trust_env=pin_of(url) is None and not is_loopback(httpx.URL(url).host),
             )
         )
 
@@ -249,6 +257,11 @@ class Bridge:
                         raise _OneRefused(f"{self._url} sent more than {bytes_max} bytes")
                 status = reply.status_code
         except httpx.HTTPError as error:
+            if is_wrong_certificate(error):
+                raise RelayTrouble(
+                    f"{self._url.partition('#')[0]} has another certificate than the address names",
+                    hint="If it was renewed, give the address again that the relay shows now: `crystal bridge add URL`.",
+                ) from error
             raise RelayTrouble(f"{self._url} cannot be reached: {error}") from error
         if status in (401, 403):
             raise RelayTrouble(

@@ -109,17 +109,28 @@ def is_wrong_certificate(error: BaseException | None) -> bool:
 def _pinning(pin: bytes) -> ssl.SSLContext:
     """A context that accepts one certificate, whatever its name, its dates and who signed it."""
 
+    def check(certificate: bytes | None) -> None:
+        if not hmac.compare_digest(fingerprint(certificate or b""), pin):
+            raise WrongCertificate("the certificate is not the one that the relay's address names")
+
     class Pinned(ssl.SSLObject):
         def do_handshake(self) -> None:
             super().do_handshake()
-            if not hmac.compare_digest(fingerprint(self.getpeercert(binary_form=True) or b""), pin):
-                raise WrongCertificate("the certificate is not the one that the relay's address names")
+            check(self.getpeercert(binary_form=True))
+
+    class PinnedSocket(ssl.SSLSocket):
+        """For clients that are not asynchronous."""
+
+        def do_handshake(self, block: bool = False) -> None:
+            super().do_handshake(block)
+            check(self.getpeercert(binary_form=True))
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.sslobject_class = Pinned
+    context.sslsocket_class = PinnedSocket
     return context
 
 
@@ -141,9 +152,9 @@ def _accepting() -> ssl.SSLContext:
     return context
 
 
-def _verifying(base: str, *, anybody: bool) -> ssl.SSLContext | None:
+def tls_context(base: str, *, anybody: bool = False) -> ssl.SSLContext | None:
     """What verifies an address's certificate; None for plain HTTP, where loading the system's certificates would waste a tenth
-    of a second."""
+    of a second. `anybody`: take every certificate. Raises BadRequest if SSL_CERT_FILE names no certificates."""
     if not base.startswith("https:"):
         return None
     if anybody:
@@ -171,7 +182,7 @@ def http_client(
     direct = is_loopback(host) or pin_of(base) is not None or (anybody and _is_private(host))
     environment = not direct
     proxied = environment and bool(getproxies())
-    verify = _verifying(base, anybody=anybody) if transport is None else None
+    verify = tls_context(base, anybody=anybody) if transport is None else None
     if transport is None and not proxied:
         transport = Http1Transport(verify=verify, kept=connections_kept)
     return httpx.AsyncClient(

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from crystal_prototype.bridge import Credentials
+from crystal_relay.address import tls_context
 from tests.node.conftest import cheap_passphrases, relay, vault
 from tests.prototype.relay.test_operating import added
 from tests.support.hostile_relay import Seen, hostile_relay
@@ -89,8 +90,10 @@ def test_what_old_devices_drop_comes_in_once_and_is_confirmed_when_it_is_recorde
     old.drop("conversations", vector("version_2"))
     old.drop("conversations", vector("hmac_changed"))
     old.drop("conversations", vector("good"))
-    assert core.call("bridge", "run", "--json").json == {"drops": 2, "messages": 2, "sealed": 2}
-    assert (old.waiting(), old.waiting("commands")) == (2, 1), "what was not opened, and commands, stay there"
+    assert core.call("bridge", "run", "--json").json == {"drops": 1, "messages": 2, "sealed": 2, "unread": 1}
+    assert (old.waiting(), old.waiting("commands")) == (3, 1), (
+        "what was not opened or holds no text, and commands, stay there"
+    )
     core.call("sync")
     hit = core.call("search", "--json", "northern pier").json["results"][0]
     assert (hit["agent"], hit["source"]) == ("cc-air", "memory-crystal")
@@ -100,13 +103,39 @@ def test_what_old_devices_drop_comes_in_once_and_is_confirmed_when_it_is_recorde
         # Cut within a pair of surrogates, as JavaScript does.
         ("user", "And its keeper? \ud83d", "2026-02-01T10:02:00.000Z"),
     )
-    assert core.call("bridge", "run", "--json").json == {"drops": 1, "messages": 1, "sealed": 2}
+    assert core.call("bridge", "run", "--json").json == {"drops": 1, "messages": 1, "sealed": 2, "unread": 1}
     shown = core.call("status", "--json").json["bridge"]
-    assert (shown["drops"], shown["messages"], shown["sealed"], shown["trouble"]) == (3, 3, 2, "")
-    assert f"3 drops with 3 messages taken in from {old.url}" in core.call("status").out
+    assert (shown["drops"], shown["messages"], shown["sealed"], shown["unread"]) == (2, 3, 2, 1)
+    assert shown["trouble"] == ""
+    said = core.call("status").out
+    assert f"2 drops with 3 messages taken in from {old.url}" in said
+    assert "1 drop there cannot be read in full" in said
     core.call("bridge", "remove")
     assert core.call("status", "--json").json["bridge"] is None
     assert core.call("bridge", "run", check=False).code == 2
+
+
+def test_a_relay_is_known_by_the_certificate_that_its_address_names(vault: Vault, tmp_path: Path) -> None:
+    with running_relay(tmp_path / "relay", options=("--v1", "--tls", "--address", "127.0.0.1")) as running:
+        core, node = added(tmp_path / "relay", "cc-mini", "core"), added(tmp_path / "relay", "cc-air", "node")
+        with httpx.Client(
+            base_url=running.url.partition("#")[0],
+            headers={"Authorization": f"Bearer {node}"},
+            verify=tls_context(running.url) or True,
+        ) as http:
+            old = OldDevices(running.url, core, http)
+            bridge(vault.core, old)
+            old.say(("user", "Said behind a certificate.", "2026-02-05T10:00:00.000Z"), session="s5")
+        assert vault.core.call("bridge", "run", "--json").json["messages"] == 1
+        plain, _, pin = running.url.partition("#pin=")
+        other = f"{plain}#pin={'a' if pin[0] != 'a' else 'b'}{pin[1:]}"
+        typed = f"{base64.b64encode(KEY).decode()}\n{core}\n"
+        for url, said in ((other, "another certificate"), (plain, "cannot be reached")):
+            refused = vault.core.call("bridge", "add", url, "--json", typed=typed, check=False)
+            assert refused.code != 0
+            assert said in refused.error["error"]
+        assert vault.core.call("status", "--json").json["bridge"]["url"] == running.url
+    vault.core.call("bridge", "remove")
 
 
 def test_nothing_is_confirmed_that_may_not_be_recorded(vault: Vault, old: OldDevices) -> None:
@@ -201,3 +230,33 @@ def test_a_key_is_taken_in_each_form_that_the_prototype_shows() -> None:
     text = base64.b64encode(KEY).decode()
     for shown in (text, f"mc1:{text}", KEY.hex(), f" mc1:{text}\n"):
         assert Credentials.of(shown, "t").key == KEY
+
+
+def test_a_drop_that_is_not_understood_in_full_stays_and_what_is_understood_comes_in_once(
+    vault: Vault, old: OldDevices
+) -> None:
+    core = vault.core
+    bridge(core, old)
+    kept = core.call("bridge", "run", "--json").json["unread"]
+    understood = {
+        "text": "The lamp was cleaned.",
+        "role": "user",
+        "timestamp": 1_770_000_000_000,
+        "sessionId": "s6",
+    }
+    drops: list[Any] = [
+        {"agent_id": "cc-air", "messages": [understood, {"role": "user", "text": [{"text": "In blocks."}]}]},
+        {"agent_id": "cc-air", "messages": [{"role": "user", "text": " \n"}]},
+        {"agent_id": "cc-air", "turns": []},
+        ["no object"],
+    ]
+    for each in drops:
+        old.drop("conversations", sealed(json.dumps(each).encode()))
+    waiting = old.waiting()
+    for new in (1, 0):
+        done = core.call("bridge", "run", "--json").json
+        assert (done["drops"], done["messages"], done["unread"]) == (0, new, kept + len(drops))
+    assert old.waiting() == waiting
+    assert "stay there" in core.call("bridge", "run").out
+    core.call("sync")
+    assert core.found("lamp cleaned") == ["The lamp was cleaned."]

@@ -21,9 +21,13 @@ def without_imported(device: Device, operations: Sequence[Operation]) -> list[Op
 
 
 def in_memory(device: Device, capture: Capture) -> list[bool]:
-    """For each piece of a capture, whether the memory has it: at its place, or imported, or (of an import) by a capture."""
-    alike = device.replica.said_alike(capture, IMPORTED_SOURCE)
-    return [known or same for known, same in zip(device.replica.recorded(capture), alike, strict=True)]
+    """For each piece of a capture, whether the memory has it: at its place, or imported, or (of an import) by a capture or an
+    earlier import, which may have had it from elsewhere: a database, a drop, a staged file."""
+    found = [device.replica.recorded(capture), device.replica.said_alike(capture, IMPORTED_SOURCE)]
+    if capture.source == IMPORTED_SOURCE:
+        captured = structs.replace(capture, source="")
+        found.append(device.replica.said_alike(captured, IMPORTED_SOURCE, timed=True))
+    return [any(each) for each in zip(*found, strict=True)]
 
 
 def _without_imported(device: Device, capture: Capture) -> Capture | None:

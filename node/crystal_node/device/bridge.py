@@ -10,12 +10,14 @@ _META = "node.bridge"
 
 class BridgeReport(Struct, frozen=True):
     """``url``: that relay. ``drops``, ``messages``: taken in so far. ``sealed``: drops that wait there and cannot be opened.
+    ``unread``: drops that wait there because they were opened, and what they hold was not understood, or not all of it.
     ``at``: when it was last asked, milliseconds since 1970, 0 for never. ``trouble``: why that failed, "" if it did not."""
 
     url: str
     drops: int = 0
     messages: int = 0
     sealed: int = 0
+    unread: int = 0
     at: int = 0
     trouble: str = ""
 

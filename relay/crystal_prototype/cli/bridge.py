@@ -73,11 +73,16 @@ def run(as_json: Json = False) -> None:
             )
         done = bridge.run()
     if as_json:
-        emit({"drops": done.drops, "messages": done.messages, "sealed": done.sealed})
+        emit({"drops": done.drops, "messages": done.messages, "sealed": done.sealed, "unread": done.unread})
         return
     say(f"{counted(done.drops, 'drop')} taken in, with {counted(done.messages, 'new message')}.")
     if done.sealed:
         say(f"{counted(done.sealed, 'drop')} cannot be opened with the key, and stay there.")
+    if done.unread:
+        say(
+            f"{counted(done.unread, 'drop')} hold something that is no message with a text. "
+            "What could be read was taken in, and the drops stay there."
+        )
 
 
 @group.command("remove")

@@ -1,17 +1,23 @@
-"""Import of a prototype's database, shared by `crystal migrate-db` and `crystal migrate-embeddings`."""
+"""Import of what the prototype recorded, shared by `crystal migrate-db` and `crystal migrate-embeddings`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 
-def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
-    """Import a database of the prototype. Raises NotPublished, PrivateNow, and what a device raises."""
+def migrate(databases: Sequence[Path], staging: Sequence[Path] = (), *, dry_run: bool, as_json: bool) -> None:
+    """Import databases of the prototype, and the conversations in its folders `staging`, in this order.
+
+    Raises NotPublished, PrivateNow, LocalStorage, and what a device raises.
+    """
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
     from crystal_node.device.device import opened
     from crystal_node.safekeeping.portable.record_import import RecordImporter, say_counts
+    from crystal_prototype.home.database import Inventory
     from crystal_prototype.home.database import opened as published
+    from crystal_prototype.home.staged import Staged
 
     settings = resolve()
 
@@ -19,28 +25,42 @@ def migrate(path: Path, *, dry_run: bool, as_json: bool) -> None:
         if not as_json and count % 10_000 < 256:
             note(f"{count:,} messages looked at")
 
-    with published(path, settings.agent_id) as memory, opened(settings) as device:
-        inventory = memory.inventory()
+    inventories: list[Inventory] = []
+    unread = 0
+    with opened(settings) as device:
         taker = RecordImporter(device, dry_run=dry_run, progress=progress)
-        taker.pieces(memory.pieces())
-        taker.memories(memory.memories())
+        for path in databases:
+            with published(path, settings.agent_id) as memory:
+                inventories.append(memory.inventory())
+                taker.pieces(memory.pieces())
+                taker.memories(memory.memories())
+        for folder in staging:
+            staged = Staged(folder, settings.agent_id)
+            taker.pieces(staged.records())
+            unread += staged.unread
         taken = taker.taken
+    files = sum(each.files for each in inventories)
+    collections = {name: root for each in inventories for name, root in each.collections.items()}
     if as_json:
         emit(
             {
-                "path": str(path),
+                "paths": [str(each) for each in (*databases, *staging)],
                 "dry_run": dry_run,
                 **taken.document(),
-                "files": inventory.files,
-                "collections": inventory.collections,
-                "deleted": inventory.deleted,
+                "files": files,
+                "collections": collections,
+                "deleted": sum(each.deleted for each in inventories),
+                "unread": unread,
             }
         )
         return
+    if len(databases) + len(staging) > 1:
+        for each in (*databases, *staging):
+            say(f"From {each}")
     say_counts(taken, dry_run=dry_run, say=say)
-    if inventory.files:
-        say(
-            f"  {counted(inventory.files, 'passage')} of files were left out: they are read again from the files."
-        )
-    for name, root in inventory.collections.items():
+    if unread:
+        say(f"  {counted(unread, 'line')} of staged conversations could not be read in full")
+    if files:
+        say(f"  {counted(files, 'passage')} of files were left out: they are read again from the files.")
+    for name, root in collections.items():
         say(f"    crystal sources add {root} --name {name}")

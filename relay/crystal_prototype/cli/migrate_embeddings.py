@@ -27,4 +27,4 @@ def run(path: Database = None, dry_run: DryRun = False, as_json: Json = False) -
     from crystal_prototype.cli.migrate import migrate
 
     folder = resolve().capture.openclaw_folder
-    migrate(path or folder / "memory" / "context-embeddings.sqlite", dry_run=dry_run, as_json=as_json)
+    migrate([path or folder / "memory" / "context-embeddings.sqlite"], dry_run=dry_run, as_json=as_json)

@@ -56,17 +56,13 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False) -> Non
         )
         return
     say(f"All {counted(done.files, 'file')} are in {done.copy}, compared.")
-    for agent, count in done.staged.items():
-        say(
-            f"{counted(count, 'conversation')} of {agent} that the prototype never took in: {where.home / 'staging' / agent}"
-        )
     if len(done.copies) > 1:
         say("There are these copies of this home:")
         for copy in done.copies:
             say(f"  {copy}")
     say("Now set this machine up: crystal up")
-    if done.databases:
-        say("Then bring in what was recorded. Run each of these once:")
+    if done.databases or done.staged:
+        say("Then bring in what was recorded: `crystal migrate-db` does all of these.")
     for each in done.databases:
         held = (
             "cannot be read"
@@ -74,3 +70,8 @@ def run(even_so: EvenSo = False, yes: Yes = False, as_json: Json = False) -> Non
             else f"{counted(each.messages, 'message')}, {counted(each.memories or 0, 'memory', 'memories')}"
         )
         say(f"  crystal migrate-db {each.database}   ({held})")
+    if done.staged:
+        held = ", ".join(
+            f"{counted(count, 'conversation')} of {agent}" for agent, count in done.staged.items()
+        )
+        say(f"  crystal migrate-db {done.copy / 'staging'}   ({held} that the prototype never took in)")

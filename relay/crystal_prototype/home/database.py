@@ -4,7 +4,6 @@ Their vectors are of another model than this vault's and are not imported: messa
 trusted: any column may have values of any type.
 """
 
-import re
 import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -24,7 +23,9 @@ from crystal_node.base.agent_names import agent_id
 from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError
 from crystal_node.capture.imported import IMPORTED_SOURCE
 from crystal_node.capture.messages import derived_id
+from crystal_node.capture.private_words import without_private
 from crystal_node.safekeeping.portable.export_format import MemoryRecord, PieceRecord
+from crystal_prototype.messages import ROLES, tools_session
 
 _COPIES_MAX = 5
 _LONG_CHARS = 800
@@ -35,10 +36,7 @@ _FORGOTTEN = "('deleted', 'deprecated')"
 """States of a memory that was forgotten there."""
 _SAID = "source_type IS NOT 'file' AND source_type IS NOT 'manual'"
 """Rows of conversations. A `manual` one repeats a memory, also one that was forgotten since."""
-_SESSION = re.compile(r"(?:cc:|[a-z-]+:(?=[0-9a-f]{8}-[0-9a-f]{4}-))(.+)", re.DOTALL)
-"""A session as its tool names it stands behind the prototype's name of the tool."""
 CATEGORIES = ("fact", "preference", "event", "opinion", "skill")
-_ROLES = ("user", "assistant", "system", "thinking")
 _TABLES = {"chunks": {"text", "role", "source_type", "source_id", "agent_id", "created_at"}}
 _FORMER = {"conversation_chunks": {"chunk_text", "role", "agent_id", "session_key", "timestamp"}}
 
@@ -128,13 +126,14 @@ class PublishedMemory:
         for (role, place, agent, moment), rows in groupby(self._rows(query), key=lambda row: row[1:5]):
             session = _name(place)
             for text, number in _joined((row[0], row[5]) for row in rows):
-                if text.strip() in self._forgotten:
+                spoken = without_private(text) if role in (None, "user") else text
+                if text.strip() in self._forgotten or not spoken.strip():
                     continue
                 yield PieceRecord(
-                    text=text,
+                    text=spoken,
                     agent=agent_id(_name(agent), self._agent),
-                    session=found[1] if (found := _SESSION.fullmatch(session)) else session,
-                    role=_name(role) if role in _ROLES else "user",
+                    session=tools_session(session),
+                    role=_name(role) if role in ROLES else "user",
                     message=derived_id(IMPORTED_SOURCE, session, str(number)),
                     created_at=_moment(moment),
                     source=IMPORTED_SOURCE,

@@ -33,6 +33,7 @@ from crystal_node.base.home import sync_directory
 from crystal_node.base.settings.settings import Places
 from crystal_prototype.home.database import NotPublished
 from crystal_prototype.home.database import opened as published
+from crystal_prototype.home.staged import as_counts
 from crystal_prototype.home.writers import holders, registrations
 
 OWN = (
@@ -135,6 +136,12 @@ def known_databases(places: Places) -> tuple[Contents, ...]:
     )
 
 
+def known_staging(places: Places) -> tuple[Path, ...]:
+    """The folders of conversations that the prototype never took in, in the copies of its home."""
+    found = (copy / "staging" for copy in _beside(places.home))
+    return tuple(folder for folder in found if as_counts(folder))
+
+
 def take_over(
     places: Places, now: datetime, *, even_so: bool, progress: Progress = lambda _: None
 ) -> TakenOver:
@@ -195,7 +202,7 @@ def take_over(
         found.bytes,
         tuple(_beside(root)),
         databases,
-        _staged(root),
+        as_counts(target / "staging"),
     )
 
 
@@ -213,14 +220,6 @@ def _beside(root: Path, *, drafts: bool = False) -> list[Path]:
     name = re.escape(root.name) + r"-prototype-\d{8}-\d{6}"
     wanted = re.compile(rf"\.{name}\.[0-9a-f]{{8}}" if drafts else name)
     return sorted((path for path in root.parent.iterdir() if wanted.fullmatch(path.name)), reverse=True)
-
-
-def _staged(root: Path) -> dict[str, int]:
-    counts = {
-        agent.name: sum(1 for path in (agent / "transcripts").rglob("*.jsonl") if path.is_file())
-        for agent in sorted((root / "staging").glob("*"))
-    }
-    return {agent: count for agent, count in counts.items() if count}
 
 
 def _files(root: Path) -> list[Path]:

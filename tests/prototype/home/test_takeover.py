@@ -16,7 +16,7 @@ import pytest
 from crystal_node.base.errors import HomeBusy, LocalStorage, UsageError
 from crystal_prototype.home import takeover
 from crystal_prototype.home.database import opened as published
-from crystal_prototype.home.takeover import take_over
+from crystal_prototype.home.takeover import known_staging, take_over
 from crystal_prototype.home.writers import registrations
 from tests.prototype.home import prototypes
 from tests.prototype.home.prototypes import places_of
@@ -260,6 +260,7 @@ def test_the_place_of_earlier_versions_and_what_was_staged_are_named(home: Path)
     assert former.read_bytes() == before
     assert done.staged == {"cc-air": 1}
     assert (done.copy / staged.relative_to(home)).read_text() == staged.read_text() == "{}\n"
+    assert known_staging(places_of(home)) == (done.copy / "staging",)
 
 
 def test_a_link_to_the_home_at_the_place_of_earlier_versions_is_no_other_database(home: Path) -> None:

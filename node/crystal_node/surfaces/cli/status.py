@@ -392,4 +392,6 @@ def _bridge(report: BridgeReport) -> str:
     taken = f"{counted(report.drops, 'drop')} with {counted(report.messages, 'message')} taken in from {report.url}"
     if report.sealed:
         taken += f"; {counted(report.sealed, 'drop')} there cannot be opened with its key"
+    if report.unread:
+        taken += f"; {counted(report.unread, 'drop')} there cannot be read in full"
     return f"{taken}; {report.trouble}" if report.trouble else taken

@@ -51,8 +51,9 @@ _SILENT_PARTS = frozenset(
     }
 )
 _SESSIONS = """
-SELECT session_id, count(*), max(time_updated), max(id) FROM message GROUP BY session_id ORDER BY session_id
+SELECT session_id, count(*), max(time_created), max(id) FROM message GROUP BY session_id ORDER BY session_id
 """
+"""Of an index alone. What changes in a message that is settled does not matter, and one that is not is looked at anyway."""
 _IDS = "SELECT id FROM message WHERE session_id = ? ORDER BY time_created, id"
 _MESSAGES = """
 SELECT id, time_created, CASE WHEN length(data) <= ?3 THEN CAST(data AS BLOB) END
@@ -70,7 +71,7 @@ class OpenCode(DatabaseAdapter):
     title = "opencode"
     tables: ClassVar[dict[str, frozenset[str]]] = {
         "session": frozenset({"id", "directory", "parent_id"}),
-        "message": frozenset({"id", "session_id", "time_created", "time_updated", "data"}),
+        "message": frozenset({"id", "session_id", "time_created", "data"}),
         "part": frozenset({"id", "message_id", "data"}),
     }
 

@@ -55,6 +55,24 @@ def all_adapters(settings: Settings, person_home: Path) -> list[Adapter]:
     return adapters
 
 
+def tools_here(settings: Settings, person_home: Path) -> list[Adapter]:
+    """The adapters of the AI tools that have a folder on this machine, recorded or not."""
+    return [
+        one
+        for one in all_adapters(settings, person_home)
+        if one.name != DropFolder.name and one.root.is_dir()
+    ]
+
+
+def tools_words(settings: Settings, person_home: Path) -> str:
+    """One line for people: the AI tools here that are recorded, and those that are turned off, here or not."""
+    without = settings.capture.without
+    here = [one.name for one in tools_here(settings, person_home)]
+    words = ", ".join(name for name in here if name not in without) if here else "no AI tool is found here"
+    off = f"not of {', '.join(sorted(without))}" if without else ""
+    return "; ".join(part for part in (words, off) if part)
+
+
 Choice = tuple[Adapter, FoundTranscript]
 
 _BY_NAME = {

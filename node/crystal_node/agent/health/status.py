@@ -19,6 +19,7 @@ from crystal_node.agent.health.findings import CoreSeen, DeviceFacts, Finding, d
 from crystal_node.base.clock import now_ms
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.wording import iso
+from crystal_node.capture.tools import tools_here
 from crystal_node.device.access import Access, read_access
 from crystal_node.device.activity import (
     Activity,
@@ -207,7 +208,11 @@ def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
             "model": found.model or None,
         },
         "snapshot": replication_document(found.replication),
-        "capture": {"on": settings.capture.on, "without": sorted(settings.capture.without)},
+        "capture": {
+            "on": settings.capture.on,
+            "without": sorted(settings.capture.without),
+            "tools": [one.name for one in tools_here(settings, settings.person_home)],
+        },
         "private": {
             "on": found.privacy.on,
             "since": None if found.privacy.since is None else iso(found.privacy.since),

@@ -24,6 +24,7 @@ from crystal_node.base.errors import ExitCode, LocalStorage, describe
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import ago, clock_time, counted, one_line
+from crystal_node.capture.tools import tools_words
 from crystal_node.device.activity import Activity
 from crystal_node.device.bridge import BridgeReport
 from crystal_node.device.device import Device
@@ -135,8 +136,8 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     capture = settings.capture
     if not capture.on:
         yield "capture  OFF: nothing is recorded until `crystal capture on`, which then catches up"
-    elif capture.without:
-        yield f"capture  not of {one_line(', '.join(sorted(capture.without)), 100)}"
+    else:
+        yield f"capture  {one_line(tools_words(settings, settings.person_home), 200)}"
     if found.privacy.on:
         yield "private  ON: nothing is recorded (`crystal private off` ends it)"
 

@@ -33,8 +33,11 @@ def tell_tools(tools: Sequence[AiTool], *, as_json: bool) -> None:
         return
     say("Found on this machine:")
     for tool in tools:
-        there = f"{counted(tool.transcripts, 'transcript')}, {size(tool.size)}" if tool.there else "not here"
-        say(f"  {tool.name:<12} {there}")
+        if tool.there:
+            say(f"  {tool.name:<12} {counted(tool.transcripts, 'transcript')}, {size(tool.size)}")
+    missing = [tool.name for tool in tools if not tool.there]
+    if missing:
+        say(f"  {'not here':<12} {', '.join(missing)}")
     say()
 
 

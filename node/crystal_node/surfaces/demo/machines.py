@@ -21,6 +21,8 @@ from crystal_node.base.errors import ExitCode
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import child_environment
 from crystal_node.base.settings.options import DROP_FOLDER_NAME
+from crystal_node.capture.drop import DropFolder
+from crystal_node.capture.tools import TOOLS
 
 COMMAND_SECONDS_MAX = 300.0
 RELAY_START_SECONDS_MAX = 20.0
@@ -72,7 +74,7 @@ class DemoDevice:
         variables = {
             "CRYSTAL_HOME": str(self.home),
             "CRYSTAL_KEY_STORE": "file",
-            "CRYSTAL_CAPTURE_WITHOUT": "claude-code,codex,gemini-cli,openclaw",
+            "CRYSTAL_CAPTURE_WITHOUT": ",".join(name for name in TOOLS if name != DropFolder.name),
             "CRYSTAL_DESKTOP_NOTICES": "no",
         }
         if token:

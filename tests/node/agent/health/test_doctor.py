@@ -39,6 +39,7 @@ def test_a_device_that_is_well_is_told_so(vault: Vault) -> None:
         "outbox": "ok",
         "sync": "ok",
         "watcher": "warning",
+        "tools": "ok",
         "embedding": "ok",
         "indexes": "ok",
         "device log": "ok",

@@ -233,9 +233,14 @@ def test_it_waits_for_nobody_who_writes(name: str, vault: Vault) -> None:
 
 
 def test_recording_that_was_turned_off_is_told(vault: Vault) -> None:
-    assert document(vault.core)["capture"] == {"on": True, "without": []}
+    assert document(vault.core)["capture"] == {"on": True, "without": [], "tools": []}
     vault.core.call("capture", "off", "codex")
-    assert "capture  not of codex" in vault.core.call("status").out
+    assert "capture  no AI tool is found here; not of codex" in vault.core.call("status").out
+    for folder in (".codex", ".qwen"):
+        (vault.core.root / folder).mkdir()
+    assert document(vault.core)["capture"]["tools"] == ["codex", "qwen-code"]
+    assert "capture  qwen-code; not of codex" in vault.core.call("status").out
+    assert "qwen-code; not of codex" in vault.core.run("doctor").out
     vault.core.call("capture", "off")
     assert document(vault.core)["capture"]["on"] is False
     assert "capture  OFF" in vault.core.call("status").out

@@ -21,6 +21,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import ago, counted, one_line
+from crystal_node.capture.tools import tools_words
 from crystal_node.device.access import Access, read_access
 from crystal_node.device.activity import Activity, read_moments, read_problems, read_strange, read_trouble
 from crystal_node.device.device import Device
@@ -55,6 +56,7 @@ def quick_checks(settings: Settings, device: Device) -> list[Finding]:
         *guarded("outbox", lambda: [_outbox(device)]),
         *guarded("sync", lambda: _sync(device)),
         *guarded("watcher", lambda: [_watcher(device)]),
+        *guarded("tools", lambda: [_tools(settings)]),
         *guarded("transcripts", lambda: _transcripts(device)),
         *guarded("device log", lambda: [_log(member)]),
         *guarded("access", lambda: _access(device)),
@@ -86,6 +88,13 @@ def _sync(device: Device) -> Iterator[Finding]:
     elif Activity.ROUND in last:
         ended = ago(max(now - last[Activity.ROUND], 0) / 1000)
         yield Finding("sync", Severity.OK, f"the last round was made {ended} ago")
+
+
+def _tools(settings: Settings) -> Finding:
+    """The AI tools that are here. None is no fault: a Core may stand in a cupboard."""
+    words = tools_words(settings, settings.person_home)
+    off = "" if settings.capture.on else "; recording is off"
+    return Finding("tools", Severity.OK, words + off)
 
 
 def _transcripts(device: Device) -> Iterator[Finding]:

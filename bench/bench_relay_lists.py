@@ -4,6 +4,7 @@ The first list reads every record; later ones read those that have come since (`
 """
 
 import json
+import resource
 import secrets
 import shutil
 import subprocess
@@ -35,8 +36,19 @@ def run(quick: bool) -> list[Row]:
             times = [_listed(server, name, kind, count) for _ in range(1 + LISTS)]
             later = sorted(times[1:])[LISTS // 2]
             rows += [
-                Row(name=f"first list of {count:,} {name}", value=times[0], unit="s"),
-                Row(name=f"list of {count:,} {name}", value=later, unit="s", target=value_at_most(SECONDS)),
+                Row(
+                    name=f"first list of {count:,} {name}",
+                    value=times[0][0],
+                    unit="s",
+                    note=f"{times[0][1]:.1f} s of processor time",
+                ),
+                Row(
+                    name=f"list of {count:,} {name}",
+                    value=later[0],
+                    unit="s",
+                    target=value_at_most(SECONDS),
+                    note=f"{later[1]:.1f} s of processor time",
+                ),
             ]
     return rows
 
@@ -73,9 +85,9 @@ def _fill(server: S3Server, count: int) -> None:
             pass
 
 
-def _listed(server: S3Server, words: str, kind: str, count: int) -> float:
-    """Seconds of one command."""
-    began = time.perf_counter()
+def _listed(server: S3Server, words: str, kind: str, count: int) -> tuple[float, float]:
+    """Seconds of one command, and of processor time that it took."""
+    began, used = time.perf_counter(), _used()
     ended = subprocess.run(
         [
             *(sys.executable, "-m", "crystal_relay", words, "list", "--json"),
@@ -88,4 +100,9 @@ def _listed(server: S3Server, words: str, kind: str, count: int) -> float:
     )
     seconds = time.perf_counter() - began
     assert len(json.loads(ended.stdout)[kind]) == count
-    return seconds
+    return seconds, _used() - used
+
+
+def _used() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -7,6 +7,7 @@ is not current. Hidden commands and options are left out.
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Protocol, cast
@@ -42,6 +43,10 @@ class Parameter(Protocol):
     @property
     def param_type_name(self) -> str: ...
 
+    opts: list[str]
+    envvar: str | None
+    help: str | None
+
     def get_help_record(self, ctx: Context) -> tuple[str, str] | None: ...
 
 
@@ -56,6 +61,49 @@ class Command(Protocol):
     def get_params(self, ctx: Context) -> Sequence[Parameter]: ...
 
 
+@dataclass(slots=True)
+class OptionRow:
+    """An option with its variable, in all the commands that take it."""
+
+    name: str
+    variable: str
+    help: str
+    commands: list[str]
+
+
+def option_rows(program: str, app: typer.Typer) -> list[OptionRow]:
+    """Every option of a program, in the order of its help. One that means something else in another command has two rows."""
+    rows: dict[tuple[str, str], OptionRow] = {}
+    for path, command in _commands(program, cast("Command", typer.main.get_command(app))):
+        for parameter in command.get_params(_context(path, command)):
+            name = parameter.opts[0]
+            if parameter.param_type_name != "option" or name in ("--help", "-h", "--version"):
+                continue
+            key = (name, parameter.envvar or "")
+            row = rows.setdefault(key, OptionRow(*key, " ".join((parameter.help or "").split()), []))
+            row.commands.append(path.removeprefix(f"{program} "))
+    return list(rows.values())
+
+
+def options_table(program: str, app: typer.Typer, others: dict[str, str]) -> str:
+    """The section with all options of a program and their variables. `others`: variables without an option."""
+    found = option_rows(program, app)
+    rows = [f"| `{each.name}` | `{each.variable}` | {each.help} |" for each in found if each.variable]
+    rows += [f"| | `{variable}` | {text} |" for variable, text in others.items()]
+    rest = [f"`{each.name}` ({', '.join(each.commands)})" for each in found if not each.variable]
+    lines = [
+        f"### Options and variables of {program}",
+        "",
+        "| option | variable | |",
+        "|---|---|---|",
+        *rows,
+        "",
+        "A switch is set by `1` and left by `0`. Only on the command line, since they say what one command shall do:",
+        f"{', '.join(rest)}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def reference(program: str, app: typer.Typer | TyperGroup) -> str:
     """The section about one program: its commands in the order of its help, each with usage, text and parameters."""
     command = typer.main.get_command(app) if isinstance(app, typer.Typer) else app
@@ -68,11 +116,13 @@ def page() -> str:
     from crystal_node.surfaces.cli.app import COMMANDS, build
     from crystal_relay.cli.app import app as relay
     from crystal_relay.cli.failures import RelayExitCode
+    from crystal_relay.cli.options import SECRET_VARIABLES
 
     codes = _exit_codes({"crystal": ExitCode, "crystal-relay": RelayExitCode})
     head = _HEAD.replace("EXIT_CODES", codes)
     crystal = build((), [command.name for command in COMMANDS])
-    return f"{head}\n{reference('crystal', crystal)}\n{reference('crystal-relay', relay)}"
+    table = options_table("crystal-relay", relay, SECRET_VARIABLES)
+    return f"{head}\n{reference('crystal', crystal)}\n{reference('crystal-relay', relay)}\n{table}"
 
 
 def _exit_codes(programs: dict[str, type[IntEnum]]) -> str:
@@ -115,6 +165,13 @@ def _command_lines(path: str, command: Command, *, level: int) -> Iterator[str]:
     yield from _parameter_lines(command, context)
     for name, subcommand in subcommands:
         yield from _command_lines(f"{path} {name}", subcommand, level=level + 1)
+
+
+def _commands(path: str, command: Command) -> Iterator[tuple[str, Command]]:
+    yield path, command
+    for name, subcommand in _subcommands(command):
+        if not subcommand.hidden:
+            yield from _commands(f"{path} {name}", subcommand)
 
 
 def _context(path: str, command: Command) -> Context:

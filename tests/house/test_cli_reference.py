@@ -1,12 +1,15 @@
 """docs/cli.md is what the programs say, and the generator leaves out only what is hidden."""
 
+import re
+from pathlib import Path
 from typing import Annotated
 
 import pytest
 import typer
 
 from crystal_node.surfaces.cli.app import build
-from scripts.make_cli_reference import PAGE, page, reference
+from crystal_relay.cli.app import app as relay
+from scripts.make_cli_reference import PAGE, option_rows, page, reference
 
 COMMANDS = (
     "init",
@@ -54,6 +57,27 @@ def test_every_command_is_described(command: str) -> None:
     _, usage, description = section.split("```", 2)
     assert usage.startswith(f"\n{command} ")
     assert len(description.split("| | |")[0].strip()) > 20, "a command says what it does"
+
+
+def test_every_option_of_a_running_relay_and_of_several_commands_has_one_variable() -> None:
+    rows = option_rows("crystal-relay", relay)
+    assert len(rows) > 20
+    for row in rows:
+        if {"serve", "up"} & set(row.commands) or len(row.commands) > 3:
+            assert row.variable == f"CRYSTAL_RELAY_{row.name.removeprefix('--').replace('-', '_').upper()}"
+            assert f"| `{row.name}` | `{row.variable}` | {row.help} |" in page()
+    with_variable = [row.name for row in rows if row.variable]
+    assert len(with_variable) == len(set(with_variable)), "an option has one variable in all commands"
+
+
+def test_every_variable_that_the_relay_reads_stands_in_the_table() -> None:
+    table = page().split("### Options and variables of crystal-relay\n")[1]
+    sources = Path(PAGE.parent.parent, "relay", "crystal_relay").rglob("*.py")
+    read = {
+        name for path in sources for name in re.findall(r"\bCRYSTAL_RELAY_[A-Z0-9_]+\b", path.read_text())
+    }
+    assert len(read) > 20
+    assert sorted(name for name in read if f"| `{name}` |" not in table) == []
 
 
 def test_a_reference_lists_what_can_be_used_and_nothing_hidden() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Scope
 
+from crystal_relay.cli.serve import parts_of
 from crystal_relay.client.http import HttpStore
 from crystal_relay.decorators import TOLD_SECONDS_MAX, RetryingStore, RetryPolicy
 from crystal_relay.errors import BadRequest, TooManyRequests, Unauthorized
@@ -299,3 +300,10 @@ async def test_a_wrong_enrolment_token_and_a_wrong_recovery_secret_count_as_gues
         assert statuses == [401] * 3 + [429] * 2
         with pytest.raises(Unauthorized):
             await enrolled(relay.url, enroll_token="not-the-enrolment-token")
+
+
+def test_proxies_are_named_one_by_one_or_with_commas_and_spaces_between() -> None:
+    both = ["10.0.0.0/8", "127.0.0.1", "::1"]
+    for values in (both, ["10.0.0.0/8,127.0.0.1,::1"], ["10.0.0.0/8, 127.0.0.1", " ::1,"]):
+        assert parts_of(values) == both
+    assert parts_of(["", ","]) == []

@@ -1,4 +1,4 @@
-"""Options of several commands."""
+"""Options of several commands, and variables that have no option. docs/cli.md has a table of all, made from these."""
 
 from typing import Annotated
 
@@ -31,4 +31,19 @@ S3AllowHttp = Annotated[
         help="Allow an http:// endpoint on another machine. For entirely private networks.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document; errors are JSON on stderr.")]
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json", envvar="CRYSTAL_RELAY_JSON", help="Print one JSON document; errors are JSON on stderr."
+    ),
+]
+
+ENROLL_VARIABLE = "CRYSTAL_RELAY_ENROLL_TOKEN"
+METRICS_VARIABLE = "CRYSTAL_RELAY_METRICS_TOKEN"
+SECRET_VARIABLES = {
+    ENROLL_VARIABLE: "An enrolment token beside those of `tokens create`.",
+    f"{ENROLL_VARIABLE}_FILE": "A file with it, which may change while the relay runs.",
+    METRICS_VARIABLE: "The token that gives access to /metrics. Without one they are not served.",
+    f"{METRICS_VARIABLE}_FILE": "A file with it, which may change while the relay runs.",
+}
+"""Variables of `serve` without an option: everybody on the machine can read a command line."""

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,7 +19,7 @@ import typer
 
 from crystal_relay.address import check_relay_url
 from crystal_relay.cli.failures import told
-from crystal_relay.cli.options import S3AllowHttp, S3Endpoint, StoreAddress
+from crystal_relay.cli.options import ENROLL_VARIABLE, METRICS_VARIABLE, S3AllowHttp, S3Endpoint, StoreAddress
 from crystal_relay.cli.reached import certificate_file, reached_host
 from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest
@@ -31,9 +31,6 @@ PORT = 18791
 SWITCH_SECONDS = 0.0005
 """Thread switch interval. The store's threads hand each result to the event loop; with Python's default of five milliseconds a
 commit waits longer for the loop than for the disk."""
-ENROLL_VARIABLE = "CRYSTAL_RELAY_ENROLL_TOKEN"
-METRICS_VARIABLE = "CRYSTAL_RELAY_METRICS_TOKEN"
-
 _FILE_CHARS_MAX = 1024
 _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 _WILDCARDS = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}  # noqa: S104
@@ -67,7 +64,11 @@ def serve(
     ] = None,
     store: StoreAddress = None,
     ready_file: Annotated[
-        Path | None, typer.Option(help="Write the address here, as JSON, once connections are accepted.")
+        Path | None,
+        typer.Option(
+            envvar="CRYSTAL_RELAY_READY_FILE",
+            help="Write the address here, as JSON, once connections are accepted.",
+        ),
     ] = None,
     quota_bytes: Annotated[
         int,
@@ -113,7 +114,7 @@ def serve(
         typer.Option(
             envvar="CRYSTAL_RELAY_TRUSTED_PROXY",
             metavar="CIDR",
-            help="A proxy whose X-Forwarded-For is trusted: an address or a network. Repeatable.",
+            help="Proxies whose X-Forwarded-For is trusted: addresses or networks, with commas between. Repeatable.",
             show_default="none",
         ),
     ] = None,
@@ -158,8 +159,14 @@ def serve(
             help="Hours after which the prototype's drops are deleted, read or not; 0 for never.",
         ),
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the address and errors as JSON.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log each request to stderr.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", envvar="CRYSTAL_RELAY_JSON", help="Print the address and errors as JSON."),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", envvar="CRYSTAL_RELAY_VERBOSE", help="Log each request to stderr."),
+    ] = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
@@ -194,7 +201,7 @@ def serve(
             rate_per_address=rate_per_address,
             deletion_seconds_min=deletion_days * 86_400,
             sweep_seconds=SWEEP_SECONDS_BUCKET if place.is_bucket else SWEEP_SECONDS,
-            trusted_proxies=tuple(network_of(each) for each in trusted_proxy or ()),
+            trusted_proxies=tuple(network_of(each) for each in parts_of(trusted_proxy or ())),
         )
         if drain_seconds is None:  # a directory has one process, so nobody can take over
             drain_seconds = DRAIN_SECONDS if place.is_bucket else 0.0
@@ -356,6 +363,11 @@ async def _run(
 
         await stack.enter_async_context(renewed(files))
         await server.serve(ready=ready, signals=True)
+
+
+def parts_of(values: Sequence[str]) -> list[str]:
+    """What stands between commas or spaces in any of them."""
+    return [part for value in values for part in value.replace(",", " ").split()]
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

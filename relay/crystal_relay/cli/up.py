@@ -52,13 +52,20 @@ _SHOWN_BEFORE = (
 def up(
     store: StoreAddress = None,
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on.", show_default="all of this machine")
+        str | None,
+        typer.Option(
+            envvar="CRYSTAL_RELAY_HOST", help="The address to listen on.", show_default="all of this machine"
+        ),
     ] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="The port.")] = PORT,
+    port: Annotated[
+        int, typer.Option(min=1, max=65535, envvar="CRYSTAL_RELAY_PORT", help="The port.")
+    ] = PORT,
     address: Annotated[
         str | None,
         typer.Option(
-            help="How other machines reach it: a name or an address.", show_default="this machine's address"
+            envvar="CRYSTAL_RELAY_ADDRESS",
+            help="How other machines reach it: a name or an address.",
+            show_default="this machine's address",
         ),
     ] = None,
     as_json: AsJson = False,

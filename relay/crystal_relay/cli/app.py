@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from crystal_prototype.cli.v1 import v1
+from crystal_relay.cli.backup import backup
 from crystal_relay.cli.check import check
+from crystal_relay.cli.restore import restore
 from crystal_relay.cli.serve import serve
 from crystal_relay.cli.sweep import sweep
 from crystal_relay.cli.tokens import tokens
@@ -48,3 +50,5 @@ app.add_typer(tokens, name="tokens")
 app.add_typer(v1, name="v1")
 app.command()(check)
 app.command()(sweep)
+app.command()(backup)
+app.command()(restore)

@@ -21,6 +21,7 @@ from crystal_relay.server.records import Records
 from crystal_relay.store import Store
 
 PREFIX = "r/enrollment/"
+USES_PREFIX = "r/enrolled/"
 BEGINS = "crystal_enrol_"
 """A token says what it is, so that devices know it wherever somebody pastes it, and keep it out of the memory."""
 TOKEN_BYTES = 32
@@ -74,7 +75,7 @@ def enrollment_key(token_hash: str) -> str:
 
 def uses_prefix(token_hash: str) -> str:
     """Prefix of the records of a token's uses."""
-    return f"r/enrolled/{token_hash}/"
+    return f"{USES_PREFIX}{token_hash}/"
 
 
 def begun_prefix(token_hash: str) -> str:

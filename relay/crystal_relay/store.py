@@ -225,6 +225,24 @@ class DirectStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class DiskStatus:
+    """The disk that a store is on. `full`: it takes no new objects; reading and deleting still work."""
+
+    free_bytes: int
+    size_bytes: int
+    full: bool
+
+
+@runtime_checkable
+class OnDisk(Protocol):
+    """A store on a disk of this machine."""
+
+    async def disk(self) -> DiskStatus:
+        """Its space now."""
+        ...
+
+
 @runtime_checkable
 class Renewable(Protocol):
     """A store with connections."""

@@ -294,9 +294,10 @@ class HealthReply(msgspec.Struct, frozen=True):
 
 
 class StateReply(msgspec.Struct, frozen=True):
-    """The state asked about holds; otherwise the reply is an error."""
+    """The state asked about holds; otherwise the reply is an error. `full`: new objects are refused."""
 
     ok: bool
+    full: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class ErrorReply(msgspec.Struct, frozen=True):

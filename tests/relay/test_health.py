@@ -14,7 +14,7 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, connection, create_app
 from crystal_relay.server.admission import Trust
 from crystal_relay.server.health import LOOK_SECONDS, Health, ProcessState
-from crystal_relay.store import Object, Page
+from crystal_relay.store import DiskStatus, Object, Page
 from tests.support.relay_server import ENROLL_TOKEN, enrolled, served
 
 ROUTES = ("/health", "/health/live", "/health/ready")
@@ -119,6 +119,45 @@ async def test_the_store_is_looked_at_again_after_ten_seconds() -> None:
     now[0] += LOOK_SECONDS
     await health.check_store()
     assert store.calls == {"get": 2}
+
+
+class SmallDisk(MemoryStore):
+    """Says how much its disk has left."""
+
+    free = 10_000
+
+    async def disk(self) -> DiskStatus:
+        return DiskStatus(self.free, 100_000, self.free < 1_000)
+
+
+async def test_a_full_disk_is_told_and_takes_nothing_out_of_service(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever is sent elsewhere could neither read nor delete, which makes room."""
+    now = [100.0]
+    store = SmallDisk()
+    app = create_app(store, RelaySettings(enroll_token=ENROLL_TOKEN))
+    health: Health = app.state.relay.health
+    health._clock = lambda: now[0]
+    health.serving()
+    answers: list[tuple[int, object]] = []
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://relay") as http:
+        for free in (10_000, 999, 500, 5_000):
+            store.free = free
+            reply = await http.get("/health/ready")
+            answers.append((reply.status_code, reply.json()))
+            assert health.disk == DiskStatus(free, 100_000, free < 1_000)
+            now[0] += LOOK_SECONDS
+    assert answers == [
+        (200, {"ok": True}),
+        (200, {"ok": True, "full": True}),
+        (200, {"ok": True, "full": True}),
+        (200, {"ok": True}),
+    ]
+    assert [made.getMessage() for made in caplog.records if made.name == "crystal_relay.server"] == [
+        "full: the disk has 999 bytes left. Free space on the relay's disk.",
+        "the disk has space again: 5000 bytes",
+    ]
 
 
 async def test_a_relay_that_starts_or_stops_is_not_ready() -> None:

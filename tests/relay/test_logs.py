@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from crystal_relay.errors import StoreDamaged, StoreFull
 from crystal_relay.server import logs
 from crystal_relay.server.logs import LogForm, formatter, new_request_id, redacted, request_log
 from crystal_relay.tokens import new_token
@@ -116,26 +117,67 @@ def test_a_requests_line_has_its_fields(caplog: pytest.LogCaptureFixture) -> Non
         (0, "WARNING"),
     ],
 )
-def test_what_failed_here_is_a_warning(caplog: pytest.LogCaptureFixture, status: int, level: str) -> None:
+def test_what_failed_here_is_a_warning(
+    caplog: pytest.LogCaptureFixture, clock: list[float], status: int, level: str
+) -> None:
     with caplog.at_level(logging.DEBUG, "crystal_relay.server"):
         request_log("x", "GET", "health", status, 0.0, 0, 0)
     assert [made.levelname for made in caplog.records] == [level]
 
 
-def test_an_overload_does_not_flood_the_log(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time by which lines are limited, and none written before."""
     now = [1_000.0]
     monkeypatch.setattr(logs, "_calm", logs.Calm())
     monkeypatch.setattr("crystal_relay.server.logs.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_an_overload_does_not_flood_the_log(caplog: pytest.LogCaptureFixture, clock: list[float]) -> None:
     with caplog.at_level(logging.WARNING, "crystal_relay.server"):
         for _ in range(1_000):
-            request_log("x", "PUT", "put_object", 503, 0.0, 0, 0)
-        now[0] += 1
-        request_log("x", "PUT", "put_object", 503, 0.0, 0, 0)
-    messages = [made.getMessage() for made in caplog.records]
-    assert len(messages) == logs.UNAVAILABLE_LINES_PER_SECOND + 2
-    assert messages[-2] == f"{1_000 - logs.UNAVAILABLE_LINES_PER_SECOND} more requests were answered with 503"
+            request_log("x", "PUT", "put_object", 503, 0.0, 0, 0, "busy")
+        clock[0] += logs.CALM_SECONDS
+        request_log("x", "GET", "ready", 200, 0.0, 0, 0)
+        request_log("x", "PUT", "put_object", 503, 0.0, 0, 0, "busy")
+    assert [made.getMessage() for made in caplog.records] == [
+        "PUT put_object 503 busy 0.0 ms",
+        "and 999 more: 503 busy",
+        "PUT put_object 503 busy 0.0 ms",
+    ]
+
+
+def test_a_quota_and_a_full_disk_are_told_apart_and_neither_hides_the_other(
+    caplog: pytest.LogCaptureFixture, clock: list[float]
+) -> None:
+    with caplog.at_level(logging.WARNING, "crystal_relay.server"):
+        for code in ("quota", "full", "quota", "full", "full"):
+            request_log("x", "PUT", "put_object", 507, 0.0, 0, 0, code)
+        clock[0] += logs.CALM_SECONDS
+        request_log("x", "GET", "ready", 200, 0.0, 0, 0)
+    lines = [json.loads(formatter(LogForm.JSON).format(made)) for made in caplog.records]
+    assert [(line.get("code"), line["message"]) for line in lines] == [
+        ("quota", "PUT put_object 507 quota 0.0 ms"),
+        ("full", "PUT put_object 507 full 0.0 ms"),
+        (None, "and 1 more: 507 quota"),
+        (None, "and 2 more: 507 full"),
+    ]
+
+
+def test_what_the_operator_has_to_mend_says_how_and_once(
+    caplog: pytest.LogCaptureFixture, clock: list[float]
+) -> None:
+    with caplog.at_level(logging.WARNING, "crystal_relay.server"):
+        for _ in range(100):
+            logs.failure_log("x", StoreFull("the relay's disk is full"))
+        clock[0] += logs.CALM_SECONDS
+        logs.failure_log("x", StoreDamaged("a row is damaged"))
+    assert [(made.levelname, made.getMessage()) for made in caplog.records] == [
+        ("ERROR", "full: the relay's disk is full. Free space on the relay's disk."),
+        ("WARNING", "and 99 more: full"),
+        ("ERROR", f"damaged: a row is damaged. {StoreDamaged.hint}"),
+    ]
 
 
 def test_request_ids_are_unique() -> None:

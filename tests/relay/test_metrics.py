@@ -2,11 +2,13 @@
 
 import asyncio
 import time
+from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings
 from crystal_relay.server.metrics import SERIES_MAX, Exposition, MetricKind, Metrics, MetricSource
@@ -125,6 +127,37 @@ async def test_no_other_token_opens_the_metrics_nor_they_anything_else() -> None
         headers = {"Authorization": f"Bearer {TOKEN}"}
         assert (await http.get(f"/v2/vaults/{lead.vault}/list", headers=headers)).status_code == 401
         assert (await http.post("/v2/vaults", json={}, headers=headers)).status_code == 401
+
+
+async def test_disk_vaults_and_the_stores_own_time_are_shown(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    async with served(store, SETTINGS) as relay, httpx.AsyncClient(base_url=relay.url) as http:
+        lead = await enrolled(relay.url)
+        mine = lead.store(relay.url)
+        await mine.put_new(f"{lead.prefix}devlog/0", b"x" * 1000)
+        await relay.app.state.relay.usage.counted()
+        await (await mine.get(f"{lead.prefix}devlog/0")).read()
+        reply = await http.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        await mine.aclose()
+    await store.aclose()
+    found = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(reply.text)
+        for sample in family.samples
+    }
+    assert found["crystal_relay_vaults", (("state", "counted"),)] == 1
+    assert found["crystal_relay_vaults", (("state", "full"),)] == 0
+    # A write that ends while it is counted may count twice until the next count.
+    assert found["crystal_relay_vault_objects", ()] in (1, 2)
+    assert found["crystal_relay_vault_bytes", ()] in (1000, 2000)
+    assert 0 < found["crystal_relay_disk_free_bytes", ()] <= found["crystal_relay_disk_size_bytes", ()]
+    assert found["crystal_relay_store_up", ()] == 1
+    assert ("crystal_relay_disk_full", ()) in found
+    for operation in ("put", "get"):
+        assert found["crystal_relay_store_seconds_count", (("operation", operation),)] >= 1
+    assert found["crystal_relay_store_queue_seconds_count", (("size", "small"),)] >= 2
+    assert found["crystal_relay_store_running", (("size", "small"),)] == 0
+    assert found["crystal_relay_store_queued", (("size", "small"),)] == 0
 
 
 async def test_a_scrape_is_parseable_and_names_nobody() -> None:

@@ -109,6 +109,24 @@ def serve(
             help="Days that an owner's deletion of a vault waits at least.",
         ),
     ] = 1,
+    store_concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            envvar="CRYSTAL_RELAY_STORE_CONCURRENCY",
+            help="Store operations at once, of all vaults; 0 for no limit.",
+            show_default="16 on a bucket, 64 on a directory",
+        ),
+    ] = None,
+    vault_concurrency: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            envvar="CRYSTAL_RELAY_VAULT_CONCURRENCY",
+            help="Store operations at once, of one vault; 0 for no limit.",
+            show_default="half of --store-concurrency",
+        ),
+    ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
         typer.Option(
@@ -180,6 +198,8 @@ def serve(
         from crystal_relay.server.logs import LogForm, start_log
         from crystal_relay.server.settings import (
             DRAIN_SECONDS,
+            STORE_CONCURRENCY,
+            STORE_CONCURRENCY_BUCKET,
             SWEEP_SECONDS,
             SWEEP_SECONDS_BUCKET,
             network_of,
@@ -192,6 +212,10 @@ def serve(
                 hint="Leave out --tls and put a proxy with TLS in front of it, or use --store file:///directory.",
             )
         enroll, metrics = secret_of_environment(ENROLL_VARIABLE), secret_of_environment(METRICS_VARIABLE)
+        if store_concurrency is None:
+            store_concurrency = STORE_CONCURRENCY_BUCKET if place.is_bucket else STORE_CONCURRENCY
+        if vault_concurrency is None:
+            vault_concurrency = (store_concurrency + 1) // 2
         settings = RelaySettings(
             enroll_token=enroll.token,
             metrics_token=metrics.token,
@@ -200,6 +224,8 @@ def serve(
             rate_per_token=rate_per_token,
             rate_per_address=rate_per_address,
             deletion_seconds_min=deletion_days * 86_400,
+            store_concurrency=store_concurrency,
+            vault_concurrency=vault_concurrency,
             sweep_seconds=SWEEP_SECONDS_BUCKET if place.is_bucket else SWEEP_SECONDS,
             trusted_proxies=tuple(network_of(each) for each in parts_of(trusted_proxy or ())),
         )

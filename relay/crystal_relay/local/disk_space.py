@@ -13,6 +13,7 @@ import apsw
 
 from crystal_relay.errors import StoreFull
 from crystal_relay.limits import KIB, MIB
+from crystal_relay.store import DiskStatus
 
 RESERVE_BYTES = 16 * MIB
 """Twice the size of the log at which it is checkpointed."""
@@ -49,6 +50,11 @@ class DiskSpace:
         pages: int = connection.pragma("freelist_count")
         page_bytes: int = connection.pragma("page_size")
         return pages * page_bytes >= 2 * size + _ROW_OVERHEAD_BYTES
+
+    def status(self) -> DiskStatus:
+        """Of the disk now. Raises OSError."""
+        usage = shutil.disk_usage(self._directory)
+        return DiskStatus(usage.free, usage.total, usage.free < self._claimed + RESERVE_BYTES)
 
     def _free(self) -> int:
         return shutil.disk_usage(self._directory).free

@@ -43,6 +43,7 @@ from crystal_relay.local.writer import Results, RowChange, RowWriter, Write, Wri
 from crystal_relay.notify import Notifier
 from crystal_relay.store import (
     Body,
+    DiskStatus,
     Object,
     Page,
     body_of,
@@ -171,6 +172,10 @@ class LocalStore:
             await asyncio.wait(self._removals)
         await self._lookups.finish()
         await asyncio.to_thread(self._close)
+
+    async def disk(self) -> DiskStatus:
+        """As `OnDisk`."""
+        return await self._read(self._room.status)
 
     # --- writing ---
 

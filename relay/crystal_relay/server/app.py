@@ -34,6 +34,7 @@ from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.deletion_routes import DeletionRoutes
 from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.extension import Extension, Mounted
+from crystal_relay.server.fair_store import FairStore
 from crystal_relay.server.founding import check_founding
 from crystal_relay.server.grants import Grants
 from crystal_relay.server.guard import Guard
@@ -78,6 +79,8 @@ class Relay:
         clock: Callable[[], float] = time.time,
         extensions: Sequence[Extension] = (),
     ) -> None:
+        own = store  # for what the relay does by itself
+        self.fair_store = store = FairStore(own, settings)
         self._store = store
         self._settings = settings
         self._peers = peers
@@ -88,9 +91,9 @@ class Relay:
         self.rates = Rates(settings)
         self.admission = Admission(settings.trusted_proxies)
         self.grants = Grants(store, self.registry, only=settings.enroll_token, clock=clock)
-        self.usage = Usage(store, settings, quota_of=self.grants.quota_bytes)
+        self.usage = Usage(own, settings, quota_of=self.grants.quota_bytes)
         self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
-        self.sweeper = Sweeper(store, clock=clock, deleted=self.usage.deleted)
+        self.sweeper = Sweeper(own, clock=clock, deleted=self.usage.deleted)
         self._timetable = Timetable(self.sweeper, seconds=settings.sweep_seconds)
         self.objects = Objects(store, self.registry, self.invites, settings, self.rates, self.usage)
         self._tokens = TokenRoutes(self.registry, settings, self.rates, self.objects.load, peers)
@@ -110,10 +113,12 @@ class Relay:
             deleted=self.usage.deleted,
         )
         self.transfers = Transfers(store, settings, self._device, quota=self.usage)
-        self.health = Health(store, extensions=extensions)
+        self.health = Health(own, extensions=extensions)
         self.metrics = Metrics()
         for source in sources_of(
-            store=store,
+            store=own,
+            fair_store=store,
+            health=self.health,
             waits=self.waits,
             rates=self.rates,
             admission=self.admission,
@@ -213,6 +218,7 @@ class Relay:
         assert self._exposition is not None, "there is no such route without a token for it"
         require_metrics_token(request, self.metrics_token or "", self.rates)
         no_query(request.scope)
+        await self.health.look_at_disk()
         return Response(
             self._exposition.text(), headers={"content-type": CONTENT_TYPE, "cache-control": "no-store"}
         )

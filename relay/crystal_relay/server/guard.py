@@ -2,20 +2,19 @@
 
 Every request counts towards the limit of its address, also one that is refused. Requests need a path without escapes and a head
 within its limits. Responses get a request id, and errors are JSON. Log and metrics get the method, the kind of route, the
-status, bytes and time: never a path, a query, a header or a body.
+status, error's code, bytes and time: never a path, a query, a header or a body.
 """
 
-import logging
 import re
 import time
 from itertools import chain
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crystal_relay.errors import BadRequest, RelayError, TooSlow
+from crystal_relay.errors import BadRequest, QuotaExceeded, RelayError, TooSlow
 from crystal_relay.server.admission import SCOPE_KEY, Limited
 from crystal_relay.server.health import Health, ProcessState
-from crystal_relay.server.logs import new_request_id, request_log
+from crystal_relay.server.logs import failure_log, new_request_id, request_log
 from crystal_relay.server.metrics import Metrics
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.rates import Rates
@@ -25,8 +24,6 @@ from crystal_relay.server.settings import HEAD_BYTES_MAX, HEADERS_MAX, UNREAD_BY
 
 _PATH = re.compile(rb"(?:/[A-Za-z0-9._-]+)*/?\Z")
 """No key needs an escape, so none is accepted: a path has only one spelling, the one that is checked."""
-
-_log = logging.getLogger("crystal_relay.server")
 
 
 class HeadTooLarge(BadRequest):
@@ -70,6 +67,7 @@ class Guard:
             exchange.status = 499  # for the log only: the client has gone
         except RelayError as error:
             self._metrics.error(error.code)
+            exchange.code = error.code
             if exchange.status:
                 raise
             # What is left of the body is skipped, or cut off where that would take long.
@@ -77,11 +75,12 @@ class Guard:
                 not exchange.read_all and _unread(scope) > UNREAD_BYTES_MAX  # §R9-11
             )
             await error_reply(error, close=close)(scope, receive, exchange.send)
-            if error.status >= 500 and error.status not in (503, 507):
-                _log.error("%s: %s", error.code, error, extra={"request_id": exchange.request_id})
+            if error.status >= 500 and error.status != 503 and not isinstance(error, QuotaExceeded):
+                failure_log(exchange.request_id, error)
         except Exception:
             # A bug. uvicorn logs the traceback; nothing of it goes to the client.
             self._metrics.error(RelayError.code)
+            exchange.code = RelayError.code
             if not exchange.status:
                 mistake = RelayError("internal error of the relay; its log has details")
                 await error_reply(mistake, close=True)(scope, receive, exchange.send)
@@ -94,7 +93,7 @@ class Guard:
         method: str = scope["method"]
         status, received, sent = exchange.status, exchange.received, exchange.sent
         self._metrics.request(route, method, status, seconds, received, sent)  # §R7-2
-        request_log(exchange.request_id, method, route, status, seconds, received, sent)
+        request_log(exchange.request_id, method, route, status, seconds, received, sent, exchange.code)
 
 
 class _Exchange:
@@ -105,6 +104,7 @@ class _Exchange:
         "_health",
         "_receive",
         "_send",
+        "code",
         "read_all",
         "received",
         "request_id",
@@ -124,6 +124,8 @@ class _Exchange:
         self.received = 0
         self.sent = 0
         self.status = 0
+        self.code = ""
+        """Of the error that was answered."""
 
     async def receive(self) -> Message:
         message = await self._receive()

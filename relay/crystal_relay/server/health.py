@@ -4,12 +4,15 @@
     /health/live   it answers; restart it when this fails
     /health/ready  send it requests: it has started, is not stopping, and the store answered at the latest look
 
+On a full disk it stays ready, and says so: reading goes on, and deleting, which makes room.
+
 Anybody may ask at any rate, so the store is checked at most once in ten seconds.
 
     starting --serving()--> serving --stopping()--> stopping
 """
 
 import asyncio
+import contextlib
 import enum
 import logging
 import time
@@ -21,11 +24,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crystal_relay.distribution import installed_version
-from crystal_relay.errors import NotFound, RelayError, StoreUnavailable
+from crystal_relay.errors import NotFound, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import no_query
-from crystal_relay.store import Store
+from crystal_relay.store import DiskStatus, OnDisk, Store
 from crystal_relay.wire import PROTOCOL, SERVICE, HealthReply, StateReply
 
 _NEVER_THERE = "r/health"
@@ -63,6 +66,8 @@ class Health:
         self._look_seconds_max = look_seconds_max
         self._look: asyncio.Task[bool] | None = None
         self._look_again_at = 0.0
+        self.disk: DiskStatus | None = None
+        """At the latest look; None for a store that is on no disk of this machine."""
         self._reply = HealthReply(
             ok=True,
             service=extensions[0].service if extensions else SERVICE,
@@ -104,7 +109,14 @@ class Health:
         if self.state is not ProcessState.SERVING:
             raise StoreUnavailable(f"the relay is {self.state.value}", hint="")
         await self.check_store()
-        return JsonReply(StateReply(ok=True))
+        full = self.disk is not None and self.disk.full
+        return JsonReply(StateReply(ok=True, full=True if full else msgspec.UNSET))  # §R6-2
+
+    @property
+    def answers(self) -> bool | None:
+        """Whether the store answered at the latest look. None while none has ended."""
+        look = self._look
+        return None if look is None or not look.done() else not look.cancelled() and look.result()
 
     async def check_store(self) -> None:
         """Raises StoreUnavailable if the latest look found that the store does not answer."""
@@ -117,12 +129,19 @@ class Health:
         if self._look.cancelled() or not self._look.result():
             raise StoreUnavailable("the relay's store does not answer", hint="The relay's log says more.")
 
+    async def look_at_disk(self) -> None:
+        """Look at a store on a disk, unless that was done lately. A look at a bucket would cost money."""
+        if isinstance(self._store, OnDisk):
+            with contextlib.suppress(StoreUnavailable):  # `answers` tells
+                await self.check_store()
+
     async def _look_at_store(self) -> bool:
         try:
             async with asyncio.timeout(self._look_seconds_max):  # §R6-1
-                await (await self._store.get(_NEVER_THERE)).aclose()
-        except NotFound:
-            return True
+                with contextlib.suppress(NotFound):
+                    await (await self._store.get(_NEVER_THERE)).aclose()
+                if isinstance(self._store, OnDisk):
+                    self._saw(await self._store.disk())
         except TimeoutError:
             _log.error("the store has not answered for %g seconds", self._look_seconds_max)
             return False
@@ -130,3 +149,10 @@ class Health:
             _log.error("the store does not answer: %s: %s. %s", error.code, error, error.hint)
             return False
         return True
+
+    def _saw(self, disk: DiskStatus) -> None:
+        was_full, self.disk = self.disk is not None and self.disk.full, disk
+        if disk.full and not was_full:
+            _log.error("full: the disk has %d bytes left. %s", disk.free_bytes, StoreFull.hint)
+        elif was_full and not disk.full:
+            _log.warning("the disk has space again: %d bytes", disk.free_bytes)

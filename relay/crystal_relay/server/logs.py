@@ -15,12 +15,15 @@ import time
 from collections.abc import Iterable
 from functools import cache
 
+from crystal_relay.errors import RelayError
+
 LINE_CHARS_MAX = 16 * 1024
 """Length of a line with its traceback."""
-UNAVAILABLE_LINES_PER_SECOND = 5
-"""A relay under overload refuses thousands of requests a second; logging each would make it even slower."""
+CALM_SECONDS = 10.0
+"""Failures of one kind get one line in this time, and one with the number of the others: a relay under overload refuses
+thousands of requests a second, and one whose disk is full each upload."""
 
-_FIELDS = ("request_id", "method", "route", "status", "ms", "received", "sent")
+_FIELDS = ("request_id", "method", "route", "status", "code", "ms", "received", "sent")
 _REDACTED = "[redacted]"
 _SECRETS = re.compile(
     r"""(?: (?i:Bearer|Crystal-Recovery|Crystal-Invite|Basic|AWS4-HMAC-SHA256)\ + [^\r\n"']+
@@ -69,35 +72,54 @@ def new_request_id() -> str:
 
 
 def request_log(
-    request_id: str, method: str, route: str, status: int, seconds: float, received: int, sent: int
+    request_id: str,
+    method: str,
+    route: str,
+    status: int,
+    seconds: float,
+    received: int,
+    sent: int,
+    code: str = "",
 ) -> None:
-    """Log one request. `status`: the answer's, or 0 if there was none. `received`, `sent`: bytes of the bodies."""
-    level = (
-        logging.WARNING if status >= 500 or not status else logging.INFO if status >= 400 else logging.DEBUG
-    )
+    """Log one request.
+
+    `status`: the answer's, or 0 if there was none. `received`, `sent`: bytes of the bodies. `code`: that of the error. What
+    failed here is a warning, of which each kind (status and code) has one line in `CALM_SECONDS`.
+    """
+    _calm.flush(time.monotonic())
+    failed = status >= 500 or not status
+    level = logging.WARNING if failed else logging.INFO if status >= 400 else logging.DEBUG
     if not _log.isEnabledFor(level):
         return
-    if status == 503 and not _calm.may_write(time.monotonic()):
+    if failed and not _calm.may_write(f"{status} {code}".rstrip(), time.monotonic()):
         return
     ms = round(seconds * 1000, 1)
     # Passed as separate arguments, so that a client's value would be escaped and redacted like any other text.
     _log.log(
         level,
-        "%s %s %d %.1f ms",
+        "%s %s %d%s %.1f ms",
         method,
         route,
         status,
+        f" {code}" if code else "",
         ms,
         extra={
             "request_id": request_id,
             "method": method,
             "route": route,
             "status": status,
+            "code": code or None,
             "ms": ms,
             "received": received,
             "sent": sent,
         },
     )
+
+
+def failure_log(request_id: str, error: RelayError) -> None:
+    """Log what the operator has to mend: a full or damaged store, a bug. One line of each code in `CALM_SECONDS`."""
+    if _calm.may_write(error.code, time.monotonic()):
+        _log.error("%s: %s. %s", error.code, error, error.hint, extra={"request_id": request_id})
 
 
 def redacted(text: str, known_secrets: Iterable[str] = ()) -> str:
@@ -116,23 +138,34 @@ def _process_name() -> str:
 
 
 class Calm:
-    """Rate limit of log lines; the first line of the next second says how many were left out."""
+    """Rate limit of log lines: of each kind one in `CALM_SECONDS`, and then the number of those that were left out."""
 
     def __init__(self) -> None:
-        self._second = 0
-        self._written = 0
-        self._left_out = 0
+        self._kinds: dict[str, tuple[float, int]] = {}
+        """When the time of each kind ends, and the lines that were left out."""
+        self._due = float("inf")
 
-    def may_write(self, now: float) -> bool:
-        if int(now) != self._second:
-            if self._left_out:
-                _log.warning("%d more requests were answered with 503", self._left_out)
-            self._second, self._written, self._left_out = int(now), 0, 0
-        if self._written >= UNAVAILABLE_LINES_PER_SECOND:
-            self._left_out += 1
+    def may_write(self, kind: str, now: float) -> bool:
+        """Whether to write a line of this kind; counts it if not. Kinds come from a bounded set."""
+        self.flush(now)
+        known = self._kinds.get(kind)
+        if known is not None:
+            self._kinds[kind] = (known[0], known[1] + 1)
             return False
-        self._written += 1
+        self._kinds[kind] = (now + CALM_SECONDS, 0)
+        self._due = min(self._due, now + CALM_SECONDS)
         return True
+
+    def flush(self, now: float) -> None:
+        """Write how many were left out, of the kinds whose time has ended."""
+        if now < self._due:
+            return
+        for kind, (until, left_out) in tuple(self._kinds.items()):
+            if until <= now:
+                del self._kinds[kind]
+                if left_out:
+                    _log.warning("and %d more: %s", left_out, kind)
+        self._due = min((until for until, _ in self._kinds.values()), default=float("inf"))
 
 
 _calm = Calm()

@@ -6,7 +6,6 @@ of series is bounded whatever clients send.
 """
 
 import enum
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -14,22 +13,26 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from crystal_relay.distribution import installed_version
 from crystal_relay.extra import require
 from crystal_relay.server.admission import Admission, Closing, Trust
+from crystal_relay.server.fair_store import FairStore
+from crystal_relay.server.health import Health
+from crystal_relay.server.histogram import Histogram
 from crystal_relay.server.peers import Peers
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import Usage
 from crystal_relay.server.waits import Waits
-from crystal_relay.store import Store
+from crystal_relay.store import DiskStatus, Store
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SERIES_MAX = 2_000
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"})
 _OTHER = "other"
+_WATCHED_CODES = ("internal", "damaged", "full", "unavailable", "busy", "quota")
+"""Shown from the beginning: Prometheus sees no increase in a series that begins with 1."""
 
 
 class MetricKind(enum.StrEnum):
@@ -54,22 +57,31 @@ class MetricSource:
     read: Callable[[], Mapping[tuple[str, ...], float]]
 
 
+@dataclass(frozen=True, slots=True)
+class HistogramSource:
+    """Histograms kept by another part, read as a `MetricSource` is. In seconds."""
+
+    name: str
+    text: str
+    labels: tuple[str, ...]
+    read: Callable[[], Mapping[tuple[str, ...], Histogram]]
+
+
 class Metrics:
     """The counters of one relay process. Used on one event loop."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, str, int], _Series] = {}
         self._latencies: dict[str, _Latency] = {}
-        self._errors: dict[str, int] = {}
-        self._sources: list[MetricSource] = []
+        self._errors: dict[str, int] = dict.fromkeys(_WATCHED_CODES, 0)
+        self._sources: list[MetricSource | HistogramSource] = []
 
     def request(self, route: str, method: str, status: int, seconds: float, received: int, sent: int) -> None:
         """Count a request (status 0: unanswered). Bytes are those of the bodies."""
         series = self._series.get((route, method, status)) or self._new(route, method, status)
         series.count += 1
         latency = series.latency
-        latency.counts[bisect_left(SECONDS_BOUNDS, seconds)] += 1
-        latency.seconds += seconds
+        latency.histogram.observe(seconds)
         latency.received += received
         latency.sent += sent
 
@@ -82,7 +94,7 @@ class Metrics:
         """Number of combinations of route, method and status."""
         return len(self._series)
 
-    def add(self, source: MetricSource) -> None:
+    def add(self, source: MetricSource | HistogramSource) -> None:
         """Expose the numbers of another part as well."""
         self._sources.append(source)
 
@@ -107,7 +119,7 @@ class Metrics:
         )
         sent = CounterMetricFamily("crystal_relay_sent_bytes", "Bytes of response bodies.", labels=("route",))
         for route, latency in self._latencies.items():
-            seconds.add_metric((route,), _buckets(latency.counts), latency.seconds)
+            seconds.add_metric((route,), latency.histogram.buckets(), latency.histogram.seconds)
             received.add_metric((route,), latency.received)
             sent.add_metric((route,), latency.sent)
         yield from (seconds, received, sent)
@@ -123,6 +135,12 @@ class Metrics:
         yield errors
 
         for source in self._sources:
+            if isinstance(source, HistogramSource):
+                histograms = HistogramMetricFamily(source.name, source.text, labels=source.labels)
+                for labels, histogram in source.read().items():
+                    histograms.add_metric(labels, histogram.buckets(), histogram.seconds)
+                yield histograms
+                continue
             kind = CounterMetricFamily if source.kind is MetricKind.COUNTER else GaugeMetricFamily
             family = kind(source.name, source.text, labels=source.labels)
             for labels, value in source.read().items():
@@ -170,13 +188,15 @@ class CountsOperations(Protocol):
 def sources_of(
     *,
     store: Store,
+    fair_store: FairStore,
+    health: Health,
     waits: Waits,
     rates: Rates,
     admission: Admission,
     usage: Usage,
     sweeper: Sweeper,
     peers: Peers | None,
-) -> Iterator[MetricSource]:
+) -> Iterator[MetricSource | HistogramSource]:
     """The sources of one relay process."""
     installed = installed_version()
     yield MetricSource(
@@ -222,10 +242,105 @@ def sources_of(
         (),
         lambda: {(): usage.listings},
     )
+    yield from _of_store(fair_store)
+    yield from _of_health(health)
+    yield from _of_vaults(usage)
     yield from _of_connections(admission)
     yield from _of_sweeper(sweeper)
     if peers is not None:
         yield from _of_peers(peers)
+
+
+def _of_store(store: FairStore) -> Iterator[MetricSource | HistogramSource]:
+    sizes = {("small",): store.small, ("large",): store.large}
+    yield HistogramSource(
+        "crystal_relay_store_seconds",
+        "Time that requests' operations took in the store, without the queue before it.",
+        ("operation",),
+        lambda: {(name,): histogram for name, histogram in store.seconds.items()},
+    )
+    yield HistogramSource(
+        "crystal_relay_store_queue_seconds",
+        "Time that requests' operations waited for their turn at the store.",
+        ("size",),
+        lambda: {size: turns.queued for size, turns in sizes.items()},
+    )
+    yield MetricSource(
+        "crystal_relay_store_running",
+        "Requests' operations in the store.",
+        MetricKind.GAUGE,
+        ("size",),
+        lambda: {size: turns.running for size, turns in sizes.items()},
+    )
+    yield MetricSource(
+        "crystal_relay_store_queued",
+        "Requests' operations that wait for their turn at the store.",
+        MetricKind.GAUGE,
+        ("size",),
+        lambda: {size: turns.waiting for size, turns in sizes.items()},
+    )
+
+
+def _of_health(health: Health) -> Iterator[MetricSource]:
+    def disk(read: Callable[[DiskStatus], float]) -> Callable[[], Mapping[tuple[str, ...], float]]:
+        return lambda: {} if health.disk is None else {(): read(health.disk)}
+
+    yield MetricSource(
+        "crystal_relay_store_up",
+        "1 if the store answered when it was last checked; a scrape does not check a bucket.",
+        MetricKind.GAUGE,
+        (),
+        lambda: {} if health.answers is None else {(): health.answers},
+    )
+    yield MetricSource(
+        "crystal_relay_disk_free_bytes",
+        "Free space of the disk under a directory.",
+        MetricKind.GAUGE,
+        (),
+        disk(lambda status: status.free_bytes),
+    )
+    yield MetricSource(
+        "crystal_relay_disk_size_bytes",
+        "Size of that disk.",
+        MetricKind.GAUGE,
+        (),
+        disk(lambda status: status.size_bytes),
+    )
+    yield MetricSource(
+        "crystal_relay_disk_full",
+        "1 if that disk takes no new objects.",
+        MetricKind.GAUGE,
+        (),
+        disk(lambda status: status.full),
+    )
+
+
+def _of_vaults(usage: Usage) -> Iterator[MetricSource]:
+    def numbers() -> Mapping[tuple[str, ...], float]:
+        totals = usage.totals()
+        return {("counted",): totals.vaults, ("full",): totals.full_vaults}
+
+    yield MetricSource(
+        "crystal_relay_vaults",
+        "Vaults that this process has counted, each after its first write, and those of them at their quota.",
+        MetricKind.GAUGE,
+        ("state",),
+        numbers,
+    )
+    yield MetricSource(
+        "crystal_relay_vault_objects",
+        "Objects of the counted vaults.",
+        MetricKind.GAUGE,
+        (),
+        lambda: {(): usage.totals().entries},
+    )
+    yield MetricSource(
+        "crystal_relay_vault_bytes",
+        "Bytes of the counted vaults.",
+        MetricKind.GAUGE,
+        (),
+        lambda: {(): usage.totals().bytes},
+    )
 
 
 def _of_connections(admission: Admission) -> Iterator[MetricSource]:
@@ -300,10 +415,9 @@ def _of_peers(peers: Peers) -> Iterator[MetricSource]:
 
 @dataclass(slots=True)
 class _Latency:
-    """Histogram of one route: requests per bucket (not cumulative), their total seconds and bytes."""
+    """Histogram of one route, and its bytes."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS_BOUNDS) + 1))
-    seconds: float = 0.0
+    histogram: Histogram = field(default_factory=Histogram)
     received: int = 0
     sent: int = 0
 
@@ -324,12 +438,3 @@ class _Collector:
 
     def collect(self) -> Iterator["Metric"]:
         return self._metrics.families()
-
-
-def _buckets(counts: list[int]) -> list[tuple[str, float]]:
-    buckets: list[tuple[str, float]] = []
-    below = 0
-    for bound, count in zip((*map(str, SECONDS_BOUNDS), "+Inf"), counts, strict=True):
-        below += count
-        buckets.append((bound, below))
-    return buckets

@@ -35,6 +35,12 @@ WAITING_BYTES_OF_ADDRESS_MAX = 16 * 1024 * 1024
 LOOKUPS_MAX = 2048
 """Credentials being looked up in the store at once."""
 LOOKUPS_OF_ADDRESS_MAX = 128
+STORE_CONCURRENCY = 64
+"""Store operations at once. A directory commits what arrives together in one go."""
+STORE_CONCURRENCY_BUCKET = 16
+"""The same for a bucket: as many as it has threads for small objects. Beyond, operations would wait there."""
+QUEUED_OF_VAULT_MAX = 1024
+"""Operations of one vault that wait for their turn at the store."""
 DRAIN_SECONDS = 5.0
 """How long a process on a bucket serves on after it was told to stop. Proxies ask once a second whether it is ready."""
 DRAIN_SECONDS_MAX = 60.0
@@ -67,6 +73,10 @@ class RelaySettings:
     rate_per_address: float = 1_000.0
     rate_unauthorized: float = 10.0
     """Requests per second with unknown credentials from one address."""
+    store_concurrency: int = STORE_CONCURRENCY
+    """Store operations at once, of all vaults; 0 for no limit."""
+    vault_concurrency: int = STORE_CONCURRENCY // 2
+    """The same of one vault; 0 for no limit."""
     sweep_seconds: float = SWEEP_SECONDS
     """Interval of the sweeper; 0 for none."""
     deletion_seconds_min: int = DELETION_SECONDS_MIN

@@ -51,6 +51,16 @@ class VaultUsage:
     entries: int
 
 
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """Of all vaults that one process has counted: each is counted after its first write there."""
+
+    vaults: int
+    full_vaults: int
+    entries: int
+    bytes: int
+
+
 async def count_usage(
     store: Store, vault: str, *, prefix_of: Callable[[str], str] = vault_prefix
 ) -> VaultUsage:
@@ -166,6 +176,16 @@ class Usage:
     def forget(self, vault: str) -> None:
         """Count the vault again at the next write."""
         self._counts.pop(vault, None)
+
+    def totals(self) -> UsageTotals:
+        """Of the vaults that are counted here. Takes milliseconds for ten thousands of them."""
+        known = [count for count in self._counts.values() if count.known]
+        return UsageTotals(
+            vaults=len(known),
+            full_vaults=sum(1 for count in known if self._is_full(count, 1, vital=False)),
+            entries=sum(count.entries for count in known),
+            bytes=sum(count.bytes for count in known),
+        )
 
     async def counted(self) -> None:
         """Wait until no listing is running."""

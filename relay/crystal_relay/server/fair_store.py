@@ -1,0 +1,258 @@
+"""The relay's store as its requests use it: each vault's operations wait in a queue of their own, which are served in turn.
+
+A store takes a limited number of operations at once; what is beyond waits in the store, first come, first served. There one
+vault with many requests delays all others. So no more operations are begun than the store takes, and the next one is that of
+the vault which was given the least work so far (`fair_queue`). Work is counted in requests and bytes (§R9-19).
+
+Whose an operation is, its key says. Records of a vault count as its own once a device of it has been let in; before, and with
+all other records of the relay, they share a queue with a larger share: strangers cannot make themselves many by naming vaults.
+
+Not counted: waits, the time in which a client sends a large body or takes a large object, and what the relay does by itself,
+a few operations at a time (health, counting, sweeping, peers).
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from crystal_relay.errors import Busy, StoreUnavailable
+from crystal_relay.limits import KIB, LIST_LIMIT_MAX
+from crystal_relay.server.fair_queue import UNLIMITED, FairQueue
+from crystal_relay.server.histogram import Histogram
+from crystal_relay.server.settings import QUEUED_OF_VAULT_MAX, RelaySettings
+from crystal_relay.store import Body, DirectRequest, DirectStore, Head, Object, Page, Store
+
+REQUEST_COST_BYTES = 64 * KIB
+"""An operation costs as much as so many bytes, and its bytes."""
+LISTED_KEY_BYTES = 128
+"""A key of a list costs as much as so many bytes."""
+CREDIT_BYTES = 4 * REQUEST_COST_BYTES
+"""What a vault that was idle gets before those that are busy: a round of sync has a few operations."""
+RESERVE_SHARE = 8
+"""An eighth of the places is for vaults that were idle: what runs may last, and end at the same moment."""
+SHARED = ""
+"""The flow of what belongs to no vault that is known here."""
+SHARED_WEIGHT = 4.0
+"""Its share, in vaults. Credentials are looked up in it when a relay has just started."""
+VAULTS_KNOWN_MAX = 65_536
+
+_Turn = asyncio.Future[None]
+
+
+class Turns:
+    """Turns at the store. One event loop. Each `enter` that returned needs a `leave`."""
+
+    def __init__(self, *, at_once: int, of_vault_at_once: int, clock: Callable[[], float]) -> None:
+        self._queue: FairQueue[_Turn] = FairQueue(
+            at_once=at_once,
+            of_flow_at_once=of_vault_at_once,
+            # §R9-19
+            reserve=at_once // RESERVE_SHARE if at_once < UNLIMITED else 0,
+            credit=CREDIT_BYTES,
+            weights={SHARED: SHARED_WEIGHT},
+        )
+        self._clock = clock
+        self.queued = Histogram()
+        """Seconds that operations waited for their turn."""
+
+    @property
+    def running(self) -> int:
+        """Number of operations that have their turn."""
+        return self._queue.running
+
+    @property
+    def waiting(self) -> int:
+        """Number of operations that wait for it."""
+        return self._queue.waiting
+
+    async def enter(self, flow: str, cost: float) -> None:
+        """Wait for a turn. Raises Busy if too many of this flow wait."""
+        if self._queue.start(flow, cost):
+            self.queued.observe(0.0)
+            return
+        longest = QUEUED_OF_VAULT_MAX * (SHARED_WEIGHT if flow == SHARED else 1)
+        if self._queue.waiting_of(flow) >= longest:  # §R9-18
+            raise Busy("too many requests of this vault wait for the relay's store")
+        turn: _Turn = asyncio.get_running_loop().create_future()
+        self._queue.add(flow, cost, turn)
+        began = self._clock()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(flow)  # it was given the turn at the moment of its cancellation
+            else:
+                self._queue.withdraw(flow, turn)
+            raise
+        self.queued.observe(self._clock() - began)
+
+    def leave(self, flow: str, *, extra: float = 0.0) -> None:
+        """End a turn, and give it to the next. `extra`: what it cost beyond what was said."""
+        self._queue.end(flow, extra=extra)
+        while (turn := self._queue.take()) is not None:
+            turn.set_result(None)
+
+
+class _Operation:
+    """One operation: an async context manager that takes its turn, and notes the seconds in the store."""
+
+    __slots__ = ("_began", "_clock", "_cost", "_flow", "_seconds", "_turns", "extra")
+
+    def __init__(
+        self, turns: Turns, flow: str, cost: float, seconds: Histogram, clock: Callable[[], float]
+    ) -> None:
+        self._turns = turns
+        self._flow = flow
+        self._cost = cost
+        self._seconds = seconds
+        self._clock = clock
+        self._began = 0.0
+        self.extra = 0
+        """Bytes that were not known at the beginning."""
+
+    async def __aenter__(self) -> Self:
+        await self._turns.enter(self._flow, self._cost)
+        self._began = self._clock()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._seconds.observe(self._clock() - self._began)
+        self._turns.leave(self._flow, extra=self.extra)
+
+
+class FairStore:
+    """A `Store`, and a `DirectStore` if that which it decorates is one."""
+
+    def __init__(
+        self, store: Store, settings: RelaySettings, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """At most `settings.store_concurrency` operations at once, and half as many with large bodies."""
+        self._store = store
+        self._direct = store if isinstance(store, DirectStore) else None
+        self._clock = clock
+        at_once, of_vault = settings.store_concurrency, settings.vault_concurrency
+        self.small = self._turns(at_once, of_vault)
+        # §R9-18
+        self.large = self._turns((at_once + 1) // 2, (of_vault + 1) // 2)
+        self.seconds = {name: Histogram() for name in ("put", "get", "list", "delete", "head", "sign")}
+        """Seconds in the store by operation, without those in the queue and those in which a body arrived."""
+        self._known: OrderedDict[str, None] = OrderedDict()
+        """Vaults of which a device was let in."""
+
+    # --- the port ---
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        await self._put(self._store.put_new, key, body)
+
+    async def put(self, key: str, body: bytes | Body) -> None:
+        await self._put(self._store.put, key, body)
+
+    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+        async with self._turn("get", key) as operation:
+            found = await self._store.get(key, start=start, length=length)
+            operation.extra = found.length
+            return found
+
+    async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
+        async with self._turn("list", prefix, LISTED_KEY_BYTES * limit):
+            return await self._store.list(prefix, after=after, limit=limit)
+
+    async def delete(self, key: str) -> None:
+        async with self._turn("delete", key):
+            await self._store.delete(key)
+
+    async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
+        return await self._store.wait(prefix, token=token, timeout=timeout)
+
+    async def aclose(self) -> None:
+        await self._store.aclose()
+
+    # --- requests that devices make themselves (see `DirectStore`) ---
+
+    @property
+    def direct_puts(self) -> bool:
+        return self._direct is not None and self._direct.direct_puts
+
+    @property
+    def direct_gets(self) -> bool:
+        return self._direct is not None and self._direct.direct_gets
+
+    async def direct_put(self, key: str, *, size: int, md5: bytes) -> DirectRequest:
+        async with self._turn("sign", key):
+            return await self._signer().direct_put(key, size=size, md5=md5)
+
+    async def direct_get(self, key: str) -> DirectRequest:
+        async with self._turn("sign", key):
+            return await self._signer().direct_get(key)
+
+    async def head(self, key: str) -> Head:
+        async with self._turn("head", key):
+            return await self._signer().head(key)
+
+    def announce(self, key: str) -> None:
+        self._signer().announce(key)
+
+    # --- inside ---
+
+    async def _put(
+        self, put: Callable[[str, bytes | Body], Awaitable[None]], key: str, body: bytes | Body
+    ) -> None:
+        if isinstance(body, Body):
+            await self._put_arriving(put, key, body)
+            return
+        async with self._turn("put", key, len(body)):
+            await put(key, body)
+
+    async def _put_arriving(
+        self, put: Callable[[str, bytes | Body], Awaitable[None]], key: str, body: Body
+    ) -> None:
+        """Take a turn when the whole body has arrived: a client that sends slowly holds up nobody."""
+        flow = self._flow_of(key)
+        entered: float | None = None
+
+        async def pieces() -> AsyncIterator[bytes]:
+            nonlocal entered
+            async for piece in body.open():
+                yield piece
+            if entered is None:
+                await self.large.enter(flow, REQUEST_COST_BYTES + body.size)
+                entered = self._clock()
+
+        try:
+            await put(key, Body(body.size, pieces, repeatable=body.repeatable))
+        finally:
+            if entered is not None:
+                self.seconds["put"].observe(self._clock() - entered)
+                self.large.leave(flow)
+
+    def _turn(self, operation: str, key: str, size: int = 0) -> "_Operation":
+        return _Operation(
+            self.small, self._flow_of(key), REQUEST_COST_BYTES + size, self.seconds[operation], self._clock
+        )
+
+    def _flow_of(self, key: str) -> str:
+        """The flow of a key or a prefix. A vault's objects are only asked for by those whom it has let in."""
+        root, name, inner = (*key.split("/", 3), "", "")[:3]
+        if root in ("v", "w") and name:
+            flow = f"{root}/{name}"
+            if flow not in self._known:
+                self._known[flow] = None
+                if len(self._known) > VAULTS_KNOWN_MAX:
+                    self._known.popitem(last=False)
+            return flow
+        # Such as r/vault/<vault>/…, r/condemned/<vault>/….
+        flow = f"v/{inner}"
+        return flow if root == "r" and flow in self._known else SHARED
+
+    def _turns(self, at_once: int, of_vault: int) -> Turns:
+        return Turns(at_once=at_once or UNLIMITED, of_vault_at_once=of_vault or UNLIMITED, clock=self._clock)
+
+    def _signer(self) -> DirectStore:
+        if self._direct is None:
+            raise StoreUnavailable("this store takes no direct requests")
+        return self._direct

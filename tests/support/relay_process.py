@@ -114,10 +114,17 @@ class RelayProcess:
 
 @contextlib.contextmanager
 def running_relay(
-    directory: Path, *, enroll_token: str | None = None, port: int = 0, options: tuple[str, ...] = ()
+    directory: Path,
+    *,
+    enroll_token: str | None = None,
+    port: int = 0,
+    options: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Generator[RelayProcess]:
     """A relay over `directory`; it is stopped at the end, killed if it does not stop."""
-    relay = RelayProcess(directory, enroll_token=enroll_token, port=port, options=options)
+    relay = RelayProcess(
+        directory, enroll_token=enroll_token, port=port, options=options, environment=environment
+    )
     relay.start()
     try:
         yield relay

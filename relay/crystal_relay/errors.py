@@ -116,6 +116,13 @@ class QuotaExceeded(StoreFull):
     hint = "Ask the relay's operator for a larger quota. Devices keep their data and send it later."
 
 
+class RelayAtCap(StoreFull):
+    """All vaults together have reached the bytes that the operator allows. Nothing was stored; reading still works."""
+
+    code = "cap"
+    hint = "Tell the relay's operator. Devices keep their data and send it later."
+
+
 class StoreDamaged(RelayError):
     """The stored data is damaged or was changed by another program. Retrying does not help."""
 
@@ -150,7 +157,11 @@ class Forbidden(RelayError):
     hint = "This device's token does not allow that."
 
 
-class VaultDropped(Forbidden):
+class VaultClosed(Forbidden):
+    """The vault is closed to all of its devices. Base of the reasons."""
+
+
+class VaultDropped(VaultClosed):
     """The operator has dropped the vault: it is closed, and deleted after a grace period."""
 
     code = "dropped"
@@ -165,6 +176,27 @@ class VaultDeleted(VaultDropped):
         "The memory on your devices is not affected. `crystal init --role core --relay URL --enroll-token -` on the Core "
         "registers the vault at a relay again."
     )
+
+
+class VaultSuspended(VaultClosed):
+    """The operator has suspended the vault: nothing in it can be read or written until he resumes it."""
+
+    code = "suspended"
+    hint = "Ask the relay's operator. What your devices hold is not affected."
+
+
+class VaultReadOnly(Forbidden):
+    """The operator has made the vault read-only. Nothing was stored or deleted; reading still works."""
+
+    code = "read-only"
+    hint = "Ask the relay's operator. Devices keep what is new, and send it later."
+
+
+class EnrollmentClosed(Forbidden):
+    """The relay takes no new vaults at present. Those that it has are not affected."""
+
+    code = "enrollment-closed"
+    hint = "Ask the relay's operator when it is open again, or use another relay."
 
 
 class InviteOver(RelayError):

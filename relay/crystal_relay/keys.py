@@ -17,6 +17,8 @@ _VAULT = re.compile(r"[0-9a-f]{32}\Z")
 
 PROBE_PREFIX = "r/probe/"
 """Objects of store tests. A rule in deploy/aws/lifecycle.json removes what a crash leaves there."""
+VAULTS_PREFIX = "v/"
+"""Of the objects of all vaults."""
 AFTER_ANY_KEY = "\x7f"
 """Sorts after every character that a key can hold."""
 
@@ -50,4 +52,4 @@ def check_vault(vault: str) -> str:
 
 def vault_prefix(vault: str) -> str:
     """The prefix of all keys of a vault's objects."""
-    return f"v/{vault}/"
+    return f"{VAULTS_PREFIX}{vault}/"

@@ -294,10 +294,10 @@ class HealthReply(msgspec.Struct, frozen=True):
 
 
 class StateReply(msgspec.Struct, frozen=True):
-    """The state asked about holds; otherwise the reply is an error. `full`: new objects are refused."""
+    """The state asked about holds; otherwise the reply is an error. `full`: why new objects are refused, `disk` or `cap`."""
 
     ok: bool
-    full: bool | msgspec.UnsetType = msgspec.UNSET
+    full: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ErrorReply(msgspec.Struct, frozen=True):
@@ -350,12 +350,16 @@ _BY_CODE: dict[str, type[RelayError]] = {
         errors.TooManyRequests,
         errors.StoreFull,
         errors.QuotaExceeded,
+        errors.RelayAtCap,
         errors.StoreDamaged,
         errors.Unauthorized,
         errors.RecoveryReplaced,
         errors.Forbidden,
         errors.VaultDropped,
         errors.VaultDeleted,
+        errors.VaultSuspended,
+        errors.VaultReadOnly,
+        errors.EnrollmentClosed,
         errors.InviteOver,
         errors.InviteExpired,
         errors.InviteUsed,

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from crystal_relay.cli.extensions import served
-from crystal_relay.cli.serve import ENROLL_VARIABLE, METRICS_VARIABLE
+from crystal_relay.cli.options import ENROLL_VARIABLE, METRICS_VARIABLE
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.settings import SHUTDOWN_SECONDS_MAX

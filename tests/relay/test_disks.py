@@ -167,7 +167,7 @@ async def test_a_full_relay_answers_507(small_disk: Path) -> None:
                 assert (reply.status, reply.json["error"]) == (507, "full")
             await connection.send(b"GET /health/ready HTTP/1.1\r\nHost: relay\r\n\r\n")
             reply = await connection.reply()
-            assert (reply.status, reply.json) == (200, {"ok": True, "full": True})
+            assert (reply.status, reply.json) == (200, {"ok": True, "full": "disk"})
         await asyncio.to_thread((small_disk / "somebody-elses").unlink)
         async with connected(relay.url) as connection:
             await connection.send(put_head(lead, "blob/x", 4) + b"good")

@@ -8,12 +8,21 @@ import httpx
 import msgspec
 import pytest
 
-from crystal_relay.errors import Forbidden, QuotaExceeded, RelayError, StoreUnavailable, Unauthorized
+from crystal_relay.errors import (
+    EnrollmentClosed,
+    Forbidden,
+    QuotaExceeded,
+    RelayError,
+    StoreUnavailable,
+    TooManyRequests,
+    Unauthorized,
+)
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, create_app
-from crystal_relay.server.enrollment import Enrollment, enrollment_hash, enrollment_key
+from crystal_relay.server.enrollment import Enrollment, EnrollmentState, enrollment_hash, enrollment_key
 from crystal_relay.server.grants import ENVIRONMENT
 from crystal_relay.server.operator import Operator
+from crystal_relay.server.rates import Rates
 from crystal_relay.store import Body
 from crystal_relay.tokens import recovery_hash, token_hash
 from crystal_relay.wire import VaultCreation
@@ -294,3 +303,56 @@ async def test_revoking_a_token_takes_the_records_of_its_uses_along() -> None:
         await found(relay, Member())
     await Operator(store).revoke_enrollment(token.id)
     assert (await store.list("r/enroll")).entries == ()
+
+
+async def test_closed_enrolment_takes_no_new_vault_and_a_founding_that_was_done_is_repeated() -> None:
+    store = MemoryStore()
+    await made(store)
+    async with served(store) as relay, served(store) as other:
+        operator, member = Operator(store, clock=lambda: BEGAN), Member()
+        await found(relay, member)
+        assert await operator.set_enrollment(closed=True) == EnrollmentState(True, int(BEGAN))
+        for process, token in ((relay, TOKEN), (other, TOKEN), (relay, ENROLL_TOKEN)):
+            with pytest.raises(EnrollmentClosed, match="no new vaults since 2027-01-15 08:00") as refused:
+                await found(process, Member(), token)
+            assert "crystal-relay" not in refused.value.hint
+        await found(other, member)
+        assert await operator.set_enrollment(closed=True) == EnrollmentState(True, int(BEGAN))
+        assert await operator.set_enrollment(closed=False) == EnrollmentState(False)
+        await found(other, Member())
+    assert await used(store) == 2
+
+
+async def test_a_token_founds_so_many_vaults_an_hour_and_another_one_is_not_held_up() -> None:
+    store = MemoryStore()
+    await made(store)
+    settings = RelaySettings(enroll_token=ENROLL_TOKEN, foundings_per_hour=3)
+    async with served(store, settings) as relay:
+        first = Member()
+        await found(relay, first)
+        for _ in range(2):
+            await found(relay, Member())
+        with pytest.raises(
+            TooManyRequests, match="3 new vaults with this enrolment token in an hour"
+        ) as refused:
+            await found(relay, Member())
+        assert refused.value.retry_after > 60
+        await found(relay, first)
+        await found(relay, Member(), ENROLL_TOKEN)
+        assert relay.app.state.relay.rates.refused_foundings == 1
+
+
+def test_an_address_founds_so_many_vaults_an_hour_whatever_its_tokens() -> None:
+    now = [0.0]
+    rates = Rates(RelaySettings(foundings_per_hour=2), clock=lambda: now[0])
+    here, elsewhere = {"client": ("192.0.2.1", 1)}, {"client": ("192.0.2.2", 1)}
+    rates.found(here, "one")
+    rates.found(here, "another")
+    with pytest.raises(TooManyRequests, match="from this address"):
+        rates.found(here, "a third")
+    rates.found(elsewhere, "a third")
+    rates.found(elsewhere, "a third")  # it was not used up by what was refused
+    now[0] = 1801.0
+    rates.found(here, "a fourth")
+    with pytest.raises(TooManyRequests):
+        rates.found(here, "a fifth")

@@ -150,8 +150,8 @@ async def test_a_full_disk_is_told_and_takes_nothing_out_of_service(
             now[0] += LOOK_SECONDS
     assert answers == [
         (200, {"ok": True}),
-        (200, {"ok": True, "full": True}),
-        (200, {"ok": True, "full": True}),
+        (200, {"ok": True, "full": "disk"}),
+        (200, {"ok": True, "full": "disk"}),
         (200, {"ok": True}),
     ]
     assert [made.getMessage() for made in caplog.records if made.name == "crystal_relay.server"] == [

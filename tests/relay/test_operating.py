@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import tarfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -12,7 +13,15 @@ import pytest_asyncio
 from crystal_relay.cli.failures import RelayExitCode
 from crystal_relay.cli.output import size
 from crystal_relay.cli.vaults import seconds_of
-from crystal_relay.errors import BadRequest, RelayError, Unauthorized, VaultDropped
+from crystal_relay.errors import (
+    BadRequest,
+    EnrollmentClosed,
+    RelayError,
+    Unauthorized,
+    VaultDropped,
+    VaultReadOnly,
+    VaultSuspended,
+)
 from crystal_relay.local import LocalStore
 from tests.support.operating import Said, crystal_relay, run_crystal_relay
 from tests.support.relay_process import RelayProcess
@@ -32,6 +41,10 @@ async def on(relay: RelayProcess, *words: str, typed: str = "") -> Said:
     return await run_crystal_relay(*words, "--store", relay.directory.as_uri(), typed=typed)
 
 
+def tars_in(directory: Path) -> list[str]:
+    return [path.name for path in directory.glob("*.tar*")]
+
+
 async def new_member(relay: RelayProcess) -> Member:
     made = await on(relay, "tokens", "create", "--label", "tests")
     assert (made.code, len(made.out.split())) == (0, 1)
@@ -39,15 +52,53 @@ async def new_member(relay: RelayProcess) -> Member:
 
 
 @pytest.mark.slow
-async def test_a_vault_is_shown_dropped_and_restored_while_its_relay_runs(relay: RelayProcess) -> None:
+@pytest.mark.timeout(400)
+async def test_an_operator_limits_exports_deletes_and_restores_a_vault_while_its_relay_runs(
+    relay: RelayProcess, tmp_path: Path
+) -> None:
     lead = await new_member(relay)
     store = lead.store(relay.url)
     await store.put_new(f"{lead.prefix}devlog/0", b"x" * 2048)
-    shown = await on(relay, "vaults")
+    shown = await on(relay, "vaults", "list", "--sort", "used")
     assert lead.vault in shown.out
     assert "2.0 KiB" in shown.out
-    dropped = await on(relay, "vaults", "drop", lead.vault, typed=f"{lead.vault}\n")
-    assert (dropped.code, "Dropped." in dropped.out) == (0, True)
+
+    suspended = await on(
+        relay, "vaults", "suspend", lead.vault, "--reason", "moving house", typed=f"{lead.vault}\n"
+    )
+    assert (suspended.code, "Suspended." in suspended.out) == (0, True)
+    with pytest.raises(VaultSuspended, match="moving house"):
+        await store.list(lead.prefix)
+    read_only = await on(relay, "vaults", "read-only", lead.vault, "--yes", "--json")
+    assert (read_only.document["access"], read_only.document["not_told"]) == ("read-only", 0)
+    with pytest.raises(VaultReadOnly):
+        await store.put_new(f"{lead.prefix}devlog/1", b"x")
+    (listed,) = (await on(relay, "vaults", "--json")).document["vaults"]
+    assert (listed["access"], len(listed["last_used"])) == ("read-only", len("2026-11-23"))
+    file = tmp_path / "vault.tar"
+    exported = await on(relay, "vaults", "export", lead.vault, str(file), "--json")
+    assert (exported.document["objects"], exported.document["bytes"]) == (1, 2048)
+    with tarfile.open(file) as archive:
+        assert archive.getnames() == [f"{lead.vault}/devlog/0", f"{lead.vault}/EXPORT.json"]
+    again = await on(relay, "vaults", "export", lead.vault, str(file))
+    assert (again.code, "exists already" in again.err) == (2, True)
+    none = await on(relay, "vaults", "export", "f" * 32, str(tmp_path / "none.tar"))
+    assert (none.code, await asyncio.to_thread(tars_in, tmp_path)) == (10, ["vault.tar"])
+    assert (await on(relay, "vaults", "resume", lead.vault)).out == "Open. Its devices have access again.\n"
+
+    quota = await on(relay, "vaults", "quota", lead.vault, "20GiB", "--json")
+    assert quota.document["quota_bytes"] == 20 * 1024**3
+    assert "20.0 GiB" in (await on(relay, "vaults", "list")).out
+
+    assert (await on(relay, "tokens", "close")).code == 0
+    with pytest.raises(EnrollmentClosed):
+        await new_member(relay)
+    assert "Closed since" in (await on(relay, "tokens", "list")).err
+    assert (await on(relay, "tokens", "open")).code == 0
+    await new_member(relay)
+
+    deleted = await on(relay, "vaults", "delete", lead.vault, typed=f"{lead.vault}\n")
+    assert (deleted.code, "it is deleted after" in deleted.out) == (0, True)
     with pytest.raises(VaultDropped):
         await store.put_new(f"{lead.prefix}devlog/1", b"x")
     assert "dropped, deleted after" in (await on(relay, "vaults", "list")).out
@@ -63,7 +114,7 @@ async def test_a_vault_is_shown_dropped_and_restored_while_its_relay_runs(relay:
 )
 async def test_what_is_not_confirmed_is_not_done(relay: RelayProcess, typed: str) -> None:
     lead = await new_member(relay)
-    refused = await on(relay, "vaults", "drop", lead.vault, typed=typed)
+    refused = await on(relay, "vaults", "delete", lead.vault, typed=typed)
     assert (refused.code, refused.out) == (2, "")
     assert "nothing was changed" in refused.err
     store = lead.store(relay.url)
@@ -103,7 +154,7 @@ async def test_a_stopped_relays_vaults_are_shown_and_dropped(relay: RelayProcess
     assert await asyncio.to_thread(relay.stop) == 0
     shown = (await on(relay, "vaults", "--json")).document
     assert [each["vault"] for each in shown["vaults"]] == [lead.vault]
-    dropped = await on(relay, "vaults", "drop", lead.vault, "--yes", "--grace", "2w", "--json")
+    dropped = await on(relay, "vaults", "delete", lead.vault, "--yes", "--grace", "2w", "--json")
     assert dropped.document["dropped_until"] > 0
     assert "nothing was due" in (await on(relay, "sweep")).out
     await asyncio.to_thread(relay.start)
@@ -155,10 +206,10 @@ def test_a_mistyped_directory_is_said_and_not_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("vaults", "drop", "no-id", "--yes"), 2),
-        (("vaults", "drop", "f" * 32, "--yes"), 10),
-        (("vaults", "drop", "f" * 32, "--yes", "--grace", "soon"), 2),
-        (("vaults", "drop", "f" * 32, "--yes", "--grace", "9999d"), 2),
+        (("vaults", "delete", "no-id", "--yes"), 2),
+        (("vaults", "delete", "f" * 32, "--yes"), 10),
+        (("vaults", "delete", "f" * 32, "--yes", "--grace", "soon"), 2),
+        (("vaults", "delete", "f" * 32, "--yes", "--grace", "9999d"), 2),
         (("vaults", "restore", "f" * 32), 10),
         (("tokens", "revoke", "xyz"), 2),
         (("tokens", "create", "--label", "x" * 65), 2),

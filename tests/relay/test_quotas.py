@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from crystal_node.device.runner import store_failure
 from crystal_relay.address import http_client
 from crystal_relay.client.http import HttpStore
-from crystal_relay.errors import QuotaExceeded, StoreUnavailable
+from crystal_relay.errors import QuotaExceeded, RelayAtCap, StoreUnavailable
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings
@@ -294,3 +296,46 @@ async def _fill_one(url: str, enroll_token: str) -> None:
             break
     assert 1 <= taken <= 5, "a few may come while the vault is counted"
     await store.aclose()
+
+
+async def test_all_vaults_together_stop_at_the_relays_cap_and_reading_goes_on() -> None:
+    store = MemoryStore()
+    async with served(store, replace(quotas(), cap_bytes=20_000)) as relay:
+        one, other = await enrolled(relay.url), await enrolled(relay.url)
+        running = relay.app.state.relay
+        clients = [member.store(relay.url) for member in (one, other)]
+        await running.cap.counted()
+        for client, member in zip(clients, (one, other), strict=True):
+            await client.put_new(f"{member.prefix}blob/a", bytes(9_000))
+            await running.cap.counted()
+        async with httpx.AsyncClient() as http:
+            assert (await http.get(f"{relay.url}/health/ready")).json() == {"ok": True}
+        await clients[1].put_new(f"{other.prefix}blob/fits", bytes(2_000))
+        with pytest.raises(RelayAtCap):
+            await clients[0].put_new(f"{one.prefix}blob/b", bytes(9_000))
+        await running.cap.counted()
+        with pytest.raises(RelayAtCap) as refused:
+            await clients[1].put_new(f"{other.prefix}blob/b", bytes(9_000))
+        assert "20000 bytes of the 20000 that its operator allows" in str(refused.value)
+        shown = store_failure(refused.value)
+        assert (shown.exit_code, shown.hint) == (8, refused.value.hint)
+        assert len(await (await clients[0].get(f"{one.prefix}blob/a")).read()) == 9_000
+        await clients[0].put(f"{one.prefix}cursor/{one.device}", bytes(100))  # as with a quota, a 64th more
+        async with httpx.AsyncClient() as http:
+            ready = await http.get(f"{relay.url}/health/ready")
+        assert (ready.status_code, ready.json()) == (200, {"ok": True, "full": "cap"})
+        assert (running.usage.refused_by_cap, running.usage.refused) == (2, 0)
+        for client in clients:
+            await client.aclose()
+
+
+async def test_a_relay_that_starts_at_its_cap_knows_it_before_the_first_write() -> None:
+    store = MemoryStore()
+    await store.put_new(f"v/{'ab' * 16}/blob/a", bytes(20_000))
+    async with served(store, replace(quotas(), cap_bytes=20_000)) as relay:
+        await relay.app.state.relay.cap.counted()
+        lead = await enrolled(relay.url)
+        client = lead.store(relay.url)
+        with pytest.raises(RelayAtCap):
+            await client.put_new(f"{lead.prefix}blob/a", b"x")
+        await client.aclose()

@@ -109,7 +109,7 @@ async def create_vault(
             raise UnknownVault(
                 "that relay has a vault with this id and another root",
                 hint="Its root was replaced elsewhere: then use the newest kit. Or somebody else registered the id there: "
-                "use another relay, or have its operator drop it with `crystal-relay vaults drop`.",
+                "use another relay, or have its operator delete it with `crystal-relay vaults delete`.",
             ) from error.__cause__
     except Unauthorized as error:
         raise WrongEnrolmentToken("the relay does not accept that enrolment token") from error

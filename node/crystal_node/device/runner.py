@@ -47,11 +47,13 @@ from crystal_relay.errors import (
     Forbidden,
     NotFound,
     QuotaExceeded,
+    RelayAtCap,
     RelayError,
     StoreDamaged,
     StoreUnavailable,
     Unauthorized,
-    VaultDropped,
+    VaultClosed,
+    VaultReadOnly,
 )
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.store import Store
@@ -327,7 +329,7 @@ class Runner:
         self.traffic.requests += 1
         try:
             await self._condemner.condemn(keys=request.keys, prefix=request.prefix, through=request.through)
-        except VaultDropped:
+        except (VaultClosed, VaultReadOnly):
             raise
         except Forbidden as error:
             raise DeletionRefused(f"the relay lets this device delete nothing there: {error}") from error
@@ -362,9 +364,9 @@ async def _result_or_error(ask: Callable[[str], Awaitable[T]], key: str) -> T | 
 
 def store_failure(error: RelayError) -> StoreFailure:
     """The failure that flows and people see for a relay's error."""
-    if isinstance(error, (VaultDropped, QuotaExceeded, StoreDamaged)):
+    if isinstance(error, (VaultClosed, VaultReadOnly, QuotaExceeded, RelayAtCap, StoreDamaged)):
         # Neither joining again nor a larger disk helps here; the relay's own hint does.
-        kind = RelayRefused if isinstance(error, VaultDropped) else RelayHasNoRoom
+        kind = RelayRefused if isinstance(error, Forbidden) else RelayHasNoRoom
         return kind(str(error), hint=error.hint or None)
     if isinstance(error, Unauthorized):
         return TokenRefused("the relay no longer lets this device in")

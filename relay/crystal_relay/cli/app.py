@@ -13,6 +13,7 @@ from crystal_relay.cli.sweep import sweep
 from crystal_relay.cli.tokens import tokens
 from crystal_relay.cli.up import down, up
 from crystal_relay.cli.vaults import vaults
+from crystal_relay.cli.vaults_export import export
 
 app = typer.Typer(
     name="crystal-relay",
@@ -45,6 +46,7 @@ def _root(
 app.command()(up)
 app.command()(down)
 app.command()(serve)
+vaults.command()(export)
 app.add_typer(vaults, name="vaults")
 app.add_typer(tokens, name="tokens")
 app.add_typer(v1, name="v1")

@@ -84,6 +84,22 @@ def serve(
             help="Objects that a vault may store; 0 for no limit.",
         ),
     ] = 4_000_000,
+    cap_bytes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            envvar="CRYSTAL_RELAY_CAP_BYTES",
+            help="Bytes that all vaults together may store; 0 for no limit.",
+        ),
+    ] = 0,
+    foundings_per_hour: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            envvar="CRYSTAL_RELAY_FOUNDINGS_PER_HOUR",
+            help="New vaults an hour of a token, and of an address; 0 for no limit.",
+        ),
+    ] = 60.0,
     rate_per_token: Annotated[
         float,
         typer.Option(
@@ -221,6 +237,8 @@ def serve(
             metrics_token=metrics.token,
             quota_bytes=quota_bytes,
             quota_entries=quota_entries,
+            cap_bytes=cap_bytes,
+            foundings_per_hour=foundings_per_hour,
             rate_per_token=rate_per_token,
             rate_per_address=rate_per_address,
             deletion_seconds_min=deletion_days * 86_400,
@@ -352,7 +370,13 @@ async def _run(
         if settings.enroll_token is None:
             await ensure_enrollment(relay.registry, _announce_enrollment)
         if place.directory is not None:
-            operator = Operator(store, registry=relay.registry, sweeper=relay.sweeper, extensions=EXTENSIONS)
+            operator = Operator(
+                store,
+                registry=relay.registry,
+                sweeper=relay.sweeper,
+                forget=relay.forget,
+                extensions=EXTENSIONS,
+            )
             await stack.enter_async_context(admin_socket(place.directory, operator, EXTENSIONS))
         if peers is not None:
             await stack.enter_async_context(peers.running())

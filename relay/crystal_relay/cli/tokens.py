@@ -15,7 +15,8 @@ from crystal_relay.cli.stores import StorePlace
 from crystal_relay.cli.vaults import seconds_of
 
 if TYPE_CHECKING:
-    from crystal_relay.server.enrollment import Enrollment
+    from crystal_relay.server.enrollment import Enrollment, EnrollmentState
+    from crystal_relay.server.operator import Operations
 
 _LINK_LIVES = "7d"
 """How long a link is valid, unless the operator says otherwise."""
@@ -40,8 +41,8 @@ _ORDERS: "dict[TokenOrder, Callable[[Enrollment], tuple[int | float | str, ...]]
 }
 
 tokens = typer.Typer(
-    help="Create, list and revoke enrolment tokens.\n\nThe holder of one can create vaults. A relay that runs with "
-    "CRYSTAL_RELAY_ENROLL_TOKEN accepts that token, too.",
+    help="Create, list and revoke enrolment tokens; close enrolment.\n\nThe holder of one can create vaults. A relay "
+    "that runs with CRYSTAL_RELAY_ENROLL_TOKEN accepts that token, too.",
     no_args_is_help=True,
 )
 
@@ -113,15 +114,21 @@ def show_tokens(
     ] = TokenOrder.MADE,
 ) -> None:
     """List enrolment tokens with their ids, limits, uses and labels."""
+
+    async def work(operations: "Operations") -> "tuple[list[Enrollment], EnrollmentState]":
+        return await operations.enrollments(), await operations.enrollment()
+
     with told(as_json=as_json):
-        found = operate(
-            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
-            lambda operations: operations.enrollments(),
-        )
+        found, state = operate(StorePlace.of_options(store, s3_endpoint, s3_allow_http), work)
         found.sort(key=_ORDERS[sort])
         if as_json:
-            show_json({"tokens": found})
-        elif found:
+            show_json({"closed": state.closed, "tokens": found})
+            return
+        if state.closed:
+            tell(
+                f"Closed since {moment(state.since)}: no token creates a vault. `crystal-relay tokens open` ends it."
+            )
+        if found:
             rows = [
                 (
                     each.id,
@@ -136,6 +143,31 @@ def show_tokens(
             show_table(("ID", "MADE", "USED", "EXPIRES", "QUOTA", "LABEL"), rows)
         else:
             tell("There are no enrolment tokens.")
+
+
+@tokens.command()
+def close(
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take no new vaults, whatever token they come with.
+
+    Counts at once in a running relay, also for the token of its environment. Vaults that are here stay as they are.
+    """
+    _set_enrollment(StorePlace.of_options(store, s3_endpoint, s3_allow_http), closed=True, as_json=as_json)
+
+
+@tokens.command("open")
+def reopen(
+    store: StoreAddress = None,
+    s3_endpoint: S3Endpoint = None,
+    s3_allow_http: S3AllowHttp = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take new vaults again, with a valid token."""
+    _set_enrollment(StorePlace.of_options(store, s3_endpoint, s3_allow_http), closed=False, as_json=as_json)
 
 
 @tokens.command()
@@ -159,6 +191,17 @@ def revoke(
             show_json(gone)
         else:
             print(f"Revoked: {gone.id}{f' ({gone.label})' if gone.label else ''}.")
+
+
+def _set_enrollment(place: StorePlace, *, closed: bool, as_json: bool) -> None:
+    with told(as_json=as_json):
+        state = operate(place, lambda operations: operations.set_enrollment(closed=closed))
+        if as_json:
+            show_json(state)
+        elif state.closed:
+            print("Closed: this relay takes no new vaults. `crystal-relay tokens open` ends it.")
+        else:
+            print("Open: this relay takes new vaults with a valid token.")
 
 
 def _limits(made: "Enrollment") -> str:

@@ -23,9 +23,18 @@ import msgspec
 
 from crystal_relay.errors import UNDECODABLE, BadRequest, RelayError, StoreUnavailable, Unusable
 from crystal_relay.server.check import CheckReport
-from crystal_relay.server.enrollment import Enrollment
+from crystal_relay.server.enrollment import Enrollment, EnrollmentState
+from crystal_relay.server.export import ExportPiece
 from crystal_relay.server.extension import Extension
-from crystal_relay.server.operator import Operations, Result, SweepReport, VaultState, VaultSummary
+from crystal_relay.server.operator import (
+    Operations,
+    Result,
+    SweepReport,
+    TermsState,
+    VaultState,
+    VaultSummary,
+)
+from crystal_relay.server.vault_terms import VaultAccess
 from crystal_relay.unix_socket import listen_at, short_path
 from crystal_relay.wire import ErrorReply, error_of_reply
 
@@ -56,6 +65,26 @@ class _Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fiel
     vault: str
 
 
+class _Access(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="access"):
+    vault: str
+    access: VaultAccess
+    reason: str = ""
+
+
+class _Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="quota"):
+    vault: str
+    quota_bytes: int
+
+
+class _Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="export"):
+    vault: str
+
+
+class _Enrollment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="enrollment"):
+    closed: bool | None = None
+    """None to ask only."""
+
+
 class _Enroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="do", tag="enroll"):
     token_hash: str
     label: str
@@ -82,8 +111,9 @@ class _Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     pass
 
 
-_Enrolling = _Enroll | _Enrollments | _Revoke
-_Request = _Vaults | _Vault | _Drop | _Restore | _Enrolling | _Check | _Sweep
+_Enrolling = _Enrollment | _Enroll | _Enrollments | _Revoke
+_OfVault = _Vault | _Drop | _Restore | _Access | _Quota | _Export
+_Request = _Vaults | _OfVault | _Enrolling | _Check | _Sweep
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -190,6 +220,15 @@ class _Door:
                 yield await do.drop(vault, grace_seconds)
             case _Restore(vault):
                 yield await do.restore(vault)
+            case _Access(vault, access, reason):
+                yield await do.set_access(vault, access, reason)
+            case _Quota(vault, quota_bytes):
+                yield await do.set_quota(vault, quota_bytes)
+            case _Export(vault):
+                async for piece in do.export(vault):
+                    yield piece
+            case _Enrollment(closed):
+                yield await (do.enrollment() if closed is None else do.set_enrollment(closed=closed))
             case _Enroll(token_hash, label, uses, lives_seconds, quota_bytes):
                 yield await do.enroll(
                     token_hash, label, uses=uses, lives_seconds=lives_seconds, quota_bytes=quota_bytes
@@ -259,6 +298,22 @@ class RemoteOperator:
 
     async def restore(self, vault: str) -> VaultState:
         return await self._one(_Restore(vault), VaultState)
+
+    async def set_access(self, vault: str, access: VaultAccess, reason: str) -> TermsState:
+        return await self._one(_Access(vault, access, reason), TermsState)
+
+    async def set_quota(self, vault: str, quota_bytes: int) -> TermsState:
+        return await self._one(_Quota(vault, quota_bytes), TermsState)
+
+    async def export(self, vault: str) -> AsyncIterator[ExportPiece]:
+        async for piece in self._items(_Export(vault), ExportPiece):
+            yield piece
+
+    async def set_enrollment(self, *, closed: bool) -> EnrollmentState:
+        return await self._one(_Enrollment(closed), EnrollmentState)
+
+    async def enrollment(self) -> EnrollmentState:
+        return await self._one(_Enrollment(), EnrollmentState)
 
     async def enroll(
         self, token_hash: str, label: str, *, uses: int = 0, lives_seconds: int = 0, quota_bytes: int = 0

@@ -41,6 +41,7 @@ from crystal_relay.server.guard import Guard
 from crystal_relay.server.health import Health
 from crystal_relay.server.invite_routes import InviteRoutes
 from crystal_relay.server.invites import Invites
+from crystal_relay.server.last_used import LastUsed
 from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
@@ -55,7 +56,7 @@ from crystal_relay.server.short_invites import ShortInvites
 from crystal_relay.server.sweeper import Sweeper, Timetable
 from crystal_relay.server.token_routes import TokenRoutes
 from crystal_relay.server.transfers import Transfers
-from crystal_relay.server.usage import Usage
+from crystal_relay.server.usage import RelayUsage, Usage
 from crystal_relay.server.vault_deletions import VaultDeletions
 from crystal_relay.server.waits import Waits
 from crystal_relay.store import Store
@@ -85,13 +86,17 @@ class Relay:
         self._settings = settings
         self._peers = peers
         self.waits = Waits()
-        self.registry = Registry(store, cache_seconds=settings.auth_cache_seconds, wall_clock=clock)
+        self.last_used = LastUsed(own, clock=clock)
+        self.registry = Registry(
+            store, cache_seconds=settings.auth_cache_seconds, wall_clock=clock, used=self.last_used.note
+        )
         self.invites = Invites(store, clock=clock)
         self.short_invites = ShortInvites(store, self.invites, DroppedVaults(store, clock=clock))
         self.rates = Rates(settings)
         self.admission = Admission(settings.trusted_proxies)
         self.grants = Grants(store, self.registry, only=settings.enroll_token, clock=clock)
-        self.usage = Usage(own, settings, quota_of=self.grants.quota_bytes)
+        self.cap = RelayUsage(own, settings) if settings.cap_bytes else None
+        self.usage = Usage(own, settings, quota_of=self.grants.quota_bytes, cap=self.cap)
         self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
         self.sweeper = Sweeper(own, clock=clock, deleted=self.usage.deleted)
         self._timetable = Timetable(self.sweeper, seconds=settings.sweep_seconds)
@@ -113,7 +118,9 @@ class Relay:
             deleted=self.usage.deleted,
         )
         self.transfers = Transfers(store, settings, self._device, quota=self.usage)
-        self.health = Health(own, extensions=extensions)
+        self.health = Health(
+            own, extensions=extensions, is_full=lambda: self.cap is not None and self.cap.is_full
+        )
         self.metrics = Metrics()
         for source in sources_of(
             store=own,
@@ -152,7 +159,7 @@ class Relay:
             Route("/v2/vaults/{vault}/condemned", self.condemn, methods=["POST"]),
             *self.transfers.routes(),
             *self.health.routes(),
-            *(self._peers.routes(self._settings, self.rates, self.registry.forget) if self._peers else []),
+            *(self._peers.routes(self._settings, self.rates, self.forget) if self._peers else []),
             *([Route("/metrics", self.show_metrics, methods=["GET"])] if self._exposition else []),  # §R7-1
             *(route for each in self.extensions.values() for route in each.routes()),
         ]
@@ -185,6 +192,7 @@ class Relay:
         """Condemn objects to deletion by the sweeper."""
         identity = await self._device(request)
         identity.require(TokenScope.MIRROR)
+        identity.require_change()
         query(request, ())
         with self.objects.load.gathering(identity.vault, CONDEMNED_JSON_BYTES_MAX):
             asked = await json_of(request, Condemnation, self._settings, bytes_max=CONDEMNED_JSON_BYTES_MAX)
@@ -204,6 +212,8 @@ class Relay:
         created = await self.registry.is_created(creation.vault)
         try:
             if not created:  # §R4.1-3
+                await self.grants.check_open()
+                self.rates.found(request.scope, grant.token_hash)
                 check_founding(creation, text_of(head.get(b"host")) or "")
             await self.grants.found(creation, grant, created=created)
         except Forbidden:  # after work that grows with the proof, or with the token's uses
@@ -231,13 +241,23 @@ class Relay:
     # --- what runs beside the requests ---
 
     def start(self) -> None:
-        """Start the sweeper on the running loop."""
+        """Start the sweeper on the running loop, and count what is there if there is a cap."""
         self._timetable.start()
+        if self.cap is not None:
+            self.cap.count()
+
+    def forget(self, vault: str | None) -> None:
+        """Drop what this process remembers of a vault's tokens and quota, or of all."""
+        self.registry.forget(vault)
+        self.usage.quota_changed(vault)
 
     async def aclose(self) -> None:
         """Stop the background tasks. Idempotent."""
         await self._timetable.aclose()
         await self.usage.aclose()
+        await self.last_used.aclose()
+        if self.cap is not None:
+            await self.cap.aclose()
         for each in self.extensions.values():
             await each.aclose()
 

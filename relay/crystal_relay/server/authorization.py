@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 from starlette.types import Scope as Connection
 
-from crystal_relay.errors import Forbidden, InviteOver, Unauthorized, VaultDropped
+from crystal_relay.errors import Forbidden, InviteOver, Unauthorized, VaultClosed
 from crystal_relay.invites import CREDENTIAL, access_hash
 from crystal_relay.server.admission import authenticated
 from crystal_relay.server.enrollment import new_enrollment_token
@@ -41,7 +41,7 @@ ENROLL_TOKEN = re.compile(r"[\x21-\x7e]{16,256}\Z")
 
 
 async def device_of(request: Request, registry: Registry, vault: str, rates: Rates) -> Identity:
-    """The device of the request's bearer token. Raises Unauthorized, VaultDropped, TooManyRequests."""
+    """The device of the request's bearer token. Raises Unauthorized, VaultClosed, TooManyRequests."""
     value = head_of(request.scope).get(b"authorization")
     return await device_of_header(value, registry, vault, rates, request.scope)
 
@@ -60,7 +60,7 @@ async def device_of_header(
         try:
             with rates.lookup(scope):
                 identity = await registry.identify(vault, match[1], match[0])
-        except (Unauthorized, VaultDropped):
+        except (Unauthorized, VaultClosed):
             rates.failed(scope)
             raise
     authenticated(scope)
@@ -89,7 +89,7 @@ def shows_invite(scope: Connection) -> bool:
 
 
 async def newcomer_of(request: Request, invites: Invites, vault: str, mailbox: str, rates: Rates) -> Invite:
-    """The newcomer's invite, open or over, for this mailbox. Raises Unauthorized, VaultDropped, TooManyRequests."""
+    """The newcomer's invite, open or over, for this mailbox. Raises Unauthorized, VaultClosed, TooManyRequests."""
     value = head_of(request.scope).get(b"authorization") or b""
     own, invite = await _newcomer(value, invites, vault, rates, request.scope)
     if own != mailbox:
@@ -108,7 +108,7 @@ class TokenAuthority:
     recovery: str = field(default="", repr=False)
 
     async def confirm(self, registry: Registry) -> None:
-        """Check it again in the store. Raises Unauthorized, Forbidden (it no longer leads), VaultDropped."""
+        """Check it again in the store. Raises Unauthorized, Forbidden (it no longer leads), VaultClosed."""
         if self.token is None:
             await registry.check_recovery(self.vault, self.recovery)
         else:
@@ -133,7 +133,7 @@ async def require_token_authority(
     try:
         with rates.lookup(request.scope):
             await registry.check_recovery(vault, presented)
-    except (Unauthorized, VaultDropped):
+    except (Unauthorized, VaultClosed):
         rates.failed(request.scope)
         raise
     authenticated(request.scope)
@@ -210,7 +210,7 @@ async def _newcomer(
             raise Unauthorized("not an invite's credential")
         with rates.lookup(scope):
             invite = await invites.identify(vault, match[1], access_hash(bytes.fromhex(match[2])))
-    except (Unauthorized, VaultDropped):
+    except (Unauthorized, VaultClosed):
         rates.failed(scope)
         raise
     authenticated(scope)

@@ -2,6 +2,7 @@
 
     r/enrollment/<SHA-256 of the token>     {"label", "created", "uses", "expires", "quota_bytes"}; of older relays less
     r/enrolled/<SHA-256 of the token>/…     its uses, and the vaults that began to claim one in r/enrolling/… (see `grants`)
+    r/enrollment-closed                     {"since"}: no token creates a vault
 
 Only hashes are kept, so a token is shown once, when it is created. Deleting the record revokes the token at once at every
 process, since none is cached. Vaults created with it are not affected.
@@ -11,12 +12,13 @@ import asyncio
 import hashlib
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
 
-from crystal_relay.errors import UNDECODABLE, AlreadyExists, BadRequest, NotFound
+from crystal_relay.errors import UNDECODABLE, AlreadyExists, BadRequest, EnrollmentClosed, NotFound
 from crystal_relay.server.records import Records
 from crystal_relay.store import Store
 
@@ -25,6 +27,7 @@ USES_PREFIX = "r/enrolled/"
 BEGINS = "crystal_enrol_"
 """A token says what it is, so that devices know it wherever somebody pastes it, and keep it out of the memory."""
 TOKEN_BYTES = 32
+CLOSED_KEY = "r/enrollment-closed"
 ID_CHARS = 12
 LABEL_CHARS_MAX = 64
 USES_MAX = 1_000
@@ -45,6 +48,17 @@ class Enrollment(msgspec.Struct, frozen=True):
     expires: int = 0
     quota_bytes: int = 0
     used: int = 0
+
+
+class EnrollmentState(msgspec.Struct, frozen=True):
+    """Whether the operator has closed enrolment, and since when (Unix seconds, 0 if it is open)."""
+
+    closed: bool
+    since: int = 0
+
+
+class _Closed(msgspec.Struct, frozen=True):
+    since: int
 
 
 class EnrollmentRecord(msgspec.Struct, frozen=True):
@@ -141,6 +155,28 @@ class Enrollments:
         for prefix in (uses_prefix(names[0]), begun_prefix(names[0])):
             await records.delete_all([prefix + each for each in await records.names(prefix)])
         return found
+
+    async def state(self) -> EnrollmentState:
+        """Whether enrolment is closed. Raises StoreDamaged."""
+        try:
+            return EnrollmentState(True, (await Records(self.store).read(CLOSED_KEY, _Closed)).since)
+        except NotFound:
+            return EnrollmentState(False)
+
+    async def set_closed(self, closed: bool, *, now: int) -> EnrollmentState:
+        """Close enrolment, or open it. Counts at every process with the next founding. Idempotent."""
+        if closed:
+            with suppress(AlreadyExists):
+                await Records(self.store).put_new(CLOSED_KEY, _Closed(now))
+        else:
+            await self.store.delete(CLOSED_KEY)
+        return await self.state()
+
+    async def check_open(self) -> None:
+        """Raise EnrollmentClosed if enrolment is closed."""
+        found = await self.state()
+        if found.closed:  # §R4.1-6
+            raise EnrollmentClosed(f"this relay's operator takes no new vaults since {day_of(found.since)}")
 
     async def _names(self) -> list[str]:
         names: list[str] = []

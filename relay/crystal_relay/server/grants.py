@@ -22,6 +22,7 @@ from crystal_relay.errors import AlreadyExists, Forbidden, NotFound, Unauthorize
 from crystal_relay.server.enrollment import (
     ID_CHARS,
     EnrollmentRecord,
+    Enrollments,
     begun_prefix,
     day_of,
     enrollment_hash,
@@ -30,6 +31,7 @@ from crystal_relay.server.enrollment import (
 )
 from crystal_relay.server.records import Records
 from crystal_relay.server.registry import Registry
+from crystal_relay.server.vault_terms import VaultTerms
 from crystal_relay.store import Store
 from crystal_relay.wire import VaultCreation
 
@@ -70,6 +72,8 @@ class Grants:
         self._registry = registry
         self._only = None if only is None else enrollment_hash(only)
         self._clock = clock
+        self._enrollments = Enrollments(store)
+        self._terms = VaultTerms(store, clock=clock)
 
     def accept_only(self, token: str) -> None:
         """Another token takes the place of the environment's. From any thread."""
@@ -112,8 +116,12 @@ class Grants:
             return Origin()
 
     async def quota_bytes(self, vault: str) -> int:
-        """The vault's own quota; 0 for the relay's."""
-        return (await self.origin(vault)).quota_bytes
+        """The vault's own quota: the operator's for it, else its token's; 0 for the relay's."""
+        return (await self._terms.of(vault)).quota_bytes or (await self.origin(vault)).quota_bytes
+
+    async def check_open(self) -> None:
+        """Raise EnrollmentClosed if the operator takes no new vaults."""
+        await self._enrollments.check_open()
 
     # --- inside ---
 

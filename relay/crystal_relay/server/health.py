@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crystal_relay.distribution import installed_version
-from crystal_relay.errors import NotFound, RelayError, StoreFull, StoreUnavailable
+from crystal_relay.errors import NotFound, RelayAtCap, RelayError, StoreFull, StoreUnavailable
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.replies import JsonReply
 from crystal_relay.server.requests import no_query
@@ -59,10 +59,13 @@ class Health:
         extensions: Sequence[Extension] = (),
         clock: Callable[[], float] = time.monotonic,
         look_seconds_max: float = LOOK_SECONDS_MAX,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_full`: whether the relay has reached its cap."""
         self.state = ProcessState.STARTING
         self._store = store
         self._clock = clock
+        self._is_full = is_full
         self._look_seconds_max = look_seconds_max
         self._look: asyncio.Task[bool] | None = None
         self._look_again_at = 0.0
@@ -109,8 +112,15 @@ class Health:
         if self.state is not ProcessState.SERVING:
             raise StoreUnavailable(f"the relay is {self.state.value}", hint="")
         await self.check_store()
-        full = self.disk is not None and self.disk.full
-        return JsonReply(StateReply(ok=True, full=True if full else msgspec.UNSET))  # §R6-2
+        # Reading still works, so requests are welcome.
+        full = (
+            "disk"
+            if self.disk is not None and self.disk.full
+            else RelayAtCap.code
+            if self._is_full()
+            else msgspec.UNSET
+        )
+        return JsonReply(StateReply(ok=True, full=full))  # §R6-2
 
     @property
     def answers(self) -> bool | None:

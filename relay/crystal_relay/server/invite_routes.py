@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from crystal_relay.errors import BadRequest, InviteOver, NotFound, VaultDropped
+from crystal_relay.errors import BadRequest, InviteOver, NotFound, VaultClosed
 from crystal_relay.invites import CloseReason, check_mailbox, check_place
 from crystal_relay.keys import check_vault
 from crystal_relay.server.authorization import device_of, newcomer_of, shows_invite
@@ -55,7 +55,7 @@ class InviteRoutes:
 
     async def create_invite(self, request: Request) -> Response:
         """Open a mailbox to a newcomer. Idempotent."""
-        vault = await self._inviter(request)
+        vault = await self._inviter(request, makes=True)
         query(request, ())
         creation = await json_of(request, InviteCreation, self._settings)
         return JsonReply(await self._invites.open(vault, creation), 201)
@@ -85,7 +85,7 @@ class InviteRoutes:
 
     async def keep_short_invite(self, request: Request) -> Response:
         """Keep the sealed bytes of an invite while it is open. Idempotent."""
-        vault = await self._inviter(request)
+        vault = await self._inviter(request, makes=True)
         mailbox = check_mailbox(request.path_params["mailbox"])
         query(request, ())
         creation = await json_of(request, ShortInviteCreation, self._settings)  # §R5.4-1
@@ -98,11 +98,14 @@ class InviteRoutes:
         try:
             with self._rates.lookup(request.scope):  # §R5.5-3
                 return JsonReply(await self._short_invites.read(place))  # §R5.5-1
-        except (NotFound, InviteOver, VaultDropped):
+        except (NotFound, InviteOver, VaultClosed):
             self._rates.failed(request.scope)  # §R5.5-3
             raise
 
-    async def _inviter(self, request: Request) -> str:
+    async def _inviter(self, request: Request, *, makes: bool = False) -> str:
         vault = check_vault(request.path_params["vault"])
-        (await device_of(request, self._registry, vault, self._rates)).require(TokenScope.TOKENS)
+        identity = await device_of(request, self._registry, vault, self._rates)
+        identity.require(TokenScope.TOKENS)
+        if makes:
+            identity.require_change()
         return vault

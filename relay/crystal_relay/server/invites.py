@@ -31,12 +31,14 @@ from crystal_relay.errors import (
     StoreDamaged,
     TooManyInvites,
     Unauthorized,
+    VaultReadOnly,
 )
 from crystal_relay.invites import CloseReason, InviteState, mailbox_prefix
 from crystal_relay.limits import INVITE_KEPT_SECONDS, INVITE_SECONDS, INVITES_KEPT_MAX, INVITES_OPEN_MAX
 from crystal_relay.server.concurrency import VaultConcurrency
 from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.expiry import ExpiryKind, expiry_at, record_expiry
+from crystal_relay.server.vault_terms import Terms, VaultTerms
 from crystal_relay.store import Store
 from crystal_relay.wire import InviteCreation, InviteReply
 
@@ -110,6 +112,7 @@ class Invites:
         self._store = store
         self._clock = clock
         self._dropped = DroppedVaults(store, clock=clock)
+        self._terms = VaultTerms(store, clock=clock)
         self._opening = VaultConcurrency(1)
 
     @property
@@ -163,14 +166,18 @@ class Invites:
         return found.check_open(self._clock())
 
     async def identify(self, vault: str, mailbox: str, presented_hash: str) -> Invite:
-        """The invite, open or over, if that is the hash of its access secret. Raises Unauthorized, VaultDropped.
+        """The invite, open or over, if that is the hash of its access secret. Raises Unauthorized, VaultClosed,
+        VaultReadOnly (nobody can join).
 
         An unknown vault, an unknown mailbox and a wrong secret cannot be told apart, and cost the same.
         """
-        found, until = await asyncio.gather(
-            self.find(vault, mailbox), self._dropped.until(vault), return_exceptions=True
+        found, until, terms = await asyncio.gather(
+            self.find(vault, mailbox),
+            self._dropped.until(vault),
+            self._terms.of(vault),
+            return_exceptions=True,
         )
-        for failed in (found, until):
+        for failed in (found, until, terms):
             if isinstance(failed, BaseException):
                 raise failed
         expected = found.access_hash if isinstance(found, Invite) else "0" * 64
@@ -178,6 +185,10 @@ class Invites:
             raise Unauthorized("the relay does not know these credentials")
         if until is not None:
             await self._dropped.check(vault)
+        assert isinstance(terms, Terms)
+        terms.check()
+        if terms.read_only is not None:  # §R9.4-2
+            raise VaultReadOnly(terms.read_only, hint="Ask the operator when devices can join again.")
         return found
 
     async def find(self, vault: str, mailbox: str) -> Invite | None:

@@ -232,6 +232,8 @@ def sources_of(
             ("unknown-credentials",): rates.refused_failures,
             ("lookups",): rates.refused_lookups,
             ("quota",): usage.refused,
+            ("cap",): usage.refused_by_cap,
+            ("foundings",): rates.refused_foundings,
             ("waits",): waits.refused,
         },
     )

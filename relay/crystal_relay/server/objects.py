@@ -145,6 +145,7 @@ class Objects:
         """Remove an object; no error if there is none."""
         identity, place = await self._authorized(scope, vault, key, head)
         identity.require(Right.MIRROR)  # §R3.3-1
+        identity.require_change()
         await self._store.delete(vault_prefix(vault) + place.key)
         self._usage.deleted(vault)
         await send(_DONE)

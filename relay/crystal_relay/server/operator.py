@@ -1,7 +1,8 @@
-"""The operator's actions: list vaults by size, drop and restore them, manage enrolment tokens, test the store.
+"""The operator's actions: list vaults, limit, export, drop and restore them, manage enrolment, test the store.
 
 `Operations` is the port. `Operator` does it on a store that this process has open; `server.admin` carries it to a relay
-that has the store's directory to itself. A vault is known by its opaque id and its size here; no object of a vault is read.
+that has the store's directory to itself. A vault is known by its opaque id and its size here; its objects are read for an
+export only, as sealed as they are.
 """
 
 import asyncio
@@ -14,13 +15,16 @@ import msgspec
 from crystal_relay.errors import BadRequest, NotFound
 from crystal_relay.keys import check_vault
 from crystal_relay.server.check import CheckReport, check_store
-from crystal_relay.server.enrollment import Enrollment, EnrollmentRecord, Enrollments
+from crystal_relay.server.enrollment import Enrollment, EnrollmentRecord, Enrollments, EnrollmentState
+from crystal_relay.server.export import ExportPiece, export_pieces
 from crystal_relay.server.extension import Extension
 from crystal_relay.server.grants import Grants
+from crystal_relay.server.last_used import LastUsed
 from crystal_relay.server.overview import AT_ONCE, TOKENS, USES, VAULTS, Overview
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import count_usage
+from crystal_relay.server.vault_terms import Terms, VaultAccess, VaultTerms
 from crystal_relay.store import Store
 
 Result = TypeVar("Result", bound=msgspec.Struct)
@@ -33,7 +37,7 @@ GRACE_SECONDS_MAX = 366 * 24 * 3600
 class VaultSummary(msgspec.Struct, frozen=True):
     """A vault's id and size. `dropped_until` is in Unix seconds, None if it is in use. `token` and `created`: by which
     enrolment token it came and when (Unix seconds), "" and 0 if an older relay made it. `quota_bytes`: its own, 0 for the
-    relay's."""
+    relay's. `last_used`: the day, in UTC, as YYYY-MM-DD, "" if unknown. `access` and `reason`: as the operator set them."""
 
     vault: str
     entries: int
@@ -42,6 +46,19 @@ class VaultSummary(msgspec.Struct, frozen=True):
     token: str = ""
     created: int = 0
     quota_bytes: int = 0
+    last_used: str = ""
+    access: VaultAccess = VaultAccess.OPEN
+    reason: str = ""
+
+
+class TermsState(msgspec.Struct, frozen=True):
+    """The operator's terms for a vault, as in `VaultSummary`. `quota_bytes`: 0 for what it came with. `not_told` as below."""
+
+    vault: str
+    access: VaultAccess
+    reason: str
+    quota_bytes: int
+    not_told: int = 0
 
 
 class VaultState(msgspec.Struct, frozen=True):
@@ -80,6 +97,26 @@ class Operations(Protocol):
 
     async def restore(self, vault: str) -> VaultState:
         """Restore a dropped vault within its grace period."""
+        ...
+
+    async def set_access(self, vault: str, access: VaultAccess, reason: str) -> TermsState:
+        """Suspend a vault, make it read-only, or open it again. `reason` is shown to its people."""
+        ...
+
+    async def set_quota(self, vault: str, quota_bytes: int) -> TermsState:
+        """Set a vault's quota, 0 for the one that it came with."""
+        ...
+
+    def export(self, vault: str) -> AsyncIterator[ExportPiece]:
+        """All sealed objects of a vault."""
+        ...
+
+    async def set_enrollment(self, *, closed: bool) -> EnrollmentState:
+        """Refuse new vaults, whatever token they come with, or take them again."""
+        ...
+
+    async def enrollment(self) -> EnrollmentState:
+        """Whether new vaults are refused."""
         ...
 
     async def enroll(
@@ -123,9 +160,11 @@ class Operator:
         registry: Registry | None = None,
         sweeper: Sweeper | None = None,
         changed: Callable[[str], Awaitable[int]] | None = None,
+        forget: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.time,
         extensions: Sequence[Extension] = (),
     ) -> None:
+        """`forget` drops what this process's relay remembers of a vault."""
         self._store = store
         self._registry = registry or Registry(store, cache_seconds=0, wall_clock=clock)
         self._sweeper = sweeper or Sweeper(store, clock=clock)
@@ -138,6 +177,9 @@ class Operator:
             for request in extension.requests
         }
         self._changed = changed
+        self._forget = forget or self._registry.forget
+        self._terms = VaultTerms(store, clock=clock)
+        self._used = LastUsed(store, clock=clock)
         self._clock = clock
 
     async def vaults(self) -> AsyncIterator[VaultSummary]:
@@ -162,6 +204,25 @@ class Operator:
         await self._require(vault)
         await self._registry.restore_vault(vault)
         return VaultState(vault, None, await self._tell(vault))
+
+    async def set_access(self, vault: str, access: VaultAccess, reason: str) -> TermsState:
+        await self._require(vault)
+        return await self._shown(vault, await self._terms.set_access(vault, access, reason))
+
+    async def set_quota(self, vault: str, quota_bytes: int) -> TermsState:
+        await self._require(vault)
+        return await self._shown(vault, await self._terms.set_quota(vault, quota_bytes))
+
+    async def export(self, vault: str) -> AsyncIterator[ExportPiece]:
+        await self._require(vault)
+        async for piece in export_pieces(self._store, vault):
+            yield piece
+
+    async def set_enrollment(self, *, closed: bool) -> EnrollmentState:
+        return await self._enrollments.set_closed(closed, now=int(self._clock()))
+
+    async def enrollment(self) -> EnrollmentState:
+        return await self._enrollments.state()
 
     async def enroll(
         self, token_hash: str, label: str, *, uses: int = 0, lives_seconds: int = 0, quota_bytes: int = 0
@@ -203,14 +264,30 @@ class Operator:
     async def _summary(self, vault: str) -> VaultSummary:
         store = self._store
         usage = store.usage(vault) if isinstance(store, Overview) else await count_usage(store, vault)
-        origin = await self._grants.origin(vault)
-        until = await self._registry.dropped_until(vault)
+        origin, until, terms, used = await asyncio.gather(
+            self._grants.origin(vault),
+            self._registry.dropped_until(vault),
+            self._terms.of(vault),
+            self._used.day(vault),
+        )
         return VaultSummary(
-            vault, usage.entries, usage.bytes, until, origin.token, origin.created, origin.quota_bytes
+            vault,
+            usage.entries,
+            usage.bytes,
+            until,
+            origin.token,
+            origin.created,
+            terms.quota_bytes or origin.quota_bytes,
+            used,
+            terms.access,
+            terms.reason,
         )
 
+    async def _shown(self, vault: str, terms: Terms) -> TermsState:
+        return TermsState(vault, terms.access, terms.reason, terms.quota_bytes, await self._tell(vault))
+
     async def _tell(self, vault: str) -> int:
-        self._registry.forget(vault)
+        self._forget(vault)
         return await self._changed(vault) if self._changed is not None else 0
 
 

@@ -3,11 +3,12 @@
     device      requests with a valid token                     RelaySettings.rate_per_token
     address     all requests, also those that are refused       RelaySettings.rate_per_address
     failures    requests with unknown credentials               RelaySettings.rate_unauthorized
+    foundings   new vaults, of a token and of an address        RelaySettings.foundings_per_hour
 
-A burst may use ten seconds' worth of each at once. One number is kept for each key, the time at which its credit is full
-again; the least recently used keys are forgotten, which gives their owners full credit. An IPv6 /64 counts as one address,
-since every customer has at least that. Requests from loopback have no address: behind an undeclared proxy, all clients would
-share one.
+A burst may use ten seconds' worth of each at once, of the foundings an hour's. One number is kept for each key, the time at
+which its credit is full again; the least recently used keys are forgotten, which gives their owners full credit. An IPv6 /64
+counts as one address, since every customer has at least that. Requests from loopback have no address: behind an undeclared
+proxy, all clients would share one.
 
 Credentials that this process does not remember are looked up in the store. So many lookups run at once, in total and for an
 address, that a store which is slow does not gather requests of strangers.
@@ -15,6 +16,7 @@ address, that a store which is slow does not gather requests of strangers.
 Counting is per process: n processes behind a balancer let through up to n times as much.
 """
 
+import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Hashable
@@ -28,6 +30,8 @@ from crystal_relay.errors import Busy, TooManyRequests
 from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import LOOKUPS_MAX, LOOKUPS_OF_ADDRESS_MAX, RelaySettings
 
+FOUNDING_SECONDS = 3600.0
+"""Foundings are counted by the hour, and an hour's may come at once."""
 BURST_SECONDS = 10.0
 """Size of a burst, in seconds of the rate."""
 KEYS_MAX = 32_768
@@ -44,10 +48,13 @@ class Rates:
         self._devices = _Credits(settings.rate_per_token)
         self._addresses = _Credits(settings.rate_per_address)
         self._failures = _Credits(settings.rate_unauthorized)
+        self._foundings = _Credits(settings.foundings_per_hour / FOUNDING_SECONDS, FOUNDING_SECONDS)
+        self.foundings_per_hour = settings.foundings_per_hour
         self.refused_devices = 0
         self.refused_addresses = 0
         self.refused_failures = 0
         self.refused_lookups = 0
+        self.refused_foundings = 0
         self._lookups: Counter[str | None] = Counter()
         """Running ones by address; None for those without an address."""
 
@@ -104,6 +111,24 @@ class Rates:
             if not self._lookups[address]:
                 del self._lookups[address]
 
+    def found(self, scope: Scope, token_hash: str) -> None:
+        """Count a new vault of its enrolment token and of its address. Raises TooManyRequests."""
+        address = address_of(scope)
+        keys = [("token", token_hash)] + ([("address", address)] if address is not None else [])
+        now = self._clock()
+        for kind, name in keys:  # §R9.2-6
+            wait = self._foundings.wait((kind, name), now)
+            if wait:
+                self.refused_foundings += 1
+                what = "with this enrolment token" if kind == "token" else "from this address"
+                raise TooManyRequests(
+                    f"the relay takes {self.foundings_per_hour:g} new vaults {what} in an hour, and has taken them",
+                    retry_after=wait,
+                    hint=f"Try again in {math.ceil(wait / 60)} minutes.",
+                )
+        for key in keys:
+            self._foundings.take(key, now)
+
     def failed(self, scope: Scope) -> None:
         """Count a request with unknown credentials."""
         address = address_of(scope)
@@ -134,11 +159,12 @@ def _counted(host: str) -> str | None:
 class _Credits:
     """The credit of each key, at one rate."""
 
-    __slots__ = ("_interval", "_whole")
+    __slots__ = ("_burst", "_interval", "_whole")
 
-    def __init__(self, rate: float) -> None:
-        """`rate`: requests a second; 0: no limit."""
+    def __init__(self, rate: float, burst_seconds: float = BURST_SECONDS) -> None:
+        """`rate`: requests a second; 0: no limit. `burst_seconds`: of the rate, which may be used at once."""
         self._interval = 1 / rate if rate > 0 else 0.0
+        self._burst = max(burst_seconds, self._interval)
         self._whole: OrderedDict[Hashable, float] = OrderedDict()
         """When each key's credit is full again."""
 
@@ -151,8 +177,8 @@ class _Credits:
             return 0.0
         times = self._whole
         due = max(times.get(key, 0.0), now) + self._interval
-        if due > now + max(BURST_SECONDS, self._interval):  # §R9.2-1
-            return due - now - max(BURST_SECONDS, self._interval)
+        if due > now + self._burst:  # §R9.2-1
+            return due - now - self._burst
         times[key] = due
         times.move_to_end(key)
         if len(times) > KEYS_MAX:
@@ -162,4 +188,4 @@ class _Credits:
     def wait(self, key: Hashable, now: float) -> float:
         """Seconds until a key has credit for one request; 0 if it has."""
         due = max(self._whole.get(key, 0.0), now) + self._interval
-        return max(0.0, due - now - max(BURST_SECONDS, self._interval)) if self._interval else 0.0
+        return max(0.0, due - now - self._burst) if self._interval else 0.0

@@ -7,6 +7,8 @@
     r/vault/<vault>/invite/<mailbox>/…           an invite (see `invites`)
     r/vault/<vault>/dropped                      the vault is closed, and will be deleted (see `dropped_vaults`)
     r/vault/<vault>/deletion/…                   its owner asked for its deletion (see `vault_deletions`)
+    r/vault/<vault>/terms                        the operator's terms for it, overwritten (see `vault_terms`)
+    r/vault/<vault>/used/<day>                   when it was last used (see `last_used`)
     r/enrollment/<hash>                          an enrolment token
 
 Records are written once and never changed, so any number of relay processes may write them in any order: a token is valid if it
@@ -31,6 +33,7 @@ from crystal_relay.server.recovery import RecoverySecrets
 from crystal_relay.server.scopes import SCOPES, Identity, TokenScope
 from crystal_relay.server.token_records import TokenRecord, TokenRecords
 from crystal_relay.server.vault_deletions import VaultDeletions
+from crystal_relay.server.vault_terms import Terms, VaultTerms
 from crystal_relay.store import Store
 from crystal_relay.tokens import Preset
 from crystal_relay.wire import TokenRegistration, VaultCreation
@@ -59,7 +62,9 @@ class Registry:
         cache_seconds: float,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        used: Callable[[str], None] = lambda vault: None,
     ) -> None:
+        """`used` is called with each vault of which a device's token was looked up and found."""
         self._store = store
         self._cache_seconds = cache_seconds
         self._clock = clock
@@ -69,6 +74,8 @@ class Registry:
         self._changes = 0
         self._dropped = DroppedVaults(store, clock=wall_clock)
         self._deletions = VaultDeletions(store, clock=wall_clock)
+        self._terms = VaultTerms(store, clock=wall_clock)
+        self._used = used
         self._recovery = RecoverySecrets(store)
         self._records = Records(store)
         self._tokens = TokenRecords(self._records)
@@ -84,7 +91,7 @@ class Registry:
         return found[0]
 
     async def identify(self, vault: str, device: str, token: str) -> Identity:
-        """The device of a well-formed token. Raises Unauthorized, VaultDropped.
+        """The device of a well-formed token. Raises Unauthorized, VaultClosed.
 
         An unknown vault, an unknown device and a wrong secret cannot be told apart.
         """
@@ -101,31 +108,33 @@ class Registry:
                 return running.result()
 
     async def confirm(self, vault: str, device: str, token: str) -> Identity:
-        """Look the token up in the store, not in the cache. Raises Unauthorized, VaultDropped."""
+        """Look the token up in the store, not in the cache. Raises Unauthorized, VaultClosed."""
         scopes = await self._scopes(vault, device, _hash_of(token), self._leads.newest)
-        await self._dropped.check(vault)
-        return Identity(vault, device, scopes)
+        return Identity(vault, device, scopes, read_only=await self._check_open(vault))
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
-        """Check the hash of the current recovery secret. Raises Unauthorized, RecoveryReplaced, VaultDropped."""
+        """Check the hash of the current recovery secret. Raises Unauthorized, RecoveryReplaced, VaultClosed."""
         # All are read in any case, so that the cost does not tell whether a vault exists.
-        record, newest, dropped = await asyncio.gather(
+        record, newest, dropped, terms = await asyncio.gather(
             self._vault(vault),
             self._recovery.newest(vault),
             self._dropped.until(vault),
+            self._terms.of(vault),
             return_exceptions=True,
         )
         if isinstance(record, NotFound):
             raise _unauthorized() from None
-        for failed in (record, newest, dropped):
+        for failed in (record, newest, dropped, terms):
             if isinstance(failed, BaseException):
                 raise failed
         assert isinstance(record, _VaultRecord)
         assert isinstance(newest, tuple)
+        assert isinstance(terms, Terms)
         if not hmac.compare_digest(newest[1] or record.recovery_hash, presented_hash):  # §R4.6-2
             raise await self._recovery.refusal(vault, record.recovery_hash, newest[0], presented_hash)
         if dropped is not None:
             await self._dropped.check(vault)
+        terms.check()
 
     async def recovery_number(self, vault: str) -> int:
         """How often the recovery secret was replaced."""
@@ -134,13 +143,13 @@ class Registry:
     async def replace_recovery(self, vault: str, number: int, new_hash: str, *, presented: str) -> None:
         """Replace the recovery secret by the one of this hash. `presented` is the hash of the current one, as shown.
 
-        Idempotent. Raises WrongNumber, Unauthorized, VaultDropped.
+        Idempotent. Raises WrongNumber, Unauthorized, VaultClosed.
         """
         try:
             record = await self._vault(vault)
         except NotFound:
             raise _unauthorized() from None
-        await self._dropped.check(vault)
+        await self._check_open(vault)
         await self._recovery.replace(vault, record.recovery_hash, number, new_hash, presented=presented)
 
     async def is_created(self, vault: str) -> bool:
@@ -314,13 +323,20 @@ class Registry:
 
     # --- inside ---
 
+    async def _check_open(self, vault: str) -> str | None:
+        """What the operator did, if the vault is read-only. Raises VaultClosed."""
+        _, terms = await asyncio.gather(self._dropped.check(vault), self._terms.of(vault))
+        terms.check()
+        return terms.read_only
+
     async def _look_up(self, name: tuple[str, str, str]) -> Identity:
         """Look a token up for all who ask for it meanwhile, and remember it."""
         answer = self._lookups[name] = asyncio.get_running_loop().create_future()
         changes, asked_at = self._changes, self._clock()
         try:
-            identity = Identity(name[0], name[1], await self._scopes(*name, self._leads.recent))
-            await self._dropped.check(name[0])
+            scopes = await self._scopes(*name, self._leads.recent)
+            identity = Identity(name[0], name[1], scopes, read_only=await self._check_open(name[0]))
+            self._used(name[0])
             if changes == self._changes:  # else a token was revoked during the look-up
                 self._remember(name, identity, asked_at)
             answer.set_result(identity)

@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from crystal_relay.errors import BadRequest, Forbidden
+from crystal_relay.errors import BadRequest, Forbidden, VaultReadOnly
 from crystal_relay.invites import NEWCOMER_SLOTS, MailboxSlot
 from crystal_relay.keys import check_key
 from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX, INVITE_BYTES_MAX, LOG_ENTRY_BYTES_MAX
@@ -59,6 +59,9 @@ class KeyChannel:
     """Admitted a little beyond the quota: without it nothing could be deleted or revoked."""
 
 
+READ_ONLY_HINT = (
+    "Ask the operator. Devices still fetch what is there; they keep what is new, and send it later."
+)
 _NAME = r"[a-z0-9._-]+"
 _DEVICE = r"(?P<owner>[0-9a-f]{32})"
 _STREAM = rf"{_DEVICE}\.[0-9a-f]{{16}}"
@@ -106,6 +109,13 @@ class Identity:
     mailbox: str | None = None
     seconds_left: float = 0.0
     """Of a newcomer's invite: seconds until it expires."""
+    read_only: str | None = None
+    """What the operator did, as a sentence, if the vault is read-only."""
+
+    def require_change(self) -> None:
+        """Raises VaultReadOnly."""
+        if self.read_only is not None:  # §R9.4-2
+            raise VaultReadOnly(self.read_only, hint=READ_ONLY_HINT)
 
     def require(self, scope: TokenScope) -> None:
         """Raises Forbidden."""
@@ -113,7 +123,8 @@ class Identity:
             raise Forbidden(f"this token lacks the scope `{scope.value}`")
 
     def require_write(self, place: KeyPlace) -> None:
-        """Raises Forbidden."""
+        """Raises Forbidden, VaultReadOnly."""
+        self.require_change()
         newcomers = place.slot in NEWCOMER_SLOTS
         if self.mailbox is not None:
             if self.mailbox != place.mailbox or not newcomers:  # §R2-5

@@ -68,6 +68,10 @@ class RelaySettings:
     quota_bytes: int = QUOTA_BYTES
     """Bytes of a vault's objects; 0 for no limit."""
     quota_entries: int = 4_000_000
+    cap_bytes: int = 0
+    """Bytes of the objects of all vaults together; 0 for no limit."""
+    foundings_per_hour: float = 0.0
+    """New vaults in an hour by one enrolment token, and from one address; 0 for no limit."""
     rate_per_token: float = 500.0
     """Sustained requests per second of one device, with bursts of ten seconds' worth; 0 for no limit."""
     rate_per_address: float = 1_000.0

@@ -1,4 +1,4 @@
-"""Quotas: how much each vault stores, and that it does not exceed its quota.
+"""Quotas: how much each vault stores, and that it does not exceed its quota; likewise all vaults together and the cap.
 
 Counted per process, so that a request needs no access to the store: one listing of the vault after its first write, in the
 background, and from then on this process's own writes. A vault is counted again when its count is a day old, when own writes
@@ -16,10 +16,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from crystal_relay.errors import QuotaExceeded, RelayError
-from crystal_relay.keys import vault_prefix
+from crystal_relay.errors import QuotaExceeded, RelayAtCap, RelayError, StoreFull
+from crystal_relay.keys import VAULTS_PREFIX, vault_prefix
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.server.settings import RelaySettings
 from crystal_relay.store import Store
@@ -37,6 +37,12 @@ RECOUNT_PAGE_SECONDS = 30.0
 """The same if nothing was deleted as far as this process knows, for each page of its listing."""
 GROWTH_SHARE = 8
 """Own writes of an eighth of the quota make a count outdated."""
+CAP_RECOUNT_PAGE_SECONDS = 1.0
+"""Shortest time between counts of a relay at its cap in which something was deleted, for each page of the listing."""
+ALL_VAULTS = ""
+"""Stands for all vaults together."""
+_NONE = -1
+"""A mark that every write is beyond."""
 VITAL_SHARE = 64
 """A 64th of the quota is added for cursors and the device log, without which nothing could be deleted or revoked."""
 
@@ -101,6 +107,10 @@ class _Count:
     arriving_entries: int = 0
     disturbed: bool = False
     """Something was stored during the latest listing, and may be missing from it."""
+    quota_stale: bool = False
+    """The vault's quota may have changed: it is read again at the next write."""
+    bytes_mark_kept: int = 0
+    """The mark before that."""
 
 
 class Usage:
@@ -114,8 +124,9 @@ class Usage:
         clock: Callable[[], float] = time.monotonic,
         prefix_of: Callable[[str], str] = vault_prefix,
         quota_of: Callable[[str], Awaitable[int]] | None = None,
+        cap: "RelayUsage | None" = None,
     ) -> None:
-        """`quota_of` returns the bytes that a vault may have if it has a quota of its own, else 0.
+        """`quota_of` returns the bytes that a vault may have if it has a quota of its own, else 0. `cap`: of all vaults.
 
         `prefix_of` returns the prefix of a vault's keys; spaces of the prototype's devices count as vaults."""
         self._store = store
@@ -123,6 +134,7 @@ class Usage:
         self._quota_bytes = settings.quota_bytes
         self._quota_entries = settings.quota_entries
         self._quota_of = quota_of
+        self._cap = cap
         self._limited = bool(settings.quota_bytes or settings.quota_entries or quota_of)
         self._clock = clock
         self._counts: OrderedDict[str, _Count] = OrderedDict()
@@ -131,8 +143,15 @@ class Usage:
         self.refused = 0
         self.listings = 0
 
+    @property
+    def refused_by_cap(self) -> int:
+        """Writes that the cap of all vaults refused."""
+        return self._cap.refused if self._cap is not None else 0
+
     def admit(self, vault: str, size: int, *, vital: bool = False) -> None:
-        """Raise QuotaExceeded if the vault has no space for another object of `size` bytes."""
+        """Raise QuotaExceeded if the vault has no space for another object of `size` bytes, RelayAtCap if all have none."""
+        if self._cap is not None:
+            self._cap.admit(ALL_VAULTS, size, vital=vital)
         if not self._limited:
             return
         count = self._counts.get(vault)
@@ -147,6 +166,15 @@ class Usage:
     @contextmanager
     def arriving(self, vault: str, size: int) -> Generator[None]:
         """Count an admitted object while it arrives, so that concurrent writes cannot exceed the quota."""
+        if self._cap is not None:
+            with self._cap.arriving(ALL_VAULTS, size), self._arriving(vault, size):
+                yield
+            return
+        with self._arriving(vault, size):
+            yield
+
+    @contextmanager
+    def _arriving(self, vault: str, size: int) -> Generator[None]:
         count = self._counts.get(vault)
         if count is None:
             yield
@@ -161,6 +189,8 @@ class Usage:
 
     def stored(self, vault: str, size: int) -> None:
         """Count a stored object."""
+        if self._cap is not None:
+            self._cap.stored(ALL_VAULTS, size)
         count = self._counts.get(vault)
         if count is not None:
             count.bytes += size
@@ -169,6 +199,8 @@ class Usage:
 
     def deleted(self, vault: str) -> None:
         """Note that something may have been deleted: a full vault is counted again soon."""
+        if self._cap is not None:
+            self._cap.deleted(ALL_VAULTS)
         count = self._counts.get(vault)
         if count is not None:
             count.stale = True
@@ -186,6 +218,16 @@ class Usage:
             entries=sum(count.entries for count in known),
             bytes=sum(count.bytes for count in known),
         )
+
+    def quota_changed(self, vault: str | None) -> None:
+        """Read the quota of a vault, or of all, again at the next write. What it stores is not listed again for this."""
+        for each in list(self._counts) if vault is None else [vault]:
+            count = self._counts.get(each)
+            if count is None:
+                continue
+            if not count.quota_stale:
+                count.quota_stale, count.bytes_mark_kept = True, count.bytes_mark
+            count.bytes_mark = _NONE
 
     async def counted(self) -> None:
         """Wait until no listing is running."""
@@ -209,15 +251,12 @@ class Usage:
                 self._counts.popitem(last=False)
         self._counts.move_to_end(vault)
         full = count.known and self._is_full(count, size, vital=vital)
-        pause = self._pause(count) if full else 0.0
+        pause = self._pause(count) if full and not count.quota_stale else 0.0
         if not count.counting and now >= max(count.began_at + pause, count.not_before):
             self._begin(vault, count)
         if full:
             self.refused += 1
-            raise QuotaExceeded(
-                f"the vault has no room for {size} bytes more: it has {count.entries} objects of "
-                f"{self._quota_entries or 'any number'} and {count.bytes} bytes of {count.quota_bytes or 'any number'}"
-            )
+            raise self._refusal(count, size)
 
     def _is_full(self, count: _Count, size: int, *, vital: bool) -> bool:
         share = VITAL_SHARE if vital else 0
@@ -228,11 +267,24 @@ class Usage:
             or (self._quota_entries and count.entries + count.arriving_entries >= most_entries)
         )
 
+    def _refusal(self, count: _Count, size: int) -> StoreFull:
+        return QuotaExceeded(
+            f"the vault has no room for {size} bytes more: it has {count.entries} objects of "
+            f"{self._quota_entries or 'any number'} and {count.bytes} bytes of {count.quota_bytes or 'any number'}"
+        )
+
     def _pause(self, count: _Count) -> float:
         """Seconds between the starts of two listings of a full vault."""
         if count.stale:
-            return RECOUNT_SECONDS
+            return self._recount_seconds(count)
         return max(RECOUNT_SECONDS, (1 + count.entries // 1000) * RECOUNT_PAGE_SECONDS)
+
+    def _recount_seconds(self, count: _Count) -> float:
+        return RECOUNT_SECONDS
+
+    def _is_fresh(self, count: _Count) -> bool:
+        """Whether what was counted still holds."""
+        return count.known and not count.stale and count.fresh_until > self._clock()
 
     def _begin(self, vault: str, count: _Count) -> None:
         count.counting = True
@@ -244,8 +296,16 @@ class Usage:
     async def _list(self, vault: str, count: _Count) -> None:
         try:
             async with self._places:
+                only_quota, count.quota_stale = count.quota_stale and self._is_fresh(count), False
+                before = count.quota_bytes
                 if self._quota_of is not None:
                     count.quota_bytes = await self._quota_of(vault) or self._quota_bytes  # §R9.1-1
+                if only_quota:
+                    same = count.quota_bytes == before
+                    count.bytes_mark = (
+                        count.bytes_mark_kept if same else _mark(count.bytes, count.quota_bytes)
+                    )
+                    return
                 if not count.quota_bytes and not self._quota_entries:  # nothing to compare a count with
                     count.bytes_mark = count.entries_mark = _mark(0, 0)
                     count.fresh_until = self._clock() + COUNT_AGE_SECONDS_MAX
@@ -263,7 +323,7 @@ class Usage:
             count.counting = False
         count.bytes, count.entries = found.bytes, found.entries
         count.known = True
-        count.bytes_mark = _mark(count.bytes, count.quota_bytes)
+        count.bytes_mark = _NONE if count.quota_stale else _mark(count.bytes, count.quota_bytes)
         count.entries_mark = _mark(count.entries, self._quota_entries)
         count.fresh_until = self._clock() + COUNT_AGE_SECONDS_MAX
 
@@ -271,6 +331,40 @@ class Usage:
         count.stale = count.disturbed = False
         self.listings += 1
         return await count_usage(self._store, vault, prefix_of=self._prefix_of)
+
+
+class RelayUsage(Usage):
+    """What all vaults of a relay store together, against its cap. Counted like one vault that has the objects of all."""
+
+    def __init__(
+        self, store: Store, settings: RelaySettings, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(
+            store,
+            replace(settings, quota_bytes=settings.cap_bytes, quota_entries=0),
+            clock=clock,
+            prefix_of=lambda _: VAULTS_PREFIX,
+        )
+
+    def count(self) -> None:
+        """Begin to count, before the first write. Idempotent."""
+        if ALL_VAULTS not in self._counts:
+            self._consider(ALL_VAULTS, 0, None, vital=False)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the latest write was refused, or the count has reached the cap."""
+        count = self._counts.get(ALL_VAULTS)
+        return count is not None and count.known and self._is_full(count, 1, vital=False)
+
+    def _refusal(self, count: _Count, size: int) -> StoreFull:
+        return RelayAtCap(  # §R9.1-5
+            f"this relay has no room for {size} bytes more: all of its vaults together have {count.bytes} bytes of the "
+            f"{count.quota_bytes} that its operator allows"
+        )
+
+    def _recount_seconds(self, count: _Count) -> float:
+        return max(RECOUNT_SECONDS, count.entries // 1000 * CAP_RECOUNT_PAGE_SECONDS)
 
 
 def _mark(counted: int, quota: int) -> int:

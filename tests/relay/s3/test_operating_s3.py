@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
-from crystal_relay.errors import VaultDropped
+from crystal_relay.errors import VaultDropped, VaultSuspended
 from tests.support.operating import Said, run_crystal_relay
 from tests.support.processes import eventually
 from tests.support.relay_process import RelayProcess
@@ -52,7 +52,7 @@ async def on(server: S3Server, *words: str, typed: str = "") -> Said:
     )
 
 
-async def test_a_drop_counts_at_once_at_every_process_and_so_does_its_end(
+async def test_a_drop_or_a_suspension_counts_at_once_at_every_process_and_so_does_its_end(
     server: S3Server, pair: list[RelayProcess]
 ) -> None:
     made = await on(server, "tokens", "create")
@@ -62,13 +62,19 @@ async def test_a_drop_counts_at_once_at_every_process_and_so_does_its_end(
         await store.put_new(f"{lead.prefix}devlog/{number}", b"x")
     shown = (await on(server, "vaults", "--json")).document["vaults"]
     assert [(each["vault"], each["entries"]) for each in shown] == [(lead.vault, 2)]
-    dropped = await on(server, "vaults", "drop", lead.vault, typed=f"{lead.vault}\n")
+    dropped = await on(server, "vaults", "delete", lead.vault, typed=f"{lead.vault}\n")
     assert dropped.code == 0
     assert "could not be told" not in dropped.err
     for store in stores:
         with pytest.raises(VaultDropped):
             await store.list(lead.prefix)
     restored = await on(server, "vaults", "restore", lead.vault, "--json")
+    suspended = await on(server, "vaults", "suspend", lead.vault, "--yes", "--json")
+    assert suspended.document["not_told"] == 0
+    for store in stores:
+        with pytest.raises(VaultSuspended):
+            await store.list(lead.prefix)
+    assert (await on(server, "vaults", "resume", lead.vault)).code == 0
     assert restored.document["not_told"] == 0
     for store in stores:
         assert len((await store.list(lead.prefix)).entries) == 2
@@ -169,7 +175,7 @@ async def test_a_relay_that_was_killed_is_said_not_to_have_been_told(
     made = await on(server, "tokens", "create")
     lead = await enrolled(pair[0].url, enroll_token=made.out.strip())
     await asyncio.to_thread(pair[1].kill)
-    dropped = await on(server, "vaults", "drop", lead.vault, "--yes")
+    dropped = await on(server, "vaults", "delete", lead.vault, "--yes")
     assert dropped.code == 0
     assert "1 relay processes could not be told" in dropped.err
     store = lead.store(pair[0].url)

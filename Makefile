@@ -13,7 +13,7 @@ INPUTS ?= 1000000
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run check test lint format bench bench-quality docs sim fuzz mutants clean
+.PHONY: help setup run check test test-tools lint format bench bench-quality docs sim fuzz mutants clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1|/' | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -59,6 +59,11 @@ check: $(VENV)/.dev ## run the linters (without pyright) and the quick tests: un
 # With ARGS those tests alone, without the linters.
 test: $(VENV)/.dev $(VENV)/.servers ## run linters (without pyright) and all tests; installs the servers that tests run on (as root: Ceph, a keyring, Chromium, nginx, by apt-get)
 	@$(BIN)/python -m scripts.check all $(ARGS)
+
+# What cannot be installed is no failure: its tests are skipped, and say why.
+test-tools: $(VENV)/.dev ## run real AI programs, in pinned versions, with Crystal beside them (2.5 GB by npm, into .tools); ARGS="-k codex" chooses
+	@$(BIN)/python -m scripts.install_test_tools || true
+	@$(BIN)/python -m pytest -n 2 --dist load tests/tools $(ARGS)
 
 lint: $(VENV)/.dev ## run the linters: ruff, import rules, house rules, mypy, pyright
 	@$(BIN)/python -m scripts.check lint
@@ -106,5 +111,5 @@ mutants: $(VENV)/.dev ## change the code in one place after the other, and list 
 	@nice -n 15 $(BIN)/python -m scripts.mutants $(ARGS)
 
 clean: ## remove the environment and everything generated
-	@rm -rf $(VENV) .venv-swift .venv-docs .site-pages site .venv-inspector .venv-cluster build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache .mutants
+	@rm -rf $(VENV) .venv-swift .venv-docs .site-pages site .venv-inspector .venv-cluster .tools build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache .grimp_cache .mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Input and output of a hook of Claude Code: JSON both ways, tolerant of fields that later versions add."""
+"""Input and output of a hook of an AI tool: JSON both ways, tolerant of fields that later versions add."""
 
 from enum import StrEnum
 
@@ -8,10 +8,14 @@ INPUT_BYTES_MAX = 1024 * 1024
 
 
 class HookEvent(StrEnum):
-    """The events at which something is recalled, as Claude Code names them."""
+    """The events at which something is recalled, as Claude Code, Codex and Qwen Code name them."""
 
     START = "SessionStart"
     PROMPT = "UserPromptSubmit"
+
+
+_EVENTS = {event.value: event for event in HookEvent} | {"BeforeAgent": HookEvent.PROMPT}
+"""By the names of all tools: Gemini CLI's own is "BeforeAgent"."""
 
 
 class HookInput(Struct, frozen=True):
@@ -22,6 +26,10 @@ class HookInput(Struct, frozen=True):
     cwd: str = ""
     source: str = ""
     prompt: str = ""
+
+    @property
+    def event(self) -> HookEvent | None:
+        return _EVENTS.get(self.hook_event_name)
 
 
 class Given(Struct, frozen=True):
@@ -64,7 +72,7 @@ def read_input(data: bytes) -> HookInput | None:
         found = json.decode(data, type=HookInput)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    return found if found.hook_event_name in set(HookEvent) else None
+    return None if found.event is None else found
 
 
 def output(moment: str, recalled: Recalled) -> bytes:

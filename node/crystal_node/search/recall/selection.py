@@ -80,7 +80,7 @@ class _Recalling:
 
     def recalled(self, hook: HookInput) -> Recalled:
         place = place_of(hook.cwd, self._settings.person_home)
-        if hook.hook_event_name == HookEvent.PROMPT:
+        if hook.event is HookEvent.PROMPT:
             return self._for_prompt(hook, place)
         if hook.source in ("clear", "compact"):
             self._database.clear(hook.session_id)
@@ -104,7 +104,7 @@ class _Recalling:
         return Recalled(
             text,
             headline(len(ids)) if ids else "",
-            hook.hook_event_name,
+            HookEvent.PROMPT,
             hook.session_id,
             found.mode,
             prompt,
@@ -142,7 +142,7 @@ class _Recalling:
         return Recalled(
             text,
             line,
-            hook.hook_event_name,
+            HookEvent.START,
             hook.session_id,
             given=tuple(records),
             tokens=estimated_tokens(text),

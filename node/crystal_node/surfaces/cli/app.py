@@ -55,7 +55,7 @@ COMMANDS = (
     Command("init", Topic.SET_UP, "Set up this machine as a Core, or prepare a Node."),
     Command("config", Topic.SET_UP, "Show each setting and where it comes from, or change it."),
     Command("keys", Topic.SET_UP, "Show where this device's keys are stored, move them, encrypt databases."),
-    Command("hooks", Topic.SET_UP, "Install, remove and check the hooks in Claude Code."),
+    Command("hooks", Topic.SET_UP, "Install, remove and check the hooks in AI tools."),
     Command("completion", Topic.SET_UP, "Complete commands and options in bash, zsh and fish."),
     Command("takeover", Topic.SET_UP, "Take over a home of the published prototype, in place.", _PROTOTYPE),
     Command("help", Topic.SET_UP, "Show the help of a topic, of a command, or of all."),

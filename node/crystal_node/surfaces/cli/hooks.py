@@ -1,49 +1,62 @@
-"""``crystal hooks``: the hooks in Claude Code that wake the background service."""
+"""``crystal hooks``: the hooks in AI tools that wake the background service, and recall."""
+
+from typing import Annotated
 
 import typer
 
-from crystal_node.agent.hooks.claude_code import ClaudeHooks, HooksLook
+from crystal_node.agent.hooks.tool_hooks import HooksLook, ToolHooks, hooks_of
+from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
 
 group = typer.Typer(
-    help="Install, remove and check the hooks in Claude Code.",
+    help="Install, remove and check the hooks in AI tools.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
 )
+Tools = Annotated[
+    list[str] | None, typer.Argument(metavar="[TOOL...]", help="Which; without, all that are here.")
+]
 
 
 @group.command("install")
-def install(as_json: Json = False) -> None:
-    """Install hooks in Claude Code that wake the background service.
+def install(tools: Tools = None, as_json: Json = False) -> None:
+    """Install hooks in AI tools that wake the background service, and recall.
 
-    They go into Claude Code's settings.json. Other programs' hooks stay as they are; running it again changes nothing. Each
-    hook only wakes a running background service: it returns at once, reads nothing and never delays a session. Without
-    hooks nothing is lost: the background service watches the transcripts anyway.
+    They go into the settings of Claude Code, Codex, Gemini CLI and Qwen Code. Other programs' hooks stay as they are; running
+    it again changes nothing. At a prompt and at a session's start a hook tells the agent what is remembered, within 0.3 s or
+    not at all. The others only wake a running background service. Without hooks nothing is lost: the background service
+    watches the transcripts anyway.
 
     Example:
 
         crystal hooks install
+        crystal hooks install codex
     """
-    hooks = _hooks()
-    changed = hooks.install()
-    found = hooks.look()
+    changed: list[str] = []
+    for hooks in _chosen(tools):
+        is_new = hooks.install()
+        if is_new:
+            changed.append(hooks.tool.name)
+        if as_json:
+            continue
+        say(f"The hooks are in {hooks.file}." if is_new else f"The hooks were in {hooks.file} already.")
+        if is_new:
+            say("They hold for sessions that begin from now on.")
+            if hooks.tool.asks:
+                say(hooks.tool.asks)
+            if hooks.backup.exists():
+                say(f"As it was before: {hooks.backup}")
+        _say_disabled(hooks.look())
     if as_json:
-        emit(_document(hooks, found) | {"changed": changed})
-        return
-    say(f"The hooks are in {found.file}." if changed else f"The hooks were in {found.file} already.")
-    if changed:
-        say("They hold for sessions that begin from now on.")
-        if hooks.backup.exists():
-            say(f"As it was before: {hooks.backup}")
-    _say_disabled(found)
+        emit(_document(_chosen(tools)) | {"changed": bool(changed)})
 
 
 @group.command("uninstall")
-def uninstall(as_json: Json = False) -> None:
-    """Remove the hooks from Claude Code.
+def uninstall(tools: Tools = None, as_json: Json = False) -> None:
+    """Remove the hooks from AI tools.
 
     Other programs' hooks stay as they are.
 
@@ -51,39 +64,64 @@ def uninstall(as_json: Json = False) -> None:
 
         crystal hooks uninstall
     """
-    hooks = _hooks()
-    changed = hooks.uninstall()
+    chosen = _named(tools)
+    changed = [hooks for hooks in chosen if hooks.uninstall()]
     if as_json:
-        emit(_document(hooks, hooks.look()) | {"changed": changed})
+        emit(_document(chosen) | {"changed": bool(changed)})
         return
-    say(f"The hooks are gone from {hooks.file}." if changed else "There were no hooks of this home.")
+    for hooks in changed:
+        say(f"The hooks are gone from {hooks.file}.")
+    if not changed:
+        say("There were no hooks of this home.")
 
 
 @group.command("status")
-def status(as_json: Json = False) -> None:
+def status(tools: Tools = None, as_json: Json = False) -> None:
     """Show which hooks are installed.
 
     Example:
 
         crystal hooks status --json
     """
-    hooks = _hooks()
-    found = hooks.look()
+    chosen = _named(tools)
     if as_json:
-        emit(_document(hooks, found))
+        emit(_document(chosen))
         return
-    if not found.there:
-        say(f"There is no Claude Code on this machine (no folder {found.file.parent}).")
-        return
-    for event, state in found.states.items():
-        say(f"{event:<18} {state}")
-    if not found.installed:
+    looks = [hooks.look() for hooks in chosen]
+    there = [found for found in looks if found.there]
+    for found in there:
+        say(f"{found.tool.title}: {found.file}")
+        for event, state in found.states.items():
+            say(f"  {event:<18} {state}")
+        _say_disabled(found)
+    if not there:
+        say("There is no AI tool on this machine that takes hooks.")
+    elif not all(found.installed for found in there):
         say("`crystal hooks install` puts them in.")
-    _say_disabled(found)
 
 
-def _hooks() -> ClaudeHooks:
-    return ClaudeHooks(resolve())
+def _named(names: list[str] | None) -> list[ToolHooks]:
+    """Those tools; without names all. Raises UsageError."""
+    known = {hooks.tool.name: hooks for hooks in hooks_of(resolve())}
+    for name in names or ():
+        if name not in known:
+            raise UsageError(
+                f"there is no tool {name[:60]!r} that takes hooks", hint=f"There are: {', '.join(known)}."
+            )
+    return [known[name] for name in names] if names else list(known.values())
+
+
+def _chosen(names: list[str] | None) -> list[ToolHooks]:
+    """Those tools; without names those that are here. Raises UsageError, NoSuchEntry."""
+    found = _named(names)
+    there = found if names else [hooks for hooks in found if hooks.there]
+    if not there:
+        folders = ", ".join(f"{hooks.tool.title} ({hooks.tool.folder})" for hooks in found)
+        raise NoSuchEntry(
+            f"there is no AI tool on this machine that takes hooks, such as {folders}",
+            hint="Start it once. Without hooks Crystal still sees what it writes.",
+        )
+    return there
 
 
 def _say_disabled(found: HooksLook) -> None:
@@ -91,12 +129,18 @@ def _say_disabled(found: HooksLook) -> None:
         say('! That file turns all hooks off ("disableAllHooks"): none of them runs until it no longer does.')
 
 
-def _document(hooks: ClaudeHooks, found: HooksLook) -> dict[str, object]:
+def _document(chosen: list[ToolHooks]) -> dict[str, object]:
+    return {"tools": [_of_tool(hooks) for hooks in chosen]}
+
+
+def _of_tool(hooks: ToolHooks) -> dict[str, object]:
+    found = hooks.look()
     return {
+        "name": hooks.tool.name,
         "file": str(found.file),
         "there": found.there,
         "installed": found.installed,
-        "events": {event.value: state.value for event, state in found.states.items()},
+        "events": {event: state.value for event, state in found.states.items()},
         "others": found.others,
         "disabled": found.disabled,
         "backup": str(hooks.backup) if hooks.backup.exists() else None,

@@ -9,7 +9,7 @@ import typer
 
 from crystal_crypto.pairing import decode
 from crystal_mirror.requests import StoreFailure
-from crystal_node.agent.hooks.claude_code import ClaudeHooks
+from crystal_node.agent.hooks.tool_hooks import hooks_of
 from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, SettingSource, enrolment_token, resolve
@@ -67,7 +67,7 @@ Past = Annotated[
     bool | None,
     typer.Option("--history/--from-now", help="Record old conversations, too; or only new ones."),
 ]
-Hooks = Annotated[bool | None, typer.Option("--hooks/--no-hooks", help="Install hooks in Claude Code.")]
+Hooks = Annotated[bool | None, typer.Option("--hooks/--no-hooks", help="Install hooks in AI tools.")]
 Mcp = Annotated[bool | None, typer.Option("--mcp/--no-mcp", help="Give agents the memory as an MCP server.")]
 Service = Annotated[
     bool | None, typer.Option("--service/--no-service", help="Install the background service.")
@@ -243,13 +243,11 @@ def _wish(
     if past is None and asks and any(tool.transcripts for tool in tools):
         undecided = decided(settings.home.state_database) is None
         past = people.ask_history(tools) if undecided else None
-    if (
-        hooks is None
-        and asks
-        and settings.claude_folder.is_dir()
-        and not ClaudeHooks(settings).look().installed
-    ):
-        hooks = people.ask("Install hooks in Claude Code, so that messages are recorded at once?")
+    if hooks is None and asks:
+        lacking = [each for each in hooks_of(settings) if each.there and not each.look().installed]
+        if lacking:
+            titles = ", ".join(each.tool.title for each in lacking)
+            hooks = people.ask(f"Install hooks in {titles}, so that messages are recorded at once?")
     if mcp is None and asks:
         mcp = people.ask_mcp(settings)
     if service is None and asks and not is_held(settings.home.watch_lock):

@@ -3,7 +3,7 @@
 The home is not touched: what was recorded stays, and settings are there for the next `crystal up`.
 """
 
-from crystal_node.agent.hooks.claude_code import ClaudeHooks
+from crystal_node.agent.hooks.tool_hooks import hooks_of
 from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.agent.service.control import stop_agent
 from crystal_node.base.locking import is_held
@@ -14,11 +14,10 @@ from crystal_node.surfaces.setup.steps import SetupStep
 
 def down_plan(settings: Settings) -> list[SetupStep]:
     """The plan of `crystal down`. It also stops a background service that was started by hand."""
-    hooks = ClaudeHooks(settings)
+    hooks = hooks_of(settings)
 
     def take_hooks() -> str:
-        hooks.uninstall()
-        return str(hooks.file)
+        return ", ".join(str(each.file) for each in hooks if each.uninstall())
 
     def take_service() -> str:
         manager = manager_for(settings)
@@ -40,7 +39,12 @@ def down_plan(settings: Settings) -> list[SetupStep]:
         SetupStep(
             "agent", "stop the background service", lambda: not is_held(settings.home.watch_lock), stop
         ),
-        SetupStep("hooks", "remove the hooks from Claude Code", lambda: hooks.look().absent, take_hooks),
+        SetupStep(
+            "hooks",
+            "remove the hooks from AI tools",
+            lambda: all(each.look().absent for each in hooks),
+            take_hooks,
+        ),
     ]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.agent.hooks.claude_code import ClaudeHooks
+from crystal_node.agent.hooks.tool_hooks import hooks_of
 from crystal_node.agent.service import Manager, ServiceState, manager_for
 from crystal_node.agent.service.control import install_and_start
 from crystal_node.base.errors import Failure, describe
@@ -155,17 +155,24 @@ def _later(report: RecordReport, why_not: Failure | None) -> StepLater:
 
 
 def _hooks(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
-    hooks = ClaudeHooks(latest())
+    hooks = [each for each in hooks_of(latest()) if each.there]
 
     def install() -> str:
-        hooks.install()
-        return str(hooks.file)
+        new = [each for each in hooks if each.install()]
+        return " ".join(
+            [", ".join(str(each.file) for each in new), *(each.tool.asks for each in new)]
+        ).strip()
 
     why_not = "" if wish.hooks else _NOT_ASKED
-    if wish.hooks and not hooks.file.parent.is_dir():
-        why_not = "there is no Claude Code here"
+    if wish.hooks and not hooks:
+        why_not = "there is no AI tool here that takes hooks"
+    titles = ", ".join(each.tool.title for each in hooks)
     return SetupStep(
-        "hooks", "install hooks in Claude Code", lambda: hooks.look().installed, install, why_not=why_not
+        "hooks",
+        f"install hooks in {titles or 'AI tools'}",
+        lambda: all(each.look().installed for each in hooks),
+        install,
+        why_not=why_not,
     )
 
 

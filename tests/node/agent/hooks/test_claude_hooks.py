@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from crystal_node.agent.hooks.claude_code import ClaudeEvent
 from crystal_node.agent.hooks.program import program
 from tests.support.machine import Machine
 
+CLAUDE_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd")
 _FOREIGN: dict[str, Any] = {
     "model": "opus",
     "cleanupPeriodDays": 30,
@@ -48,8 +48,13 @@ def _commands(machine: Machine) -> list[str]:
     return [entry["command"] for groups in hooks.values() for group in groups for entry in group["hooks"]]
 
 
+def _look(machine: Machine) -> dict[str, Any]:
+    (found,) = machine.call("hooks", "status", "claude-code", "--json").json["tools"]
+    return dict(found)
+
+
 def _states(machine: Machine) -> set[str]:
-    return set(machine.call("hooks", "status", "--json").json["events"].values())
+    return set(_look(machine)["events"].values())
 
 
 def test_hooks_are_for_all_four_moments_absolute_quoted_and_a_session_waits_for_those_alone_that_recall(
@@ -57,7 +62,7 @@ def test_hooks_are_for_all_four_moments_absolute_quoted_and_a_session_waits_for_
 ) -> None:
     person.call("hooks", "install", CRYSTAL_HOME=str(person.root / "my home; $(true)"))
     hooks = json.loads(_file(person).read_bytes())["hooks"]
-    assert set(hooks) == set(ClaudeEvent)
+    assert set(hooks) == set(CLAUDE_EVENTS)
     for event, [group] in hooks.items():
         [entry] = group["hooks"]
         words = shlex.split(entry["command"])
@@ -82,7 +87,7 @@ def test_installing_twice_changes_nothing_and_uninstalling_gives_the_bytes_back(
     assert _file(person).read_bytes() == once
     assert _file(person).stat().st_mode & 0o777 == 0o640
     assert (person.root / ".claude" / "settings.json.before-crystal").read_bytes() == before
-    looked = person.call("hooks", "status", "--json").json
+    looked = _look(person)
     assert (looked["installed"], looked["others"]) == (True, 3)
     person.call("hooks", "uninstall")
     after = json.loads(_file(person).read_bytes())
@@ -137,11 +142,11 @@ def test_a_hook_of_an_earlier_version_at_a_compaction_is_removed(person: Machine
     foreign = {"hooks": [{"type": "command", "command": "mine"}]}
     settings["hooks"]["PreCompact"] = [settings["hooks"]["Stop"][0], foreign]
     _write(person, settings)
-    assert person.call("hooks", "status", "--json").json["installed"] is False
+    assert _look(person)["installed"] is False
     assert person.call("hooks", "install", "--json").json["changed"] is True
     hooks = json.loads(_file(person).read_bytes())["hooks"]
     assert hooks["PreCompact"] == [foreign]
-    assert set(hooks) == {"PreCompact", *ClaudeEvent}
+    assert set(hooks) == {"PreCompact", *CLAUDE_EVENTS}
 
 
 @pytest.mark.parametrize(
@@ -197,14 +202,14 @@ def test_hooks_of_an_earlier_place_are_replaced_and_those_of_another_home_stay(p
     settings["hooks"]["Stop"] += [{"hooks": [old, old]}]
     settings["hooks"]["Notification"] = [{"matcher": "x", "hooks": [old]}]
     _write(person, settings)
-    assert person.call("hooks", "status", "--json").json["events"]["Stop"] == "outdated"
+    assert _look(person)["events"]["Stop"] == "outdated"
     person.call("hooks", "install")
     assert "/old/bin/crystal" not in str(_commands(person))
     assert "Notification" not in json.loads(_file(person).read_bytes())["hooks"]
-    assert len(_commands(person)) == 2 * len(ClaudeEvent)
+    assert len(_commands(person)) == 2 * len(CLAUDE_EVENTS)
     person.call("hooks", "uninstall")
     assert all(other in command for command in _commands(person))
-    assert len(_commands(person)) == len(ClaudeEvent)
+    assert len(_commands(person)) == len(CLAUDE_EVENTS)
 
 
 def test_what_a_person_put_beside_our_hook_stays(person: Machine) -> None:
@@ -234,13 +239,13 @@ def test_two_installs_at_once_and_an_uninstall_between_leave_a_sound_file(person
     assert _states(person) <= {"installed", "missing"}
     assert len(_states(person)) == 1
     person.call("hooks", "install")
-    assert len(_commands(person)) == 3 + len(ClaudeEvent)
+    assert len(_commands(person)) == 3 + len(CLAUDE_EVENTS)
 
 
 def test_without_claude_code_it_says_so_and_makes_nothing(machine: Machine) -> None:
     refused = machine.call("hooks", "install", "--json", check=False)
     assert refused.code == 10
-    assert "no Claude Code" in refused.error["error"]
+    assert "Claude Code" in refused.error["error"]
     assert machine.call("hooks", "uninstall", "--json").json["changed"] is False
     assert list(machine.root.iterdir()) == []
 

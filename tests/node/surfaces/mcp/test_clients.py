@@ -38,6 +38,7 @@ def _files(machine: Machine) -> dict[str, Path]:
         "claude-desktop": _applications(machine) / "Claude" / "claude_desktop_config.json",
         "codex": machine.root / ".codex" / "config.toml",
         "gemini-cli": machine.root / ".gemini" / "settings.json",
+        "qwen-code": machine.root / ".qwen" / "settings.json",
         "cursor": machine.root / ".cursor" / "mcp.json",
         "vscode": _applications(machine) / "Code" / "User" / "mcp.json",
         "openclaw": machine.root / ".openclaw" / "openclaw.json",
@@ -174,3 +175,15 @@ def test_another_home_is_named_in_the_entry(person: Machine) -> None:
     assert _states(person)["codex"] == "other"
     person.call("mcp", "uninstall", CRYSTAL_HOME=other)
     assert _files(person)["codex"].read_text() == _CODEX
+
+
+def test_no_empty_place_of_ours_stays_where_a_program_has_written_since(person: Machine) -> None:
+    """Qwen Code writes the version of its settings at each start of a new version."""
+    before = {name: json.loads(_files(person)[name].read_bytes()) for name in ("qwen-code", "openclaw")}
+    person.call("mcp", "install")
+    for name in before:
+        file = _files(person)[name]
+        file.write_text(json.dumps(json.loads(file.read_bytes()) | {"$version": 4}))
+    person.call("mcp", "uninstall")
+    for name, own in before.items():
+        assert json.loads(_files(person)[name].read_bytes()) == own | {"$version": 4}

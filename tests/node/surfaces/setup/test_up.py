@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from crystal_node.agent.hooks.claude_code import ClaudeEvent
 from tests.support.machine import Machine, Outcome, Vault, transcript
 from tests.support.pairing import inviting
 from tests.support.relay_process import RelayProcess
@@ -123,7 +122,7 @@ def test_the_first_machine_needs_one_enter_and_no_relay(person: Machine) -> None
         assert shown.end() == 0
     assert "\x1b" not in shown.shown
     assert person.found("lighthouse") == ["The lighthouse was painted."]
-    assert person.call("hooks", "status", "--json").json["installed"] is True
+    assert person.call("hooks", "status", "claude-code", "--json").json["tools"][0]["installed"] is True
     status = person.call("status", "--json").json
     assert (status["role"], status["relay"], status["outbox"]["pending"]) == ("core", "local", 1)
     person.call("sync")
@@ -177,7 +176,7 @@ def test_at_a_terminal_each_step_can_be_chosen(person: Machine, relay: RelayProc
     assert "stepped over 1 transcript" in shown.shown
     status = person.call("capture", "status", "--json").json
     assert [tool["name"] for tool in status["tools"] if tool["on"]] == ["claude-code", "codex"]
-    assert person.call("hooks", "status", "--json").json["installed"] is True
+    assert person.call("hooks", "status", "claude-code", "--json").json["tools"][0]["installed"] is True
 
 
 def test_a_no_to_the_plan_leaves_nothing(person: Machine) -> None:
@@ -231,7 +230,7 @@ def test_killed_anywhere_and_run_again_it_makes_one_vault_and_doubles_nothing(
     assert seen <= {"", vault}
     assert person.found("lighthouse") == ["The lighthouse was painted."]
     assert person.call("status", "--json").json["outbox"]["pending"] == 1
-    assert person.call("hooks", "status", "--json").json["installed"] is True
+    assert person.call("hooks", "status", "claude-code", "--json").json["tools"][0]["installed"] is True
 
 
 def test_what_was_said_before_is_left_out_when_asked_and_that_is_decided_once(
@@ -340,7 +339,9 @@ def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> Non
     assert vaults - {None} == {person.call("status", "--json").json["vault"]}
     assert person.found("lighthouse") == ["The lighthouse was painted."]
     hooks = json.loads((person.root / ".claude" / "settings.json").read_text())["hooks"]
-    assert {event: len(groups) for event, groups in hooks.items()} == dict.fromkeys(ClaudeEvent, 1)
+    assert {event: len(groups) for event, groups in hooks.items()} == dict.fromkeys(
+        ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"), 1
+    )
 
 
 @pytest.mark.parametrize(

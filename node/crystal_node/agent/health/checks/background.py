@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from crystal_crypto.errors import CrystalError
 from crystal_node.agent.health.facts import background, other_facts
 from crystal_node.agent.health.findings import Finding, Severity, job_findings, staging_findings, warned
-from crystal_node.agent.hooks.claude_code import ClaudeHooks
+from crystal_node.agent.hooks.tool_hooks import ToolHooks, hooks_of
 from crystal_node.agent.jobs.database import put_aside
 from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.base.clock import now_ms
@@ -20,10 +20,14 @@ BACKUPS_LATE = 3
 
 
 def hooks(settings: Settings) -> Iterator[Finding]:
-    """Hooks in Claude Code. Transcripts are watched without them, too."""
-    of_claude = ClaudeHooks(settings)
+    """Hooks in AI tools. Transcripts are watched without them, too."""
+    for tool in hooks_of(settings):
+        yield from _of_tool(tool)
+
+
+def _of_tool(hooks: ToolHooks) -> Iterator[Finding]:
     try:
-        found = of_claude.look()
+        found = hooks.look()
     except CrystalError as error:
         yield warned("hooks", error)
         return
@@ -39,10 +43,10 @@ def hooks(settings: Settings) -> Iterator[Finding]:
     else:
 
         def install() -> str:
-            of_claude.install()
+            hooks.install()
             return f"put the hooks that lacked into {found.file}"
 
-        lacking = ", ".join(str(event) for event, state in found.states.items() if state.value != "installed")
+        lacking = ", ".join(event for event, state in found.states.items() if state.value != "installed")
         what = f"{found.file} has only some of them; {lacking} lack or are of another version"
         yield Finding("hooks", Severity.WARNING, what, "crystal hooks install", mend=install)
 

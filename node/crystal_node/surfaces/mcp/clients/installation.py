@@ -14,6 +14,7 @@ from pathlib import Path
 
 from crystal_node.agent.hooks import jsondocument, jsonfile
 from crystal_node.agent.hooks.jsondocument import DamagedDocument
+from crystal_node.agent.hooks.tool_hooks import hooks_of
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.mcp.clients import json_form, toml_form
@@ -54,6 +55,7 @@ class McpClients:
     def __init__(self, settings: Settings) -> None:
         self._owner = EntryOwner.of(settings)
         self._clients = clients_of(settings)
+        self._hooks = {hooks.file: hooks for hooks in hooks_of(settings)}
 
     @property
     def all(self) -> list[McpClient]:
@@ -103,8 +105,10 @@ class McpClients:
         entry = self._owner.entry(typed=client.typed)
         form = toml_form if client.form is FileForm.TOML else json_form
         with _named(client.file):
+            # A copy with our hooks in it would be none of what was there before.
+            backup = None if self._hooked(client) else client.backup
             return jsonfile.change(
-                client.file, lambda text: form.with_entry(text, client.at, entry), backup=client.backup
+                client.file, lambda text: form.with_entry(text, client.at, entry), backup=backup
             )
 
     def uninstall(self, client: McpClient) -> list[Path]:
@@ -114,13 +118,20 @@ class McpClients:
         made_here = client.file in changed and not client.backup.exists()
         if made_here and text is not None and _empty(client, text):
             jsonfile.remove(client.file)
-        with suppress(FileNotFoundError):
-            client.backup.unlink()
+        if not self._hooked(client):
+            with suppress(FileNotFoundError):
+                client.backup.unlink()
         return changed
 
     def leaves(self, client: McpClient) -> bool:
         """Whether anything of ours is there: an entry or a copy. Raises DamagedDocument."""
-        return client.backup.exists() or bool(self.holding(client))
+        copied = client.backup.exists() and not self._hooked(client)
+        return copied or bool(self.holding(client))
+
+    def _hooked(self, client: McpClient) -> bool:
+        """Whether hooks of ours are in the same file, which need the copy as well."""
+        hooks = self._hooks.get(client.file)
+        return hooks is not None and hooks.holds(jsonfile.read_text(client.file) or "")
 
     def holding(self, client: McpClient) -> list[Path]:
         """The files that hold an entry of ours. Raises DamagedDocument."""
@@ -143,7 +154,9 @@ class McpClients:
                 left = json_form.without_entries(text, client.at, self._owner)
             before = jsonfile.read_text(client.backup) if file == client.file else None
             # What differs from before by nothing that anybody wrote is put back as it was, to the byte.
-            return before if before is not None and _same(client, left, before) else left
+            if before is not None and _same(client, left, before):
+                return before
+            return left if file != client.file or left == text else _without_empty(client, left, before)
 
         with _named(file):
             return jsonfile.change(file, taken)
@@ -158,6 +171,21 @@ def _same(client: McpClient, left: str, before: str) -> bool:
     with suppress(DamagedDocument):
         return json.dumps(_pruned(client, left)) == json.dumps(_pruned(client, before))
     return False
+
+
+def _without_empty(client: McpClient, left: str, before: str | None) -> str:
+    """Without the empty objects on the way to the servers that were not there before our entry."""
+    if client.form is FileForm.TOML:
+        return left
+    there = jsondocument.parse(before) if before and before.strip() else None
+    for depth in range(len(client.at), 0, -1):
+        path = client.at[:depth]
+        if (
+            jsondocument.value_at(there, path) is None
+            and jsondocument.value_at(jsondocument.parse(left), path) == {}
+        ):
+            left = jsondocument.without(left, path)
+    return left
 
 
 def _pruned(client: McpClient, text: str) -> object:

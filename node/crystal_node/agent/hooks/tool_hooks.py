@@ -1,13 +1,13 @@
-"""Hooks of Crystal in Claude Code's ``settings.json``: installed, checked and removed.
+"""Hooks of Crystal in an AI tool's settings: installed, checked and removed.
 
 Everything else in the file stays as it is, above all other programs' hooks. Installing twice changes nothing; hooks of an
-earlier version or installation are replaced. Before the first change the file is copied to ``settings.json.before-crystal``;
-the copy goes with the last of our hooks: nothing of another program's settings stays behind in a file of ours.
+earlier version or installation are replaced. Before the first change the file is copied to ``….before-crystal``; the copy goes
+with the last of what is ours in the file: nothing of another program's settings stays behind in a file of ours.
 
 Most hooks only touch a file that the background service watches. Those at a session's start and at a prompt also recall
-(``recall``): Claude Code waits for what they print. All succeed whatever happens, since a failing hook could keep a prompt from
-its program. They are ``async`` where the program goes on anyway; not at a session's end, which ends async hooks too. There is
-none at a compaction: Claude Code tells its person of each that ran.
+(``recall``): the tool waits for what they print. All succeed whatever happens, since a failing hook could keep a prompt from
+its program. They are ``async`` where the tool can and goes on anyway; not at a session's end, which ends async hooks too. There
+is none at a compaction: Claude Code tells its person of each that ran.
 """
 
 import os
@@ -21,26 +21,14 @@ from pathlib import Path
 from crystal_node.agent.hooks import jsondocument, jsonfile
 from crystal_node.agent.hooks.jsondocument import DamagedDocument, members
 from crystal_node.agent.hooks.program import program, words_after
+from crystal_node.agent.hooks.tools import HookedTool, hooked_tools
 from crystal_node.base.errors import LocalStorage, NoSuchEntry
 from crystal_node.base.settings import Settings
 
-TIMEOUT_SECONDS = 1
-"""Claude Code ends a hook then. The program ends itself earlier (``search.recall.time_limit``), unless it cannot even start."""
 _EVEN_IF_GONE = " || true"
 """If Crystal was removed without `crystal uninstall`, the shell's "not found" must not fail the hook."""
 
 
-class ClaudeEvent(StrEnum):
-    """Events with a hook, by Claude Code's names."""
-
-    SESSION_START = "SessionStart"
-    USER_PROMPT_SUBMIT = "UserPromptSubmit"
-    STOP = "Stop"
-    SESSION_END = "SessionEnd"
-
-
-RECALLING = frozenset({ClaudeEvent.SESSION_START, ClaudeEvent.USER_PROMPT_SUBMIT})
-"""Events at which a hook prints something."""
 _WORDS = {False: ("nudge",), True: ("recall", "--hook")}
 
 
@@ -52,15 +40,14 @@ def command(home: Path, *, recalls: bool = False) -> str:
     return shlex.join([*program(), *_WORDS[recalls], "--home", str(home)]) + _EVEN_IF_GONE
 
 
-def hook(event: ClaudeEvent, home: Path) -> dict[str, object]:
+def hook(tool: HookedTool, event: str, home: Path) -> dict[str, object]:
     """The hook of one event."""
-    recalls = event in RECALLING
     entry: dict[str, object] = {
         "type": "command",
-        "command": command(home, recalls=recalls),
-        "timeout": TIMEOUT_SECONDS,
+        "command": command(home, recalls=event in tool.recalling),
+        "timeout": tool.timeout,
     }
-    return entry if recalls or event is ClaudeEvent.SESSION_END else entry | {"async": True}
+    return entry | {"async": True} if tool.beside and event in tool.waking else entry
 
 
 def is_ours(entry: object, home: Path, default_home: Path) -> bool:
@@ -94,19 +81,23 @@ class HookState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HooksLook:
-    """``there``: Claude Code has a folder. ``others``: number of other programs' hooks.
+    """``there``: the tool has a folder. ``others``: number of other programs' hooks.
 
     ``disabled``: the file turns all hooks off. ``strays``: hooks of ours at events that have none any more. ``copied``: the
-    copy from before the first hook is there.
+    copy from before the first hook is there, and nothing else of ours needs it.
     """
 
-    file: Path
+    tool: HookedTool
     there: bool
-    states: dict[ClaudeEvent, HookState]
+    states: dict[str, HookState]
     others: int = 0
     disabled: bool = False
     strays: int = 0
     copied: bool = False
+
+    @property
+    def file(self) -> Path:
+        return self.tool.file
 
     @property
     def installed(self) -> bool:
@@ -118,21 +109,31 @@ class HooksLook:
         return gone and not (self.strays or self.copied)
 
 
-class ClaudeHooks:
-    """The hooks of one Crystal home."""
+def hooks_of(settings: Settings) -> "list[ToolHooks]":
+    """Of all tools that can have them."""
+    return [ToolHooks(settings, tool) for tool in hooked_tools(settings)]
 
-    def __init__(self, settings: Settings) -> None:
-        self._folder = settings.claude_folder
+
+class ToolHooks:
+    """The hooks of one Crystal home in one tool."""
+
+    def __init__(self, settings: Settings, tool: HookedTool) -> None:
+        self.tool = tool
         self._home = settings.home.root
         self._default_home = settings.person_home / ".ldm"
 
     @property
+    def there(self) -> bool:
+        """Whether the tool is on this machine."""
+        return self.tool.folder.is_dir()
+
+    @property
     def file(self) -> Path:
-        return self._folder / "settings.json"
+        return self.tool.file
 
     @property
     def backup(self) -> Path:
-        return self._folder / "settings.json.before-crystal"
+        return self.tool.backup
 
     def look(self) -> HooksLook:
         """The hooks as they are. Raises DamagedDocument."""
@@ -142,74 +143,104 @@ class ClaudeHooks:
             ours = list(self._ours(found))
             entries = [entry for _, entry in _entries(found)]
             return HooksLook(
-                self.file,
-                self._folder.is_dir(),
-                {event: self._state(found, event) for event in ClaudeEvent},
+                self.tool,
+                self.there,
+                {event: self._state(found, event) for event in self.tool.events},
                 len(entries) - len(ours),
                 found.get("disableAllHooks") is True,
-                sum(path[1] not in set(ClaudeEvent) for path in ours),
-                self.backup.exists(),
+                sum(path[1] not in self.tool.events for path in ours),
+                self.backup.exists() and not self._serves(found),
             )
 
     def install(self) -> bool:
         """Installs missing hooks. Returns whether anything was changed.
 
         Raises:
-            NoSuchEntry: there is no Claude Code here.
+            NoSuchEntry: the tool is not here.
             DamagedDocument: its settings cannot be read without a doubt. Nothing was changed.
             HomeBusy: another program writes them again and again.
         """
-        if not self._folder.is_dir():
+        if not self.there:
             raise NoSuchEntry(
-                f"there is no Claude Code on this machine: no folder {self._folder}",
-                hint="Start it once, or set CLAUDE_CONFIG_DIR. Without hooks Crystal still sees what it writes.",
+                f"there is no {self.tool.title} on this machine: no folder {self.tool.folder}",
+                hint="Start it once. Without hooks Crystal still sees what it writes.",
             )
         with self._named():
-            return jsonfile.change(self.file, self._with_hooks, backup=self.backup)
+            # A copy with our server in it would be none of what was there before.
+            backup = None if self._serves(jsondocument.parse(self._text() or "{}")) else self.backup
+            return jsonfile.change(self.file, self._with_hooks, backup=backup)
+
+    def holds(self, text: str) -> bool:
+        """Whether the file's text has a hook of ours. Raises DamagedDocument."""
+        return any(True for _ in self._ours(self._checked(text))) if text.strip() else False
 
     def uninstall(self) -> bool:
         """Removes all hooks of this home, and the copy. Returns whether there were any. Raises as ``install``, except
         NoSuchEntry."""
-        changed = False
-        if self._folder.is_dir() and self.file.exists():
+        changed = serves = False
+        if self.there and self.file.exists():
             made_here = not self.backup.exists()
             with self._named():
                 changed = jsonfile.change(self.file, self._without_hooks)
-                text = jsonfile.read_text(self.file)
-                if changed and made_here and text is not None and jsondocument.parse(text) == {}:
+                found = jsondocument.parse(self._text() or "null")
+                serves = self._serves(found)
+                emptied: dict[str, object] = {name: {} for name in self.tool.server[:1]}
+                if changed and made_here and found in ({}, emptied):
                     jsonfile.remove(self.file)
-        with suppress(FileNotFoundError):
-            self.backup.unlink()
+        if not serves:
+            with suppress(FileNotFoundError):
+                self.backup.unlink()
         return changed
+
+    def _text(self) -> str | None:
+        text = jsonfile.read_text(self.file)
+        return None if text is None or not text.strip() else text
+
+    def _serves(self, found: object) -> bool:
+        """Whether our MCP server stands in the same file."""
+        return bool(self.tool.server) and jsondocument.value_at(found, self.tool.server) is not None
 
     def _with_hooks(self, text: str) -> str:
         text = text if text.strip() else "{}\n"
         found = self._checked(text)
-        strays = any(path[1] not in set(ClaudeEvent) for path in self._ours(found))
-        if not strays and all(self._state(found, event) is HookState.INSTALLED for event in ClaudeEvent):
+        events = self.tool.events
+        strays = any(path[1] not in events for path in self._ours(found))
+        good = {event for event in events if self._state(found, event) is HookState.INSTALLED}
+        if not strays and len(good) == len(events):
             return text
-        good = {event for event in ClaudeEvent if self._state(found, event) is HookState.INSTALLED}
         text = self._stripped(text, keep=good)
-        for event in ClaudeEvent:
+        for event in events:
             if event in good:
                 continue
             found = self._checked(text)
-            group = {_HOOKS: [hook(event, self._home)]}
+            group = {_HOOKS: [hook(self.tool, event, self._home)]}
             if _HOOKS not in found:
-                text = jsondocument.with_member(text, (), _HOOKS, {event.value: [group]})
-            elif jsondocument.value_at(found, (_HOOKS, event.value)) is None:
-                text = jsondocument.with_member(text, (_HOOKS,), event.value, [group])
+                text = jsondocument.with_member(text, (), _HOOKS, {event: [group]})
+            elif jsondocument.value_at(found, (_HOOKS, event)) is None:
+                text = jsondocument.with_member(text, (_HOOKS,), event, [group])
             else:
-                text = jsondocument.with_element(text, (_HOOKS, event.value), group)
+                text = jsondocument.with_element(text, (_HOOKS, event), group)
         self._checked(text)
         return text
 
     def _without_hooks(self, text: str) -> str:
         if not text.strip():
             return text
-        return self._stripped(text, keep=set())
+        left = self._stripped(text, keep=set())
+        before = jsonfile.read_text(self.backup) if left != text else None
+        # What our server left empty when it went goes now, too.
+        return before if before is not None and self._emptied(left, before) else left
 
-    def _stripped(self, text: str, *, keep: set[ClaudeEvent]) -> str:
+    def _emptied(self, left: str, before: str) -> bool:
+        """Whether they differ by an empty object of servers alone."""
+        found, servers = jsondocument.parse(left), self.tool.server[:1]
+        if not servers or jsondocument.value_at(found, servers) != {}:
+            return False
+        with suppress(DamagedDocument):
+            return jsondocument.parse(jsondocument.without(left, servers)) == jsondocument.parse(before)
+        return False
+
+    def _stripped(self, text: str, *, keep: set[str]) -> str:
         """Without our hooks, except of ``keep``, and without what held only them."""
         found = self._checked(text)
         for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
@@ -223,13 +254,13 @@ class ClaudeHooks:
                     text = jsondocument.without(text, outer)
         return text
 
-    def _state(self, found: dict[str, object], event: ClaudeEvent) -> HookState:
-        ours = [path for path in self._ours(found) if path[1] == event.value]
+    def _state(self, found: dict[str, object], event: str) -> HookState:
+        ours = [path for path in self._ours(found) if path[1] == event]
         if not ours:
             return HookState.MISSING
         group = jsondocument.members(jsondocument.value_at(found, ours[0][:3]))
         narrowed = group.get("matcher", "") not in _EVERYTHING
-        same = jsondocument.value_at(found, ours[0]) == hook(event, self._home)
+        same = jsondocument.value_at(found, ours[0]) == hook(self.tool, event, self._home)
         return HookState.INSTALLED if len(ours) == 1 and same and not narrowed else HookState.OUTDATED
 
     def _ours(self, found: dict[str, object]) -> Iterator[jsondocument.Path]:
@@ -246,7 +277,7 @@ class ClaudeHooks:
         if _HOOKS in found and not isinstance(found[_HOOKS], dict):
             raise DamagedDocument(f'{jsondocument.place(text, (_HOOKS,))}: "hooks" is no object')
         for event, groups in jsondocument.members(found.get(_HOOKS)).items():
-            if event in set(ClaudeEvent) and not isinstance(groups, list):
+            if event in self.tool.events and not isinstance(groups, list):
                 where = jsondocument.place(text, (_HOOKS, event))
                 raise DamagedDocument(f'{where}: "{event}" is no list of hooks')
         return found

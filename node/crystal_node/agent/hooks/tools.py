@@ -1,0 +1,90 @@
+"""The AI tools that Crystal has hooks in: where each keeps them, and by which names it calls the events.
+
+All of them take Claude Code's form of hooks, and give a hook JSON on its standard input. They differ in the file, in the names
+of events, in the unit of a timeout, and in whether they can go on while a hook runs.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crystal_node.base.settings import Settings
+
+TIMEOUT_SECONDS = 1
+"""A tool ends a hook then. The program ends itself earlier (``search.recall.time_limit``), unless it cannot even start."""
+_MILLISECONDS = 1000
+_SERVER = ("mcpServers", "crystal")
+
+
+@dataclass(frozen=True, slots=True)
+class HookedTool:
+    """One tool. ``recalling``: events whose hooks print something, so that the tool waits for them; ``ending``: those at which
+    hooks that run beside the tool would end with it; ``waking``: the others.
+
+    ``timeout``: in the tool's unit. ``beside``: hooks can run beside the tool (``async``). ``server``: where in the same file
+    Crystal's MCP server may stand, () if nowhere. ``asks``: what its person has to do before the hooks run.
+    """
+
+    name: str
+    title: str
+    file: Path
+    recalling: tuple[str, ...]
+    waking: tuple[str, ...]
+    ending: tuple[str, ...] = ("SessionEnd",)
+    timeout: int = TIMEOUT_SECONDS
+    beside: bool = False
+    server: tuple[str, ...] = ()
+    asks: str = ""
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        return (*self.recalling, *self.waking, *self.ending)
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+    @property
+    def backup(self) -> Path:
+        return self.file.with_name(f"{self.file.name}.before-crystal")
+
+
+def hooked_tools(settings: Settings) -> list[HookedTool]:
+    """All that are known."""
+    prompts, capture = ("SessionStart", "UserPromptSubmit"), settings.capture
+    return [
+        HookedTool(
+            "claude-code",
+            "Claude Code",
+            settings.claude_folder / "settings.json",
+            prompts,
+            ("Stop",),
+            beside=True,
+        ),
+        HookedTool(
+            "codex",
+            "Codex",
+            capture.codex_folder / "hooks.json",
+            prompts,
+            ("Stop",),
+            ending=(),
+            asks="Codex runs new hooks once you have trusted them: start it, and type /hooks.",
+        ),
+        HookedTool(
+            "gemini-cli",
+            "Gemini CLI",
+            capture.gemini_folder / "settings.json",
+            ("SessionStart", "BeforeAgent"),
+            ("AfterAgent",),
+            timeout=TIMEOUT_SECONDS * _MILLISECONDS,
+            server=_SERVER,
+        ),
+        HookedTool(
+            "qwen-code",
+            "Qwen Code",
+            settings.person_home / ".qwen" / "settings.json",
+            prompts,
+            ("Stop",),
+            beside=True,
+            server=_SERVER,
+        ),
+    ]

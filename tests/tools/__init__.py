@@ -1,0 +1,1 @@
+"""The real programs, in their pinned versions, with Crystal set up beside them: `make test-tools`."""

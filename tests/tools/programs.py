@@ -1,0 +1,206 @@
+"""How each program is told to use the scripted model, to take a turn without a screen, and to go on with a session."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from crystal_node.capture.tools import TOOLS as RECORDED
+from tests.support.scripted_model import Call
+from tests.tools.workplace import Workplace
+
+LAST = "the last one"
+"""In place of a session's id."""
+
+
+class Program:
+    """A program at a workplace. ``source``: what the memory calls it; ``memory_tool``: what comes before the name of a tool of
+    Crystal's."""
+
+    name: ClassVar[str]
+    source: ClassVar[str]
+    memory_tool: ClassVar[str] = ""
+    shell: ClassVar[Call]
+    """A call that prints ``words-of-a-tool``."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self.workplace = workplace
+        self.command = workplace.program(self.name)
+
+    def prepare(self) -> None:
+        """Make its folder and settings, as a person has them before Crystal comes."""
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> list[Path]:
+        """The files of a person that Crystal changes."""
+        raise NotImplementedError
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether Crystal reads what it writes."""
+        return self.source in RECORDED
+
+    def has_to_be_recorded(self) -> None:
+        """Skip the test if it is not."""
+        if not self.is_recorded:
+            pytest.skip(f"Crystal does not record {self.name}")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {}
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        """The command line of one turn: in a new session, or in one that was before."""
+        raise NotImplementedError
+
+    def ask(self, folder: Path, prompt: str, session: str = "") -> str:
+        """Take one turn. Returns what it printed."""
+        return self.workplace.run(self.words(prompt, session), folder, **self.variables).stdout.strip()
+
+    def search_first(self, tool: str) -> list[Call]:
+        """The calls that a model has to make before it can call a tool of the memory."""
+        return []
+
+
+class ClaudeCode(Program):
+    name = source = "claude-code"
+    memory_tool = "mcp__crystal__"
+    shell = Call("Bash", {"command": "echo words-of-a-tool"})
+
+    def prepare(self) -> None:
+        (self.workplace.home / ".claude").mkdir()
+        hooks = '{"Stop": [ {"hooks": [\n  {"type":"command","command":"true"}]}]}'
+        self.settings[0].write_text('{\n\t"cleanupPeriodDays": 90,   "hooks": ' + hooks + "\n}")
+
+    @property
+    def settings(self) -> list[Path]:
+        return [self.workplace.home / ".claude" / "settings.json"]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "ANTHROPIC_API_KEY": "dummy",
+            "ANTHROPIC_BASE_URL": self.workplace.model.url,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        }
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        going_on = ["--continue"] if session == LAST else ["--resume", session] if session else []
+        allowed = "--allowedTools=Bash,Read,Agent,ToolSearch,mcp__crystal"
+        return [self.command, "-p", prompt, allowed, *going_on]
+
+    def search_first(self, tool: str) -> list[Call]:
+        return [Call("ToolSearch", {"query": f"select:{tool}"})]
+
+
+class Codex(Program):
+    name = source = "codex"
+    memory_tool = "mcp__crystal"
+    shell = Call("exec_command", {"cmd": "echo words-of-a-tool"})
+
+    def prepare(self) -> None:
+        folder = self.workplace.home / ".codex"
+        folder.mkdir()
+        self.settings[0].write_text(
+            f"""# by hand
+model="scripted"
+model_provider = "scripted"
+check_for_update_on_startup = false
+analytics = {{ enabled = false }}
+
+[model_providers.scripted]
+name = "Scripted"   # on the loopback
+base_url = "{self.workplace.model.url}/v1"
+wire_api = "responses"
+env_key = "OPENAI_API_KEY\"
+"""
+        )
+
+    @property
+    def settings(self) -> list[Path]:
+        folder = self.workplace.home / ".codex"
+        return [folder / "config.toml", folder / "hooks.json"]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"OPENAI_API_KEY": "dummy"}
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        options: Sequence[str] = (
+            "--skip-git-repo-check",
+            "--dangerously-bypass-approvals-and-sandbox",
+            "--dangerously-bypass-hook-trust",
+        )
+        going_on = ["resume", "--last" if session == LAST else session] if session else []
+        return [self.command, "exec", *going_on[:1], *options, *going_on[1:], prompt]
+
+
+class GeminiCli(Program):
+    name = source = "gemini-cli"
+    memory_tool = "mcp_crystal_"
+    shell = Call("run_shell_command", {"command": "echo words-of-a-tool", "description": "say it"})
+    folder: ClassVar[str] = ".gemini"
+
+    def prepare(self) -> None:
+        (self.workplace.home / self.folder).mkdir()
+        privacy = {"usageStatisticsEnabled": False}
+        own = {
+            "general": {"enableAutoUpdate": False},
+            "privacy": privacy,
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+        }
+        self.settings[0].write_text(json.dumps(own, indent=3))
+
+    @property
+    def settings(self) -> list[Path]:
+        return [self.workplace.home / self.folder / "settings.json"]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "GEMINI_API_KEY": "dummy",
+            "GOOGLE_GEMINI_BASE_URL": self.workplace.model.url,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        going_on = ["--resume", "latest" if session == LAST else session] if session else []
+        return [self.command, "--yolo", "--model", "gemini-2.5-pro", *going_on, "--prompt", prompt]
+
+
+class QwenCode(Program):
+    name = source = "qwen-code"
+    memory_tool = "mcp__crystal__"
+    shell = Call("run_shell_command", {"command": "echo words-of-a-tool", "is_background": False})
+
+    def prepare(self) -> None:
+        (self.workplace.home / ".qwen").mkdir()
+        own = {
+            "general": {"enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+            "security": {"auth": {"selectedType": "openai"}},
+            "$version": 4,  # else the program writes it
+        }
+        self.settings[0].write_text(json.dumps(own, indent=3))
+
+    @property
+    def settings(self) -> list[Path]:
+        return [self.workplace.home / ".qwen" / "settings.json"]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "OPENAI_API_KEY": "dummy",
+            "OPENAI_BASE_URL": f"{self.workplace.model.url}/v1",
+            "OPENAI_MODEL": "scripted",
+        }
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        going_on = ["--continue"] if session == LAST else ["--resume", session] if session else []
+        return [self.command, "--yolo", *going_on, "--prompt", prompt]
+
+
+PROGRAMS: tuple[type[Program], ...] = (ClaudeCode, Codex, GeminiCli, QwenCode)

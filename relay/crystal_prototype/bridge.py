@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import httpx
-from msgspec import Meta, Struct, convert, json, structs
+from msgspec import Meta, Struct, structs
 
 from crystal_crypto.errors import UNDECODABLE, CrystalError
 from crystal_crypto.hierarchy import Root
@@ -25,6 +25,7 @@ from crystal_crypto.limits import KEY_BYTES, V1_PAYLOAD_BYTES_MAX
 from crystal_crypto.pairing import PREFIX as OFFLINE_CODE
 from crystal_node.base.agent_names import agent_id
 from crystal_node.base.clock import now_ms
+from crystal_node.base.decoding import from_fields, from_json
 from crystal_node.base.errors import UsageError
 from crystal_node.capture.json_values import as_text, parse_json
 from crystal_node.device.bridge import BridgeReport, read_bridge, write_bridge
@@ -140,7 +141,7 @@ class Bridge:
         report, kept = read_bridge(device.journal), device.keys.bridge()
         if report is None or kept is None:
             return None
-        return cls(device, report.url, json.decode(kept, type=Credentials))
+        return cls(device, report.url, from_json(kept, Credentials))
 
     def check(self) -> None:
         """Ask the relay once. Raises RelayTrouble, or UsageError if the key is a root of this device's vault."""
@@ -180,7 +181,7 @@ class Bridge:
             done.sealed += 1
             return
         try:
-            conversation = convert(parse_json(plain), _Conversation)
+            conversation = from_fields(parse_json(plain), _Conversation)
         except (ValueError, *UNDECODABLE):
             done.unread += 1
             return
@@ -238,9 +239,7 @@ class Bridge:
 
     def _listed(self, http: httpx.Client) -> list[str]:
         try:
-            found = json.decode(
-                self._asked(http, "GET", "/pickup/conversations", _LIST_BYTES_MAX), type=_List
-            )
+            found = from_json(self._asked(http, "GET", "/pickup/conversations", _LIST_BYTES_MAX), _List)
         except UNDECODABLE:
             raise RelayTrouble(f"{self._url} does not answer as the prototype's relay does") from None
         return [blob.id for blob in found.blobs]

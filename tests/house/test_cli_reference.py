@@ -27,8 +27,8 @@ COMMANDS = (
 )
 RELAY_COMMANDS = ("serve", "check", "sweep")
 RELAY_GROUPS = {
-    "vaults": ("list", "drop", "restore"),
-    "tokens": ("create", "list", "revoke"),
+    "vaults": ("list", "quota", "suspend", "read-only", "resume", "export", "delete", "restore"),
+    "tokens": ("create", "list", "revoke", "close", "open"),
     "v1": ("add", "list", "revoke"),
 }
 

@@ -49,7 +49,7 @@ def restore(
             f"The copy is of {made:%Y-%m-%d %H:%M} UTC. Since then:\n"
             "- what devices have stored, they send again by themselves at their next syncs;\n"
             "- devices that were removed are let in again: remove them once more, on a device of their vault;\n"
-            "- vaults that were dropped are in use again: `crystal-relay vaults drop`;\n"
+            "- vaults that were dropped are in use again: `crystal-relay vaults delete`;\n"
             + (
                 "- enrolment tokens have the uses they had then: `crystal-relay tokens list`."
                 if keep_tokens

@@ -27,7 +27,7 @@ from crystal_relay.wire import DeletionReply
 DAY_SECONDS = 86_400
 DAYS = 7
 """The waiting time, unless the person chooses another."""
-_NEWER_HINT = "Its operator can delete the vault: `crystal-relay vaults drop`."
+_NEWER_HINT = "Its operator can delete the vault: `crystal-relay vaults delete`."
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ async def test_a_look_up_lists_nothing_once_the_vault_is_known_and_all_who_ask_a
     token = new_token(CORE)
     await registry.create_vault(VaultCreation(VAULT, "b" * 64, CORE, token_hash(token)))
     await registry.identify(VAULT, CORE, token)
-    for number, reads in ((0, 4), (1, 5)):  # without a naming, and with one
+    for number, reads in ((0, 5), (1, 6)):  # without a naming, and with one
         store.asked.clear()
         now += 10
         found = await asyncio.gather(*(registry.identify(VAULT, CORE, token) for _ in range(20)))

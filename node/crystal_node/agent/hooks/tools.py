@@ -81,7 +81,7 @@ def hooked_tools(settings: Settings) -> list[HookedTool]:
         HookedTool(
             "qwen-code",
             "Qwen Code",
-            settings.person_home / ".qwen" / "settings.json",
+            capture.qwen_folder / "settings.json",
             prompts,
             ("Stop",),
             beside=True,

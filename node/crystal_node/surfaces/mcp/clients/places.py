@@ -72,7 +72,7 @@ def clients_of(settings: Settings) -> list[McpClient]:
             FileForm.TOML,
         ),
         McpClient("gemini-cli", "Gemini CLI", capture.gemini_folder, capture.gemini_folder / "settings.json"),
-        McpClient("qwen-code", "Qwen Code", person / ".qwen", person / ".qwen" / "settings.json"),
+        McpClient("qwen-code", "Qwen Code", capture.qwen_folder, capture.qwen_folder / "settings.json"),
         McpClient("cursor", "Cursor", person / ".cursor", person / ".cursor" / "mcp.json"),
         McpClient("vscode", "VS Code", code, code / "mcp.json", ("servers",), typed=True),
         McpClient(

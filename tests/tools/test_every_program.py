@@ -82,8 +82,8 @@ def test_each_tool_of_the_mcp_server_can_be_called(program: Program) -> None:
     for call in MCP_CALLS:
         name = f"{program.memory_tool}{call.tool}"
         searches = program.search_first(name)
-        steps = (*searches, Call(name, call.arguments(workplace)), f"{call.tool}: done")
-        prompt = script.says(f"Use {call.tool} of the memory.", *steps)
+        called = Call(name, call.arguments(workplace))
+        prompt = script.says(f"Use {call.tool} of the memory.", *searches, called, f"{call.tool}: done")
         last = None
         for _ in range(TRIES_MAX):  # a program on a busy machine may begin before its servers are connected
             assert f"{call.tool}: done" in program.ask(workplace.project("terns"), prompt)

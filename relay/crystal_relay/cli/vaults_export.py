@@ -53,7 +53,7 @@ def export(
     """Write all sealed objects of a vault into one tar file.
 
     They stay sealed: only the vault's devices can read them. Make the vault read-only first if it is in use, so that nothing
-    is added meanwhile. The last entry is EXPORT.json; without it the file is not whole.
+    is added meanwhile. The last file in it is EXPORT.json; without it the archive is not whole.
     """
     with told(as_json=as_json):
         if file == STDOUT and sys.stdout.isatty():

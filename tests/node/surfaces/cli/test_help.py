@@ -28,6 +28,7 @@ VERBS = frozenset(
         "Compare",
         "Complete",
         "Confirm",
+        "Copy",
         "Create",
         "Decrypt",
         "Delete",
@@ -47,6 +48,7 @@ VERBS = frozenset(
         "List",
         "Make",
         "Move",
+        "Open",
         "Pause",
         "Put",
         "Reactivate",
@@ -76,6 +78,7 @@ VERBS = frozenset(
         "Upgrade",
         "Wake",
         "Weave",
+        "Write",
     ]
 )
 NOT_FOR_PEOPLE = re.compile(

@@ -173,6 +173,25 @@ async def test_a_caller_that_goes_away_gives_its_place_to_the_next() -> None:
     assert (store.small.running, store.small.waiting) == (0, 0)
 
 
+@pytest.mark.parametrize("running", [True, False])
+async def test_callers_that_go_away_at_once_leave_no_place_taken(running: bool) -> None:
+    """The first one's place is given to the next before that one runs, and knows that it was cancelled too."""
+    gated = GatedStore()
+    gated.closed = True
+    store = FairStore(gated, RelaySettings(store_concurrency=1, vault_concurrency=1))
+    tasks = [asyncio.create_task(store.put_new(f"v/{vault}/blob/0", b"x")) for vault in "abc"]
+    await asyncio.sleep(0)
+    for task in tasks if running else tasks[1:]:
+        task.cancel()
+    if not running:
+        gated.inside.pop(0)[1].set_result(None)
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(each) for each in ended[1:]] == 2 * [asyncio.CancelledError]
+    assert (store.small.running, store.small.waiting) == (0, 0)
+    gated.closed = False
+    await store.put_new("v/d/blob/0", b"x")
+
+
 async def test_strangers_do_not_become_many_by_naming_vaults() -> None:
     """Look-ups of vaults that have let nobody in share one queue; those of the others count as theirs."""
     store = FairStore(MemoryStore(), RelaySettings())

@@ -101,15 +101,16 @@ class FairQueue(Generic[Item]):
         self.waiting += 1
         self._list(found)
 
-    def withdraw(self, flow: str, item: Item) -> None:
-        """Forget a request that waits. Its flow is not charged for it."""
+    def withdraw(self, flow: str, item: Item) -> bool:
+        """Forget a request that waits; its flow is not charged for it. False: it was started already."""
         found = self._flows[flow]
         for at, (_, waiting) in enumerate(found.waiting):
             if waiting is item:
                 del found.waiting[at]
                 self.waiting -= 1
                 self._drop_if_idle(found)
-                return
+                return True
+        return False
 
     def take(self) -> Item | None:
         """Start the waiting request whose turn it is. None if none may run now."""

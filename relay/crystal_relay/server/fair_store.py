@@ -82,10 +82,8 @@ class Turns:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if not self._queue.withdraw(flow, turn):
                 self.leave(flow)  # it was given the turn at the moment of its cancellation
-            else:
-                self._queue.withdraw(flow, turn)
             raise
         self.queued.observe(self._clock() - began)
 
@@ -93,7 +91,8 @@ class Turns:
         """End a turn, and give it to the next. `extra`: what it cost beyond what was said."""
         self._queue.end(flow, extra=extra)
         while (turn := self._queue.take()) is not None:
-            turn.set_result(None)
+            if not turn.done():  # else its caller was cancelled, and leaves when it runs
+                turn.set_result(None)
 
 
 class _Operation:

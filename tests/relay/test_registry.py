@@ -176,3 +176,25 @@ async def test_who_leads_is_known_by_reads_though_another_process_that_names_bre
         for device in (CORE, NODE):
             leads = TokenScope.MIRROR in (await one.identify(VAULT, device, tokens[device])).scopes
             assert leads is (device == (CORE, NODE)[number % 2])
+
+
+@pytest.mark.parametrize("known", [0, 1, 2, 3])
+@pytest.mark.parametrize("meanwhile", [2, 3])
+async def test_who_leads_is_known_though_several_namings_came_between_two_look_ups(
+    known: int, meanwhile: int
+) -> None:
+    """The other process could not tell this one of any of them."""
+    store, now = MemoryStore(), 0.0
+    one, other = (Registry(store, cache_seconds=10, clock=lambda: now) for _ in range(2))
+    tokens = {device: new_token(device) for device in (CORE, NODE)}
+    await one.create_vault(VaultCreation(VAULT, "b" * 64, CORE, token_hash(tokens[CORE])))
+    await one.register(VAULT, TokenRegistration(NODE, token_hash(tokens[NODE]), Preset.DEVICE))
+    for number in range(known):
+        await other.name_leads(VAULT, frozenset({CORE}), after=number)
+    assert TokenScope.MIRROR in (await one.identify(VAULT, CORE, tokens[CORE])).scopes
+    for number in range(known, known + meanwhile):
+        await other.name_leads(VAULT, frozenset({NODE}), after=number)
+    now += 10
+    for device in (CORE, NODE):
+        leads = TokenScope.MIRROR in (await one.identify(VAULT, device, tokens[device])).scopes
+        assert leads is (device == NODE)

@@ -9,8 +9,9 @@ is named. So the time at which a pending raise is written does not matter: one a
 is void. For the same reason a naming takes the number after the one under which its author was authorised.
 
 A newer naming is written before older ones and their raises are deleted, the oldest first. The newest is never deleted, nor
-is number 1. So whoever finds no number n + 1, and then finds number n (or looked for number 1), knows the newest of a moment
-before without a list, which costs twelve times as much as a read where requests are paid for.
+is number 1, which is marked as replaced before any other is deleted. So whoever finds no number n + 1, and then finds number n
+as it was written (or looked for number 1), knows the newest of a moment before without a list, which costs twelve times as
+much as a read where requests are paid for.
 """
 
 import time
@@ -30,6 +31,8 @@ LIST_AGAIN_SECONDS = 6 * 3600.0
 """How long a number leads to the newest naming by reads alone. Bounds what a relay of an older version, which deleted number 1
 too, can hide from this one."""
 _VERSION = 1
+_REPLACED = 0
+"""In place of the version of number 1, once others that are newer may be missing."""
 
 
 class _Naming(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +61,9 @@ class CoreDevices:
             return 0, frozenset()
         # Read last: were it deleted, a newer one than the missing one could be there.
         naming = await self._read(vault, number)
-        return (number, naming.devices) if naming is not None else await self._listed(vault)
+        if naming is None or naming.version == _REPLACED:
+            return await self._listed(vault)
+        return number, naming.devices
 
     def forget(self, vault: str | None) -> None:
         """Drop the known number of a vault, or of all."""
@@ -77,7 +82,8 @@ class CoreDevices:
                 naming = await self._records.read(_naming_key(vault, number), _Naming)
             except NotFound:
                 continue  # replaced by a newer one meanwhile
-            return number, naming.devices
+            if naming.version != _REPLACED:  # as above
+                return number, naming.devices
 
     async def number(self, vault: str) -> int:
         """The number of the newest naming, 0 if there is none."""
@@ -98,9 +104,11 @@ class CoreDevices:
         prefix = _naming_prefix(vault)
         named = await self._records.names(prefix)
         # A late naming, with the number of one that was deleted already, ends here too.
-        for each in named[:-1]:  # one after the other, so that no older one outlives a newer one
-            if int(each) != 1:
-                await self._records.delete_all([prefix + each])
+        older = [each for each in named[:-1] if int(each) != 1]
+        if older:
+            await self._records.replace(_naming_key(vault, 1), _Naming(_REPLACED, frozenset()))
+        for each in older:  # one after the other, so that no older one outlives a newer one
+            await self._records.delete_all([prefix + each])
         if int(named[-1]) != number:
             return False
         raised, newest = await self._records.names(_raise_prefix(vault)), _digits(number)

@@ -1,4 +1,4 @@
-"""The registry's records in the store: small objects, each written once, and never changed."""
+"""The registry's records in the store: small objects. With few exceptions each is written once, and never changed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,6 +24,10 @@ class Records:
     async def put_new(self, key: str, record: msgspec.Struct) -> None:
         """Write a record. Raises AlreadyExists."""
         await self._store.put_new(key, msgspec.json.encode(record))
+
+    async def replace(self, key: str, record: msgspec.Struct) -> None:
+        """Write a record in place of another. Idempotent."""
+        await self._store.put(key, msgspec.json.encode(record))
 
     async def mark(self, key: str) -> None:
         """Write an empty record. Idempotent."""

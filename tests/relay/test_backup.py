@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
+import apsw
 import pytest
 import pytest_asyncio
 
@@ -14,6 +15,7 @@ from crystal_relay.local import LocalStore
 from crystal_relay.local import backup as backups
 from crystal_relay.local.backup import PARTIAL, back_up
 from crystal_relay.local.database import lock
+from crystal_relay.local.files import ObjectFiles
 from crystal_relay.local.store import INLINE_BYTES_MAX
 from tests.support.operating import run_crystal_relay
 from tests.support.processes import eventually
@@ -154,20 +156,36 @@ async def test_a_restored_directory_has_no_enrolment_tokens_unless_they_are_kept
 async def test_an_object_that_goes_while_its_file_is_looked_for_is_left_out(
     filled: tuple[Path, LocalStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory, store = filled
+    directory, _ = filled
     real = backups._copy_rows
 
     def then_deleted(source: Path, place: Path) -> None:
         real(source, place)
-        for file in (directory / "files").rglob("*.obj"):
-            file.unlink()
-            break
+        connection = apsw.Connection(str(source))
+        [(key, name)] = connection.execute("SELECT key, file FROM object WHERE file IS NOT NULL LIMIT 1")
+        connection.execute("DELETE FROM object WHERE key = ?", (key,))
+        connection.close()
+        ObjectFiles(directory / "files").remove(name)
 
     monkeypatch.setattr(backups, "_copy_rows", then_deleted)
     report = back_up(directory, tmp_path / "copy")
-    assert (report.objects, report.deleted_meanwhile) == (5, 1)
+    assert (report.objects, report.deleted_meanwhile, report.lost) == (5, 1, 0)
     assert len(await contents(tmp_path / "copy")) == 5
+
+
+async def test_an_object_that_the_store_had_lost_is_not_called_deleted(
+    filled: tuple[Path, LocalStore], tmp_path: Path
+) -> None:
+    """As in a copy of which not all files came back from where they were kept."""
+    directory, store = filled
     await store.aclose()
+    next((directory / "files").rglob("*.obj")).unlink()
+    report = back_up(directory, tmp_path / "copy")
+    assert (report.objects, report.deleted_meanwhile, report.lost) == (5, 0, 1)
+    said = await run_crystal_relay("restore", str(directory), "--store", (tmp_path / "new").as_uri())
+    assert said.code == 0
+    assert "1 of its objects are left out: their files are missing" in said.err
+    assert len(await contents(tmp_path / "new")) == 5
 
 
 async def test_what_cannot_be_copied_is_said_and_leaves_no_copy(

@@ -1,15 +1,18 @@
 """`crystal-relay backup`: copy a relay's directory while the relay runs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.options import AsJson, StoreAddress
-from crystal_relay.cli.output import show_json, size
+from crystal_relay.cli.output import show_json, size, tell
 from crystal_relay.cli.stores import StorePlace
 from crystal_relay.errors import BadRequest
+
+if TYPE_CHECKING:
+    from crystal_relay.local.backup import BackupReport
 
 
 def backup(
@@ -37,3 +40,13 @@ def backup(
             show_json(report)
         else:
             print(f"Copied {report.objects} objects, {size(report.bytes)}, to {report.target}.")
+            tell_lost(report)
+
+
+def tell_lost(report: "BackupReport") -> None:
+    """Say that the store had lost objects before it was copied."""
+    if report.lost:
+        tell(
+            f"{report.lost} of its objects are left out: their files are missing. Devices that have what was in them store it "
+            "again. Check the disk, or the way that the folder came here."
+        )

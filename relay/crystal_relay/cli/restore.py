@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from crystal_relay.cli.backup import tell_lost
 from crystal_relay.cli.failures import told
 from crystal_relay.cli.options import AsJson, StoreAddress
 from crystal_relay.cli.output import show_json, size, tell
@@ -45,11 +46,13 @@ def restore(
             return
         made = datetime.fromtimestamp((source / "objects.db").stat().st_mtime, UTC)
         print(f"Restored {report.objects} objects, {size(report.bytes)}, to {report.target}.")
+        tell_lost(report)
         tell(
             f"The copy is of {made:%Y-%m-%d %H:%M} UTC. Since then:\n"
             "- what devices have stored, they send again by themselves at their next syncs;\n"
             "- devices that were removed are let in again: remove them once more, on a device of their vault;\n"
-            "- vaults that were dropped are in use again: `crystal-relay vaults delete`;\n"
+            "- vaults that were deleted are in use again: `crystal-relay vaults delete`;\n"
+            "- vaults that were suspended, made read-only or given a quota are as they were: `crystal-relay vaults list`;\n"
             + (
                 "- enrolment tokens have the uses they had then: `crystal-relay tokens list`."
                 if keep_tokens

@@ -2,9 +2,9 @@
 
     <target>.partial --rows of one moment, then the files that they name, all durable--> renamed to <target>
 
-The rows are copied first, by SQLite. A file that they name and that is gone by then belonged to an object that was deleted
-meanwhile: its row is taken out of the copy. Files never change and their names are never used twice, so a copy that broke off
-goes on with the files that it has. Blocks.
+The rows are copied first, by SQLite. A row whose file is gone by then is taken out of the copy: its object was deleted
+meanwhile, or it was lost before, if the store still names the file. Files never change and their names are never used twice,
+so a copy that broke off goes on with the files that it has. Blocks.
 """
 
 import os
@@ -25,7 +25,8 @@ _COPIED = ".tmp"
 
 
 class BackupReport(msgspec.Struct, frozen=True):
-    """What a copy holds. `files_kept`: files that an earlier try had copied; `deleted_meanwhile`: objects left out."""
+    """What a copy holds. `files_kept`: files that an earlier try had copied. Objects left out: `deleted_meanwhile`, and `lost`,
+    which the store names and does not have."""
 
     target: str
     objects: int
@@ -33,6 +34,7 @@ class BackupReport(msgspec.Struct, frozen=True):
     files: int
     files_kept: int
     deleted_meanwhile: int
+    lost: int
 
 
 def back_up(
@@ -82,25 +84,26 @@ def _copy(
         for prefix in without:
             connection.execute("DELETE FROM object WHERE substr(key, 1, ?) = ?", (len(prefix), prefix))
         named = dict(connection.execute("SELECT file, size FROM object WHERE file IS NOT NULL"))
-        kept = gone = 0
+        kept, gone = 0, set[str]()
         for name, size in named.items():
             if files.path(name).exists():
                 kept += 1
             elif not _copy_file(source.path(name), files.path(name), size):
                 connection.execute("DELETE FROM object WHERE file = ?", (name,))
-                gone += 1
+                gone.add(name)
         objects, size = connection.execute("SELECT count(*), coalesce(sum(size), 0) FROM object").get
         if connection.pragma("quick_check") != "ok":
             raise StoreDamaged("the copy of the relay's database is damaged", hint="Check both disks.")
     finally:
         connection.close()
     files.sweep(named.__contains__)  # of objects that were deleted since an earlier try
+    lost = _still_named(directory / "objects.db", gone)
     for name in also:
         _copy_file(directory / name, partial / name, None)
     for path in (partial / "files").iterdir():
         sync_directory(path)
     _sync(database)
-    return BackupReport(str(target), objects, size, len(named) - gone, kept, gone)
+    return BackupReport(str(target), objects, size, len(named) - len(gone), kept, len(gone) - lost, lost)
 
 
 def _copy_rows(source: Path, target: Path) -> None:
@@ -113,6 +116,18 @@ def _copy_rows(source: Path, target: Path) -> None:
                 copying.step(-1)
         finally:
             writing.close()
+    finally:
+        reading.close()
+
+
+def _still_named(database: Path, files: set[str]) -> int:
+    """How many of these files the store names now."""
+    if not files:
+        return 0
+    reading = open_for_reading(database)
+    try:
+        named = reading.execute("SELECT file FROM object WHERE file IS NOT NULL")
+        return sum(file in files for (file,) in named)
     finally:
         reading.close()
 

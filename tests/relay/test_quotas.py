@@ -19,10 +19,12 @@ from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings
 from crystal_relay.server.usage import (
+    ALL_VAULTS,
     COUNT_AGE_SECONDS_MAX,
     GROWTH_SHARE,
     RECOUNT_PAGE_SECONDS,
     RECOUNT_SECONDS,
+    RelayUsage,
     Usage,
     VaultUsage,
     count_usage,
@@ -339,3 +341,52 @@ async def test_a_relay_that_starts_at_its_cap_knows_it_before_the_first_write() 
         with pytest.raises(RelayAtCap):
             await client.put_new(f"{lead.prefix}blob/a", b"x")
         await client.aclose()
+
+
+async def test_a_relay_at_its_cap_finds_the_room_that_another_process_has_made() -> None:
+    """Within a minute here, and within a second for each 1,000 objects of a larger one."""
+    store, now = MemoryStore(), 1_000.0
+    for number in range(4_000):
+        await store.put_new(f"v/{'ab' * 16}/blob/{number}", bytes(10))
+    cap = RelayUsage(store, RelaySettings(cap_bytes=40_000), clock=lambda: now)
+    cap.count()
+    await cap.counted()
+    with pytest.raises(RelayAtCap):
+        cap.admit(ALL_VAULTS, 10)
+    for number in range(1_000):
+        await store.delete(f"v/{'ab' * 16}/blob/{number}")
+    now += RECOUNT_SECONDS
+    with pytest.raises(RelayAtCap):
+        cap.admit(ALL_VAULTS, 10)  # and counts again
+    await cap.counted()
+    cap.admit(ALL_VAULTS, 10)
+
+
+async def test_a_quota_that_changes_while_the_last_one_is_read_counts() -> None:
+    store, quota = MemoryStore(), 1_000
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    go_on.set()
+
+    async def quota_of(vault: str) -> int:
+        read = quota
+        reading.set()
+        await go_on.wait()
+        return read
+
+    usage = Usage(store, RelaySettings(quota_bytes=1_000), quota_of=quota_of)
+    usage.admit(VAULT, 100)
+    await usage.counted()
+    quota = 1_000_000
+    usage.quota_changed(VAULT)
+    reading.clear()
+    go_on.clear()
+    usage.admit(VAULT, 100)
+    await reading.wait()
+    quota = 50
+    usage.quota_changed(VAULT)
+    go_on.set()
+    await usage.counted()
+    usage.admit(VAULT, 10)
+    await usage.counted()
+    with pytest.raises(QuotaExceeded):
+        usage.admit(VAULT, 100)

@@ -38,7 +38,7 @@ RECOUNT_PAGE_SECONDS = 30.0
 GROWTH_SHARE = 8
 """Own writes of an eighth of the quota make a count outdated."""
 CAP_RECOUNT_PAGE_SECONDS = 1.0
-"""Shortest time between counts of a relay at its cap in which something was deleted, for each page of the listing."""
+"""Shortest time between counts of a relay at its cap, for each page of the listing."""
 ALL_VAULTS = ""
 """Stands for all vaults together."""
 _NONE = -1
@@ -276,11 +276,8 @@ class Usage:
     def _pause(self, count: _Count) -> float:
         """Seconds between the starts of two listings of a full vault."""
         if count.stale:
-            return self._recount_seconds(count)
+            return RECOUNT_SECONDS
         return max(RECOUNT_SECONDS, (1 + count.entries // 1000) * RECOUNT_PAGE_SECONDS)
-
-    def _recount_seconds(self, count: _Count) -> float:
-        return RECOUNT_SECONDS
 
     def _is_fresh(self, count: _Count) -> bool:
         """Whether what was counted still holds."""
@@ -301,10 +298,11 @@ class Usage:
                 if self._quota_of is not None:
                     count.quota_bytes = await self._quota_of(vault) or self._quota_bytes  # §R9.1-1
                 if only_quota:
-                    same = count.quota_bytes == before
-                    count.bytes_mark = (
-                        count.bytes_mark_kept if same else _mark(count.bytes, count.quota_bytes)
-                    )
+                    if not count.quota_stale:  # else it has changed again meanwhile
+                        same = count.quota_bytes == before
+                        count.bytes_mark = (
+                            count.bytes_mark_kept if same else _mark(count.bytes, count.quota_bytes)
+                        )
                     return
                 if not count.quota_bytes and not self._quota_entries:  # nothing to compare a count with
                     count.bytes_mark = count.entries_mark = _mark(0, 0)
@@ -363,7 +361,8 @@ class RelayUsage(Usage):
             f"{count.quota_bytes} that its operator allows"
         )
 
-    def _recount_seconds(self, count: _Count) -> float:
+    def _pause(self, count: _Count) -> float:
+        # Most of what makes room is deleted by other processes, of which this one does not hear.
         return max(RECOUNT_SECONDS, count.entries // 1000 * CAP_RECOUNT_PAGE_SECONDS)
 
 

@@ -94,6 +94,7 @@ async def test_an_operator_limits_exports_deletes_and_restores_a_vault_while_its
     with pytest.raises(EnrollmentClosed):
         await new_member(relay)
     assert "Closed since" in (await on(relay, "tokens", "list")).err
+    assert "Closed since" in (await on(relay, "tokens", "create")).err
     assert (await on(relay, "tokens", "open")).code == 0
     await new_member(relay)
 

@@ -84,12 +84,14 @@ def create(
         lives = seconds_of(expires or (_LINK_LIVES if link is not None else "0s"))
         token = new_enrollment_token()
         shown = token if link is None else enrolment_link(link, token).text()
-        made = operate(
-            StorePlace.of_options(store, s3_endpoint, s3_allow_http),
-            lambda operations: operations.enroll(
+
+        async def work(operations: "Operations") -> "tuple[Enrollment, EnrollmentState]":
+            made = await operations.enroll(
                 enrollment_hash(token), label, uses=uses, lives_seconds=lives, quota_bytes=quota_bytes
-            ),
-        )
+            )
+            return made, await operations.enrollment()
+
+        made, state = operate(StorePlace.of_options(store, s3_endpoint, s3_allow_http), work)
         if as_json:
             linked = {} if link is None else {"link": shown}
             show_json(
@@ -100,6 +102,7 @@ def create(
             taken = "`crystal init --enroll-token -`" if link is None else "`crystal up --relay -`"
             what = "Enrolment token" if link is None else "A link with the enrolment token"
             tell(f"{what} {made.id}, shown only once, {_limits(made)}. {taken} takes it.")
+            _tell_closed(state)
 
 
 @tokens.command("list")
@@ -124,10 +127,7 @@ def show_tokens(
         if as_json:
             show_json({"closed": state.closed, "tokens": found})
             return
-        if state.closed:
-            tell(
-                f"Closed since {moment(state.since)}: no token creates a vault. `crystal-relay tokens open` ends it."
-            )
+        _tell_closed(state)
         if found:
             rows = [
                 (
@@ -191,6 +191,13 @@ def revoke(
             show_json(gone)
         else:
             print(f"Revoked: {gone.id}{f' ({gone.label})' if gone.label else ''}.")
+
+
+def _tell_closed(state: "EnrollmentState") -> None:
+    if state.closed:
+        tell(
+            f"Closed since {moment(state.since)}: no token creates a vault. `crystal-relay tokens open` ends it."
+        )
 
 
 def _set_enrollment(place: StorePlace, *, closed: bool, as_json: bool) -> None:

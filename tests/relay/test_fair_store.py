@@ -151,6 +151,35 @@ async def test_too_many_of_one_vault_are_refused_and_no_other_vault_notices(
     assert gated.order.index("b") <= 2
 
 
+async def test_a_vault_whose_queue_is_full_does_not_keep_the_relay_from_counting_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it could store beyond its quota for as long as it asks for more than the store takes."""
+    monkeypatch.setattr(fair_store, "QUEUED_OF_VAULT_MAX", 2)
+    store = GatedStore()
+    async with served(store, NARROW) as served_relay:
+        member = await enrolled(served_relay.url)
+        async with httpx.AsyncClient(base_url=served_relay.url) as http:
+            assert await put(http, member, 0) == 201
+        relay = served_relay.app.state.relay
+        await relay.usage.counted()
+        relay.usage.forget(member.vault)
+        store.closed = True
+        writes = [
+            asyncio.create_task(relay.fair_store.put_new(f"v/{member.vault}/blob/{number}", b"x"))
+            for number in range(4)
+        ]
+        await until(lambda: relay.fair_store.small.waiting == 2)
+        relay.usage.admit(member.vault, 1)
+        await relay.usage.counted()
+        assert relay.usage.totals().vaults == 1
+        store.closed = False
+        while not all(write.done() for write in writes):
+            if store.inside:
+                store.let_one_through()
+            await asyncio.sleep(0)
+
+
 async def test_a_caller_that_goes_away_gives_its_place_to_the_next() -> None:
     gated = GatedStore()
     gated.closed = True

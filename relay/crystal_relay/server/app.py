@@ -96,7 +96,10 @@ class Relay:
         self.admission = Admission(settings.trusted_proxies)
         self.grants = Grants(store, self.registry, only=settings.enroll_token, clock=clock)
         self.cap = RelayUsage(own, settings) if settings.cap_bytes else None
-        self.usage = Usage(own, settings, quota_of=self.grants.quota_bytes, cap=self.cap)
+        quotas = Grants(
+            own, self.registry, only=None, clock=clock
+        )  # a vault's own queue must not delay its count
+        self.usage = Usage(own, settings, quota_of=quotas.quota_bytes, cap=self.cap)
         self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
         self.sweeper = Sweeper(own, clock=clock, deleted=self.usage.deleted)
         self._timetable = Timetable(self.sweeper, seconds=settings.sweep_seconds)

@@ -362,8 +362,9 @@ async def test_a_relay_at_its_cap_finds_the_room_that_another_process_has_made()
     cap.admit(ALL_VAULTS, 10)
 
 
-async def test_a_quota_that_changes_while_the_last_one_is_read_counts() -> None:
-    store, quota = MemoryStore(), 1_000
+@pytest.mark.parametrize("first", [1_000, 0])
+async def test_a_quota_that_changes_while_the_last_one_is_read_counts(first: int) -> None:
+    store, quota = MemoryStore(), first
     reading, go_on = asyncio.Event(), asyncio.Event()
     go_on.set()
 
@@ -373,10 +374,10 @@ async def test_a_quota_that_changes_while_the_last_one_is_read_counts() -> None:
         await go_on.wait()
         return read
 
-    usage = Usage(store, RelaySettings(quota_bytes=1_000), quota_of=quota_of)
+    usage = Usage(store, RelaySettings(quota_bytes=first, quota_entries=0), quota_of=quota_of)
     usage.admit(VAULT, 100)
     await usage.counted()
-    quota = 1_000_000
+    quota = 1_000 * first
     usage.quota_changed(VAULT)
     reading.clear()
     go_on.clear()

@@ -305,7 +305,8 @@ class Usage:
                         )
                     return
                 if not count.quota_bytes and not self._quota_entries:  # nothing to compare a count with
-                    count.bytes_mark = count.entries_mark = _mark(0, 0)
+                    count.entries_mark = _mark(0, 0)
+                    count.bytes_mark = _NONE if count.quota_stale else _mark(0, 0)
                     count.fresh_until = self._clock() + COUNT_AGE_SECONDS_MAX
                     return
                 found = await self._listed(vault, count)

@@ -58,9 +58,9 @@ def back_up(
         try:
             report = _copy(directory, partial, target, also, without)
             sync_directory(partial)
+            partial.rename(target)  # before another try may begin in it
         finally:
             held.close()
-        partial.rename(target)
         sync_directory(target.parent)
     except apsw.Error as error:
         raise error_of_sqlite(error) from None

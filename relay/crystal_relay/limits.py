@@ -58,6 +58,8 @@ DELETION_SECONDS_MIN = 24 * 3600
 """Shortest waiting time before a vault is deleted, unless the operator chose a longer one."""
 DELETION_SECONDS_MAX = 90 * 24 * 3600
 """Longest waiting time."""
+UNUSED_DAYS_MIN = 90
+"""Fewest days without use after which an operator can have a vault closed: people travel."""
 CONDEMNED_KEYS_MAX = 500
 """Keys that one request can condemn."""
 CONDEMNED_JSON_BYTES_MAX = 256 * KIB

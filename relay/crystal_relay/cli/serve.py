@@ -23,6 +23,7 @@ from crystal_relay.cli.options import ENROLL_VARIABLE, METRICS_VARIABLE, S3Allow
 from crystal_relay.cli.reached import certificate_file, reached_host
 from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest
+from crystal_relay.limits import UNUSED_DAYS_MIN
 
 if TYPE_CHECKING:
     from crystal_relay.server import RelaySettings
@@ -125,6 +126,14 @@ def serve(
             help="Days that an owner's deletion of a vault waits at least.",
         ),
     ] = 1,
+    expire_unused_days: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            envvar="CRYSTAL_RELAY_EXPIRE_UNUSED_DAYS",
+            help="Close vaults that nobody used for so many days, 90 at least; 0 for never.",
+        ),
+    ] = 0,
     store_concurrency: Annotated[
         int | None,
         typer.Option(
@@ -242,6 +251,7 @@ def serve(
             rate_per_token=rate_per_token,
             rate_per_address=rate_per_address,
             deletion_seconds_min=deletion_days * 86_400,
+            unused_days=_unused_days(expire_unused_days),
             store_concurrency=store_concurrency,
             vault_concurrency=vault_concurrency,
             sweep_seconds=SWEEP_SECONDS_BUCKET if place.is_bucket else SWEEP_SECONDS,
@@ -413,6 +423,16 @@ async def _run(
 
         await stack.enter_async_context(renewed(files))
         await server.serve(ready=ready, signals=True)
+
+
+def _unused_days(days: int) -> int:
+    """Raises BadRequest."""
+    if 0 < days < UNUSED_DAYS_MIN:
+        raise BadRequest(
+            f"a vault may go unused for {UNUSED_DAYS_MIN} days at least",
+            hint=f"Give --expire-unused-days {UNUSED_DAYS_MIN} or more, or 0 for never.",
+        )
+    return days
 
 
 def parts_of(values: Sequence[str]) -> list[str]:

@@ -56,6 +56,7 @@ from crystal_relay.server.short_invites import ShortInvites
 from crystal_relay.server.sweeper import Sweeper, Timetable
 from crystal_relay.server.token_routes import TokenRoutes
 from crystal_relay.server.transfers import Transfers
+from crystal_relay.server.unused_vaults import LOOK_SECONDS, UnusedVaults
 from crystal_relay.server.usage import RelayUsage, Usage
 from crystal_relay.server.vault_deletions import VaultDeletions
 from crystal_relay.server.waits import Waits
@@ -102,7 +103,10 @@ class Relay:
         self.usage = Usage(own, settings, quota_of=quotas.quota_bytes, cap=self.cap)
         self.condemned = Condemned(store, retry_seconds=settings.sweep_seconds)
         self.sweeper = Sweeper(own, clock=clock, deleted=self.usage.deleted)
-        self._timetable = Timetable(self.sweeper, seconds=settings.sweep_seconds)
+        self._timetables = [Timetable(self.sweeper.run, seconds=settings.sweep_seconds)]
+        if settings.unused_days:
+            unused = UnusedVaults(own, days=settings.unused_days, clock=clock)
+            self._timetables.append(Timetable(unused.run, seconds=LOOK_SECONDS))
         self.objects = Objects(store, self.registry, self.invites, settings, self.rates, self.usage)
         self._tokens = TokenRoutes(self.registry, settings, self.rates, self.objects.load, peers)
         self._deletion_routes = DeletionRoutes(
@@ -245,7 +249,8 @@ class Relay:
 
     def start(self) -> None:
         """Start the sweeper on the running loop, and count what is there if there is a cap."""
-        self._timetable.start()
+        for timetable in self._timetables:
+            timetable.start()
         if self.cap is not None:
             self.cap.count()
 
@@ -256,7 +261,8 @@ class Relay:
 
     async def aclose(self) -> None:
         """Stop the background tasks. Idempotent."""
-        await self._timetable.aclose()
+        for timetable in self._timetables:
+            await timetable.aclose()
         await self.usage.aclose()
         await self.last_used.aclose()
         if self.cap is not None:

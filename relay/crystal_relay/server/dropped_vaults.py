@@ -24,6 +24,8 @@ from crystal_relay.errors import (
     VaultDropped,
 )
 from crystal_relay.server.expiry import ExpiryKind, expiry_at, record_expiry
+from crystal_relay.server.last_used import day_of_use, used_prefix
+from crystal_relay.server.records import Records
 from crystal_relay.server.vault_deletions import VaultDeletions
 from crystal_relay.store import Store
 
@@ -99,6 +101,9 @@ class DroppedVaults:
             )
         if self._clock() > until - RESTORE_SECONDS_MIN:  # §R9.3-2
             raise BadRequest("the vault's grace period is over: it is being deleted")
+        await Records(self._store).mark(
+            used_prefix(vault) + day_of_use(self._clock())
+        )  # else it may be closed again
         await self._store.delete(dropped_key(vault))
 
 

@@ -85,6 +85,8 @@ class RelaySettings:
     """Interval of the sweeper; 0 for none."""
     deletion_seconds_min: int = DELETION_SECONDS_MIN
     """How long a vault's deletion waits at least, once its owner has asked for it."""
+    unused_days: int = 0
+    """A vault that nobody used for so many days is closed; 0 for never."""
     metrics_token: str | None = field(default=None, repr=False)
     """Gives access to `/metrics`. None for no such route."""
     trusted_proxies: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -266,14 +266,14 @@ class Sweeper:
 
 
 class Timetable:
-    """Runs a sweeper at intervals."""
+    """Runs a sweep at intervals."""
 
-    def __init__(self, sweeper: Sweeper, *, seconds: float) -> None:
+    def __init__(self, sweep: Callable[[], Coroutine[Any, Any, object]], *, seconds: float) -> None:
         """`seconds` between two sweeps; 0 for none."""
-        self._sweeper = sweeper
+        self._run = sweep
         self._seconds = seconds
         self._scheduler: Any = None
-        self._sweep: asyncio.Task[Swept] | None = None
+        self._sweep: asyncio.Task[object] | None = None
 
     def start(self) -> None:
         """Start on the running loop. Idempotent."""
@@ -306,10 +306,10 @@ class Timetable:
     async def _begin(self) -> None:
         # A task of our own: the scheduler would log a sweep that is cancelled at the end as a failure.
         if self._sweep is None or self._sweep.done():
-            self._sweep = asyncio.create_task(self._sweeper.run())
+            self._sweep = asyncio.create_task(self._run())
             self._sweep.add_done_callback(_log_mistake)
 
 
-def _log_mistake(sweep: asyncio.Task[Swept]) -> None:
+def _log_mistake(sweep: asyncio.Task[object]) -> None:
     if not sweep.cancelled() and (error := sweep.exception()) is not None:
         _log.error("unexpected error in the sweeper", exc_info=error)

@@ -201,17 +201,6 @@ class DatabaseAdapter(ExcludingAdapter, ABC):
         return count, chain, version
 
 
-def later_known(messages: Iterator[StoredMessage]) -> Iterator[StoredMessage]:
-    """The messages, all settled but the last, which is as it says: a tool writes one after the other."""
-    last: StoredMessage | None = None
-    for message in messages:
-        if last is not None:
-            yield StoredMessage(last.id, last.outcomes)
-        last = message
-    if last is not None:
-        yield last
-
-
 def _outcome(
     outcome: TranscriptMessage | SkippedRecord,
     path: Path,

@@ -4,12 +4,14 @@ The table ``session`` has a session's working folder and, of a sub-agent's, its 
 role in ``data``; ``part`` their parts, of which those of the types ``text`` and ``reasoning`` are words. A part that is
 ``synthetic`` or ``ignored`` was not typed. The summary of a compaction is a message of the model with ``summary``.
 
-A message of the model is settled once it is ``completed`` or failed, a prompt once an answer to it has begun: its parts may
-be written seconds after it. The JSON files of versions before 2026 are not read.
+A message of the model is settled once it is ``completed`` or failed, or the model's next one has begun. So is a prompt once
+an answer has: its parts may be written seconds after it. Prompts that are typed while the model writes wait in the queue
+behind its message, and settle nothing. The JSON files of versions before 2026 are not read.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +22,6 @@ from crystal_node.capture.database_adapter import (
     DatabaseAdapter,
     StoredMessage,
     StoredSession,
-    later_known,
 )
 from crystal_node.capture.database_file import JOURNAL_ENDING
 from crystal_node.capture.folders import below, files_below
@@ -104,18 +105,25 @@ class OpenCode(DatabaseAdapter):
         query = "SELECT directory, parent_id FROM session WHERE id = ?"
         directory, parent = database.execute(query, (session,)).fetchone() or ("", None)
         place = _Place(session, as_text(directory) or "", subagent=parent is not None)
-        yield from later_known(self._rows(database, place, start))
+        waiting: list[StoredMessage] = []
+        for is_answer, message in self._rows(database, place, start):
+            if is_answer:
+                yield from (replace(one, settled=True) for one in waiting)
+                waiting.clear()
+            waiting.append(message)
+        yield from waiting
 
-    def _rows(self, database: apsw.Connection, place: "_Place", start: int) -> Iterator[StoredMessage]:
+    def _rows(
+        self, database: apsw.Connection, place: "_Place", start: int
+    ) -> Iterator[tuple[bool, StoredMessage]]:
+        """The messages, and of each whether it is the model's."""
         for number, created, data in database.execute(_MESSAGES, (place.session, start, LINE_BYTES_MAX)):
             message = _parsed(data)
             parts = [_parsed(part) for (part,) in database.execute(_PARTS, (number, LINE_BYTES_MAX))]
             settled = "completed" in as_object(message.get("time")) or bool(message.get("error"))
-            yield StoredMessage(
-                str(number),
-                list(place.said(str(number), created, message, parts)),
-                settled=settled and message.get("role") != "user",
-            )
+            outcomes = list(place.said(str(number), created, message, parts))
+            is_answer = message.get("role") != "user"
+            yield is_answer, StoredMessage(str(number), outcomes, settled=settled and is_answer)
 
 
 class _Place:

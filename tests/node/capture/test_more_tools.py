@@ -301,6 +301,22 @@ def test_opencodes_messages_wait_until_they_are_whole(opened: OpenCodeStore) -> 
     assert opened.adapter.unchanged(opened.path, state, QUIET_NS)
 
 
+def test_a_prompt_that_is_queued_while_opencodes_model_writes_leaves_the_answer_whole(
+    opened: OpenCodeStore,
+) -> None:
+    opened.message("s", "user", _text("first"))
+    answer = opened.message("s", "assistant", _text("half"))
+    opened.message("s", "user", _text("queued"))
+    texts, state = opened.texts()
+    assert texts == ["first"]
+    opened.part(answer, "s", _text("whole"))
+    opened.complete(answer)
+    texts, state = opened.texts(state)
+    assert texts == ["half\n\nwhole"]
+    opened.message("s", "assistant", _text("second"))
+    assert opened.texts(state)[0] == ["queued"]
+
+
 def test_a_message_of_opencode_that_was_never_finished_is_taken_when_it_is_quiet(
     opened: OpenCodeStore,
 ) -> None:

@@ -1,7 +1,11 @@
 """A conversation as Markdown (CommonMark).
 
-Messages are Markdown already and stay as they were said, but for two things. Outside of code, raw HTML is shown instead of
-obeyed; and an image becomes its link, since showing it would fetch it from wherever the text says. Thinking is folded.
+Messages are Markdown already and stay as they were said, but for three things. Outside of code, raw HTML is shown instead
+of obeyed. An image becomes its link, since showing it would fetch it from wherever the text says. A fenced block begins at
+the left margin, where no list or quotation can end it early. Thinking is folded.
+
+What is code is decided so that no CommonMark reader takes it for anything else. In doubt it is no code: then the reader
+shows ``&lt;`` in it.
 """
 
 import re
@@ -13,11 +17,11 @@ from crystal_node.capture.redaction import redact
 from crystal_node.search.conversation_documents import ConversationDocument, MessageDocument
 
 _TITLE_CHARS = 200
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*)")
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 _HTML = re.compile(r"<(?=[A-Za-z/!?])")
-_IMAGE = re.compile(r"!(?=\[)")
-_MARKUP = re.compile(r"([\\`*_\[\]<>#|~])")
+_IMAGE = re.compile(r"!+(?=\[)")
+_MARKUP = re.compile(r"([\\`*_\[\]<>#|~&])")
 
 
 def markdown_of(conversation: ConversationDocument, messages: Sequence[MessageDocument]) -> str:
@@ -26,7 +30,7 @@ def markdown_of(conversation: ConversationDocument, messages: Sequence[MessageDo
 
 
 def _head(conversation: ConversationDocument) -> Iterator[str]:
-    yield f"# {_plain(conversation.title or 'A conversation')}"
+    yield f"# {_plain(one_line(conversation.title, _TITLE_CHARS) or 'A conversation')}"
     yield ""
     for name, value in facts_of(conversation):
         yield f"- {name}: {_plain(value)}"
@@ -59,33 +63,50 @@ def _message(message: MessageDocument) -> Iterator[str]:
 
 def _harmless(text: str) -> str:
     lines: list[str] = []
-    fence = ""
-    for line in text.splitlines():
+    fence, margin = "", 0
+    clear = True
+    for line in shown_lines(text):
         mark = _FENCE.fullmatch(line)
         if fence:
-            if mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence) and not mark[2].strip():
+            if mark and mark[2][0] == fence[0] and len(mark[2]) >= len(fence) and not mark[3].strip():
                 fence = ""
-            lines.append(printable(line))
-        elif mark and not ("`" in mark[1] and "`" in mark[2]):
-            fence = mark[1]
-            lines.append(printable(line))
+                lines.append(line.lstrip())
+            else:
+                lines.append(line[min(margin, len(line) - len(line.lstrip())) :])
+        elif mark and not ("`" in mark[2] and "`" in mark[3]):
+            fence, margin, clear = mark[2], len(mark[1]), True
+            lines.append(line.lstrip().replace("|", " "))  # a bar might make it a table's head
         else:
-            lines.append(_harmless_line(printable(line)))
+            clear = (clear or not line.strip()) and _has_whole_code(line)
+            lines.append(_without_html(line, spares_code=clear))
     if fence:
         lines.append(fence)  # what follows is another message's
     return "\n".join(lines)
 
 
-def _harmless_line(line: str) -> str:
+def _has_whole_code(line: str) -> bool:
+    """Whether every backtick certainly opens or closes code on this line. A backslash may take a backtick's meaning away,
+    and a bar may end a table's cell in the middle of code."""
+    outside = _CODE_SPAN.sub("", line)
+    return "`" not in outside and not ("`" in line and ("|" in line or "\\`" in line))
+
+
+def _without_html(line: str, *, spares_code: bool) -> str:
     made, end = "", 0
-    for code in _CODE_SPAN.finditer(line):
+    for code in _CODE_SPAN.finditer(line) if spares_code else ():
         made += _disarmed(line[end : code.start()]) + code[0]
         end = code.end()
     return made + _disarmed(line[end:])
 
 
 def _disarmed(text: str) -> str:
-    return _IMAGE.sub("", _HTML.sub(r"\<", text))
+    # Not by a backslash: one that stands before it would take its meaning away.
+    return _IMAGE.sub("", _HTML.sub("&lt;", text))
+
+
+def shown_lines(text: str) -> list[str]:
+    """A text's lines without control characters, but for tabs, which code needs."""
+    return ["\t".join(printable(part) for part in line.split("\t")) for line in text.splitlines()]
 
 
 def _plain(text: str) -> str:

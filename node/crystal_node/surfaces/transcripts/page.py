@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from crystal_core.search.turns import PERSON, THOUGHTS
-from crystal_node.base.wording import one_line, printable
+from crystal_node.base.wording import one_line
 from crystal_node.capture.redaction import redact
 from crystal_node.search.conversation_documents import ConversationDocument, MessageDocument
-from crystal_node.surfaces.transcripts.markdown import facts_of
+from crystal_node.surfaces.transcripts.markdown import facts_of, shown_lines
 
 _STYLE = """
 :root { color-scheme: light dark }
@@ -55,4 +55,4 @@ def _message(message: MessageDocument) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape("\n".join(printable(line) for line in text.splitlines()))
+    return escape("\n".join(shown_lines(text)))

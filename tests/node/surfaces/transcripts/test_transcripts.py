@@ -3,8 +3,9 @@
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from crystal_node.search.conversation_documents import ConversationDocument, MessageDocument
 from crystal_node.surfaces.transcripts.markdown import markdown_of
@@ -79,12 +80,21 @@ class Elements(HTMLParser):
 @pytest.mark.parametrize(
     ("said", "written"),
     [
-        ("<script>alert(1)</script>", r"\<script>alert(1)\</script>"),
-        ("<!-- gone -->", r"\<!-- gone -->"),
-        ("`<b>` is bold, <b>this</b> not", r"`<b>` is bold, \<b>this\</b> not"),
-        ("```html\n<b>\n```\n<b>", "```html\n<b>\n```\n\\<b>"),
-        ("~~~\n```\n<b>\n~~~\n<b>", "~~~\n```\n<b>\n~~~\n\\<b>"),
+        ("<script>alert(1)</script>", "&lt;script>alert(1)&lt;/script>"),
+        ("<!-- gone -->", "&lt;!-- gone -->"),
+        ("`<b>` is bold, <b>this</b> not", "`<b>` is bold, &lt;b>this&lt;/b> not"),
+        ("```html\n<b>\n```\n<b>", "```html\n<b>\n```\n&lt;b>"),
+        ("~~~\n```\n<b>\n~~~\n<b>", "~~~\n```\n<b>\n~~~\n&lt;b>"),
         ("![x](https://example.org/pixel)", "[x](https://example.org/pixel)"),
+        ("!![x](https://example.org/pixel)", "[x](https://example.org/pixel)"),
+        (r"\<b>", r"\&lt;b>"),
+        (r"\`<b>`", r"\`&lt;b>`"),
+        ("a `b\nc` <b> `d", "a `b\nc` &lt;b> `d"),
+        ("| `a | <b>` |", "| `a | &lt;b>` |"),
+        ("- ```\n  ```\n<b>", "- ```\n```\n<b>\n```"),
+        ("1. so:\n   ```c\n   vector<int>\n\tx\n   ```", "1. so:\n```c\nvector<int>\nx\n```"),
+        ("```\n\u200b```\n<b>\n```", "```\n```\n&lt;b>\n```\n```"),
+        ("```make\nall:\n\tcc\n```", "```make\nall:\n\tcc\n```"),
         ("a < b and 3 <4", "a < b and 3 <4"),
         ("```\nnever closed", "```\nnever closed\n```"),
         ("**bold** and a [link](https://example.org)", "**bold** and a [link](https://example.org)"),
@@ -92,6 +102,20 @@ class Elements(HTMLParser):
 )
 def test_markdown_stays_but_for_html_and_images(said: str, written: str) -> None:
     assert f"\n\n{written}\n\n" in markdown_of(conversation(), [message(said)])
+
+
+@settings(deadline=None)
+@given(st.text("ab`~<>!\\\\[]()-1. \n\t|&\u200b", max_size=60))
+@example("\\\\<a>")
+@example("- ```\n  ```\n<a>")
+@example("```\n\u200b```\n<a>\n```")
+@example("~~~![x](y)|\n---\n~~~")
+@example("- a\n\n  ```\n  b\n<a>")
+def test_no_reader_of_markdown_finds_html_or_an_image_in_what_was_said(text: str) -> None:
+    """Told by another implementation of CommonMark."""
+    read = MarkdownIt("commonmark").enable("table").parse(markdown_of(conversation(text), [message(text)]))
+    kinds = {token.type for block in read for token in (block, *(block.children or ()))}
+    assert not kinds & {"html_block", "html_inline", "image"}
 
 
 def test_thinking_is_folded_and_each_message_names_who_said_it_and_when() -> None:

@@ -12,12 +12,13 @@ is none at a compaction: Claude Code tells its person of each that ran.
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from crystal_crypto.errors import CrystalError
 from crystal_node.agent.hooks import jsondocument, jsonfile
 from crystal_node.agent.hooks.jsondocument import DamagedDocument, members
 from crystal_node.agent.hooks.program import program, words_after
@@ -114,6 +115,22 @@ def hooks_of(settings: Settings) -> "list[ToolHooks]":
     return [ToolHooks(settings, tool) for tool in hooked_tools(settings)]
 
 
+def for_each(hooks: "Iterable[ToolHooks]", do: "Callable[[ToolHooks], bool]") -> "list[ToolHooks]":
+    """Does it for each, and returns those for which it was true. A file that cannot be changed keeps no other tool's hooks
+    back: the first error is raised once all were tried."""
+    chosen: list[ToolHooks] = []
+    errors: list[CrystalError] = []
+    for each in hooks:
+        try:
+            if do(each):
+                chosen.append(each)
+        except CrystalError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return chosen
+
+
 class ToolHooks:
     """The hooks of one Crystal home in one tool."""
 
@@ -134,6 +151,20 @@ class ToolHooks:
     @property
     def backup(self) -> Path:
         return self.tool.backup
+
+    @property
+    def installed(self) -> bool:
+        """Whether all are there as they should be; no if the file cannot be read without a doubt."""
+        with suppress(DamagedDocument):
+            return self.look().installed
+        return False
+
+    @property
+    def absent(self) -> bool:
+        """Whether nothing of ours is there; no if the file cannot be read without a doubt."""
+        with suppress(DamagedDocument):
+            return self.look().absent
+        return False
 
     def look(self) -> HooksLook:
         """The hooks as they are. Raises DamagedDocument."""

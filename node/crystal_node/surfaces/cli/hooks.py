@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.agent.hooks.tool_hooks import HooksLook, ToolHooks, hooks_of
+from crystal_node.agent.hooks.tool_hooks import HooksLook, ToolHooks, for_each, hooks_of
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Json
@@ -35,23 +35,17 @@ def install(tools: Tools = None, as_json: Json = False) -> None:
         crystal hooks install
         crystal hooks install codex
     """
-    changed: list[str] = []
-    for hooks in _chosen(tools):
+    chosen = _chosen(tools)
+
+    def put_in(hooks: ToolHooks) -> bool:
         is_new = hooks.install()
-        if is_new:
-            changed.append(hooks.tool.name)
-        if as_json:
-            continue
-        say(f"The hooks are in {hooks.file}." if is_new else f"The hooks were in {hooks.file} already.")
-        if is_new:
-            say("They hold for sessions that begin from now on.")
-            if hooks.tool.asks:
-                say(hooks.tool.asks)
-            if hooks.backup.exists():
-                say(f"As it was before: {hooks.backup}")
-        _say_disabled(hooks.look())
+        if not as_json:
+            _say_installed(hooks, is_new=is_new)
+        return is_new
+
+    changed = for_each(chosen, put_in)
     if as_json:
-        emit(_document(_chosen(tools)) | {"changed": bool(changed)})
+        emit(_document(chosen) | {"changed": bool(changed)})
 
 
 @group.command("uninstall")
@@ -65,13 +59,17 @@ def uninstall(tools: Tools = None, as_json: Json = False) -> None:
         crystal hooks uninstall
     """
     chosen = _named(tools)
-    changed = [hooks for hooks in chosen if hooks.uninstall()]
+
+    def take_out(hooks: ToolHooks) -> bool:
+        were_there = hooks.uninstall()
+        if were_there and not as_json:
+            say(f"The hooks are gone from {hooks.file}.")
+        return were_there
+
+    changed = for_each(chosen, take_out)
     if as_json:
         emit(_document(chosen) | {"changed": bool(changed)})
-        return
-    for hooks in changed:
-        say(f"The hooks are gone from {hooks.file}.")
-    if not changed:
+    elif not changed:
         say("There were no hooks of this home.")
 
 
@@ -87,16 +85,20 @@ def status(tools: Tools = None, as_json: Json = False) -> None:
     if as_json:
         emit(_document(chosen))
         return
-    looks = [hooks.look() for hooks in chosen]
-    there = [found for found in looks if found.there]
-    for found in there:
+    there = [hooks for hooks in chosen if hooks.there]
+
+    def tell(hooks: ToolHooks) -> bool:
+        found = hooks.look()
         say(f"{found.tool.title}: {found.file}")
         for event, state in found.states.items():
             say(f"  {event:<18} {state}")
         _say_disabled(found)
+        return not found.installed
+
+    lacking = for_each(there, tell)
     if not there:
         say("There is no AI tool on this machine that takes hooks.")
-    elif not all(found.installed for found in there):
+    elif lacking:
         say("`crystal hooks install` puts them in.")
 
 
@@ -122,6 +124,17 @@ def _chosen(names: list[str] | None) -> list[ToolHooks]:
             hint="Start it once. Without hooks Crystal still sees what it writes.",
         )
     return there
+
+
+def _say_installed(hooks: ToolHooks, *, is_new: bool) -> None:
+    say(f"The hooks are in {hooks.file}." if is_new else f"The hooks were in {hooks.file} already.")
+    if is_new:
+        say("They hold for sessions that begin from now on.")
+        if hooks.tool.asks:
+            say(hooks.tool.asks)
+        if hooks.backup.exists():
+            say(f"As it was before: {hooks.backup}")
+    _say_disabled(hooks.look())
 
 
 def _say_disabled(found: HooksLook) -> None:

@@ -244,7 +244,7 @@ def _wish(
         undecided = decided(settings.home.state_database) is None
         past = people.ask_history(tools) if undecided else None
     if hooks is None and asks:
-        lacking = [each for each in hooks_of(settings) if each.there and not each.look().installed]
+        lacking = [each for each in hooks_of(settings) if each.there and not each.installed]
         if lacking:
             titles = ", ".join(each.tool.title for each in lacking)
             hooks = people.ask(f"Install hooks in {titles}, so that messages are recorded at once?")

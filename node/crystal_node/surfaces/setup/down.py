@@ -3,7 +3,7 @@
 The home is not touched: what was recorded stays, and settings are there for the next `crystal up`.
 """
 
-from crystal_node.agent.hooks.tool_hooks import hooks_of
+from crystal_node.agent.hooks.tool_hooks import ToolHooks, for_each, hooks_of
 from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.agent.service.control import stop_agent
 from crystal_node.base.locking import is_held
@@ -17,7 +17,7 @@ def down_plan(settings: Settings) -> list[SetupStep]:
     hooks = hooks_of(settings)
 
     def take_hooks() -> str:
-        return ", ".join(str(each.file) for each in hooks if each.uninstall())
+        return ", ".join(str(each.file) for each in for_each(hooks, ToolHooks.uninstall))
 
     def take_service() -> str:
         manager = manager_for(settings)
@@ -42,7 +42,7 @@ def down_plan(settings: Settings) -> list[SetupStep]:
         SetupStep(
             "hooks",
             "remove the hooks from AI tools",
-            lambda: all(each.look().absent for each in hooks),
+            lambda: all(each.absent for each in hooks),
             take_hooks,
         ),
     ]

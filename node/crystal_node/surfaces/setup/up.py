@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.agent.hooks.tool_hooks import hooks_of
+from crystal_node.agent.hooks.tool_hooks import ToolHooks, for_each, hooks_of
 from crystal_node.agent.service import Manager, ServiceState, manager_for
 from crystal_node.agent.service.control import install_and_start
 from crystal_node.base.errors import Failure, describe
@@ -158,7 +158,7 @@ def _hooks(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     hooks = [each for each in hooks_of(latest()) if each.there]
 
     def install() -> str:
-        new = [each for each in hooks if each.install()]
+        new = for_each(hooks, ToolHooks.install)
         return " ".join(
             [", ".join(str(each.file) for each in new), *(each.tool.asks for each in new)]
         ).strip()
@@ -170,7 +170,7 @@ def _hooks(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     return SetupStep(
         "hooks",
         f"install hooks in {titles or 'AI tools'}",
-        lambda: all(each.look().installed for each in hooks),
+        lambda: all(each.installed for each in hooks),
         install,
         why_not=why_not,
     )

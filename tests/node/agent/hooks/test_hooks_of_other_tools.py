@@ -74,6 +74,24 @@ def test_hooks_and_a_server_in_one_file_go_to_the_byte_in_any_order(
     assert own is None or file.read_bytes() == own
 
 
+def test_settings_that_cannot_be_changed_keep_no_other_tools_hooks_back(machine: Machine) -> None:
+    for tool in TOOLS:
+        _file(machine, tool)
+    codex, gemini, qwen = (machine.root / TOOLS[tool][0] for tool in TOOLS)
+    machine.call("hooks", "install", "qwen-code")
+    commented = b'{\n  // mine\n  "general": {}\n}\n'
+    gemini.write_bytes(commented)
+    for verb in ("uninstall", "install"):
+        told = machine.call("hooks", verb, check=False)
+        assert told.code != 0
+        assert str(gemini) in told.err
+        assert (codex.exists(), qwen.exists()) == (verb == "install",) * 2
+    shown = machine.call("hooks", "status", check=False)
+    assert str(gemini) in shown.err
+    assert "Qwen Code" in shown.out
+    assert gemini.read_bytes() == commented
+
+
 def test_codex_asks_its_person_whether_it_trusts_new_hooks(machine: Machine) -> None:
     _file(machine, "codex")
     assert "/hooks" in machine.call("hooks", "install").out

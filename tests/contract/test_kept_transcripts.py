@@ -34,6 +34,8 @@ RUBBISH = [
     b"SQLite format 3\0" + b"\xff" * 5000,
 ]
 
+ODD_VALUES: list[object] = [None, 7, "", "x", "file://[", [], [7], {}, {"text": 7}]
+
 
 @pytest.fixture(params=KEPT, ids=str)
 def kept(request: pytest.FixtureRequest) -> Kept:
@@ -163,6 +165,28 @@ def test_rubbish_in_its_place_is_counted_or_named_and_ends_nothing(
             assert reading.operations == [] or str(kept) == "drop"
         with suppress(OSError):
             adapter.skip(path)
+
+
+@pytest.mark.parametrize("kept", [one for one in KEPT if one.form == "documents"], ids=str)
+def test_a_document_with_a_value_of_another_type_anywhere_ends_nothing(kept: Kept, tmp_path: Path) -> None:
+    adapter = kept.copy(tmp_path / "root")
+    for path in _paths(adapter):
+        document = json.loads(path.read_text())
+        for holder, key in list(_places(document)):
+            before = holder[key]
+            for odd in ODD_VALUES:
+                holder[key] = odd
+                path.write_text(json.dumps(document))
+                adapter.read(path, None, agent="a", hides=nothing, quiet_ns=QUIET_NS)
+            holder[key] = before
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every member of every object and array below a value."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from _places(value[key])
 
 
 def _known(found: list[tuple[str, Piece]]) -> list[tuple[str, str, int, str, str]]:

@@ -83,7 +83,7 @@ class Continue(DocumentAdapter):
 def _texts(item: dict[str, Any]) -> dict[str, str] | SkippedRecord:
     """Texts by role of one item of the history, or why there are none."""
     message = as_object(item.get("message"))
-    role, content = message.get("role"), message.get("content")
+    role, content = as_text(message.get("role")) or "", message.get("content")
     if role in _SILENT_ROLES:
         return SkippedRecord(f"message {role}")
     if role not in _ROLES or not isinstance(content, str | list):
@@ -98,8 +98,11 @@ def _texts(item: dict[str, Any]) -> dict[str, str] | SkippedRecord:
 
 
 def _folder(place: str) -> str:
-    """The working folder: editors name it by an address."""
-    return unquote(urlsplit(place).path) if place.startswith("file://") else place
+    """The working folder: editors name it by an address. "" if that is none."""
+    try:
+        return unquote(urlsplit(place).path) if place.startswith("file://") else place
+    except ValueError:
+        return ""
 
 
 def _is_session(name: str) -> bool:

@@ -1,7 +1,8 @@
 """Databases that other programs own: opened for reading alone, while their program may write.
 
 One is read from one snapshot, or, if it has no journal, as an immutable file, so that nothing is made beside it; that it
-did not change is checked afterwards.
+did not change is checked afterwards. Beside a database whose program was killed and left a journal, SQLite makes that
+journal's index again (``-shm``), which the program uses at its next start.
 """
 
 import errno

@@ -13,6 +13,7 @@ def migrate(databases: Sequence[Path], staging: Sequence[Path] = (), *, dry_run:
     """
     from crystal_node.base.settings import resolve
     from crystal_node.base.wording import counted
+    from crystal_node.capture.exclusions import Exclusions
     from crystal_node.device.device import opened
     from crystal_node.safekeeping.portable.record_import import RecordImporter, say_counts
     from crystal_prototype.home.database import Inventory
@@ -26,7 +27,7 @@ def migrate(databases: Sequence[Path], staging: Sequence[Path] = (), *, dry_run:
             note(f"{count:,} messages looked at")
 
     inventories: list[Inventory] = []
-    unread = 0
+    unread = excluded = 0
     with opened(settings) as device:
         taker = RecordImporter(device, dry_run=dry_run, progress=progress)
         for path in databases:
@@ -35,9 +36,11 @@ def migrate(databases: Sequence[Path], staging: Sequence[Path] = (), *, dry_run:
                 taker.pieces(memory.pieces())
                 taker.memories(memory.memories())
         for folder in staging:
-            staged = Staged(folder, settings.agent_id)
+            kept_out = Exclusions.read(settings.home.root, settings.person_home)
+            staged = Staged(folder, settings.agent_id, settings.person_home, kept_out)
             taker.pieces(staged.records())
             unread += staged.unread
+            excluded += staged.excluded
         taken = taker.taken
     files = sum(each.files for each in inventories)
     collections = {name: root for each in inventories for name, root in each.collections.items()}
@@ -51,6 +54,7 @@ def migrate(databases: Sequence[Path], staging: Sequence[Path] = (), *, dry_run:
                 "collections": collections,
                 "deleted": sum(each.deleted for each in inventories),
                 "unread": unread,
+                "excluded": excluded,
             }
         )
         return
@@ -58,6 +62,8 @@ def migrate(databases: Sequence[Path], staging: Sequence[Path] = (), *, dry_run:
         for each in (*databases, *staging):
             say(f"From {each}")
     say_counts(taken, dry_run=dry_run, say=say)
+    if excluded:
+        say(f"  {counted(excluded, 'message')} of excluded projects were left out")
     if unread:
         say(f"  {counted(unread, 'line')} of staged conversations could not be read in full")
     if files:

@@ -1,7 +1,8 @@
 """Conversations that the prototype had received from other machines and never took in: `staging/<agent>/transcripts/*.jsonl`.
 
 A line is one message (`text`, `role`, `timestamp`, `sessionId`), a whole drop (`messages`), or a line of Claude Code's own
-transcript. The files are not trusted, and only read; lines of another form are counted.
+transcript. The last alone names a working folder, so it alone is kept out with an excluded project. The files are not trusted,
+and only read; lines of another form are counted.
 """
 
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 
 from crystal_node.base.agent_names import agent_id
 from crystal_node.base.errors import LocalStorage
+from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.context import Context
+from crystal_node.capture.exclusions import Exclusions
 from crystal_node.capture.imported import IMPORTED_SOURCE
 from crystal_node.capture.json_values import is_array, is_object, parse_json
 from crystal_node.capture.line_adapter import LinePosition
@@ -25,15 +28,23 @@ _LINE_BYTES_MAX = 64 * 1024 * 1024
 
 @dataclass
 class Staged:
-    """The transcripts below one `staging` folder. ``unread``: lines of a form that is not known, after `records`."""
+    """The transcripts below one `staging` folder. ``person_home`` and ``exclusions``: what its person keeps out.
+
+    After `records`: ``unread`` lines of a form that is not known, ``excluded`` messages of excluded projects.
+    """
 
     folder: Path
     fallback_agent: str = ""
+    person_home: Path = field(default_factory=Path.home)
+    exclusions: Exclusions | None = None
     unread: int = 0
+    excluded: int = 0
     _claude: ClaudeCode = field(init=False)
+    _places: ProjectFinder = field(init=False)
 
     def __post_init__(self) -> None:
         self._claude = ClaudeCode(self.folder, self.folder)
+        self._places = ProjectFinder(self.person_home)
 
     def transcripts(self) -> dict[str, list[Path]]:
         """By the name of the agent's folder; agents without any are left out."""
@@ -82,6 +93,9 @@ class Staged:
             if not isinstance(said, TranscriptMessage):
                 self.unread += said.damaged
                 continue
+            if self._is_excluded(said):
+                self.excluded += 1
+                continue
             for number, (role, text) in enumerate(said.texts.items()):
                 spoken = without_private(text) if role == "user" else text
                 if not spoken.strip():
@@ -90,12 +104,16 @@ class Staged:
                     text=spoken,
                     agent=agent,
                     session=tools_session(said.session or path.stem),
-                    role=role,
+                    role=f"subagent-{role}" if said.subagent else role,
                     message=said.message,
                     part=number,
                     created_at=said.moment,
                     source=IMPORTED_SOURCE,
                 )
+
+    def _is_excluded(self, said: TranscriptMessage) -> bool:
+        repository = self._places.of(said.cwd).repository
+        return self.exclusions is not None and self.exclusions.hides(said.cwd, repository, said.moment)
 
 
 def staging_of(path: Path) -> Path | None:

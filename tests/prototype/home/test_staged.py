@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from crystal_node.capture.exclusions import Exclusion, Exclusions
 from crystal_node.capture.imported import IMPORTED_SOURCE
 from crystal_prototype.home.staged import Staged, staging_of
 from tests.prototype.home import prototypes
@@ -57,6 +58,29 @@ def test_each_form_of_a_line_is_read_and_others_are_counted(tmp_path: Path) -> N
     assert records[0].created_at == 1_767_952_800_250
     assert staging_of(tmp_path) == staging_of(folder) == folder
     assert staging_of(tmp_path / "staging" / "cc-air") is None
+
+
+def test_a_staged_line_of_an_excluded_project_stays_out_and_a_sub_agents_is_known_as_that(
+    tmp_path: Path,
+) -> None:
+    line = {"type": "user", "sessionId": SESSION, "timestamp": FIRST}
+    diary, work = tmp_path / "diary", tmp_path / "work"
+    folder = stage(
+        tmp_path,
+        "cc-air",
+        "one",
+        line | {"uuid": "1", "cwd": str(diary), "message": {"role": "user", "content": "Dear diary."}},
+        line
+        | {
+            "uuid": "2",
+            "cwd": str(work),
+            "isSidechain": True,
+            "message": {"role": "user", "content": QUESTION},
+        },
+    )
+    staged = Staged(folder, "cc-mini", tmp_path, Exclusions(tmp_path, [Exclusion(folder="~/diary")]))
+    assert [(each.role, each.text) for each in staged.records()] == [("subagent-user", QUESTION)]
+    assert (staged.excluded, staged.unread) == (1, 0)
 
 
 @pytest.mark.parametrize(

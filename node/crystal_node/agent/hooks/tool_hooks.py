@@ -272,8 +272,11 @@ class ToolHooks:
         return False
 
     def _stripped(self, text: str, *, keep: set[str]) -> str:
-        """Without our hooks, except of ``keep``, and without what held only them."""
+        """Without our hooks, except of ``keep``, and without what held only them and was not there before."""
         found = self._checked(text)
+        before: object = None
+        with suppress(DamagedDocument):
+            before = jsondocument.parse(jsonfile.read_text(self.backup) or "null")
         for path in reversed([path for path in self._ours(found) if path[1] not in keep]):
             text = jsondocument.without(text, path)
             group = jsondocument.members(jsondocument.value_at(jsondocument.parse(text), path[:-2]))
@@ -281,7 +284,8 @@ class ToolHooks:
             if group.get(_HOOKS) == [] and set(group) <= {_HOOKS, "matcher"}:
                 text = jsondocument.without(text, path[:-2])
             for outer in (path[:2], path[:1]):
-                if not jsondocument.value_at(jsondocument.parse(text), outer):
+                was_there = jsondocument.value_at(before, outer) is not None
+                if not was_there and not jsondocument.value_at(jsondocument.parse(text), outer):
                     text = jsondocument.without(text, outer)
         return text
 

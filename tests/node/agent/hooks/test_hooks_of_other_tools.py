@@ -37,7 +37,11 @@ def _ours(file: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("own", [OWN, b"{}\n", None], ids=["a person's own", "empty", "none"])
+@pytest.mark.parametrize(
+    "own",
+    [OWN, b'{"hooks": {"SessionStart": []}}', b"{}\n", None],
+    ids=["a person's own", "empty hooks", "empty", "none"],
+)
 def test_hooks_are_there_and_gone_to_the_byte(machine: Machine, tool: str, own: bytes | None) -> None:
     file = _file(machine, tool)
     _, timeout, events = TOOLS[tool]

@@ -12,13 +12,12 @@ is none at a compaction: Claude Code tells its person of each that ran.
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from crystal_crypto.errors import CrystalError
 from crystal_node.agent.hooks import jsondocument, jsonfile
 from crystal_node.agent.hooks.jsondocument import DamagedDocument, members
 from crystal_node.agent.hooks.program import program, words_after
@@ -113,22 +112,6 @@ class HooksLook:
 def hooks_of(settings: Settings) -> "list[ToolHooks]":
     """Of all tools that can have them."""
     return [ToolHooks(settings, tool) for tool in hooked_tools(settings)]
-
-
-def for_each(hooks: "Iterable[ToolHooks]", do: "Callable[[ToolHooks], bool]") -> "list[ToolHooks]":
-    """Does it for each, and returns those for which it was true. A file that cannot be changed keeps no other tool's hooks
-    back: the first error is raised once all were tried."""
-    chosen: list[ToolHooks] = []
-    errors: list[CrystalError] = []
-    for each in hooks:
-        try:
-            if do(each):
-                chosen.append(each)
-        except CrystalError as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
-    return chosen
 
 
 class ToolHooks:

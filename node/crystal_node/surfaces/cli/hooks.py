@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.agent.hooks.tool_hooks import HooksLook, ToolHooks, for_each, hooks_of
+from crystal_node.agent.hooks.tool_hooks import HooksLook, ToolHooks, hooks_of
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, say
+from crystal_node.surfaces.setup.steps import for_each
 
 group = typer.Typer(
     help="Install, remove and check the hooks in AI tools.",

@@ -3,13 +3,18 @@
 The home is not touched: what was recorded stays, and settings are there for the next `crystal up`.
 """
 
-from crystal_node.agent.hooks.tool_hooks import ToolHooks, for_each, hooks_of
+from contextlib import suppress
+from pathlib import Path
+
+from crystal_node.agent.hooks.jsondocument import DamagedDocument
+from crystal_node.agent.hooks.tool_hooks import ToolHooks, hooks_of
 from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.agent.service.control import stop_agent
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.mcp.clients.installation import McpClients
-from crystal_node.surfaces.setup.steps import SetupStep
+from crystal_node.surfaces.mcp.clients.places import McpClient
+from crystal_node.surfaces.setup.steps import SetupStep, for_each
 
 
 def down_plan(settings: Settings) -> list[SetupStep]:
@@ -53,14 +58,26 @@ def uninstall_plan(settings: Settings) -> list[SetupStep]:
     agents = McpClients(settings)
 
     def take_entries() -> str:
-        return ", ".join(str(file) for client in agents.all for file in agents.uninstall(client))
+        files: list[Path] = []
+
+        def take(client: McpClient) -> bool:
+            files.extend(agents.uninstall(client))
+            return True
+
+        for_each(agents.all, take)
+        return ", ".join(map(str, files))
+
+    def nothing_left() -> bool:
+        with suppress(DamagedDocument):  # what is wrong, the removal says
+            return not any(agents.leaves(client) for client in agents.all)
+        return False
 
     return [
         *down_plan(settings),
         SetupStep(
             "mcp",
             "remove Crystal's MCP server from other programs",
-            lambda: not any(agents.leaves(client) for client in agents.all),
+            nothing_left,
             take_entries,
         ),
     ]

@@ -12,13 +12,16 @@ A step that fails does not stop the next ones, unless they depend on it. No prog
 itself whether it is done, so an interrupted plan is carried out by starting it again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode, describe
 from crystal_node.base.wording import printable
+
+T = TypeVar("T")
 
 
 class StepState(StrEnum):
@@ -117,6 +120,22 @@ def _carried_out(step: SetupStep) -> StepOutcome:
         return StepOutcome(
             step.name, step.what, StepState.COULD_NOT, failure.message, failure.hint, failure.exit_code
         )
+
+
+def for_each(things: Iterable[T], do: Callable[[T], bool]) -> list[T]:
+    """Does it for each, and returns those for which it was true. One that fails keeps no other back: the first error is raised
+    once all were tried."""
+    chosen: list[T] = []
+    errors: list[CrystalError] = []
+    for each in things:
+        try:
+            if do(each):
+                chosen.append(each)
+        except CrystalError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return chosen
 
 
 def exit_code(outcomes: Sequence[StepOutcome]) -> int:

@@ -9,10 +9,12 @@ What to record is decided before the background service starts, so that it never
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
-from crystal_node.agent.hooks.tool_hooks import ToolHooks, for_each, hooks_of
+from crystal_node.agent.hooks.jsondocument import DamagedDocument
+from crystal_node.agent.hooks.tool_hooks import ToolHooks, hooks_of
 from crystal_node.agent.service import Manager, ServiceState, manager_for
 from crystal_node.agent.service.control import install_and_start
 from crystal_node.base.errors import Failure, describe
@@ -27,8 +29,9 @@ from crystal_node.device.device import Device, opened
 from crystal_node.device.enrolment import own_relay_lost, prepare_node
 from crystal_node.search.devices import keep_names
 from crystal_node.surfaces.mcp.clients.installation import ClientState, McpClients
+from crystal_node.surfaces.mcp.clients.places import McpClient
 from crystal_node.surfaces.setup import tools as tool_choice
-from crystal_node.surfaces.setup.steps import SetupStep, StepLater
+from crystal_node.surfaces.setup.steps import SetupStep, StepLater, for_each
 from crystal_node.sync.syncer import syncing
 
 _NOT_ASKED = "not asked for"
@@ -181,17 +184,17 @@ def _mcp(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     there = agents.named(())
 
     def is_so() -> bool:
-        return all(
-            agents.look(client).state in (ClientState.INSTALLED, ClientState.OTHER) for client in there
-        )
+        with suppress(DamagedDocument):  # what is wrong, the installation says
+            return all(
+                agents.look(client).state in (ClientState.INSTALLED, ClientState.OTHER) for client in there
+            )
+        return False
+
+    def installs(client: McpClient) -> bool:
+        return agents.look(client).state is not ClientState.OTHER and agents.install(client)
 
     def install() -> str:
-        names = [
-            client.title
-            for client in there
-            if agents.look(client).state is not ClientState.OTHER and agents.install(client)
-        ]
-        return ", ".join(names)
+        return ", ".join(client.title for client in for_each(there, installs))
 
     why_not = "" if wish.mcp else _NOT_ASKED
     if wish.mcp and not there:

@@ -245,17 +245,25 @@ def test_what_was_said_before_is_left_out_when_asked_and_that_is_decided_once(
     assert person.found("said", "-n", "9") == ["Said from then on."]
 
 
-def test_damaged_settings_of_claude_code_stop_no_other_step_and_stay_as_they_are(
+def test_damaged_settings_of_a_tool_stop_no_other_step_and_no_other_tool_and_stay_as_they_are(
     person: Machine, relay: RelayProcess
 ) -> None:
     file = person.root / ".claude" / "settings.json"
     file.write_text('{"hooks": }')
+    commented, codex = person.root / ".gemini" / "settings.json", person.root / ".codex"
+    commented.parent.mkdir(exist_ok=True)
+    commented.write_text("{\n  // mine\n}")
+    codex.mkdir(exist_ok=True)
     outcome = _core(person, relay, "--no-service")
     told = next(event for event in _events(outcome) if event.get("name") == "hooks")
     assert (told["state"], outcome.code) == ("could-not", 8)
     assert "line 1, column 11" in told["text"]
-    assert file.read_text() == '{"hooks": }'
+    assert (file.read_text(), commented.read_text()) == ('{"hooks": }', "{\n  // mine\n}")
     assert person.call("status", "--json").json["role"] == "core"
+    assert "crystal" in (codex / "hooks.json").read_text()
+    assert "crystal" in (codex / "config.toml").read_text()
+    person.call("uninstall", check=False)
+    assert list(codex.iterdir()) == []
 
 
 def test_what_a_variable_decides_is_left_as_it_is(person: Machine, relay: RelayProcess) -> None:

@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from crystal_node.base.agent_names import agent_id
 from crystal_node.capture.adapter import FoundTranscript
-from crystal_node.capture.context import Context
+from crystal_node.capture.context import Context, decoded
 from crystal_node.capture.folders import below, files_below, folders_in
 from crystal_node.capture.json_values import as_object, as_text, has_words
 from crystal_node.capture.line_adapter import LinePosition, ObjectLines
+from crystal_node.capture.line_reader import LINE_BYTES_MAX, FileState, open_regular
 from crystal_node.capture.messages import (
     NO_WORDS,
     UNKNOWN_FORM,
@@ -31,6 +34,7 @@ from crystal_node.capture.messages import (
 )
 
 _FILE = "events.jsonl"
+_PLACES = b'"session.'
 _SILENT_FAMILIES = frozenset(
     {
         "abort",
@@ -87,6 +91,17 @@ class CopilotCli(ObjectLines):
 
     def former(self, path: Path) -> Path | None:
         return None
+
+    def skip(self, path: Path) -> FileState:
+        state = super().skip(path)
+        context = decoded(state.memo)
+        # A later event may have changed the folder, by which a project is kept out.
+        with open_regular(path) as file:
+            while line := file.readline(LINE_BYTES_MAX):
+                if _PLACES in line:
+                    for _ in self.said(line, context, LinePosition(path, 0)):
+                        pass
+        return structs.replace(state, memo=context.encoded())
 
     def recognises(self, record: dict[str, Any]) -> bool:
         data = record.get("data")

@@ -115,6 +115,22 @@ def test_of_copilots_events_those_of_persons_and_models_are_recorded(tmp_path: P
     assert counts.spots == []
 
 
+def test_a_copilot_session_that_was_stepped_over_is_still_in_the_folder_that_it_changed_to(
+    tmp_path: Path,
+) -> None:
+    adapter = CopilotCli(tmp_path, HOME)
+    times = {"timestamp": "2026-11-22T13:20:39Z"}
+    events = [
+        {"type": "session.start", "data": {"sessionId": "s", "context": {"cwd": "/home/mara/src"}}} | times,
+        {"type": "session.context_changed", "data": {"cwd": "/home/mara/other"}} | times,
+    ]
+    path = _written(tmp_path / "session-state" / "s" / "events.jsonl", *events)
+    state = decode_state(encode_state(adapter.skip(path)))
+    _written(path, *events, {"type": "user.message", "data": {"content": "one"}, "id": "1"} | times)
+    operations, _, _ = read_all(adapter, path, state)
+    assert [(one.session, one.project) for one in operations] == [("s", "other")]
+
+
 def _cline(path: Path, *messages: dict[str, Any], agent: str = "lead", session: str = "s") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"agent": agent, "sessionId": session, "messages": messages}))

@@ -4,7 +4,7 @@
 
     list --> fetch --> open --> recorded in the outbox --> confirm
                          not opened: stays there      killed: fetched again, and known
-                                             something in it is no text: what is one is recorded, and the drop stays there
+                                             not all of it is text: what is text is recorded, and the drop stays there
 
 It reads the channel `conversations` alone. Commands are left where they are: nothing in a drop proves who sent it. What a drop
 claims of its sender (`agent_id`) is kept as a name only. Its key and token are kept in the key store, under one name.

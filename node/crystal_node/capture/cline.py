@@ -31,7 +31,8 @@ from crystal_node.capture.messages import (
 
 _ENDING = ".messages.json"
 _MANIFEST_BYTES_MAX = 1024 * 1024
-_NOTICE = re.compile(r"<mode_notice>.*?</mode_notice>", re.DOTALL)
+# Not across another beginning: else many without an end take the square of their number.
+_NOTICE = re.compile(r"<mode_notice>(?:(?!<mode_notice>).)*?</mode_notice>", re.DOTALL)
 _PROMPT = re.compile(r"\s*<(user_input|user_command)\b[^<>]*>(?P<typed>.*)</\1>\s*", re.DOTALL)
 _SILENT_BLOCKS = frozenset({"file", "image", "media", "redacted_thinking", "tool_result", "tool_use"})
 

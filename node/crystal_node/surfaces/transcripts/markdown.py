@@ -9,7 +9,8 @@ shows ``&lt;`` in it.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
 from crystal_core.search.turns import THOUGHTS
 from crystal_node.base.wording import one_line, printable
@@ -18,9 +19,9 @@ from crystal_node.search.conversation_documents import ConversationDocument, Mes
 
 _TITLE_CHARS = 200
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*)")
-_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
+_BACKTICKS = re.compile("`+")
 _HTML = re.compile(r"<(?=[A-Za-z/!?])")
-_IMAGE = re.compile(r"!+(?=\[)")
+_IMAGE = re.compile(r"!+\[?")
 _MARKUP = re.compile(r"([\\`*_\[\]<>#|~&])")
 
 
@@ -77,31 +78,48 @@ def _harmless(text: str) -> str:
             fence, margin, clear = mark[2], len(mark[1]), True
             lines.append(line.lstrip().replace("|", " "))  # a bar might make it a table's head
         else:
-            clear = (clear or not line.strip()) and _has_whole_code(line)
-            lines.append(_without_html(line, spares_code=clear))
+            spans, certain = _code_spans(line)
+            clear = (clear or not line.strip()) and certain
+            lines.append(_without_html(line, spans if clear else ()))
     if fence:
         lines.append(fence)  # what follows is another message's
     return "\n".join(lines)
 
 
-def _has_whole_code(line: str) -> bool:
-    """Whether every backtick certainly opens or closes code on this line. A backslash may take a backtick's meaning away,
-    and a bar may end a table's cell in the middle of code."""
-    outside = _CODE_SPAN.sub("", line)
-    return "`" not in outside and not ("`" in line and ("|" in line or "\\`" in line))
+def _code_spans(line: str) -> tuple[list[tuple[int, int]], bool]:
+    """Where code begins and ends on this line, and whether every backtick certainly is of one of these. A backslash may take a
+    backtick's meaning away, and a bar may end a table's cell in the middle of code."""
+    runs = list(_BACKTICKS.finditer(line))
+    alike: dict[str, deque[int]] = {}
+    for number, run in enumerate(runs):
+        alike.setdefault(run[0], deque()).append(number)
+    spans: list[tuple[int, int]] = []
+    certain = not runs or ("|" not in line and "\\`" not in line)
+    number = 0
+    while number < len(runs):
+        later = alike[runs[number][0]]
+        while later and later[0] <= number:
+            later.popleft()
+        if later:
+            spans.append((runs[number].start(), runs[later[0]].end()))
+            number = later[0]
+        else:
+            certain = False
+        number += 1
+    return spans, certain
 
 
-def _without_html(line: str, *, spares_code: bool) -> str:
-    made, end = "", 0
-    for code in _CODE_SPAN.finditer(line) if spares_code else ():
-        made += _disarmed(line[end : code.start()]) + code[0]
-        end = code.end()
-    return made + _disarmed(line[end:])
+def _without_html(line: str, code: Iterable[tuple[int, int]]) -> str:
+    made, behind = "", 0
+    for start, end in code:
+        made += _disarmed(line[behind:start]) + line[start:end]
+        behind = end
+    return made + _disarmed(line[behind:])
 
 
 def _disarmed(text: str) -> str:
     # Not by a backslash: one that stands before it would take its meaning away.
-    return _IMAGE.sub("", _HTML.sub("&lt;", text))
+    return _IMAGE.sub(lambda found: "[" if found[0][-1] == "[" else found[0], _HTML.sub("&lt;", text))
 
 
 def shown_lines(text: str) -> list[str]:

@@ -176,7 +176,8 @@ def export(
             write_private(to, text.encode())
         except OSError as error:
             raise UsageError(
-                f"{to} cannot be written: {error.strerror}", hint="Name a file in a folder of yours."
+                f"{to} cannot be written: {error.strerror}",
+                hint="Name a file in a folder that is there, that you may write to, and whose disk has room.",
             ) from error
     if as_json:
         told = {"file": str(to)} if to is not None else {"text": text}
@@ -196,7 +197,7 @@ def _read(session: str) -> tuple[ConversationDocument, list[MessageDocument]]:
             hint=f"Give at least {_ID_CHARS_MIN} characters of it. `crystal sessions list` shows ids.",
         )
     with memory_client(resolve()) as memory:
-        found = memory.conversations(ConversationsRequest(session=wanted, limit=2))
+        found = memory.conversations(ConversationsRequest(session=wanted, limit=CONVERSATIONS_MAX))
         if not found.conversations:
             raise NoSuchEntry(
                 f"no conversation's id begins with {one_line(wanted, 40)}",

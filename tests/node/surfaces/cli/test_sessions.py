@@ -1,5 +1,6 @@
 """`crystal sessions`: what was said on any machine is listed, read whole and written out."""
 
+import json
 import stat
 from pathlib import Path
 
@@ -87,3 +88,21 @@ def test_it_is_written_to_a_new_private_file_or_to_standard_output(machine: Mach
         "sessions", "export", FIRST, "--to", str(tmp_path / "no" / "file.md"), "--json", check=False
     )
     assert "cannot be written" in missing.error["error"]
+
+
+def test_a_name_that_others_begin_with_means_the_one_that_has_it(machine: Machine) -> None:
+    names = ["evening", "evening-2", "evening-3"]
+    for day, name in enumerate(names, start=1):
+        said = {
+            "role": "user",
+            "text": f"the {name} tide",
+            "session": name,
+            "timestamp": f"2026-01-0{day}T18:00:00Z",
+        }
+        path = machine.home / "drop" / "aide" / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(said) + "\n")
+    machine.call("capture")
+    machine.call("sync")
+    assert listed(machine, "--tool", "drop") == names[::-1]
+    assert machine.call("sessions", "show", "evening", "--json").json["conversation"]["session"] == "evening"

@@ -14,7 +14,8 @@ from crystal_core.search.search import search
 from tests.core.builders import NOW, apply, capture, forget, new_replica
 
 letters = st.one_of(
-    st.characters(max_codepoint=0x6FF, categories=["L", "N"]),  # Latin, Greek, Cyrillic, Hebrew, Arabic
+    # Latin, Greek, Cyrillic, Hebrew, Arabic; without the sign that composed text (NFC) writes as another one
+    st.characters(max_codepoint=0x6FF, categories=["L", "N"], exclude_characters="\u0374"),
     st.characters(min_codepoint=0x3041, max_codepoint=0x9FA5, categories=["L"]),  # Kana, Han
 )
 

@@ -197,15 +197,18 @@ def _founding_seeds() -> Iterable[bytes]:
 
 
 def _deletion(data: bytes) -> None:
-    host, _, body = data.partition(b"\n")
+    vault, (host, _, body) = data[:16], data[16:].partition(b"\n")
     request = msgspec.json.decode(body, type=DeletionRequest)
     assert msgspec.json.decode(msgspec.json.encode(request), type=DeletionRequest) == request
-    check_deletion("00" * 16, 1, request, host.decode("ascii", "replace"))
+    check_deletion(vault.ljust(16).hex(), 1, request, host.decode("ascii", "replace"))
 
 
 def _deletion_seeds() -> Iterable[bytes]:
     vectors = [*read_folder("deletion")]
-    return with_nested_json(vector.fields["host"].encode() + b"\n" + vector.body for vector in vectors)
+    return with_nested_json(
+        bytes.fromhex(vector.fields["vault"]) + vector.fields["host"].encode() + b"\n" + vector.body
+        for vector in vectors
+    )
 
 
 def _news(data: bytes) -> None:

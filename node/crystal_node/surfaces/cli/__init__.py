@@ -1,8 +1,9 @@
 """The ``crystal`` command: parse the arguments, run one command, and turn an error into a sentence, a hint and an exit code.
 
 Hooks start this program often, so that imports in this module stand in functions: ``--version``, ``nudge``, ``recall
---hook``, ``mcp`` and a plain ``search`` load no argument parser. With ``--json`` a result is one JSON document on standard
-output, and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``. The process dumps no core.
+--hook``, ``mcp`` and a plain ``search``, ``status`` or ``remember`` load no argument parser. With ``--json`` a result is one
+JSON document on standard output, and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``. The process
+dumps no core.
 """
 
 import os
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments in (["mcp"], ["mcp", "--read-only"]):
             _served(read_only=len(arguments) > 1)
-        code = 0 if arguments[0] == "search" and _searched(arguments[1:]) else _run(arguments)
+        code = 0 if _answered(arguments) else _run(arguments)
         sys.stdout.flush()
     except (ReaderGone, BrokenPipeError, SystemExit):
         # The argument parser exits when nobody reads its help. Flushing at exit must not complain again.
@@ -78,6 +79,23 @@ def _find_key(folder: "Path", wanted: str) -> bytes:
     from crystal_node.device.keys.database_key import find_key
 
     return find_key(folder, wanted)
+
+
+def _answered(arguments: list[str]) -> bool:
+    """Do a plain ``search``, ``status`` or ``remember``, as far as the service can; False if the argument parser is needed."""
+    if arguments[0] == "search":
+        return _searched(arguments[1:])
+    if arguments[0] == "status":
+        from crystal_node.surfaces.cli.status_plain import shown
+
+        return shown(arguments[1:], _home([]))
+    if arguments[0] == "remember":
+        from crystal_node.surfaces.cli.remember_plain import remembered
+
+        if remembered(arguments[1:], _home([])):
+            _remind(arguments)
+            return True
+    return False
 
 
 def _searched(arguments: list[str]) -> bool:

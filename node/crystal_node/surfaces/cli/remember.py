@@ -11,18 +11,15 @@ from crystal_core.memories import Category
 from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.base.errors import UsageError
 from crystal_node.base.settings import Flags, resolve
-from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import opened
 from crystal_node.search.memories.changes import Choose, remember_text
-from crystal_node.search.memories.documents import AlikeDocument, NewMemory, RememberedDocument, WhenAlike
+from crystal_node.search.memories.documents import AlikeDocument, NewMemory, WhenAlike
 from crystal_node.surfaces.cli.console.options import Agent, Json
-from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.output import emit
 from crystal_node.surfaces.cli.console.place import ProjectOption, ScopeOption, given_place
 from crystal_node.surfaces.cli.console.prompts import ask
+from crystal_node.surfaces.cli.console.remembered import note_alike, show_remembered
 from crystal_node.surfaces.cli.console.terminal import is_terminal
-
-_SHOWN_CHARS = 200
-
 
 Text = Annotated[
     str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from standard input.")
@@ -91,30 +88,11 @@ def run(
             project=name,
         )
         done = remember_text(device, new, keep_both=keep_both, choose=choose, place=place)
+    document = msgspec.to_builtins(done)
     if as_json:
-        emit(msgspec.to_builtins(done))
-        return
-    if done.merged:
-        say(f"That is remembered already, as {done.id[:12]}; it is {_judged(done)} now.")
+        emit(document)
     else:
-        say(f"Remembered as {done.id[:12]}. Other devices have it after their next sync.")
-    if done.project:
-        say(
-            f"It is for {one_line(done.project, _SHOWN_CHARS)} alone; --scope everywhere makes it one for all projects."
-        )
-    for each in done.supersedes:
-        say(f"It takes the place of {each[:12]}.")
-    if done.redacted:
-        say(f"{counted(done.redacted, 'credential')} in it blanked out.")
-    for other in done.alike if choose is None else ():
-        note(f"Almost the same is remembered: {_shown(other)}")
-    if done.alike and choose is None:
-        note("To have one of them: `crystal memories retire ID`, or `crystal remember TEXT --supersedes ID`.")
-
-
-def _judged(done: RememberedDocument) -> str:
-    sure = "" if done.confidence == 100 else f", {done.confidence}%"
-    return f"{done.category}{sure}"
+        show_remembered(document, asked=choose is not None)
 
 
 def _merge(_alike: Sequence[AlikeDocument]) -> WhenAlike:
@@ -124,13 +102,9 @@ def _merge(_alike: Sequence[AlikeDocument]) -> WhenAlike:
 def _asked(alike: Sequence[AlikeDocument]) -> WhenAlike:
     """Ask at a terminal whether to merge."""
     for each in alike:
-        note(f"Almost the same is remembered: {_shown(each)}")
+        note_alike(each.id, each.text)
     merged = ask("Shall there be one memory, in the new words? [y/N] ")
     return WhenAlike.MERGE if merged else WhenAlike.KEEP_BOTH
-
-
-def _shown(alike: AlikeDocument) -> str:
-    return f"{alike.id[:12]}  {one_line(alike.text, _SHOWN_CHARS)}"
 
 
 def _given(text: str) -> str:

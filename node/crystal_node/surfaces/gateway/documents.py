@@ -105,9 +105,10 @@ class MemoriesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class MemoryRequest(NewMemory, frozen=True, kw_only=True):
-    """A memory to keep. ``keep_both``: nothing alike is looked for."""
+    """A memory to keep. ``keep_both``: nothing alike is looked for. ``folder``: where on this machine, "" for nowhere."""
 
     keep_both: bool = False
+    folder: Annotated[str, Meta(max_length=FOLDER_CHARS_MAX)] = ""
 
 
 class ForgetRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,6 +33,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from crystal_node.agent.daemon.job_requests import JobRunner
+from crystal_node.agent.health.status import device_status
+from crystal_node.agent.health.status_lines import status_lines
 from crystal_node.base.errors import ExitCode, describe
 from crystal_node.base.local_api import (
     EXIT_CODE_HEADER,
@@ -45,6 +47,7 @@ from crystal_node.base.local_api import (
     socket_path,
 )
 from crystal_node.base.settings import Settings
+from crystal_node.device.device import Device
 from crystal_node.search.finding.documents import MemorySearch
 from crystal_node.search.finding.finder import Finder
 from crystal_node.search.recall.service import HookAnswer, recall_of
@@ -62,6 +65,7 @@ from crystal_node.surfaces.gateway.replies import DocumentReply, error_document
 from crystal_node.surfaces.gateway.requests import body_of, no_query, query_of
 from crystal_node.surfaces.gateway.routes import api_routes
 from crystal_node.surfaces.gateway.server import PatientHttp, http_config
+from crystal_node.sync.members.news import lines_of
 
 _log = logging.getLogger("crystal_node.agent.daemon")
 _HEADERS = [(VERSION_HEADER, VERSION)]
@@ -71,6 +75,13 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How long to wait for a job's end."""
 
     seconds: Annotated[float, msgspec.Meta(ge=0, le=WAIT_SECONDS_MAX)] = 0.0
+
+
+class StatusLines(msgspec.Struct, frozen=True, kw_only=True):
+    """The status in words. ``has_news``: there is news of the vault that nobody was shown yet."""
+
+    lines: list[str]
+    has_news: bool
 
 
 class OtherVersion(GatewayError):
@@ -160,6 +171,7 @@ class _Application(Starlette):
         self._jobs = jobs
         own = [
             ApiRoute("POST", "/api/recall", self.recall, "What a hook puts before an agent"),
+            ApiRoute("GET", "/api/status/lines", self.status_lines, "The status in words", StatusLines),
             ApiRoute(
                 "POST", "/api/jobs/{name}/run", self.run_job, "Have a job run now, and wait for its end"
             ),
@@ -188,10 +200,21 @@ class _Application(Starlette):
             raise InvalidRequest("the hook has gone")
         return Response(answer.body, media_type="application/json")
 
+    async def status_lines(self, request: Request) -> Response:
+        """How this device stands, in the lines of `crystal status`, without what is new in the vault."""
+        no_query(request)
+        return DocumentReply(await self._backend.with_device(_status_lines))
+
     async def run_job(self, request: Request) -> Response:
         """Have a job run now, and wait for its end."""
         asked = query_of(request, RunQuery)
         return DocumentReply(await self._jobs.run(str(request.path_params["name"]), asked.seconds))
+
+
+def _status_lines(device: Device) -> StatusLines:
+    return StatusLines(
+        lines=status_lines(device, device_status(device)), has_news=bool(lines_of(device.member))
+    )
 
 
 class _LocalGuard:

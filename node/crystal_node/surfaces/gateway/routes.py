@@ -50,7 +50,7 @@ from crystal_node.search.memories.documents import (
     RememberedDocument,
 )
 from crystal_node.search.memories.queries import history_of, list_memories, memory_document
-from crystal_node.search.projects import NO_PROJECT, ProjectsDocument, list_projects, scopes_of
+from crystal_node.search.projects import NO_PROJECT, ProjectsDocument, list_projects, project_here, scopes_of
 from crystal_node.search.recall.report import RecallReport, recall_report
 from crystal_node.surfaces.gateway.backend import Backend
 from crystal_node.surfaces.gateway.documents import (
@@ -416,7 +416,8 @@ def _listed(asked: MemoriesQuery, device: Device) -> MemoriesDocument:
 
 
 def _remember(asked: MemoryRequest, device: Device) -> RememberedDocument:
-    return remember_text(device, asked, keep_both=asked.keep_both)
+    place = project_here(device, asked.folder) if asked.folder and not asked.project else NO_PROJECT
+    return remember_text(device, asked, keep_both=asked.keep_both, place=place)
 
 
 def _change(given: str, asked: MemoryEdit, device: Device) -> MemoryDocument:

@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import subprocess
 import timeit
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _INTRODUCTION = (
     "[README.md](README.md) says how they are made.\n"
 )
 _SECTION = re.compile(r"^## (\w+)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+_PACE = re.compile(r"a fixed work took ([0-9.]+) ms before it and ([0-9.]+) ms after it")
+_TIMES = frozenset({"s", "ms", "µs"})
 _JUDGED = re.compile(r"^\| (.*?) \|.*\| (yes|\*\*no\*\*) \|$", re.MULTILINE)
 
 
@@ -95,6 +98,65 @@ def recorded(page: str, part: Part, machine: str) -> str:
     )
     ordered = [f"## {name}\n{sections[name].rstrip()}\n" for name in sorted(sections)]
     return "\n".join([_INTRODUCTION, f"{machine}.\n", _summary("".join(ordered)), *ordered])
+
+
+SLOWER_BY = 1.1
+"""A figure that is worse than its last one by more than this factor is named."""
+
+
+def worse_than_before(page: str, part: Part) -> list[str]:
+    """The rows that are worse by more than a tenth than the same rows of ``page``, a line each.
+
+    Compared are ratios to the same baseline, which a busy machine leaves alone; without one the values, times and rates at the
+    pace of the fixed work of each run. Rows that are new, or whose unit changed, are no worse.
+    """
+    section = dict(_SECTION.findall(page)).get(part.name, "")
+    paces = [float(each) for both in _PACE.findall(section) for each in both]
+    before = [cells for cells in map(_cells, section.splitlines()) if len(cells) == 6]
+    found: list[str] = []
+    for row in part.rows:
+        cells = next(
+            (each for each in before if each[0] == row.name or each[0].startswith(f"{row.name} (")), None
+        )
+        if cells is None or not cells[1].endswith(f" {row.unit}"):
+            continue
+        is_rate = row.unit.endswith("/s")
+        old, new = _read(cells[1]), row.value
+        if row.ratio is not None and cells[3] and cells[2].startswith(f"{row.baseline}:"):
+            old, new = _read(cells[3]), row.ratio
+        elif paces and (is_rate or row.unit in _TIMES):
+            slowed = sum(part.pace) / len(part.pace) / (sum(paces) / len(paces))
+            new = new * slowed if is_rate else new / slowed
+        if min(old, new) > 0 and (worse := old / new if is_rate else new / old) > SLOWER_BY:
+            now = f"{_number(row.value)} {row.unit} now"
+            found.append(f"{row.name}: {cells[1]} before, {now} ({worse:.2f} times as bad)")
+    return found
+
+
+def committed() -> str:
+    """RESULTS.md as it was last committed; as it lies there where git does not know."""
+    shown = subprocess.run(
+        ["git", "show", f"HEAD:./{RESULTS.name}"],  # noqa: S607 - the git of whoever measures
+        cwd=RESULTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if shown.returncode == 0:
+        return shown.stdout
+    return RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else ""
+
+
+def _cells(line: str) -> list[str]:
+    return (
+        [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+        if line.startswith("| ")
+        else []
+    )
+
+
+def _read(cell: str) -> float:
+    return float(cell.partition(" ")[0].replace(",", ""))
 
 
 def _summary(sections: str) -> str:

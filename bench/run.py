@@ -2,7 +2,8 @@
 
 `python -m bench.run [--quick | --record] [PART …]`: a PART is the name after `bench_`. A run of all parts records each of
 them in the table as soon as it is done; one of chosen parts prints, and records with `--record`; `--quick`, whose work is too
-small to judge, only prints. Exit code 1 when a target is missed (not with `--quick`), 2 for a part that does not exist.
+small to judge, only prints. At the end it names what is worse by more than a tenth than the figures that were last committed.
+Exit code 1 when a target is missed (not with `--quick`), 2 for a part that does not exist.
 """
 
 import argparse
@@ -16,7 +17,16 @@ from pathlib import Path
 from typing import cast
 
 from bench.harness import Row
-from bench.results import RESULTS, Part, fixed_work, recorded, table, this_machine
+from bench.results import (
+    RESULTS,
+    Part,
+    committed,
+    fixed_work,
+    recorded,
+    table,
+    this_machine,
+    worse_than_before,
+)
 
 BENCH = Path(__file__).resolve().parent
 
@@ -57,13 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"no such part: {', '.join(unknown)}")
     missed: list[str] = []
+    worse: list[str] = []
+    before = "" if quick else committed()
     for name in chosen or parts():
         print(f"{name} …", flush=True)
         part = run_part(name, quick=quick)
         print(table(part.rows), flush=True)
         missed += [row.name for row in part.rows if row.met is False]
+        worse += worse_than_before(before, part)
         if options.record or not (quick or chosen):
             record(part)
+    for line in worse:
+        print(f"worse than last committed: {line}", file=sys.stderr)
     for name in missed:
         print(f"target missed: {name}", file=sys.stderr)
     return 1 if missed and not quick else 0

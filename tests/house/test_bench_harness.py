@@ -14,7 +14,7 @@ from bench.harness import (
     value_at_least,
     value_at_most,
 )
-from bench.results import Part, recorded, table
+from bench.results import Part, recorded, table, worse_than_before
 from bench.run import parts, run_part
 
 
@@ -94,3 +94,41 @@ def test_a_part_is_recorded_beside_the_others_and_another_machines_figures_are_l
     assert "2 of 2 targets are met.\n" in again
     assert recorded(again, part("core", 1), "One machine") == again
     assert "## core" not in recorded(again, part("wire", 4), "Another machine")
+
+
+def _part(*rows: Row, pace: float = 2.0) -> Part:
+    return Part("relay", rows, datetime(2026, 1, 2, tzinfo=UTC), 1.0, 0.1, (pace, pace))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "factor"),
+    [
+        (Row(name="put", value=10, unit="ms"), Row(name="put", value=12, unit="ms", note="busy"), 1.2),
+        (Row(name="put", value=10, unit="ms", note="quiet"), Row(name="put", value=10.9, unit="ms"), None),
+        (Row(name="put", value=1_200, unit="puts/s"), Row(name="put", value=1_000, unit="puts/s"), 1.2),
+        (Row(name="put", value=1_000, unit="puts/s"), Row(name="put", value=1_200, unit="puts/s"), None),
+        (
+            Row(name="put", value=10, unit="ms", baseline="nginx", baseline_value=5),
+            Row(name="put", value=20, unit="ms", baseline="nginx", baseline_value=10),
+            None,
+        ),
+        (
+            Row(name="put", value=10, unit="ms", baseline="nginx", baseline_value=5),
+            Row(name="put", value=10, unit="ms", baseline="nginx", baseline_value=4),
+            1.25,
+        ),
+        (Row(name="put", value=10, unit="ms"), Row(name="put", value=12, unit="s"), None),
+        (Row(name="put", value=10, unit="ms"), Row(name="put and get", value=12, unit="ms"), None),
+        (Row(name="put", value=0, unit="bytes"), Row(name="put", value=9, unit="bytes"), None),
+    ],
+)
+def test_what_became_worse_by_more_than_a_tenth_is_named(before: Row, now: Row, factor: float | None) -> None:
+    found = worse_than_before(recorded("", _part(before), "two cores"), _part(now))
+    assert len(found) == (factor is not None)
+    assert all(f"({factor:.2f} times as bad)" in line for line in found)
+
+
+def test_a_slow_hour_of_the_machine_makes_nothing_worse() -> None:
+    page = recorded("", _part(Row(name="put", value=10, unit="ms")), "two cores")
+    assert not worse_than_before(page, _part(Row(name="put", value=14, unit="ms"), pace=3.0))
+    assert worse_than_before(page, _part(Row(name="put", value=14, unit="ms"), pace=2.0))

@@ -210,6 +210,22 @@ def test_who_was_held_back_by_its_own_limit_does_not_catch_up_at_the_cost_of_oth
     assert Counter(order) == {"slow": 20, "a": 20, "b": 20}
 
 
+def test_what_is_ahead_comes_before_its_own_flow_and_takes_nothing_from_others() -> None:
+    queue = blocked()
+    for number in range(3):
+        queue.add("a", 1, f"a{number}")
+    queue.add("b", 1, "b0")
+    for number in range(2):
+        queue.add("a", 1, f"a-ahead{number}", ahead=True)
+    assert (queue.waiting_of("a"), queue.waiting_of("a", ahead=True)) == (3, 2)
+    queue.end("first")
+    order: list[str] = []
+    while (item := queue.take()) is not None:
+        order.append(item)
+        queue.end(item[0])
+    assert order == ["a-ahead0", "b0", "a-ahead1", "a0", "a1", "a2"]
+
+
 def test_what_is_withdrawn_is_neither_served_nor_charged() -> None:
     queue = FairQueue[tuple[str, int]](at_once=1)
     assert queue.start("first", 1)
@@ -290,7 +306,7 @@ def test_whatever_comes_nothing_is_lost_and_no_limit_is_passed(seed: int) -> Non
                 running.append(item)
                 began.add(item)
             else:
-                queue.add(item[0], cost, item)
+                queue.add(item[0], cost, item, ahead=random.random() < 0.2)
                 waiting.append(item)
         elif action < 0.9 and running:
             end()

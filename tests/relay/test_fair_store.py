@@ -13,7 +13,7 @@ from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, fair_store
 from crystal_relay.server.fair_store import FairStore
 from crystal_relay.store import Body, DirectStore, Object
-from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, served
+from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, joined, served
 
 NARROW = RelaySettings(
     enroll_token=ENROLL_TOKEN, store_concurrency=2, vault_concurrency=2, rate_per_token=0, rate_per_address=0
@@ -178,6 +178,40 @@ async def test_a_vault_whose_queue_is_full_does_not_keep_the_relay_from_counting
             if store.inside:
                 store.let_one_through()
             await asyncio.sleep(0)
+
+
+async def test_a_stolen_token_does_not_keep_its_owner_from_revoking_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thief's requests fill the vault's queue; the owner's look-ups and the revocation wait behind none of them."""
+    monkeypatch.setattr(fair_store, "QUEUED_OF_VAULT_MAX", 4)
+    store = GatedStore()
+    async with served(store, NARROW) as served_relay:
+        owner = await enrolled(served_relay.url)
+        thief = await joined(served_relay.url, owner)
+        relay = served_relay.app.state.relay
+        async with httpx.AsyncClient(base_url=served_relay.url, timeout=300) as http:
+            assert await put(http, thief, 1_000) == 201
+            store.closed = True
+            writes = [asyncio.create_task(put(http, thief, number)) for number in range(6)]
+            await until(lambda: relay.fair_store.small.waiting == 4)
+            relay.forget(owner.vault)
+            revoking = asyncio.create_task(
+                http.delete(
+                    f"/v2/vaults/{owner.vault}/tokens/{thief.device}",
+                    headers={"Authorization": f"Crystal-Recovery {owner.recovery.hex()}"},
+                )
+            )
+            while not revoking.done():  # one place is enough, whenever one of the thief's ends
+                if relay.fair_store.small._queue.waiting_of(f"v/{owner.vault}", ahead=True):
+                    store.let_one_through()
+                await asyncio.sleep(0.005)
+            assert (await revoking).status_code == 200
+            store.closed = False
+            while not all(write.done() for write in writes):
+                if store.inside:
+                    store.let_one_through()
+                await asyncio.sleep(0.005)
 
 
 async def test_a_caller_that_goes_away_gives_its_place_to_the_next() -> None:

@@ -5,7 +5,7 @@ next, so backlogged flows get equal shares of the work, whatever the number of t
 little behind the present virtual time, by its `credit`: so it is next, before those that always have something, until it has
 used that up. It saves up no more. At most `at_once` requests run, of one flow at most `of_flow_at_once`; the last `reserve`
 places are for flows that have credit left, so that these need not even wait for what runs. What a request costs may be
-corrected at its end.
+corrected at its end. Within a flow, requests that are `ahead` come before the others; they take nothing from other flows.
 
 P. Goyal, H. Vin, H. Cheng, "Start-time fair queueing", 1996; W. Jin, J. Chase, J. Kaur, "Interposed proportional sharing for a
 storage service utility", 2004. Pure: no clock, no tasks, no I/O.
@@ -30,10 +30,16 @@ class _Flow(Generic[Item]):
     """Virtual time at which the next request starts."""
     weight: float
     running: int = 0
-    waiting: deque[tuple[float, Item]] = field(default_factory=deque)
-    """Costs and items."""
+    ahead: deque[tuple[float, Item]] = field(default_factory=deque)
+    """Costs and items, served before `behind`."""
+    behind: deque[tuple[float, Item]] = field(default_factory=deque)
     listed: bool = False
     """Whether it stands in the heap: something waits, and may run."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything waits."""
+        return bool(self.ahead or self.behind)
 
 
 class FairQueue(Generic[Item]):
@@ -73,10 +79,10 @@ class FairQueue(Generic[Item]):
         """Number of flows that it remembers."""
         return len(self._flows)
 
-    def waiting_of(self, flow: str) -> int:
-        """Number of waiting requests of a flow."""
+    def waiting_of(self, flow: str, *, ahead: bool = False) -> int:
+        """Number of waiting requests of a flow: of those that are ahead of the others, or of the others."""
         found = self._flows.get(flow)
-        return len(found.waiting) if found is not None else 0
+        return 0 if found is None else len(found.ahead if ahead else found.behind)
 
     def start(self, flow: str, cost: float) -> bool:
         """Start a request at once if nothing is before it. False: `add` it.
@@ -94,22 +100,23 @@ class FairQueue(Generic[Item]):
         self._begin(found, cost)
         return True
 
-    def add(self, flow: str, cost: float, item: Item) -> None:
-        """Let a request wait. `take` returns the item when it is started."""
+    def add(self, flow: str, cost: float, item: Item, *, ahead: bool = False) -> None:
+        """Let a request wait. `take` returns the item when it is started. `ahead`: before its flow's others."""
         found = self._flows.get(flow) or self._new(flow)
-        found.waiting.append((cost, item))
+        (found.ahead if ahead else found.behind).append((cost, item))
         self.waiting += 1
         self._list(found)
 
     def withdraw(self, flow: str, item: Item) -> bool:
         """Forget a request that waits; its flow is not charged for it. False: it was started already."""
         found = self._flows[flow]
-        for at, (_, waiting) in enumerate(found.waiting):
-            if waiting is item:
-                del found.waiting[at]
-                self.waiting -= 1
-                self._drop_if_idle(found)
-                return True
+        for line in (found.ahead, found.behind):
+            for at, (_, waiting) in enumerate(line):
+                if waiting is item:
+                    del line[at]
+                    self.waiting -= 1
+                    self._drop_if_idle(found)
+                    return True
         return False
 
     def take(self) -> Item | None:
@@ -123,7 +130,7 @@ class FairQueue(Generic[Item]):
             if not found.waiting:  # all were withdrawn
                 self._drop_if_idle(found)
                 continue
-            cost, item = found.waiting.popleft()
+            cost, item = (found.ahead or found.behind).popleft()
             self.waiting -= 1
             self._begin(found, cost)
             self._list(found)

@@ -6,6 +6,8 @@ the vault which was given the least work so far (`fair_queue`). Work is counted 
 
 Whose an operation is, its key says. Records of a vault count as its own once a device of it has been let in; before, and with
 all other records of the relay, they share a queue with a larger share: strangers cannot make themselves many by naming vaults.
+A vault's records come before its objects: else whoever has a stolen token could keep its owner from revoking it, by requests
+that wait.
 
 Not counted: waits, the time in which a client sends a large body or takes a large object, and what the relay does by itself,
 a few operations at a time (health, counting, sweeping, peers).
@@ -68,16 +70,16 @@ class Turns:
         """Number of operations that wait for it."""
         return self._queue.waiting
 
-    async def enter(self, flow: str, cost: float) -> None:
-        """Wait for a turn. Raises Busy if too many of this flow wait."""
+    async def enter(self, flow: str, cost: float, *, ahead: bool = False) -> None:
+        """Wait for a turn, `ahead` before the flow's others. Raises Busy if too many of this flow wait."""
         if self._queue.start(flow, cost):
             self.queued.observe(0.0)
             return
         longest = QUEUED_OF_VAULT_MAX * (SHARED_WEIGHT if flow == SHARED else 1)
-        if self._queue.waiting_of(flow) >= longest:  # §R9-18
+        if self._queue.waiting_of(flow, ahead=ahead) >= longest:  # §R9-18
             raise Busy("too many requests of this vault wait for the relay's store")
         turn: _Turn = asyncio.get_running_loop().create_future()
-        self._queue.add(flow, cost, turn)
+        self._queue.add(flow, cost, turn, ahead=ahead)
         began = self._clock()
         try:
             await turn
@@ -98,14 +100,22 @@ class Turns:
 class _Operation:
     """One operation: an async context manager that takes its turn, and notes the seconds in the store."""
 
-    __slots__ = ("_began", "_clock", "_cost", "_flow", "_seconds", "_turns", "extra")
+    __slots__ = ("_ahead", "_began", "_clock", "_cost", "_flow", "_seconds", "_turns", "extra")
 
     def __init__(
-        self, turns: Turns, flow: str, cost: float, seconds: Histogram, clock: Callable[[], float]
+        self,
+        turns: Turns,
+        flow: str,
+        cost: float,
+        seconds: Histogram,
+        clock: Callable[[], float],
+        *,
+        ahead: bool,
     ) -> None:
         self._turns = turns
         self._flow = flow
         self._cost = cost
+        self._ahead = ahead
         self._seconds = seconds
         self._clock = clock
         self._began = 0.0
@@ -113,7 +123,7 @@ class _Operation:
         """Bytes that were not known at the beginning."""
 
     async def __aenter__(self) -> Self:
-        await self._turns.enter(self._flow, self._cost)
+        await self._turns.enter(self._flow, self._cost, ahead=self._ahead)
         self._began = self._clock()
         return self
 
@@ -230,9 +240,10 @@ class FairStore:
                 self.large.leave(flow)
 
     def _turn(self, operation: str, key: str, size: int = 0) -> "_Operation":
-        return _Operation(
-            self.small, self._flow_of(key), REQUEST_COST_BYTES + size, self.seconds[operation], self._clock
-        )
+        flow, cost = self._flow_of(key), REQUEST_COST_BYTES + size
+        # §R9-20
+        ahead = flow != SHARED and key.startswith("r/")
+        return _Operation(self.small, flow, cost, self.seconds[operation], self._clock, ahead=ahead)
 
     def _flow_of(self, key: str) -> str:
         """The flow of a key or a prefix. A vault's objects are only asked for by those whom it has let in."""

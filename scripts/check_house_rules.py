@@ -25,7 +25,13 @@ SOURCE_FOLDERS = ("crypto", "mirror", "core", "relay", "node", "tests", "bench",
 PRODUCT_FOLDERS = ("crypto", "mirror", "core", "relay", "node")
 
 # A module of these names (or inside a package of these names) may read the environment.
-COMPOSITION_ROOTS = ("crystal_node.surfaces.cli", "crystal_node.base.settings", "crystal_relay.cli")
+# OpenSSL reads its own variables; `certificates` reads them again, to name a file that is missing.
+COMPOSITION_ROOTS = (
+    "crystal_node.surfaces.cli",
+    "crystal_node.base.settings",
+    "crystal_relay.cli",
+    "crystal_relay.certificates",
+)
 
 _ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"})
 _RESOLVERS = frozenset(

@@ -10,6 +10,7 @@ person to read; nothing is decided by it.
 import asyncio
 import datetime as dt
 import ipaddress
+import os
 import ssl
 import sys
 from pathlib import Path
@@ -33,10 +34,12 @@ _AGAIN = "Nothing on this device is lost."
 
 def verifying_context() -> ssl.SSLContext:
     """A context that verifies by what this machine trusts. Raises BadRequest for an unusable SSL_CERT_FILE or SSL_CERT_DIR."""
-    paths = ssl.get_default_verify_paths()  # it reads the two variables
-    file = paths.cafile if paths.cafile != paths.openssl_cafile else None
-    directory = paths.capath if paths.capath != paths.openssl_capath else None
+    paths = ssl.get_default_verify_paths()
+    # Not `cafile` and `capath`, which are None for a file or a directory that is missing.
+    file, directory = (os.environ.get(name) for name in (paths.openssl_cafile_env, paths.openssl_capath_env))
     try:
+        if directory and not file and not any(map(os.path.isdir, directory.split(os.pathsep))):
+            raise NotADirectoryError(directory)  # OpenSSL would say nothing
         if file or directory:
             return ssl.create_default_context(cafile=file or None, capath=directory or None)
         if sys.platform in ("darwin", "win32"):
@@ -47,9 +50,9 @@ def verifying_context() -> ssl.SSLContext:
         context = ssl.create_default_context()
         return context if _has_authorities(context, paths) else httpx.create_ssl_context()
     except (OSError, ssl.SSLError):
-        named = f": {file or directory}" if file or directory else ""
+        named = f"SSL_CERT_FILE ({file})" if file else f"SSL_CERT_DIR ({directory})"
         raise BadRequest(
-            f"SSL_CERT_FILE or SSL_CERT_DIR names no readable certificates{named}",
+            f"{named} names no readable certificates",
             hint="Let SSL_CERT_FILE name a PEM file with the certificates of your authorities, or unset it.",
         ) from None
 

@@ -128,8 +128,22 @@ def test_a_file_without_certificates_is_named(tmp_path: Path, monkeypatch: pytes
     file.write_text("no certificate")
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     member = Member()
-    with pytest.raises(BadRequest, match=r"names no readable certificates: .*authority.pem"):
+    with pytest.raises(BadRequest, match=r"SSL_CERT_FILE \(.*authority.pem\) names no readable"):
         HttpStore("https://relay.example.org", vault=member.vault, token=member.token)
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+def test_a_missing_file_or_directory_of_authorities_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Python takes a missing one for none at all; then every relay would seem to be an impostor."""
+    for each in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "gone"))
+    member = Member()
+    with pytest.raises(BadRequest, match=rf"{variable} \(.*gone\) names no readable certificates") as refused:
+        HttpStore("https://relay.example.org", vault=member.vault, token=member.token)
+    assert "unset" in refused.value.hint
 
 
 async def test_doctor_says_what_is_wrong_with_the_certificate(trusted: Authority, tmp_path: Path) -> None:

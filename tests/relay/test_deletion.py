@@ -344,3 +344,32 @@ async def test_a_vault_is_created_again_after_its_deletion_and_deleted_again(wor
     world.now = second.due + KEPT_SECONDS + 1
     await world.sweep()
     assert await world.keys("r/deleted/") == []
+
+
+async def test_until_the_vault_is_gone_devices_hear_that_its_owner_asked() -> None:
+    """A sweep that dies between the vault's records: what tells an owner's wish from an operator's goes last."""
+    store = _Dying()
+    async with world_on(store) as world:
+        await world.ask()
+        world.now += 7 * DAY + 1
+        await world.sweep()
+        world.now += SETTLE_SECONDS + 1
+        before, points = await _copied(store), 0
+        while True:
+            store.left = points
+            try:
+                await world.sweep()
+                break
+            except _Killed:
+                store.left = None
+            if f"r/vault/{world.core.vault}/dropped" in await world.keys():
+                for member in (world.core, world.node):
+                    async with world.as_member(member) as client:
+                        with pytest.raises(VaultDeleted):
+                            await client.list(member.prefix)
+            for key in await world.keys():
+                await store.delete(key)
+            for key, body in before.items():
+                await store.put_new(key, body)
+            points += 1
+        assert points > 30

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from crystal_relay.errors import Busy, NotFound
-from crystal_relay.limits import KIB
+from crystal_relay.errors import Busy, NotFound, StoreUnavailable
+from crystal_relay.limits import BLOB_BYTES_MAX, KIB
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, fair_store
+from crystal_relay.server.dropped_vaults import SETTLE_SECONDS
 from crystal_relay.server.fair_store import FairStore
+from crystal_relay.server.settings import QUEUED_SECONDS_MAX
 from crystal_relay.store import Body, DirectStore, Object
 from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, joined, served
 
@@ -293,3 +295,52 @@ async def test_a_store_without_direct_requests_offers_none() -> None:
 
 async def _pieces(whole: bytes) -> AsyncIterator[bytes]:
     yield whole
+
+
+async def test_who_waits_too_long_for_a_turn_is_told_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_store, "QUEUED_SECONDS_MAX", 0.0)
+    gated = GatedStore()
+    gated.closed = True
+    store = FairStore(gated, RelaySettings(store_concurrency=1, vault_concurrency=1))
+    running = asyncio.create_task(store.put_new("v/a/blob/0", b"x"))
+    await asyncio.sleep(0)
+    with pytest.raises(Busy, match="too slow"):
+        await store.put_new("v/a/blob/1", b"x")
+    assert (store.small.running, store.small.waiting) == (1, 0)
+    gated.let_one_through()
+    await running
+    assert store.small.running == 0
+
+
+def test_a_dropped_vault_is_deleted_only_when_no_write_of_before_can_arrive() -> None:
+    settings = RelaySettings()
+    slowest = settings.body_seconds_max(BLOB_BYTES_MAX) + QUEUED_SECONDS_MAX + settings.auth_cache_seconds
+    assert slowest <= SETTLE_SECONDS
+
+
+async def test_the_latest_request_tells_whether_the_store_answers() -> None:
+    """A bucket is looked at only when somebody asks whether the relay is ready; devices ask it all the time."""
+
+    class Away(MemoryStore):
+        away = False
+
+        async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+            if self.away:
+                raise StoreUnavailable("away")
+            return await super().get(key, start=start, length=length)
+
+    store = Away()
+    async with served(store) as relay:
+        member = await enrolled(relay.url)
+        health = relay.app.state.relay.health
+        client = member.store(relay.url)
+        for away in (False, True, False):
+            store.away = away
+            with pytest.raises(StoreUnavailable if away else NotFound):
+                await client.get(f"{member.prefix}devlog/0")
+            assert health.answers is not away
+        store.away = True
+        with pytest.raises(StoreUnavailable):
+            await health.check_store()
+        assert health.answers is False
+        await client.aclose()

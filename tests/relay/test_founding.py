@@ -17,7 +17,7 @@ from crystal_relay.errors import AlreadyExists, BadRequest, Busy, Forbidden
 from crystal_relay.http1 import Http1Transport
 from crystal_relay.limits import FOUNDING_ROOTS_MAX
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server import app
+from crystal_relay.server import RelaySettings, app
 from crystal_relay.store import Object
 from crystal_relay.tokens import new_token, recovery_hash, token_hash
 from crystal_relay.wire import DeviceId, Hash, RootProof, VaultCreation, VaultId
@@ -196,3 +196,15 @@ async def test_a_proxy_that_does_not_pass_on_the_host_is_named(relay: ServedRela
         )
     assert "pass on the header Host" in refused.value.hint
     await client.aclose()
+
+
+async def test_a_founding_without_the_root_uses_up_none_of_the_hour() -> None:
+    """Else whoever sees an enrolment link keeps the person whom it is for from using it."""
+    settings = RelaySettings(enroll_token=ENROLL_TOKEN, foundings_per_hour=2)
+    async with served(MemoryStore(), settings) as relay:
+        for _ in range(4):
+            with pytest.raises(Forbidden):
+                await _found(relay, Member(), Member().proof("127.0.0.1"))
+        member = Member()
+        await _found(relay, member, member.proof("127.0.0.1"))
+        assert relay.app.state.relay.rates.refused_foundings == 0

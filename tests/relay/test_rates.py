@@ -307,3 +307,13 @@ def test_proxies_are_named_one_by_one_or_with_commas_and_spaces_between() -> Non
     for values in (both, ["10.0.0.0/8,127.0.0.1,::1"], ["10.0.0.0/8, 127.0.0.1", " ::1,"]):
         assert parts_of(values) == both
     assert parts_of(["", ","]) == []
+
+
+def test_a_rounding_error_is_no_wait() -> None:
+    now = [0.0]
+    rates = Rates(RelaySettings(rate_unauthorized=1 / 3_601, foundings_per_hour=0.7), clock=lambda: now[0])
+    for seconds in range(3_000, 6_000):
+        now[0] = seconds + 0.123456
+        stranger = {"client": (f"203.0.{seconds // 256}.{seconds % 256}", 1)}
+        rates.before_lookup(stranger)
+        rates.found(stranger, f"token {seconds}")

@@ -1,5 +1,6 @@
 """Whether the relay is to delete this vault, as it said last, for `crystal status`. It decides nothing."""
 
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,11 @@ class PlannedDeletion(Struct, frozen=True):
 
     number: int
     due: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has come."""
+        return self.due <= time.time()
 
     @property
     def day(self) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from crystal_prototype.relay.drops import Drops, Held
-from crystal_prototype.relay.names import Role
+from crystal_prototype.relay.names import SPACES_PREFIX, Role
 from crystal_prototype.relay.openapi import V1_SECURITY, V1_STRUCTS, v1_paths
 from crystal_prototype.relay.routes import V1Routes
 from crystal_prototype.relay.tokens import Tokens, V1Token
@@ -15,6 +15,7 @@ from crystal_relay.server.extension import Extension
 from crystal_relay.server.load import Load
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.settings import RelaySettings
+from crystal_relay.server.usage import RelayUsage
 from crystal_relay.store import Store
 from crystal_relay.wire import V1_MODE, V1_SERVICE
 
@@ -84,13 +85,16 @@ class _Prototype:
     mode = V1_MODE
     structs: Sequence[type[msgspec.Struct]] = V1_STRUCTS
     security: dict[str, Any] = V1_SECURITY
+    objects_prefix = SPACES_PREFIX
     requests: Sequence[type[msgspec.Struct]] = (LetIn, ListTokens, Revoke)
 
     def paths(self) -> dict[str, Any]:
         return v1_paths()
 
-    def mount(self, store: Store, settings: RelaySettings, rates: Rates, load: Load) -> V1Routes:
-        return V1Routes(store, settings, rates, load=load, expire_ms=self._expire_ms)
+    def mount(
+        self, store: Store, settings: RelaySettings, rates: Rates, load: Load, cap: RelayUsage | None = None
+    ) -> V1Routes:
+        return V1Routes(store, settings, rates, load=load, expire_ms=self._expire_ms, cap=cap)
 
     def operate(self, store: Store, clock: Callable[[], float]) -> V1Operator:
         return V1Operator(store, clock)

@@ -129,14 +129,17 @@ def check_agent(text: str) -> str:
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
+SPACES_PREFIX = "w/"
+
+
 def space_prefix(space: str) -> str:
     """The prefix of all keys of a space."""
-    return f"w/{space}/"
+    return f"{SPACES_PREFIX}{space}/"
 
 
 def channel_prefix(space: str, channel: V1Channel) -> str:
     """The prefix of a channel's blobs."""
-    return f"w/{space}/{channel}/"
+    return f"{space_prefix(space)}{channel}/"
 
 
 def blob_key(space: str, channel: V1Channel, drop: DropId) -> str:

@@ -40,7 +40,7 @@ from crystal_relay.server.replies import JsonReply, NoSuchMethod, ObjectReply, e
 from crystal_relay.server.requests import arriving_body, content_length, head_of, no_query, text_of
 from crystal_relay.server.scopes import Identity
 from crystal_relay.server.settings import UNREAD_BYTES_MAX, RelaySettings
-from crystal_relay.server.usage import Usage
+from crystal_relay.server.usage import RelayUsage, Usage
 from crystal_relay.store import Store
 
 LISTS_MAX = 4
@@ -80,16 +80,17 @@ class V1Routes:
         *,
         load: Load | None = None,
         expire_ms: int = 0,
+        cap: RelayUsage | None = None,
     ) -> None:
         """`load`: the relay's; spaces have shares in it as vaults do. `expire_ms`: the age at which drops are deleted, 0 for
-        never."""
+        never. `cap`: the relay's; drops count."""
         self._settings = settings
         self._quota_bytes = settings.quota_bytes
         self._load = load or Load()
         self._rates = rates
         self._tokens = Tokens(store)
         self._drops = Drops(store, self._tokens, expire_ms=expire_ms)
-        self.usage = Usage(store, settings, prefix_of=space_prefix)
+        self.usage = Usage(store, settings, prefix_of=space_prefix, cap=cap)
         self._spool = V1Spool()
         self._lists = asyncio.Semaphore(LISTS_MAX)
         self._turns = VaultConcurrency(1)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from crystal_relay.errors import BadRequest, Forbidden, NoSuchRoute, RelayError
-from crystal_relay.keys import check_prefix, check_vault, vault_prefix
+from crystal_relay.keys import VAULTS_PREFIX, check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import (
     CONDEMNED_JSON_BYTES_MAX,
     FOUNDING_JSON_BYTES_MAX,
@@ -96,7 +96,8 @@ class Relay:
         self.rates = Rates(settings)
         self.admission = Admission(settings.trusted_proxies)
         self.grants = Grants(store, self.registry, only=settings.enroll_token, clock=clock)
-        self.cap = RelayUsage(own, settings) if settings.cap_bytes else None
+        prefixes = (VAULTS_PREFIX, *(each.objects_prefix for each in extensions))
+        self.cap = RelayUsage(own, settings, prefixes=prefixes) if settings.cap_bytes else None
         quotas = Grants(
             own, self.registry, only=None, clock=clock
         )  # a vault's own queue must not delay its count
@@ -126,7 +127,10 @@ class Relay:
         )
         self.transfers = Transfers(store, settings, self._device, quota=self.usage)
         self.health = Health(
-            own, extensions=extensions, is_full=lambda: self.cap is not None and self.cap.is_full
+            own,
+            extensions=extensions,
+            is_full=lambda: self.cap is not None and self.cap.is_full,
+            latest=lambda: self.fair_store.latest,
         )
         self.metrics = Metrics()
         for source in sources_of(
@@ -145,7 +149,8 @@ class Relay:
         """It may change, but not come or go."""
         self._exposition = Exposition(self.metrics) if settings.metrics_token is not None else None
         self.extensions: dict[str, Mounted] = {
-            each.name: each.mount(store, settings, self.rates, self.objects.load) for each in extensions
+            each.name: each.mount(store, settings, self.rates, self.objects.load, self.cap)
+            for each in extensions
         }
         self._openapi = openapi_document(metrics=self._exposition is not None, extensions=extensions)
 
@@ -220,12 +225,14 @@ class Relay:
         try:
             if not created:  # §R4.1-3
                 await self.grants.check_open()
-                self.rates.found(request.scope, grant.token_hash)
                 check_founding(creation, text_of(head.get(b"host")) or "")
+                self.rates.found(request.scope, grant.token_hash)
             await self.grants.found(creation, grant, created=created)
         except Forbidden:  # after work that grows with the proof, or with the token's uses
             self.rates.failed(request.scope)
             raise
+        if not created:
+            self.last_used.forget(creation.vault)
         return JsonReply(VaultReply(creation.vault), 201)
 
     # --- anybody ---
@@ -257,6 +264,8 @@ class Relay:
     def forget(self, vault: str | None) -> None:
         """Drop what this process remembers of a vault's tokens and quota, or of all."""
         self.registry.forget(vault)
+        if vault is not None:
+            self.last_used.forget(vault)
         self.usage.quota_changed(vault)
 
     async def aclose(self) -> None:

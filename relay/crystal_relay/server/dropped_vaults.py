@@ -30,8 +30,8 @@ from crystal_relay.server.vault_deletions import VaultDeletions
 from crystal_relay.store import Store
 
 SETTLE_SECONDS = 1_800
-"""The shortest grace period. A write admitted before may take this long to arrive: 17.5 minutes for the largest body, 5
-minutes until another process forgets the vault's tokens."""
+"""The shortest grace period. A write admitted before may take this long to arrive: 17.5 minutes for the largest body, 4 in the
+queue at the store, 5 until another process forgets the vault's tokens."""
 RESTORE_SECONDS_MIN = 60
 """A vault cannot be restored this shortly before its end: clocks differ, and another process may be deleting it already."""
 

@@ -15,6 +15,7 @@ from crystal_relay.errors import RelayError
 from crystal_relay.server.load import Load
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.settings import RelaySettings
+from crystal_relay.server.usage import RelayUsage
 from crystal_relay.store import Store
 
 
@@ -79,8 +80,15 @@ class Extension(Protocol):
         """Its OpenAPI paths."""
         ...
 
-    def mount(self, store: Store, settings: RelaySettings, rates: Rates, load: Load) -> Mounted:
-        """Create its handlers for one relay process."""
+    @property
+    def objects_prefix(self) -> str:
+        """The prefix of what its clients store, which counts towards the relay's cap."""
+        ...
+
+    def mount(
+        self, store: Store, settings: RelaySettings, rates: Rates, load: Load, cap: RelayUsage | None = None
+    ) -> Mounted:
+        """Create its handlers for one relay process. `cap`: of the relay, if it has one."""
         ...
 
     def operate(self, store: Store, clock: Callable[[], float]) -> OperatorRequests:

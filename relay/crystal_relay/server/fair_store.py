@@ -20,11 +20,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-from crystal_relay.errors import Busy, StoreUnavailable
+from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
 from crystal_relay.limits import KIB, LIST_LIMIT_MAX
 from crystal_relay.server.fair_queue import UNLIMITED, FairQueue
 from crystal_relay.server.histogram import Histogram
-from crystal_relay.server.settings import QUEUED_OF_VAULT_MAX, RelaySettings
+from crystal_relay.server.settings import QUEUED_OF_VAULT_MAX, QUEUED_SECONDS_MAX, RelaySettings
 from crystal_relay.store import Body, DirectRequest, DirectStore, Head, Object, Page, Store
 
 REQUEST_COST_BYTES = 64 * KIB
@@ -71,7 +71,7 @@ class Turns:
         return self._queue.waiting
 
     async def enter(self, flow: str, cost: float, *, ahead: bool = False) -> None:
-        """Wait for a turn, `ahead` before the flow's others. Raises Busy if too many of this flow wait."""
+        """Wait for a turn, `ahead` before the flow's others. Raises Busy if too many of this flow wait, or for too long."""
         if self._queue.start(flow, cost):
             self.queued.observe(0.0)
             return
@@ -82,11 +82,15 @@ class Turns:
         self._queue.add(flow, cost, turn, ahead=ahead)
         began = self._clock()
         try:
-            await turn
-        except asyncio.CancelledError:
-            if not self._queue.withdraw(flow, turn):
-                self.leave(flow)  # it was given the turn at the moment of its cancellation
-            raise
+            async with asyncio.timeout(QUEUED_SECONDS_MAX):  # §R9-18
+                try:
+                    await turn
+                except asyncio.CancelledError:
+                    if not self._queue.withdraw(flow, turn):
+                        self.leave(flow)  # it was given the turn at the moment of its cancellation
+                    raise
+        except TimeoutError:
+            raise Busy("the relay's store is too slow for all that this vault asks for") from None
         self.queued.observe(self._clock() - began)
 
     def leave(self, flow: str, *, extra: float = 0.0) -> None:
@@ -100,7 +104,7 @@ class Turns:
 class _Operation:
     """One operation: an async context manager that takes its turn, and notes the seconds in the store."""
 
-    __slots__ = ("_ahead", "_began", "_clock", "_cost", "_flow", "_seconds", "_turns", "extra")
+    __slots__ = ("_ahead", "_began", "_clock", "_cost", "_ended", "_flow", "_seconds", "_turns", "extra")
 
     def __init__(
         self,
@@ -109,6 +113,7 @@ class _Operation:
         cost: float,
         seconds: Histogram,
         clock: Callable[[], float],
+        ended: Callable[[BaseException | None], None],
         *,
         ahead: bool,
     ) -> None:
@@ -118,6 +123,7 @@ class _Operation:
         self._ahead = ahead
         self._seconds = seconds
         self._clock = clock
+        self._ended = ended
         self._began = 0.0
         self.extra = 0
         """Bytes that were not known at the beginning."""
@@ -131,6 +137,7 @@ class _Operation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._seconds.observe(self._clock() - self._began)
+        self._ended(error)
         self._turns.leave(self._flow, extra=self.extra)
 
 
@@ -152,6 +159,8 @@ class FairStore:
         """Seconds in the store by operation, without those in the queue and those in which a body arrived."""
         self._known: OrderedDict[str, None] = OrderedDict()
         """Vaults of which a device was let in."""
+        self.latest: tuple[float, bool] | None = None
+        """When the latest operation of a request ended, and whether the store answered it."""
 
     # --- the port ---
 
@@ -234,6 +243,10 @@ class FairStore:
 
         try:
             await put(key, Body(body.size, pieces, repeatable=body.repeatable))
+            self._ended(None)
+        except RelayError as error:
+            self._ended(error)
+            raise
         finally:
             if entered is not None:
                 self.seconds["put"].observe(self._clock() - entered)
@@ -243,7 +256,14 @@ class FairStore:
         flow, cost = self._flow_of(key), REQUEST_COST_BYTES + size
         # §R9-20
         ahead = flow != SHARED and key.startswith("r/")
-        return _Operation(self.small, flow, cost, self.seconds[operation], self._clock, ahead=ahead)
+        return _Operation(
+            self.small, flow, cost, self.seconds[operation], self._clock, self._ended, ahead=ahead
+        )
+
+    def _ended(self, error: BaseException | None) -> None:
+        """Note whether the store answered. What a client did, or that it went away, tells nothing."""
+        if error is None or isinstance(error, NotFound | AlreadyExists | StoreUnavailable):
+            self.latest = (self._clock(), not isinstance(error, StoreUnavailable))
 
     def _flow_of(self, key: str) -> str:
         """The flow of a key or a prefix. A vault's objects are only asked for by those whom it has let in."""

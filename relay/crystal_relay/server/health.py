@@ -60,15 +60,19 @@ class Health:
         clock: Callable[[], float] = time.monotonic,
         look_seconds_max: float = LOOK_SECONDS_MAX,
         is_full: Callable[[], bool] = lambda: False,
+        latest: Callable[[], tuple[float, bool] | None] = lambda: None,
     ) -> None:
-        """`is_full`: whether the relay has reached its cap."""
+        """`is_full`: whether the relay has reached its cap. `latest`: when a request's operation at the store ended, by the
+        same clock, and whether the store answered it."""
         self.state = ProcessState.STARTING
         self._store = store
         self._clock = clock
         self._is_full = is_full
+        self._latest = latest
         self._look_seconds_max = look_seconds_max
         self._look: asyncio.Task[bool] | None = None
         self._look_again_at = 0.0
+        self._looked_at = float("-inf")
         self.disk: DiskStatus | None = None
         """At the latest look; None for a store that is on no disk of this machine."""
         self._reply = HealthReply(
@@ -124,8 +128,10 @@ class Health:
 
     @property
     def answers(self) -> bool | None:
-        """Whether the store answered at the latest look. None while none has ended."""
-        look = self._look
+        """Whether the store answered at the latest look or request, whichever was later. None while none has ended."""
+        look, latest = self._look, self._latest()
+        if latest is not None and latest[0] >= self._looked_at:
+            return latest[1]
         return None if look is None or not look.done() else not look.cancelled() and look.result()
 
     async def check_store(self) -> None:
@@ -146,6 +152,11 @@ class Health:
                 await self.check_store()
 
     async def _look_at_store(self) -> bool:
+        answers = await self._ask_store()
+        self._looked_at = self._clock()
+        return answers
+
+    async def _ask_store(self) -> bool:
         try:
             async with asyncio.timeout(self._look_seconds_max):  # §R6-1
                 with contextlib.suppress(NotFound):

@@ -50,6 +50,10 @@ class LastUsed:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def forget(self, vault: str) -> None:
+        """Write the day again at the vault's next use: it may be a new one, under an id that was there before."""
+        self._noted.pop(vault, None)
+
     async def day(self, vault: str) -> str:
         """The day of last use as YYYY-MM-DD; "" if none is known."""
         return last_day(await self._records.names(used_prefix(vault)))

@@ -289,7 +289,7 @@ def _of_health(health: Health) -> Iterator[MetricSource]:
 
     yield MetricSource(
         "crystal_relay_store_up",
-        "1 if the store answered when it was last checked; a scrape does not check a bucket.",
+        "1 if the store answered the latest request or check; a scrape does not check a bucket.",
         MetricKind.GAUGE,
         (),
         lambda: {} if health.answers is None else {(): health.answers},

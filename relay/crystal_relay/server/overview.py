@@ -4,7 +4,8 @@
 
 An `Overview` is the store for whoever reads records one by one: each kind was listed once, beyond a page in sixteen shares,
 so that a record that is missing costs no request, and one in the index none either. The index is only a copy: without it, or
-with a damaged one, a list takes longer. The sweeper deletes it with a vault, which may be made again under its id.
+with a damaged one, a list takes longer. The sweeper deletes it with a vault, which may be made again under its id. A list that
+runs meanwhile brings nothing of that vault back: it keeps nothing of a dropped one, and that takes half an hour to go.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import msgspec
 
 from crystal_relay.errors import UNDECODABLE, NotFound
 from crystal_relay.limits import LIST_LIMIT_MAX
+from crystal_relay.server.dropped_vaults import dropped_key
 from crystal_relay.server.usage import VaultUsage
 from crystal_relay.store import Body, Listed, Object, Page, Store
 
@@ -90,7 +92,7 @@ class Overview:
 
     async def save_index(self) -> None:
         """Write the index again if much of it is new, or in vain."""
-        gone = [key for key in self._index if self._is_listed(key) and key not in self._there]
+        gone = [key for key in self._index if self._is_listed(key) and not self._is_kept(key)]
         if self._new + len(gone) >= NEW_RECORDS_MIN:
             for key in gone:
                 del self._index[key]
@@ -106,7 +108,7 @@ class Overview:
         text = self._index.get(key)
         if text is None:
             whole = await (await self._store.get(key)).read()
-            if _never_changes(key) and len(whole) <= _RECORD_BYTES_MAX:
+            if _never_changes(key) and self._is_kept(key) and len(whole) <= _RECORD_BYTES_MAX:
                 self._index[key] = whole.decode(errors="replace")
                 self._new += 1
         else:
@@ -141,6 +143,13 @@ class Overview:
         """Nothing: the store is the caller's."""
 
     # --- inside ---
+
+    def _is_kept(self, key: str) -> bool:
+        """Whether a listed record belongs in the index: it is there, and its vault, if it has one, is not about to go."""
+        vault = key.removesuffix("/origin")
+        return key in self._there and (
+            vault == key or dropped_key(vault.removeprefix(VAULTS)) not in self._there
+        )
 
     def _is_listed(self, key: str) -> bool:
         return key.startswith(self._prefixes)

@@ -188,4 +188,5 @@ class _Credits:
     def wait(self, key: Hashable, now: float) -> float:
         """Seconds until a key has credit for one request; 0 if it has."""
         due = max(self._whole.get(key, 0.0), now) + self._interval
-        return max(0.0, due - now - self._burst) if self._interval else 0.0
+        # Compared as in `take`: a difference would leave a rounding error, which is no wait.
+        return due - now - self._burst if self._interval and due > now + self._burst else 0.0

@@ -171,6 +171,7 @@ class Registry:
         await self._dropped.check(creation.vault)
         record = _VaultRecord(_RECORD_VERSION, creation.recovery_hash, creation.device, creation.token_hash)
         if not created:
+            await self._terms.forget(creation.vault)
             try:
                 await self._records.put_new(f"r/vault/{creation.vault}/record", record)
             except AlreadyExists:

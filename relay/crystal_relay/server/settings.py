@@ -41,6 +41,8 @@ STORE_CONCURRENCY_BUCKET = 16
 """The same for a bucket: as many as it has threads for small objects. Beyond, operations would wait there."""
 QUEUED_OF_VAULT_MAX = 1024
 """Operations of one vault that wait for their turn at the store."""
+QUEUED_SECONDS_MAX = 240.0
+"""How long an operation waits for its turn. A dropped vault is deleted only when none of before can still be waiting."""
 DRAIN_SECONDS = 5.0
 """How long a process on a bucket serves on after it was told to stop. Proxies ask once a second whether it is ready."""
 DRAIN_SECONDS_MAX = 60.0

@@ -32,7 +32,7 @@ from crystal_relay.server.expiry import EXPIRY_PREFIX, Expiry, ExpiryKind, due_a
 from crystal_relay.server.invites import Invites, record_keys, short_key
 from crystal_relay.server.overview import INDEX_KEY
 from crystal_relay.server.short_invites import place_key
-from crystal_relay.server.vault_deletions import VaultDeletions
+from crystal_relay.server.vault_deletions import VaultDeletions, deletions_prefix
 from crystal_relay.store import Store
 from crystal_relay.wire import Condemnation
 
@@ -199,13 +199,19 @@ class Sweeper:
         until = await self._dropped.until(vault)
         if until is None or until > self._clock():
             return True  # restored; if dropped again, another record has the new time
-        registry, record = f"r/vault/{vault}/", dropped_key(vault)
+        registry, record, asked = f"r/vault/{vault}/", dropped_key(vault), deletions_prefix(vault)
 
         async def is_dropped() -> bool:
             return await self._dropped.until(vault) == until
 
-        for prefix in (vault_prefix(vault), condemned_prefix(vault), registry):
-            if not await self._remove_all(prefix, expiry, swept, keep=record, named=is_dropped):
+        # The two that tell devices and the operator whose wish it was go last.
+        for prefix, kept in (
+            (vault_prefix(vault), ()),
+            (condemned_prefix(vault), ()),
+            (registry, (record, asked)),
+            (asked, ()),
+        ):
+            if not await self._remove_all(prefix, expiry, swept, keep=kept, named=is_dropped):
                 swept.unfinished = True
                 return False
         if await is_dropped():
@@ -232,10 +238,12 @@ class Sweeper:
         swept: Swept,
         *,
         last: str | None = None,
-        keep: str | None = None,
+        keep: tuple[str, ...] = (),
         named: Callable[[], Awaitable[bool]] | None = None,
     ) -> bool:
-        """Delete a slice of the keys under a prefix up to `last`, except `keep`. Returns whether that was all.
+        """Delete a slice of the keys under a prefix up to `last`, except what begins with one of `keep`.
+
+        Returns whether that was all.
 
         `named` is asked before each page whether the record still applies: another process may have deleted the vault, and
         its owner may have created it again.
@@ -247,7 +255,7 @@ class Sweeper:
             within = [key for key in keys if last is None or key <= last]
             if within and named is not None and not await named():
                 return True
-            await self._delete([key for key in within if key != keep], expiry, swept)
+            await self._delete([key for key in within if not key.startswith(keep)], expiry, swept)
             if not page.more or len(within) < len(keys):
                 return True
             after = keys[-1]

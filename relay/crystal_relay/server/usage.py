@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -329,6 +329,9 @@ class Usage:
     async def _listed(self, vault: str, count: _Count) -> VaultUsage:
         count.stale = count.disturbed = False
         self.listings += 1
+        return await self._count_usage(vault)
+
+    async def _count_usage(self, vault: str) -> VaultUsage:
         return await count_usage(self._store, vault, prefix_of=self._prefix_of)
 
 
@@ -336,14 +339,18 @@ class RelayUsage(Usage):
     """What all vaults of a relay store together, against its cap. Counted like one vault that has the objects of all."""
 
     def __init__(
-        self, store: Store, settings: RelaySettings, *, clock: Callable[[], float] = time.monotonic
+        self,
+        store: Store,
+        settings: RelaySettings,
+        *,
+        prefixes: Sequence[str] = (VAULTS_PREFIX,),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`prefixes`: under which the objects are."""
         super().__init__(
-            store,
-            replace(settings, quota_bytes=settings.cap_bytes, quota_entries=0),
-            clock=clock,
-            prefix_of=lambda _: VAULTS_PREFIX,
+            store, replace(settings, quota_bytes=settings.cap_bytes, quota_entries=0), clock=clock
         )
+        self._prefixes = prefixes
 
     def count(self) -> None:
         """Begin to count, before the first write. Idempotent."""
@@ -355,6 +362,12 @@ class RelayUsage(Usage):
         """Whether the latest write was refused, or the count has reached the cap."""
         count = self._counts.get(ALL_VAULTS)
         return count is not None and count.known and self._is_full(count, 1, vital=False)
+
+    async def _count_usage(self, vault: str) -> VaultUsage:
+        found = [
+            await count_usage(self._store, prefix, prefix_of=lambda same: same) for prefix in self._prefixes
+        ]
+        return VaultUsage(sum(each.bytes for each in found), sum(each.entries for each in found))
 
     def _refusal(self, count: _Count, size: int) -> StoreFull:
         return RelayAtCap(  # §R9.1-5

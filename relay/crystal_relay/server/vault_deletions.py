@@ -78,7 +78,7 @@ class VaultDeletions:
 
     async def newest(self, vault: str) -> Deletion:
         """The newest deletion. Raises StoreDamaged."""
-        prefix = _prefix(vault)
+        prefix = deletions_prefix(vault)
         names = [entry.key.removeprefix(prefix) for entry in (await self._store.list(prefix)).entries]
         if not names:
             return Deletion()
@@ -202,12 +202,13 @@ def _days(seconds: int) -> str:
     return f"{days} day{'s' * (days != 1)}"
 
 
-def _prefix(vault: str) -> str:
+def deletions_prefix(vault: str) -> str:
+    """Prefix of the records of a vault's deletions."""
     return f"r/vault/{vault}/deletion/"
 
 
 def _key(vault: str, number: int) -> str:
-    return f"{_prefix(vault)}{number:06d}"
+    return f"{deletions_prefix(vault)}{number:06d}"
 
 
 def _remains_key(vault: str) -> str:

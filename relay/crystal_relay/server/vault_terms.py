@@ -90,6 +90,10 @@ class VaultTerms:
             raise BadRequest("a quota is not negative")
         return await self._put(vault, msgspec.structs.replace(await self.of(vault), quota_bytes=quota_bytes))
 
+    async def forget(self, vault: str) -> None:
+        """Delete the terms of a vault that is to be created: a command may have written them while an earlier one went."""
+        await self._store.delete(_key(vault))
+
     async def _put(self, vault: str, terms: Terms) -> Terms:
         await self._store.put(_key(vault), msgspec.json.encode(terms))
         return terms

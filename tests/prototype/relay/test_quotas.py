@@ -2,15 +2,17 @@
 
 from typing import Any
 
+import pytest
 from starlette.requests import Request
 
 from crystal_prototype.relay.extension import PROTOTYPE
 from crystal_prototype.relay.routes import V1Routes
+from crystal_relay.errors import RelayAtCap
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings
 from crystal_relay.server.rates import Rates
 from tests.prototype.device import V1Device
-from tests.support.relay_server import served
+from tests.support.relay_server import ENROLL_TOKEN, enrolled, served
 
 
 async def test_a_full_space_is_507_and_harms_no_other() -> None:
@@ -59,4 +61,31 @@ async def test_an_address_that_guesses_tokens_is_stopped_before_the_store_is_ask
     statuses = [(await routes.list_blobs(Request(scope))).status_code for _ in range(8)]
     assert statuses[0] == 403
     assert statuses[-1] == 429
+    await store.aclose()
+
+
+async def test_drops_count_towards_the_relays_cap() -> None:
+    store = MemoryStore()
+    settings = RelaySettings(enroll_token=ENROLL_TOKEN, cap_bytes=20_000)
+    async with (
+        served(store, settings, extensions=[PROTOTYPE]) as relay,
+        await V1Device.added(relay.url, store, "cc-core", "core", "full") as core,
+    ):
+        running = relay.app.state.relay
+        lead = await enrolled(relay.url)
+        client = lead.store(relay.url)
+        await client.put_new(f"{lead.prefix}blob/a", bytes(9_000))
+        await core.drop("conversations", bytes(10_000))
+        await running.cap.counted()
+        with pytest.raises(RelayAtCap):
+            await client.put_new(f"{lead.prefix}blob/b", bytes(3_000))
+        refused = await core.http.post("/drop/conversations", content=bytes(3_000))
+        assert (refused.status_code, refused.json().keys()) == (507, {"error"})
+        await client.aclose()
+    async with served(store, settings, extensions=[PROTOTYPE]) as relay:  # counted anew
+        running = relay.app.state.relay
+        running.cap.count()
+        await running.cap.counted()
+        with pytest.raises(RelayAtCap):
+            running.usage.admit(lead.vault, 3_000)
     await store.aclose()

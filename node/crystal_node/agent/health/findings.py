@@ -220,7 +220,13 @@ def vault_findings(device: Device) -> list[Finding]:
     if read_access(device.journal) is Access.REFUSED:
         add(FindingName.REFUSED, TEXTS[Access.REFUSED], severity=Severity.FAILED)
     planned = read_planned(device.journal)
-    if planned is not None:
+    if planned is not None and planned.is_over:
+        add(
+            FindingName.VAULT_DELETION,
+            f"The relay was to delete this vault on {planned.day}, as its owner asked, and has not been reached since.",
+            "`crystal sync` shows whether it did. The memory on this machine stays.",
+        )
+    elif planned is not None:
         add(
             FindingName.VAULT_DELETION,
             f"The relay deletes this vault on {planned.day}, as its owner asked. The memory on this machine stays.",

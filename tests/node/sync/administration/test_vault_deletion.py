@@ -1,9 +1,11 @@
 """A vault's root has it deleted at the relay: each device says so, and the Core or the root calls it off."""
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
-from tests.node.sync.administration.test_revocation import concerns, kit_text
+from crystal_node.device.planned_deletion import keep_planned
+from tests.node.sync.administration.test_revocation import concerns, device_of, kit_text
 from tests.support.invited import invite
 from tests.support.machine import Vault
 
@@ -55,3 +57,15 @@ def test_a_replaced_root_deletes_nothing_and_the_new_one_does(vault: Vault) -> N
     refused = laptop.call("vault", "delete", "--yes", "--kit", "-", typed=kit, check=False)
     assert "was replaced" in refused.err
     assert vault.core.call("vault", "delete", "--yes", "--json").json["number"] == 1
+
+
+def test_a_deletion_whose_time_is_over_is_not_announced(vault: Vault) -> None:
+    """A device that has not reached its relay since does not know whether the vault was deleted."""
+    vault.settle()
+    vault.core.call("vault", "delete", "--yes")
+    with device_of(vault.core) as device:
+        keep_planned(device.journal, 1, int(time.time()) - 60)
+    shown = vault.core.call("status").out
+    assert "was to be deleted" not in shown
+    assert "The relay was to delete this vault on " in shown
+    assert "deletes this vault" not in shown

@@ -2,14 +2,16 @@
 and are told what happened; the log's beginning may have been let go of by then.
 """
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.support import programs
 from tests.support.agreement import check_agreement, settle_until, text_ids
 from tests.support.machine import Machine, Vault, transcript
-from tests.support.relay_process import RelayProcess, first_slot, sweep
+from tests.support.relay_process import START_SECONDS_MAX, RelayProcess, first_slot, sweep
 from tests.support.watchers import until, watchers
 
 _FILE = "notes/heading.txt"
@@ -113,3 +115,53 @@ def _named(machine: Machine) -> set[str]:
     status = machine.call("status", "--json").json
     seen = {notice["name"] for notice in status["notices"]} | set(status["noticed"])
     return {name for name in seen if "lost" in name or "rolled" in name}
+
+
+@pytest.mark.slow
+def test_a_relay_restored_from_its_backup_loses_nothing_and_shuts_out_again_who_was_removed(
+    vault: Vault, relay: RelayProcess, tmp_path: Path
+) -> None:
+    """By the operator's commands: the copy is made beside a running relay, and is older than a revocation."""
+    tablet, laptop = vault.add(), vault.add()
+    core = vault.core
+    said = [_say(machine, f"Before the backup, by {machine.root.name}.") for machine in vault.machines]
+    vault.settle()
+    _operate(relay, "backup", str(tmp_path / "backup"))
+    said += [_say(machine, f"After the backup, by {machine.root.name}.") for machine in (core, laptop)]
+    _write(core, "west by north")
+    vault.settle()
+    removed = tablet.root.name
+    core.call("devices", "revoke", removed, "--yes")
+    _settled(core, laptop)
+    assert tablet.call("sync", check=False).code != 0
+
+    relay.kill()
+    shutil.rmtree(relay.directory)
+    told = _operate(relay, "restore", str(tmp_path / "backup"))
+    assert "devices that were removed are let in again: remove them once more" in told
+    relay.start()
+    said.append(_say(laptop, "After it was restored."))
+    _settled(core, laptop)
+    assert set(said) <= text_ids(core).keys()
+    assert set(said) <= text_ids(laptop).keys()
+    core.call("devices", "revoke", removed, "--yes")
+    assert tablet.call("sync", check=False).code != 0
+    late = vault.add()
+    _settled(core, laptop, late)
+    assert _has(late, "west by north")
+    assert set(said) <= text_ids(late).keys()
+
+
+def _settled(core: Machine, *nodes: Machine) -> None:
+    for machine in (*nodes, core, *nodes, core, *nodes):
+        machine.call("sync")
+
+
+def _operate(relay: RelayProcess, *words: str) -> str:
+    """What an operator's command says."""
+    address = relay.directory.absolute().as_uri()
+    done = programs.run(
+        "crystal_relay", (*words, "--store", address), env=os.environ, timeout=START_SECONDS_MAX
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr

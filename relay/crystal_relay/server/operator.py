@@ -263,13 +263,10 @@ class Operator:
 
     async def _summary(self, vault: str) -> VaultSummary:
         store = self._store
+        # One after the other: for nearly all vaults an overview has everything, and tasks would cost more than that.
         usage = store.usage(vault) if isinstance(store, Overview) else await count_usage(store, vault)
-        origin, until, terms, used = await asyncio.gather(
-            self._grants.origin(vault),
-            self._registry.dropped_until(vault),
-            self._terms.of(vault),
-            self._used.day(vault),
-        )
+        origin, until = await self._grants.origin(vault), await self._registry.dropped_until(vault)
+        terms, used = await self._terms.of(vault), await self._used.day(vault)
         return VaultSummary(
             vault,
             usage.entries,

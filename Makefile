@@ -57,7 +57,7 @@ check: $(VENV)/.dev ## run the linters (without pyright) and the quick tests: un
 	@$(BIN)/python -m scripts.check quick $(ARGS)
 
 # With ARGS those tests alone, without the linters.
-test: $(VENV)/.dev $(VENV)/.servers ## run linters (without pyright) and all tests; installs the servers that tests run on (as root: Ceph, a keyring, Chromium, nginx, by apt-get)
+test: $(VENV)/.dev $(VENV)/.servers ## run linters (without pyright) and all tests; installs the servers that tests run on (as root: Ceph, a keyring, Chromium, nginx, Redis, by apt-get)
 	@$(BIN)/python -m scripts.check all $(ARGS)
 
 # What cannot be installed is no failure: its tests are skipped, and say why.

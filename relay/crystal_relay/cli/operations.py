@@ -7,6 +7,7 @@ imported by the functions that need them, so that help and errors come quickly.
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -108,10 +109,16 @@ async def _relay_or_store(place: StorePlace, directory: Path, *, create: bool) -
 
 
 def _tell_relays(store: Store) -> Callable[[str], Awaitable[int]]:
+    broker = os.environ.get("CRYSTAL_RELAY_BROKER")
+
     async def tell(vault: str) -> int:
         from crystal_relay.server.peers import announce_forget
 
         left = 0
+        if broker:
+            from crystal_relay.server.peers.broker import announce_by_broker
+
+            left = await announce_by_broker(store, broker, vault)
         for _ in range(TELLINGS_MAX):
             left = (await announce_forget(store, vault)).not_heard
             if not left:

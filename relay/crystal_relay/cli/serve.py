@@ -23,6 +23,7 @@ from crystal_relay.cli.options import ENROLL_VARIABLE, METRICS_VARIABLE, S3Allow
 from crystal_relay.cli.reached import certificate_file, reached_host
 from crystal_relay.cli.stores import StorePlace, open_store
 from crystal_relay.errors import BadRequest
+from crystal_relay.extra import require
 from crystal_relay.limits import UNUSED_DAYS_MIN
 
 if TYPE_CHECKING:
@@ -172,6 +173,15 @@ def serve(
             show_default="http://, the host and the port",
         ),
     ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CRYSTAL_RELAY_BROKER",
+            metavar="URL",
+            help="A Redis or Valkey that tells the processes on a bucket of writes, in place of themselves.",
+            show_default="none",
+        ),
+    ] = None,
     drain_seconds: Annotated[
         float | None,
         typer.Option(
@@ -221,6 +231,7 @@ def serve(
     with told(as_json=as_json):
         from crystal_relay.server import RelaySettings
         from crystal_relay.server.logs import LogForm, start_log
+        from crystal_relay.server.peers.broker_address import checked_broker, password_in
         from crystal_relay.server.settings import (
             DRAIN_SECONDS,
             STORE_CONCURRENCY,
@@ -236,6 +247,14 @@ def serve(
                 "a relay with a certificate of its own keeps its objects in a directory",
                 hint="Leave out --tls and put a proxy with TLS in front of it, or use --store file:///directory.",
             )
+        if broker is not None:
+            checked_broker(broker)
+            if not place.is_bucket:
+                raise BadRequest(
+                    "one process serves a directory: there is no other to tell",
+                    hint="Leave out --broker, or use --store s3://BUCKET/PREFIX.",
+                )
+            require("redis", "a broker")
         enroll, metrics = secret_of_environment(ENROLL_VARIABLE), secret_of_environment(METRICS_VARIABLE)
         if store_concurrency is None:
             store_concurrency = STORE_CONCURRENCY_BUCKET if place.is_bucket else STORE_CONCURRENCY
@@ -260,6 +279,8 @@ def serve(
         if drain_seconds is None:  # a directory has one process, so nobody can take over
             drain_seconds = DRAIN_SECONDS if place.is_bucket else 0.0
         known = [enroll.token or "", metrics.token or "", *secrets_of_environment()]
+        if broker is not None:
+            known.append(password_in(broker))
         start_log(LogForm(log), verbose=verbose, known_secrets=known)
         sys.setswitchinterval(SWITCH_SECONDS)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -270,6 +291,7 @@ def serve(
                     place,
                     settings,
                     peer_url,
+                    broker,
                     ready_file,
                     as_json=as_json,
                     v1=v1,
@@ -341,6 +363,7 @@ async def _run(
     place: StorePlace,
     settings: "RelaySettings",
     peer_url: str | None,
+    broker: str | None,
     ready_file: Path | None,
     *,
     as_json: bool,
@@ -354,12 +377,12 @@ async def _run(
     """Open all parts of a relay process, serve, and close them in the reverse order. `tls_at`: the host to name, with TLS.
     `secrets`: the tokens for enrolment and for metrics; new ones are added to `known_secrets`."""
     from crystal_relay.cli.extensions import EXTENSIONS, served
-    from crystal_relay.notify import Notifier
+    from crystal_relay.notify import Notifier, OrderedNotifier
     from crystal_relay.server import create_app
     from crystal_relay.server.admin import admin_socket
     from crystal_relay.server.authorization import ensure_enrollment
     from crystal_relay.server.operator import Operator
-    from crystal_relay.server.peers import Peers
+    from crystal_relay.server.peers import PeerLink, Peers
     from crystal_relay.server.renewals import renewed
     from crystal_relay.server.serving import Server, allow_open_files, listen
     from crystal_relay.server.tls import pinned_url, renew_certificate, tls_context
@@ -367,11 +390,18 @@ async def _run(
     connections_max = allow_open_files()
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(listen(host, port))
-        notifier = Notifier()
+        ordered = OrderedNotifier() if broker is not None else None
+        notifier = ordered or Notifier()
         store = await open_store(place, notifier=notifier)
         stack.push_async_callback(store.aclose)
         # A directory belongs to one process, which needs no address that others can reach.
-        peers = Peers(store, notifier, url=peer_url_of(peer_url, listener)) if place.is_bucket else None
+        peers: PeerLink | None = None
+        if broker is not None and ordered is not None:
+            from crystal_relay.server.peers.broker import BrokerPeers
+
+            peers = BrokerPeers(store, ordered, url=broker)
+        elif place.is_bucket:
+            peers = Peers(store, notifier, url=peer_url_of(peer_url, listener))
         application = create_app(
             store, settings, peers=peers, extensions=served(v1=v1, v1_expire_hours=v1_expire_hours)
         )

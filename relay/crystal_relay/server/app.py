@@ -45,7 +45,7 @@ from crystal_relay.server.last_used import LastUsed
 from crystal_relay.server.metrics import CONTENT_TYPE, Exposition, Metrics, sources_of
 from crystal_relay.server.objects import Objects
 from crystal_relay.server.openapi import openapi_document
-from crystal_relay.server.peers import Peers
+from crystal_relay.server.peers import PeerLink
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply, NoSuchMethod, error_reply
@@ -77,7 +77,7 @@ class Relay:
         self,
         store: Store,
         settings: RelaySettings,
-        peers: Peers | None = None,
+        peers: PeerLink | None = None,
         clock: Callable[[], float] = time.time,
         extensions: Sequence[Extension] = (),
     ) -> None:
@@ -315,7 +315,7 @@ def create_app(
     store: Store,
     settings: RelaySettings,
     *,
-    peers: Peers | None = None,
+    peers: PeerLink | None = None,
     clock: Callable[[], float] = time.time,
     extensions: Sequence[Extension] = (),
 ) -> RelayApplication:

@@ -16,7 +16,7 @@ from crystal_relay.server.admission import Admission, Closing, Trust
 from crystal_relay.server.fair_store import FairStore
 from crystal_relay.server.health import Health
 from crystal_relay.server.histogram import Histogram
-from crystal_relay.server.peers import Peers
+from crystal_relay.server.peers import PeerLink
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.sweeper import Sweeper
 from crystal_relay.server.usage import Usage
@@ -195,7 +195,7 @@ def sources_of(
     admission: Admission,
     usage: Usage,
     sweeper: Sweeper,
-    peers: Peers | None,
+    peers: PeerLink | None,
 ) -> Iterator[MetricSource | HistogramSource]:
     """The sources of one relay process."""
     installed = installed_version()
@@ -389,7 +389,7 @@ def _of_sweeper(sweeper: Sweeper) -> Iterator[MetricSource]:
     )
 
 
-def _of_peers(peers: Peers) -> Iterator[MetricSource]:
+def _of_peers(peers: PeerLink) -> Iterator[MetricSource]:
     def now() -> Mapping[tuple[str, ...], float]:
         status = peers.status()
         return {("known",): status.known, ("reached",): status.reached}

@@ -14,7 +14,7 @@ from crystal_relay.server.authorization import (
     require_token_authority,
 )
 from crystal_relay.server.load import Load
-from crystal_relay.server.peers import Peers
+from crystal_relay.server.peers import PeerLink
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.replies import JsonReply
@@ -36,7 +36,7 @@ class TokenRoutes:
     """All under `/v2/vaults/{vault}/`."""
 
     def __init__(
-        self, registry: Registry, settings: RelaySettings, rates: Rates, load: Load, peers: Peers | None
+        self, registry: Registry, settings: RelaySettings, rates: Rates, load: Load, peers: PeerLink | None
     ) -> None:
         self._registry = registry
         self._settings = settings

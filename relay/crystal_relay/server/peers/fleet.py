@@ -29,6 +29,7 @@ from crystal_relay.server.peers.messages import PATH, News
 from crystal_relay.server.peers.receiver import Forget, PeerReceiver
 from crystal_relay.server.peers.records import Process, ProcessRecords
 from crystal_relay.server.peers.sender import Sender
+from crystal_relay.server.peers.status import PeersStatus
 from crystal_relay.server.peers.times import PeerTimes
 from crystal_relay.server.peers.transport import NotHeard
 from crystal_relay.server.rates import Rates
@@ -40,18 +41,6 @@ PEERS_MAX = 128
 """Processes that are tried at once, dead ones included."""
 
 _log = logging.getLogger("crystal_relay.peers")
-
-
-@dataclass(frozen=True, slots=True)
-class PeersStatus:
-    """Counters since the start, and the present state of the other processes."""
-
-    known: int
-    reached: int
-    told: int
-    not_told: int
-    heard: int
-    missed: int
 
 
 @dataclass(slots=True)

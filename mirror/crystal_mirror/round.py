@@ -2,7 +2,7 @@
 
 ::
 
-    device log -> (a rebuild that a crash left) -> Core: hold or publish / Node: pull
+    anything written? -> device log -> (a rebuild that a crash left) -> Core: hold or publish / Node: pull
                -> remove what is durable -> push the outbox -> Core: collect and publish -> cursor
                -> what other cursors ask of this device (``handover/core.py``) -> notices
 """
@@ -29,6 +29,7 @@ from crystal_mirror.membership.cursors import (
     terms_untold,
 )
 from crystal_mirror.membership.member import Member
+from crystal_mirror.membership.unchanged import ask_unchanged, cursors_unchanged, keep_unchanged
 from crystal_mirror.notices import Notice
 from crystal_mirror.repair.audit import audit, may_write_log, restore_slots
 from crystal_mirror.replication.claim import adopt_claim, claim, finish_claim
@@ -130,6 +131,9 @@ def sync_round(
     )
     member.notices.begin()
     try:
+        token = yield from ask_unchanged(member, about.now_ms)
+        member.unchanged &= not (member.full_check or heed_cursors)
+        unchanged, heeded = member.unchanged, cursors_unchanged(member)
         yield from _read_or_restore_log(member, report)
         member.check_active()
         # What the log has told since may have changed what is to be checked: who leads, who belongs.
@@ -167,7 +171,9 @@ def sync_round(
         if tell_position or terms_untold(member):
             yield from put_cursor(member, about, look=full)
         # A process may make one round only, so that nobody wakes it when a cursor is written: it looks.
-        polled = (yield from poll_cursors(member)) if first or full else None  # §15-7
+        polls = full or (first and not heeded)
+        polled = (yield from poll_cursors(member)) if polls else None  # §15-7
+        heeded |= polls
         if full or heed_cursors or report.more or polled is not None:
             yield from read_cursors(member)
             yield from heed(member, about, lambda: _drain(member, report, model, batches=HANDOVER_BATCHES))
@@ -175,6 +181,8 @@ def sync_round(
                 yield from put_cursor(member, about)
             if polled is not None:
                 keep_polled(member, polled)
+        if not unchanged and report.caught_up and not report.more:
+            keep_unchanged(member, token, about.now_ms, cursors_heeded=heeded)
         if full and about.now_ms:
             with member.journal.transaction() as transaction:
                 transaction.meta_set(
@@ -226,7 +234,10 @@ def _end(member: Member) -> None:
 
 
 def _read_or_restore_log(member: Member, report: RoundReport) -> Flow[None]:
-    complete = yield from read_log(member.log, member.journal, member.keys, member.notices)
+    complete = yield from read_log(
+        member.log, member.journal, member.keys, member.notices, head_only=member.unchanged
+    )
+    member.unchanged &= complete
     may_write = may_write_log(member)
     if complete and may_write and member.full_check:
         complete = yield from log_is_whole(member.log, member.keys)
@@ -327,6 +338,10 @@ def _lead(
     if not (yield from _stand_on_the_log(member, report)):
         return
     forget_unannounced(member)
+    if member.unchanged:  # nobody has offered anything since it was caught up
+        report.caught_up = True
+        yield from _write_control_entries(member, now_ms)
+        return
     report.settled += settle(member)
     report.bytes_pushed += yield from push(member)
     if (yield from _drain(member, report, model, enough)):
@@ -389,7 +404,8 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
 
     Returns False when another device turned out to be the Core.
     """
-    yield from retract_voids(member)
+    if not member.unchanged:
+        yield from retract_voids(member)
     full = member.full_check
     if full and (yield from is_passed(member)):
         return (
@@ -398,6 +414,7 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
             )
         )
     tail = yield from tail_agrees(member)
+    member.unchanged &= tail is PullOutcome.CAUGHT_UP
     if tail is PullOutcome.LOG_BEHIND:
         member.notices.put(Notice.MIRROR_ROLLED_BACK, "the relay lost mirror entries; they are put back")
         report.relay_lost = True
@@ -433,6 +450,8 @@ def _stand_on_the_log(member: Member, report: RoundReport) -> Flow[bool]:
             report.rebuilt = True
     behind_floor = member.replica.position()[:2] < read_floor(member)  # §11.9-2
     outcome = Published.CLONED if behind_floor else Published.FORKED
+    if member.unchanged and not behind_floor:  # §11.15-1
+        return True
     if tail is PullOutcome.CAUGHT_UP and not behind_floor and damaged is None:
         outcome = yield from publish(member)
         if outcome is Published.DONE:

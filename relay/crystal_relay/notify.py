@@ -13,6 +13,8 @@ For a token the question is "was anything under the prefix written since, by any
 - A process that the token does not name counts as 0. A token that does not name this process is answered at once.
 - A process that is named but unknown here is ignored, and passed on in the next token, so that a client that moves between
   processes is not woken by what one of them does not know yet.
+- An answer at once (a time limit of 0) says that nothing was written only while this process hears from all others that it
+  knows; else it is another token each time.
 - Numbers that another process skipped (a message was lost) count as writes everywhere.
 
 A write costs a look-up for each group of its key, and one for each finer prefix that is waited on within these groups: waits
@@ -51,6 +53,8 @@ class Notifier:
         self.name = name if name is not None else secrets.token_hex(8)
         self.on_written: Callable[[str, int], None] | None = None
         """Called with the smallest group and the number of each own write, to notify other processes."""
+        self.in_touch: Callable[[], bool] = lambda: True
+        """Whether this process hears of the writes of all others that it knows."""
         self._heard_groups_max = heard_groups_max
         self._own = _Writes(groups_max)
         self._others: OrderedDict[str, _Writes] = OrderedDict()
@@ -135,7 +139,8 @@ class Notifier:
         if self._written_since(prefix, since):
             return self._token(since)
         if timeout <= 0:
-            return token
+            # Sent back as it is, the token says that nothing was written. The name of no process makes it another one.
+            return token if self.in_touch() else self._token({secrets.token_hex(8): 0})
         endings = self._endings
         try:
             async with asyncio.timeout(timeout):

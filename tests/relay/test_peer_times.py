@@ -42,7 +42,7 @@ async def test_a_process_that_was_killed_wakes_the_others_waiters_once_and_is_ta
         for _ in range(3):
             clock.now += TIMES.silent
             one.peers.look_around()
-            assert await one.store.wait("v/a/", token=fresh, timeout=0) == fresh, "woken again for nothing"
+            assert await one.store.wait("v/a/", token=fresh, timeout=0.01) == fresh, "woken again for nothing"
         clock.now += TIMES.give_up
         await one.peers.look_at_list()
         listed = [entry.key for entry in (await shared.list("r/process/")).entries]

@@ -140,6 +140,27 @@ async def test_what_was_written_while_a_process_could_not_be_reached_wakes_once_
         await eventually(lambda: other.peers.status().reached == 1)
 
 
+async def test_no_process_says_that_nothing_was_written_while_it_hears_nothing_from_another() -> None:
+    async with AsyncExitStack() as stack:
+        one, other = await fleet(stack, 2)
+        token = await one.store.wait("v/a/", token=None, timeout=0)
+        assert await one.store.wait("v/a/", token=token, timeout=0) == token
+        one.wire.cut()
+        other.wire.cut()
+        await other.store.put_new("v/a/devlog/0", b"x")
+        await eventually(lambda: one.peers.status().reached == other.peers.status().reached == 0)
+        for _ in range(3):
+            fresh = await one.store.wait("v/a/", token=token, timeout=0)
+            assert fresh != token
+            token = fresh
+        one.wire.mend()
+        other.wire.mend()
+        await eventually(lambda: one.peers.status().reached == other.peers.status().reached == 1)
+        await eventually(one.store.notifier.in_touch)
+        token = await one.store.wait("v/a/", token=token, timeout=0)
+        assert await one.store.wait("v/a/", token=token, timeout=0) == token
+
+
 async def test_what_was_too_much_to_keep_leaves_a_gap_that_wakes_everybody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

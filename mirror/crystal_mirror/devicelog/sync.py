@@ -28,9 +28,15 @@ _SLOT_BYTES = 8
 
 
 def read_log(
-    log: DeviceLog, journal: Journal, keys: StoreKeys, notices: NoticeBoard | None = None
+    log: DeviceLog,
+    journal: Journal,
+    keys: StoreKeys,
+    notices: NoticeBoard | None = None,
+    *,
+    head_only: bool = False,
 ) -> Flow[bool]:
-    """Takes in what the relay's log has beyond ours. Every new slot is kept before it counts.
+    """Takes in what the relay's log has beyond ours. Every new slot is kept before it counts. ``head_only``: only compares our
+    head with the relay's, unless another process of this device has read on.
 
     Returns False if the relay's log is behind ours (rolled back or emptied), or its entry at our head is damaged.
 
@@ -38,8 +44,11 @@ def read_log(
         LogForked: the relay shows other bytes at our head.
     """
     complete = True
+    known = log.next_slot
     catch_up(log, journal)
-    yield from _retract_voids(log, journal, keys)
+    head_only &= log.next_slot == known
+    if not head_only:
+        yield from _retract_voids(log, journal, keys)
     if log.next_slot:
         head = yield Get(keys.log(log.next_slot - 1))
         kept = journal.log_entries()[log.next_slot - 1][1]
@@ -54,6 +63,8 @@ def read_log(
             # Another history may have parted from ours before the head.
             yield from compare_log(log, journal, keys, notices)
             complete = False
+    if head_only:
+        return complete
     ahead = 1  # there is nearly always nothing new; each slot read is a request in each round of each device
     known = log.next_slot
     while complete:

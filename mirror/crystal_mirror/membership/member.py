@@ -70,6 +70,9 @@ class Member:
     rounds: int = field(init=False, default=0)
     full_check: bool = field(init=False, default=True)
     """Whether the round under way compares with the relay also what is seldom wrong there (``round.py``)."""
+    unchanged: bool = field(init=False, default=False)
+    """Whether, in the round under way, the relay says that nothing was written since this device found nothing to do
+    (``unchanged.py``)."""
     names_compared: bool = field(init=False, default=False)
     """Whether this process has compared the names of pending operations with what the relay holds."""
     doubted_head: bytes = field(init=False, default=b"")

@@ -148,8 +148,12 @@ def pull(member: Member) -> Flow[PullReport]:
     """Applies everything that the relay's mirror has beyond this device's position."""
     replay_kept(member)
     yield from _confirm_unsent(member)
-    yield from retract_voids(member)
+    if not member.unchanged:
+        yield from retract_voids(member)
     outcome = yield from tail_agrees(member)
+    if outcome is PullOutcome.CAUGHT_UP and member.unchanged:  # §11.15-1
+        return PullReport(outcome, 0, 0, 0)
+    member.unchanged = False
     if outcome is not PullOutcome.CAUGHT_UP:
         name = Notice.MIRROR_ROLLED_BACK if outcome is PullOutcome.LOG_BEHIND else Notice.MIRROR_FORKED
         if outcome is PullOutcome.DIVERGED and (yield from damaged_tail(member)) is not None:

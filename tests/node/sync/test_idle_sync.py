@@ -26,4 +26,4 @@ def test_an_idle_sync_costs_the_same_in_a_large_memory_and_with_many_devices(vau
     for role in ("core", "node"):
         assert after[role][1] <= before[role][1], f"requests of the {role}"
         assert after[role][0] < 4096, f"bytes of the {role}"
-        assert after[role][1] <= 10
+        assert after[role][1] <= 3 + (role == "core"), "the Core may list a page of the mirror as well"

@@ -129,6 +129,7 @@ class Peers:
         """Enter the list and greet all others on it, before any request is served. Raises what the store raises."""
         self._secret = await self._records.secret()
         self._notifier.on_written = self._written
+        self._notifier.in_touch = self._in_touch
         await self.look_at_list()
         self._started = True
         greeted = [asyncio.create_task(peer.sender.tried.wait()) for peer in self._peers.values()]
@@ -214,6 +215,9 @@ class Peers:
         if batch:
             for peer in self._peers.values():
                 peer.sender.note(batch, self._notifier.number)
+
+    def _in_touch(self) -> bool:
+        return not any(peer.doubted or peer.sender.failing_since is not None for peer in self._peers.values())
 
     def _met(self, news: News) -> None:
         if news.goodbye:

@@ -15,8 +15,9 @@ class PeerTimes:
     """Approximate interval of reading the records in the store: one LIST and one GET each."""
     give_up: float = 900.0
     """A process unreachable for this long is removed from the list. If it still runs, it enters it again."""
-    remember: float = 600.0
-    """How long the last writes of a departed process are known: longer than a device's interval of rounds."""
+    remember: float = 4200.0
+    """How long the last writes of a departed process are known: longer than devices believe that nothing was written (an hour,
+    §11.15-1 of docs/protocol.md)."""
     pace: float = 0.005
     """Pause between two messages to one process under load, times the number of processes."""
     retry_first: float = 0.05

@@ -60,10 +60,12 @@ _log = logging.getLogger("crystal_node.derive.staging")
 
 @dataclass
 class Moves:
-    """``lines``: what happened, for people. ``weaving``: agents whose past is to be woven now, and how."""
+    """``lines``: what happened, for people. ``weaving``: agents whose past is to be woven now, and how. ``waiting``: whether
+    any agent is not live yet."""
 
     lines: list[str] = field(default_factory=list[str])
     weaving: list[tuple[str, Weave]] = field(default_factory=list[tuple[str, Weave]])
+    waiting: bool = False
 
 
 class StagingService:
@@ -80,6 +82,7 @@ class StagingService:
         """Advances every staged agent, or one, as far as it goes by itself. Raises NoRoom, and what the databases raise."""
         moves = Moves()
         for one in agents_in(self._catalog):
+            moves.waiting |= one.state in WAITING
             if one.state in WAITING and not one.failure and only in (None, one.agent):
                 try:
                     await self._move_one(one.agent, now_ms, moves)

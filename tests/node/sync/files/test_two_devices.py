@@ -161,6 +161,23 @@ def test_thirty_days_in_the_trash_are_counted_by_a_clock_that_does_not_jump(core
     assert list(laptop.disk.trash.items()) == []
 
 
+def test_the_clock_of_the_trash_loses_nothing_though_it_is_written_once_an_hour(laptop: Desk) -> None:
+    laptop.write("plan.md", "a plan")
+    laptop.sync()
+    minute, start = 60 * 1000, laptop.now()
+    written: list[tuple[int, int]] = []
+    for passed in range(0, 301, 10):
+        laptop.disk.now = lambda passed=passed: start + passed * minute  # type: ignore[misc]
+        laptop.disk.tidy()
+        kept = laptop.book.meta_get("trash.clock")
+        assert kept is not None
+        written.append((int(kept.split()[0]), int(kept.split()[1])))
+    (first, began), (last, ended) = written[0], written[-1]
+    assert ended - began == last - first
+    assert start + 300 * minute - last < 60 * minute
+    assert len(set(written)) <= 6
+
+
 def test_many_deletions_at_once_wait_for_a_person(core: Desk, laptop: Desk) -> None:
     for number in range(40):
         core.write(f"file-{number}", f"{number}")

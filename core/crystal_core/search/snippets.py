@@ -94,16 +94,16 @@ class Snippets:
     def _found(self, tokens: list[Token]) -> list[Token]:
         """Return the query's words and phrases in the text, in order, not overlapping: start, end, stems."""
         found: list[Token] = []
-        place = 0
-        while place < len(tokens):
-            if tokens[place][2] in self._words:
-                for length in range(min(self._longest, len(tokens) - place), 0, -1):
-                    run = tokens[place : place + length]
-                    if tuple(token for _, _, token in run) in self._phrases:
-                        found.append((run[0][0], run[-1][1], " ".join(token for _, _, token in run)))
-                        place += length - 1
-                        break
-            place += 1
+        words, beyond = self._words, 0
+        for place in [number for number, (_, _, stem) in enumerate(tokens) if stem in words]:
+            if place < beyond:
+                continue
+            for length in range(min(self._longest, len(tokens) - place), 0, -1):
+                run = tokens[place : place + length]
+                if tuple(token for _, _, token in run) in self._phrases:
+                    found.append((run[0][0], run[-1][1], " ".join(token for _, _, token in run)))
+                    beyond = place + length
+                    break
         return found
 
     def _best(self, found: list[Token]) -> int:

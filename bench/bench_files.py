@@ -1,4 +1,5 @@
-"""The home's files: a look at a large tree in which nothing changed, and one changed byte in a large file.
+"""The home's files: a look at a large tree in which nothing changed, one changed byte in a large file, and files between real
+processes (`bench/file_transfers.py`).
 
 The look is held against walking the same tree and asking for each file's size and times, which is the least that anybody has to
 do. The byte is held against reading the file through SHA-256 once, which is the least that finds it.
@@ -13,6 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.file_transfers import rows as transfers
 from bench.harness import Row, timed, value_at_most
 from crystal_mirror.files.ports import SeenFile
 from crystal_mirror.files.tree import AgreedFile, FileContent, content_digest
@@ -33,7 +35,9 @@ def run(quick: bool) -> list[Row]:
     with _folder() as folder:
         rows += _one_byte(folder, size=64 * MIB if quick else BIG_BYTES)
     with _folder() as folder:
-        return rows + _renamed(folder)
+        rows += _renamed(folder)
+    with _folder() as folder:
+        return rows + transfers(folder, quick=quick)
 
 
 @contextmanager

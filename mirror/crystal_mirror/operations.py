@@ -24,7 +24,7 @@ from crystal_mirror.types import HASH_BYTES
 OPERATION_BYTES_MAX = 256 * 1024
 """One encoded operation, but a put of a file. With its vectors it fits one entry of 1 MiB with room to spare."""
 PUT_BYTES_MAX = 512 * 1024
-"""One encoded put of a file: it brings no vectors, and the names of its parts take room."""
+"""An encoded put of a file, or several changes of files: they bring no vectors, and the names of their parts take room."""
 PIECE_BYTES_MAX = 64 * 1024
 """UTF-8 bytes of one piece of text."""
 PIECES_MAX = 256
@@ -37,6 +37,8 @@ NAME_CHARS_MAX = 1024
 """Any name: agent, session, project, message id."""
 FILE_PARTS_MAX = 6144
 """Parts of one file: their references fill an operation."""
+CHANGES_MAX = 1024
+"""Changes of files in one operation."""
 FILE_PART_BYTES_MAX = 4 * 1024 * 1024
 FILE_BYTES_MAX = FILE_PARTS_MAX * FILE_PART_BYTES_MAX
 TURN_MAX = 255
@@ -186,6 +188,15 @@ class DropFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     base: Version
 
 
+class ChangeFiles(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="cf"):
+    """Puts and deletions of files, each of another path, in order. The one name that they have is the version of each of these
+    files; apart from that they are as many operations."""
+
+    changes: Annotated[
+        tuple[PutFile | DropFile, ...], msgspec.Meta(min_length=1, max_length=CHANGES_MAX)
+    ]  # §10.2-10
+
+
 SourceName = Annotated[str, msgspec.Meta(min_length=1, max_length=SOURCE_NAME_CHARS_MAX)]
 DocumentPath = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 """Where a document is in its source. It is only shown, never opened, so it need not be a path that may travel."""
@@ -255,6 +266,7 @@ Operation = (
     | Replace
     | PutFile
     | DropFile
+    | ChangeFiles
     | PutSource
     | DropSource
     | PutDocument
@@ -288,6 +300,7 @@ _Written = (
     | Replace
     | PutFile
     | DropFile
+    | ChangeFiles
     | PutSource
     | DropSource
     | PutDocument
@@ -301,7 +314,7 @@ def encode_operation(operation: Operation) -> bytes:
     """Encodes an operation. The bytes identify it from here on.
 
     Raises:
-        TooLarge: over ``OPERATION_BYTES_MAX``, a put over ``PUT_BYTES_MAX``, or a piece over ``PIECE_BYTES_MAX``.
+        TooLarge: over ``OPERATION_BYTES_MAX``, puts of files over ``PUT_BYTES_MAX``, or a piece over ``PIECE_BYTES_MAX``.
         Malformed: a field is out of its bounds.
     """
     try:
@@ -326,7 +339,7 @@ def decode_operation(data: bytes) -> Operation:
         decoded = _decoder.decode(data)
     except UNDECODABLE as error:
         raise Malformed(f"not an operation of this version: {error}") from error
-    if len(data) > OPERATION_BYTES_MAX and not isinstance(decoded, PutFile):  # §10.2-7
+    if len(data) > OPERATION_BYTES_MAX and not isinstance(decoded, PutFile | ChangeFiles):  # §10.2-7
         raise TooLarge(f"an operation of {len(data)} bytes is over the limit of {OPERATION_BYTES_MAX}")
     match decoded:
         case _CaptureColumns():
@@ -346,6 +359,12 @@ def decode_operation(data: bytes) -> Operation:
             return decoded
         case PutFile() | DropFile():
             check_path(decoded.path)  # §10.2-4
+            return decoded
+        case ChangeFiles():
+            for change in decoded.changes:
+                check_path(change.path)  # §10.2-4
+            if len({change.path for change in decoded.changes}) != len(decoded.changes):  # §10.2-10
+                raise Malformed("an operation changes a file twice")
             return decoded
         case PutSource() | DropSource():
             check_words(decoded.name)

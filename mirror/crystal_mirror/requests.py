@@ -113,11 +113,29 @@ class GetBlob:
 
 
 @dataclass(frozen=True, slots=True)
+class GetBlobs:
+    """Reply: a list as long as ``keys``: the blob's bytes (its limit and one more byte at most), or None. May be fetched side
+    by side."""
+
+    keys: tuple[str, ...]
+    limits: tuple[int, ...]
+    """Bytes of each."""
+
+
+@dataclass(frozen=True, slots=True)
 class PutBlob:
     """Create-only write of a blob, like ``PutNew`` for what an entry could not hold. Reply: True if created."""
 
     key: str
     body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PutBlobs:
+    """Create-only writes of blobs, side by side and in any order. Reply: a list of bools, True if created."""
+
+    blobs: tuple[tuple[str, bytes], ...]
+    """Keys and bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +171,9 @@ Request = (
     | Embed
     | Has
     | GetBlob
+    | GetBlobs
     | PutBlob
+    | PutBlobs
     | Condemn
     | Progress
 )

@@ -57,6 +57,9 @@ class State:
                 put(self.files, self.condemned, self.blobs, origin, operation)
             case ["d", *_]:
                 drop(self.files, origin, operation)
+            case ["cf", changes]:
+                for change in changes:
+                    self.apply(origin, change, vectors)
             case ["c", agent, session, project, repository, source, texts, roles, times, messages, parts]:
                 if isinstance(messages, bytes):
                     ids = [messages[i : i + 16].hex() for i in range(0, len(messages), 16)]

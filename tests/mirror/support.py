@@ -13,6 +13,7 @@ from crystal_mirror.requests import (
     Embed,
     Get,
     GetBlob,
+    GetBlobs,
     GetMany,
     GetPart,
     Has,
@@ -22,6 +23,7 @@ from crystal_mirror.requests import (
     Progress,
     Put,
     PutBlob,
+    PutBlobs,
     PutNew,
     Request,
 )
@@ -58,6 +60,10 @@ class Objects(dict[str, bytes]):
                 return self.get(key)
             case GetBlob(key):
                 return self.get(key)
+            case GetBlobs(keys):
+                return [self.get(key) for key in keys]
+            case PutBlobs(blobs):
+                return [self.setdefault(key, body) is body for key, body in blobs]
             case GetPart(key, start, length):
                 whole = self.get(key)
                 return None if whole is None else whole[start : start + length]

@@ -11,18 +11,22 @@ from hypothesis import strategies as st
 from crystal_crypto.errors import Malformed, TooLarge
 from crystal_mirror.entries.batches import Batch, decode_batch, encode_batch
 from crystal_mirror.operations import (
+    CHANGES_MAX,
     PIECE_BYTES_MAX,
     PIECES_MAX,
     PUT_BYTES_MAX,
     Amend,
     Capture,
+    ChangeFiles,
     DropDocument,
+    DropFile,
     DropSource,
     Forget,
     LinkProjects,
     Operation,
     Piece,
     PutDocument,
+    PutFile,
     PutSource,
     Remember,
     decode_operation,
@@ -87,12 +91,36 @@ def documents(draw: st.DrawFn) -> PutDocument:
     )
 
 
+changes = st.builds(
+    ChangeFiles,
+    st.lists(
+        st.one_of(
+            st.builds(
+                PutFile,
+                st.from_regex("[a-z]{4,6}", fullmatch=True),
+                st.none(),
+                st.booleans(),
+                moments,
+                st.just(()),
+            ),
+            st.builds(
+                DropFile,
+                st.from_regex("[a-z]{4,6}", fullmatch=True),
+                st.just((bytes(16), bytes(8), 3)),
+            ),
+        ),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda change: change.path,
+    ).map(tuple),
+)
 forgets = st.builds(Forget, st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=4).map(tuple))
 operations = st.one_of(
     captures,
     remembers,
     amends,
     forgets,
+    changes,
     sources,
     links,
     documents(),
@@ -273,3 +301,14 @@ def test_a_digest_depends_on_names_sums_and_counts() -> None:
         StateDigest.of([one, TableSum("b", b"\1" * 32, 2)]),
     ]
     assert len({digest.hex() for digest in [base, *others]}) == 5
+
+
+def test_one_operation_changes_each_file_once_and_a_bounded_number() -> None:
+    one = PutFile("a.md", None, False, 5, ())
+    many = tuple(PutFile(f"{number}.md", None, False, 5, ()) for number in range(CHANGES_MAX + 1))
+    assert decode_operation(encode_operation(ChangeFiles(many[1:]))) == ChangeFiles(many[1:])
+    for refused in ((), (one, one), (one, DropFile("a.md", (bytes(16), bytes(8), 3))), many):
+        with pytest.raises(Malformed):
+            encode_operation(ChangeFiles(refused))
+    with pytest.raises(Malformed):
+        encode_operation(ChangeFiles((one, PutFile("../b.md", None, False, 5, ()))))

@@ -16,13 +16,15 @@ from crystal_mirror.entries import batches
 from crystal_mirror.entries.control_state import newest_snapshot
 from crystal_mirror.membership.administration import renew_generation
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import FilePart, LinkProjects, Operation, PutFile, Remember
+from crystal_mirror.operations import ChangeFiles, FilePart, LinkProjects, Operation, PutFile, Remember
 from crystal_mirror.snapshots.creation import make_snapshot
 from tests.mirror.test_two_devices import Pair, capture, equal
 
 LINK = LinkProjects(("work/app", ""), ("", "host/me/library"), True, 9)
 SCOPED = Remember("of a project", "fact", "agent", 8, scope="work/app")
 NAMED = PutFile("plan.md", None, False, 5, (FilePart(bytes(32), 1, bytes(range(32))),))
+
+SEVERAL = ChangeFiles((PutFile("plan.md", None, False, 5, ()), PutFile("to-do.md", None, False, 5, ())))
 
 
 class _OldRemember(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="r"):
@@ -49,7 +51,8 @@ _OLD: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
 
 @contextmanager
 def older_program() -> Iterator[None]:
-    """What is read meanwhile is read by a program of before there were scopes, links and names of blobs."""
+    """What is read meanwhile is read by a program of before there were scopes, links, names of blobs and changes of several
+    files in one operation."""
 
     class Reader:
         def decode(self, data: bytes) -> object:
@@ -69,7 +72,7 @@ def older_program() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("operation", [SCOPED, LINK, NAMED])
+@pytest.mark.parametrize("operation", [SCOPED, LINK, NAMED, SEVERAL])
 def test_an_older_reader_waits_before_what_it_does_not_know(operation: Operation) -> None:
     pair = Pair()
     pair.node.accept(capture("before"))
@@ -88,7 +91,7 @@ def test_an_older_reader_waits_before_what_it_does_not_know(operation: Operation
     assert equal(pair.core, pair.node)
 
 
-@pytest.mark.parametrize("operation", [SCOPED, LINK, NAMED])
+@pytest.mark.parametrize("operation", [SCOPED, LINK, NAMED, SEVERAL])
 def test_an_older_core_holds_the_stream_and_takes_it_once_it_is_updated(operation: Operation) -> None:
     pair = Pair()
     pair.sync()
@@ -105,7 +108,9 @@ def test_an_older_core_holds_the_stream_and_takes_it_once_it_is_updated(operatio
     database = pair.core.replica.database
     assert [each.scope for each in memories(database)] == ["work/app"][: operation is SCOPED]
     assert len(links(database)) == (operation is LINK)
-    assert [row.path for row in pair.core.replica.files()] == ["plan.md"][: operation is NAMED]
+    assert [row.path for row in pair.core.replica.files()] == (
+        ["plan.md", "to-do.md"] if operation is SEVERAL else ["plan.md"][: operation is NAMED]
+    )
 
 
 def test_older_programs_read_all_that_states_no_scope() -> None:

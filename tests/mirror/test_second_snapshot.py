@@ -7,6 +7,7 @@ from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import (
     Amend,
     Capture,
+    ChangeFiles,
     DropFile,
     FilePart,
     Forget,
@@ -90,7 +91,15 @@ def _house() -> Household:
     _put(home, home.laptop, "notes/a.md", b"at the same time " * 40)
     row = home.laptop.replica.file("run.sh")
     assert row is not None
-    home.laptop.accept(DropFile("run.sh", row.version))
+    home.laptop.accept(
+        ChangeFiles(
+            (
+                DropFile("run.sh", row.version),
+                PutFile("notes/a.md", None, False, 5, ()),
+                PutFile("b", None, False, 5, ()),
+            )
+        )
+    )
     home.laptop.accept(Forget((home.core.secret.forget_hash(sha256(b"kept in mind").digest()),)))
     home.sync(home.laptop, home.core, home.laptop)
     return home

@@ -19,12 +19,14 @@ from crystal_mirror.requests import (
     Flow,
     Get,
     GetBlob,
+    GetBlobs,
     GetMany,
     GetPart,
     Has,
     List,
     Listing,
     PutBlob,
+    PutBlobs,
     PutNew,
     Request,
     StoreFailure,
@@ -129,8 +131,10 @@ def a_conflict_counts_as_stored() -> AbstractContextManager[Any]:
         try:
             return honest(store, name, request)
         except StoreFailure as failure:
-            if type(failure.__cause__) is StoreUnavailable and isinstance(request, PutNew | PutBlob):
-                return True
+            if type(failure.__cause__) is StoreUnavailable and isinstance(
+                request, PutNew | PutBlob | PutBlobs
+            ):
+                return [True for _ in request.blobs] if isinstance(request, PutBlobs) else True
             raise
 
     return patch.object(SimStore, "perform", perform)
@@ -149,7 +153,7 @@ def who_is_asked_to_wait_sees_nothing() -> AbstractContextManager[Any]:
             match request:
                 case Get() | GetBlob() | GetPart():
                     return None
-                case GetMany(keys) | Has(keys):
+                case GetMany(keys) | GetBlobs(keys, _) | Has(keys):
                     return [None for _ in keys]
                 case List():
                     return Listing((), False)

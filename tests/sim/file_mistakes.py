@@ -11,7 +11,7 @@ from unittest.mock import patch
 from crystal_core.database import Database
 from crystal_core.state import files
 from crystal_mirror.files import transfers as filemoves
-from crystal_mirror.files.transfers import FilesRound
+from crystal_mirror.files.shared import FilesRound
 from crystal_mirror.files.tree import FileAction, decide
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.requests import Flow

@@ -15,7 +15,18 @@ from crystal_crypto.errors import CryptoError
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_crypto.limits import BLOB_CHUNK_BYTES, BLOB_HEADER_BYTES, MAC_BYTES, TAG_BYTES
 from crystal_crypto.padding import padded_length
-from crystal_mirror.requests import Get, GetBlob, GetMany, Has, Put, PutBlob, PutNew, Request
+from crystal_mirror.requests import (
+    Get,
+    GetBlob,
+    GetBlobs,
+    GetMany,
+    Has,
+    Put,
+    PutBlob,
+    PutBlobs,
+    PutNew,
+    Request,
+)
 from tests.sim.model import Violation
 from tests.sim.outsiders import Generations
 from tests.support.blobs import whatever_it_holds
@@ -64,7 +75,10 @@ class Guesser:
                 _check_entry(who, key, body)
             case Get(key) | GetBlob(key):
                 self._check_names(who, (key,), generation)
-            case GetMany(keys) | Has(keys):
+            case PutBlobs(blobs):
+                for key, body in blobs:
+                    self.check(who, PutBlob(key, body), generation)
+            case GetMany(keys) | GetBlobs(keys, _) | Has(keys):
                 self._check_names(who, keys, generation)
             case _:
                 pass

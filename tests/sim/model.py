@@ -18,6 +18,7 @@ from crystal_mirror.entries.batches import Announced, Batch, opened_batch
 from crystal_mirror.operations import (
     Amend,
     Capture,
+    ChangeFiles,
     DropDocument,
     DropFile,
     DropSource,
@@ -123,6 +124,12 @@ class State:
                 filemodel.put(self.files, origin, operation, is_condemned)
             case DropFile():
                 filemodel.drop(self.files, origin, operation)
+            case ChangeFiles():
+                for change in operation.changes:
+                    if isinstance(change, PutFile):
+                        filemodel.put(self.files, origin, change, is_condemned)
+                    else:
+                        filemodel.drop(self.files, origin, change)
             case PutSource():
                 _, name, *source = _plain(operation)
                 self.kept.sources[name] = (origin.device, *source)
@@ -297,8 +304,9 @@ class Histories:
                 state.chunks[sha256(text.encode()).digest()] = windows
             operations.add(name)
             state.done |= {origin}
-            if isinstance(operation := decode_operation(encoded), PutFile):
-                self.contents.add(tuple(part.content for part in operation.parts))
+            for change in file_changes(decode_operation(encoded)):
+                if isinstance(change, PutFile):
+                    self.contents.add(tuple(part.content for part in change.parts))
         state.done |= set(batch.also_done)
         for chunk in batch.embedded_anew:
             windows = next(vectors, None)
@@ -339,7 +347,8 @@ class Histories:
         its device likes. Anything else is offered again by who reads from a snapshot and cannot know whether the log had this
         one or another of its name: rather forgotten twice than never, and no text may come back by it."""
         if isinstance(
-            operation, Forget | Replace | PutFile | DropFile | DropSource | PutDocument | DropDocument
+            operation,
+            Forget | Replace | PutFile | DropFile | ChangeFiles | DropSource | PutDocument | DropDocument,
         ):
             return True
         tried = state.copy()
@@ -359,6 +368,13 @@ class Histories:
         return self._operations[name]
 
 
+def file_changes(operation: Operation) -> tuple[PutFile | DropFile, ...]:
+    """What an operation does to files."""
+    if isinstance(operation, ChangeFiles):
+        return operation.changes
+    return (operation,) if isinstance(operation, PutFile | DropFile) else ()
+
+
 def _plain(operation: Operation) -> list[Any]:
     """As it is on the wire."""
     return msgspec.msgpack.decode(encode_operation(operation))  # type: ignore[no-any-return]
@@ -376,11 +392,11 @@ def _floor(batch: Batch, before: History) -> tuple[int, int]:
 
 def _check_versions(before: State, after: State, batch: Batch) -> None:
     """A version of a file leaves the tree only by an operation that was made from it."""
-    left = {row[0] for row in living(before.files).values()} - {
-        row[0] for row in living(after.files).values()
+    left = {(path, row[0]) for path, row in living(before.files).items()} - {
+        (path, row[0]) for path, row in living(after.files).items()
     }
-    operations = [operation for _, operation in batch.decoded()]
-    bases = {operation.base for operation in operations if isinstance(operation, PutFile | DropFile)}
+    changes = [change for _, operation in batch.decoded() for change in file_changes(operation)]
+    bases = {(change.path, change.base) for change in changes}
     if not left <= bases:
         raise Violation(f"P7: {len(left - bases)} files left the tree without anybody's deletion or change")
 

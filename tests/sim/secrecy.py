@@ -14,6 +14,7 @@ from crystal_mirror.requests import (
     Embed,
     Get,
     GetBlob,
+    GetBlobs,
     GetMany,
     GetPart,
     Has,
@@ -22,6 +23,7 @@ from crystal_mirror.requests import (
     Progress,
     Put,
     PutBlob,
+    PutBlobs,
     PutNew,
     Request,
 )
@@ -91,13 +93,16 @@ class Secrecy:
         match request:
             case Get(key) | GetBlob(key) | GetPart(key, _, _) | List(key, _, _) | Poll(key, _):
                 self.check_key(key)
-            case GetMany(keys) | Has(keys):
+            case GetMany(keys) | GetBlobs(keys, _) | Has(keys):
                 for key in keys:
                     self.check_key(key)
             case Put(key, body) | PutNew(key, body) | PutBlob(key, body):
                 self.check_key(key)
                 self.search("a key", key.encode())
                 self.search(f"the object {key}", body)
+            case PutBlobs(blobs):
+                for key, body in blobs:
+                    self.check(PutBlob(key, body))
             case Condemn(keys, prefix, through):
                 for key in (*keys, *filter(None, (prefix, through))):
                     self.check_key(key)

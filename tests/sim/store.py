@@ -17,6 +17,7 @@ from crystal_mirror.requests import (
     Embed,
     Get,
     GetBlob,
+    GetBlobs,
     GetMany,
     GetPart,
     Has,
@@ -26,6 +27,7 @@ from crystal_mirror.requests import (
     Progress,
     Put,
     PutBlob,
+    PutBlobs,
     PutNew,
     Request,
     StoreFailure,
@@ -162,6 +164,9 @@ class SimStore:
         self.asked(device, request)
         if isinstance(request, PutNew | Put | PutBlob):
             self.watch(device, request.body)
+        if isinstance(request, PutBlobs):
+            for _, body in request.blobs:
+                self.watch(device, body)
         reply = self._answer(device, request)
         if self._draw.random() < weather.fails_after:
             self.counts["reply lost"] += 1
@@ -178,7 +183,7 @@ class SimStore:
             self.counts["throttled"] += 1
             throttled = TooManyRequests("the simulated relay answered 429")
             raise store_failure(throttled) from throttled
-        writes = isinstance(request, PutNew | PutBlob)
+        writes = isinstance(request, PutNew | PutBlob | PutBlobs)
         if weather.conflicts and writes and self._draw.random() < weather.conflicts:
             self.counts["conflict"] += 1
             conflict = StoreUnavailable("the simulated bucket answered 409")
@@ -193,10 +198,12 @@ class SimStore:
                 return None if whole is None else whole[start : start + length]
             case Has(keys):
                 return [self._has(device, key) for key in keys]
-            case GetMany(keys):
+            case GetMany(keys) | GetBlobs(keys, _):
                 return [self._get(device, key) for key in keys]
             case PutNew(key, body) | PutBlob(key, body):
                 return self._put_new(device, key, body)
+            case PutBlobs(blobs):
+                return self._put_blobs(device, blobs)
             case Put(key, body):
                 self.objects[key] = body
                 self._maybe_late(key, body, overwrites=True)
@@ -212,6 +219,16 @@ class SimStore:
                 return self._condemn(request)
             case Embed() | Progress():
                 raise AssertionError("no business of the store")
+
+    def _put_blobs(self, device: str, blobs: tuple[tuple[str, bytes], ...]) -> list[bool]:
+        """They are put in any order, and the line may break between any two of them."""
+        made: dict[str, bool] = {}
+        for key, body in self._draw.sample(blobs, len(blobs)):
+            if made and self._draw.random() < self.weather.fails_after:
+                self.counts["reply lost"] += 1
+                raise StoreFailure("the simulated relay answered for some of the blobs only")
+            made[key] = self._put_new(device, key, body)
+        return [made[key] for key, _ in blobs]
 
     def honest_listing(self, request: List) -> Listing:
         limit = max(1, min(request.limit, self._draw.randint(1, self.weather.page_max)))

@@ -8,7 +8,7 @@ from hashlib import sha256
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_mirror.devicelog.keyring import KeyRing
 from crystal_mirror.membership.administration import revoke
-from crystal_mirror.requests import PutBlob, Request
+from crystal_mirror.requests import PutBlob, PutBlobs, Request
 from tests.sim.administering import NOW_MS, add
 from tests.sim.device import Home
 from tests.sim.mixed_script import MixedStage
@@ -148,4 +148,6 @@ def test_a_new_file_and_a_copy_that_share_a_part_and_go_together_are_named_each_
 
 
 def _keys_put(request: Request) -> list[str]:
+    if isinstance(request, PutBlobs):
+        return [key for key, _ in request.blobs]
     return [request.key] if isinstance(request, PutBlob) else []

@@ -9,6 +9,7 @@ from crystal_mirror.requests import (
     Embed,
     Get,
     GetBlob,
+    GetBlobs,
     GetMany,
     GetPart,
     Has,
@@ -17,6 +18,7 @@ from crystal_mirror.requests import (
     Progress,
     Put,
     PutBlob,
+    PutBlobs,
     PutNew,
     Request,
 )
@@ -38,8 +40,10 @@ def _described(request: Request | None) -> str:
     match request:
         case Get(key) | GetBlob(key) | GetPart(key, _, _):
             return f"get {key}"
-        case GetMany(keys):
+        case GetMany(keys) | GetBlobs(keys, _):
             return f"get {len(keys)} from {keys[:1]}"
+        case PutBlobs(blobs):
+            return f"put {[(key, len(body)) for key, body in blobs]}"
         case Has(keys):
             return f"has {len(keys)} from {keys[:1]}"
         case PutNew(key, body) | Put(key, body) | PutBlob(key, body):

@@ -4,7 +4,7 @@ The person who owns the files writes, deletes and renames between any two reques
 two changes can leave one and the same stamp. What sync removes or overwrites is noted (`Removed`), for P7.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -128,6 +128,17 @@ class SimDisk:
             raise FileTrouble("something else stands in its place")
         return _Incoming(self, row)
 
+    def place(self, arrived: Sequence[tuple[Incoming, LocalFile | None]]) -> list[LocalFile | FileTrouble]:
+        """One after the other: a crash may come between any two of them."""
+        placed: list[LocalFile | FileTrouble] = []
+        for incoming, expected in arrived:
+            assert isinstance(incoming, _Incoming), "begun by this disk"
+            try:
+                placed.append(incoming.finish(expected))
+            except FileTrouble as trouble:
+                placed.append(trouble)
+        return placed
+
     def set_executable(self, local: LocalFile, executable: bool) -> LocalFile:
         self._still(local)
         self.time += 1
@@ -161,7 +172,7 @@ class SimDisk:
     def tidy(self) -> None:
         self.started = {key: parts for key, parts in self.started.items() if parts}
 
-    def place(self, path: str, data: bytes, executable: bool, expected: LocalFile | None) -> LocalFile:
+    def put_in_place(self, path: str, data: bytes, executable: bool, expected: LocalFile | None) -> LocalFile:
         """What was put together comes to its place, unless that holds something else by now."""
         now = self._local(path) if path in self.files else None
         if (now is None) != (expected is None) or (now and expected and now.stamp != expected.stamp):
@@ -216,7 +227,7 @@ class _Incoming:
         if self.have() != len(self._row.parts):
             raise FileTrouble("the disk did not keep what was written")
         data = b"".join(self._parts)
-        placed = self._disk.place(self._row.path, data, self._row.executable, expected)
+        placed = self._disk.put_in_place(self._row.path, data, self._row.executable, expected)
         self._parts.clear()
         return placed
 

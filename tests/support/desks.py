@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from crystal_core.replica import Replica
 from crystal_mirror.files.round import files_round
-from crystal_mirror.files.transfers import FilesReport
+from crystal_mirror.files.shared import FilesReport
 from crystal_mirror.membership.founding import found, join
 from crystal_mirror.membership.member import Member, load_keys, load_log
 from crystal_mirror.requests import (
@@ -18,6 +18,7 @@ from crystal_mirror.requests import (
     Embed,
     Get,
     GetBlob,
+    GetBlobs,
     GetMany,
     Has,
     List,
@@ -25,6 +26,7 @@ from crystal_mirror.requests import (
     Progress,
     Put,
     PutBlob,
+    PutBlobs,
     PutNew,
     Request,
 )
@@ -65,6 +67,13 @@ class FolderStore:
             case GetBlob(key):
                 self.blobs_got += 1
                 return self.get(key)
+            case GetBlobs(keys):
+                self.blobs_got += len(keys)
+                return [self.get(key) for key in keys]
+            case PutBlobs(blobs):
+                self.blobs_put += len(blobs)
+                self.bytes_put += sum(len(body) for _, body in blobs)
+                return [self._put_new(key, body) for key, body in blobs]
             case GetMany(keys):
                 return [self.get(key) for key in keys]
             case Has(keys):

@@ -79,6 +79,15 @@ def condemn(database: Database, digests: Digests, names: Sequence[bytes]) -> Non
             digests[CONDEMNED].add(condemned_row(name))
 
 
+def change(
+    database: Database, secret: VaultSecret, digests: Digests, origin: Origin, operation: PutFile | DropFile
+) -> None:
+    if isinstance(operation, PutFile):
+        put(database, secret, digests, origin, operation)
+    else:
+        drop(database, digests, origin, operation)
+
+
 def put(
     database: Database, secret: VaultSecret, digests: Digests, origin: Origin, operation: PutFile
 ) -> None:

@@ -4,7 +4,7 @@
     Remember  lifts the suppression of its text and adds its chunk, if new, and a memory: see `memories`, also for Amend
     Forget    deletes the texts' chunks with all rows that refer to them, and suppresses their keyed hashes
     Replace   points the rows that refer to a text to another one, then treats the former text as Forget does
-    PutFile, DropFile   change the tree of files: see `files`
+    PutFile, DropFile, ChangeFiles   change the tree of files: see `files`
     PutSource, DropSource, PutDocument, DropDocument   change the documents: see `documents`
     LinkProjects   adds or removes the link of two projects
 
@@ -33,6 +33,7 @@ from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
     Amend,
     Capture,
+    ChangeFiles,
     DropDocument,
     DropFile,
     DropSource,
@@ -90,10 +91,11 @@ class StateRows:
                 for each in operation.replaced:
                     chunks.index()
                     self._replace(each, vectors)
-            case PutFile():
-                files.put(database, self._secret, digests, origin, operation)
-            case DropFile():
-                files.drop(database, digests, origin, operation)
+            case PutFile() | DropFile():
+                files.change(database, self._secret, digests, origin, operation)
+            case ChangeFiles():
+                for one in operation.changes:  # §11.4-18
+                    files.change(database, self._secret, digests, origin, one)
             case PutSource():
                 documents.put_source(database, digests, origin, operation)
             case DropSource():

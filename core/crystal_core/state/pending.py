@@ -24,6 +24,7 @@ from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
     Amend,
     Capture,
+    ChangeFiles,
     DropDocument,
     DropFile,
     DropSource,
@@ -97,7 +98,7 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
                 f"INSERT INTO provisional_links (number, linked, {LINK_COLUMNS}, at) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 (number, operation.linked, *link_of(operation.one, operation.other), operation.at),
             )
-        case PutFile() | DropFile():
+        case PutFile() | DropFile() | ChangeFiles():
             pass  # no text
 
 

@@ -13,6 +13,7 @@ from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
     Amend,
     Capture,
+    ChangeFiles,
     DropDocument,
     DropFile,
     DropSource,
@@ -69,7 +70,7 @@ class _Foresight:
                 self._leave(operation.source, operation.path, 0, WHOLE)
             case DropSource():
                 self._leave(operation.name, None, 0, WHOLE)
-            case Amend() | PutFile() | DropFile() | PutSource() | LinkProjects():
+            case Amend() | PutFile() | DropFile() | ChangeFiles() | PutSource() | LinkProjects():
                 pass  # no text
 
     def _texts(self, texts: Sequence[str]) -> None:

@@ -102,18 +102,14 @@ class PartPlace(NamedTuple):
 
 
 class Incoming(Protocol):
-    """A file that is being put together beside its place. ``close`` without ``finish`` leaves it for the next try."""
+    """A file that is being put together beside its place. ``close`` before ``Disk.place`` leaves it for the next try."""
 
     def have(self) -> int:
         """How many verified parts are there already, from an earlier try."""
         ...
 
     def add(self, data: bytes) -> None:
-        """Appends the next part. Raises NoRoom."""
-        ...
-
-    def finish(self, expected: LocalFile | None) -> LocalFile:
-        """Makes it durable, reads it back, and puts it in its place, which must still hold ``expected``. Raises FileTrouble."""
+        """Appends the next part. Raises DiskFull."""
         ...
 
     def close(self) -> None: ...
@@ -165,6 +161,11 @@ class Disk(Protocol):
 
     def incoming(self, row: FileRow) -> Incoming:
         """Begins to put the row's file together, or goes on with it. Raises FileTrouble."""
+        ...
+
+    def place(self, arrived: Sequence[tuple[Incoming, LocalFile | None]]) -> list[LocalFile | FileTrouble]:
+        """Makes complete files durable, reads them back, and puts each in its place, which must still hold the file stated, or
+        none. What is returned for a file is durable, or why it is not in its place. Together they cost little more than one."""
         ...
 
     def set_executable(self, local: LocalFile, executable: bool) -> LocalFile:

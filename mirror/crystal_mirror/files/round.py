@@ -18,7 +18,8 @@ from crystal_mirror.entries.control_state import read_base
 from crystal_mirror.file_paths import folded
 from crystal_mirror.files.moves import moves
 from crystal_mirror.files.ports import Disk, FileDatabase, FileOffer, FileTrouble, LocalFile, SeenFile
-from crystal_mirror.files.transfers import FilesReport, FilesRound, matches, move_all, rows_stand, went_to
+from crystal_mirror.files.shared import FilesReport, FilesRound, matches, rows_stand
+from crystal_mirror.files.transfers import move_all, went_to
 from crystal_mirror.files.tree import (
     FUSED,
     AgreedFile,
@@ -108,7 +109,7 @@ def settle_offers(this: FilesRound) -> None:
             this.database.end_offer(offer.path)
             continue
         try:
-            settled = _settled_put(this, offer, offer.content, went_to(replica, offer))
+            settled = _settled_put(this, offer, offer.content)
             if settled is not None:
                 agreed.append(settled)
         except FileTrouble as trouble:
@@ -117,9 +118,7 @@ def settle_offers(this: FilesRound) -> None:
     this.database.set_agreed(*agreed)
 
 
-def _settled_put(
-    this: FilesRound, offer: FileOffer, content: FileContent, kept_at: str | None
-) -> AgreedFile | None:
+def _settled_put(this: FilesRound, offer: FileOffer, content: FileContent) -> AgreedFile | None:
     """The version that is at its path now; None if the offer was handled otherwise."""
     database, replica = this.database, this.member.replica
     ours = AgreedFile(offer.path, offer.origin, content)
@@ -129,6 +128,7 @@ def _settled_put(
             return ours
         database.end_offer(offer.path)  # another copy of this device gave that name to another version
         return None
+    kept_at = went_to(replica, offer)
     if kept_at is not None:
         _step_aside(this, offer, content, kept_at)  # §14-4
         return None

@@ -2,26 +2,30 @@
 
 A put::
 
-    look -> Has: which parts lack? -> read each from the disk, PutBlob -> accept PutFile -> note the offer
+    look -> Has: which large parts lack? -> read each from the disk, PutBlobs -> accept PutFile -> note the offer
               (a part that does not read as it was seen: the file changed, the next round looks again; the same if the
               vault's keys were renewed meanwhile: the file is then cut at other places, and its parts have other names)
 
 A fetch::
 
-    look -> temporary file beside its place <- parts: from this disk where one is seen, else GetBlob
+    look -> temporary file beside its place <- parts: from this disk where one is seen, else GetBlobs
          -> durable, read back -> into its place, if what stands there is still what was looked at -> note the version
+
+Files are fetched in groups: their parts in few requests, and what makes them durable once for all.
 
 After a kill a put is made again (the log takes equal content as done), and a fetch continues after the parts that it has.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 from crystal_crypto.errors import WrongKey
-from crystal_mirror.file_paths import conflict_paths, folded
-from crystal_mirror.files.moves import Moves, waits
+from crystal_crypto.limits import DEVICE_BYTES
+from crystal_mirror.file_paths import conflict_path, conflict_paths, folded
+from crystal_mirror.files.moves import waits
 from crystal_mirror.files.ports import (
     Disk,
     DiskFull,
@@ -35,6 +39,7 @@ from crystal_mirror.files.ports import (
     SeenFile,
     TooLargeHere,
 )
+from crystal_mirror.files.shared import FilesRound, part_on_disk
 from crystal_mirror.files.tree import (
     FUSED,
     AgreedFile,
@@ -43,153 +48,39 @@ from crystal_mirror.files.tree import (
     FileContent,
     PlannedAction,
     content_of,
-    decide,
 )
 from crystal_mirror.membership.member import Member
-from crystal_mirror.operations import DropFile, FilePart, PutFile, blob_name
+from crystal_mirror.operations import OPERATION_BYTES_MAX, ChangeFiles, DropFile, FilePart, PutFile, blob_name
 from crystal_mirror.ports import FileRow, ReplicaView
-from crystal_mirror.replication.rebuild import rebuild_pending
-from crystal_mirror.requests import Flow, Progress
+from crystal_mirror.requests import Flow, Progress, PutBlobs
 from crystal_mirror.snapshots.blobs import (
     BlobDamaged,
     BlobRef,
-    get_blob,
+    get_blobs,
     lacking,
     name_of,
     put_under,
+    sealed_blob,
     usable_turn,
 )
-from crystal_mirror.snapshots.restore import restore_pending
-from crystal_mirror.types import Position
 
 SENDING = "sending files"
 FETCHING = "fetching files"
-_TOGETHER_FILES = 64
+_TOGETHER_FILES = 256
 """Files whose offers are accepted in one transaction."""
-_TOGETHER_PARTS = 256
+_TOGETHER_PARTS = 1024
+_FETCHED_FILES = 32
+"""Files that are put together at the same time. Each holds two open files and is made durable with the others."""
+_WINDOW_BYTES = 4 * 1024 * 1024
+"""Parts that are held in memory and fetched or sent together; a larger part alone."""
+_UNASKED_BYTES_MAX = 256 * 1024
+"""A new part of up to this size is sent without asking whether the relay has it: to ask costs a request, as sending does."""
+_META_SENDING = "sending"
+"""Set while parts are sent: a round that finds it goes on with what another one began."""
+_CHANGE_BYTES, _PART_BYTES = 64, 80
+"""A change as it is encoded takes so much at most beside its path and its parts, and a part so much."""
+_SEQUENCE_MAX = 2**53
 _CANDIDATES = 64
-
-
-@dataclass
-class FilesReport:
-    """What a round did and what prevented the rest. Paths are relative to the home."""
-
-    halted: str = ""
-    files: int = 0
-    put: int = 0
-    fetched: int = 0
-    removed: int = 0
-    dropped: int = 0
-    adopted: int = 0
-    parts_put: int = 0
-    parts_fetched: int = 0
-    bytes_put: int = 0
-    """Of parts, before they are sealed."""
-    bytes_fetched: int = 0
-    waiting: int = 0
-    """Offers that the Core has not ordered yet."""
-    conflicts: list[str] = field(default_factory=list[str])
-    """Paths at which this round found a version of this device that came second."""
-    refused: dict[str, str] = field(default_factory=dict[str, str])
-    lacking: dict[str, str] = field(default_factory=dict[str, str])
-    """Files that cannot be fetched now: parts of them are missing on the relay, or do not fit on the disk."""
-    busy: list[str] = field(default_factory=list[str])
-    """Files that changed while they were looked at: the next round looks again."""
-    withheld: list[tuple[str, DeletionDirection]] = field(default_factory=list[tuple[str, DeletionDirection]])
-
-    @property
-    def offered(self) -> int:
-        return self.put + self.dropped
-
-    def troubled(self, path: str, trouble: FileTrouble) -> None:
-        if isinstance(trouble, FileMoved):
-            self.busy.append(path)
-        else:
-            self.refused[path] = str(trouble)
-
-
-@dataclass
-class FilesRound:
-    """What the steps of a round share."""
-
-    member: Member
-    disk: Disk
-    database: FileDatabase
-    now_ms: int
-    report: FilesReport
-    position: Position
-    """Where the mirror was applied to when the round began."""
-    seed: int
-    """The cut seed of this round."""
-    generation: int
-    """The generation that ``seed`` is of."""
-    skipped: set[str] = field(default_factory=set[str])
-    """Paths whose state is not known."""
-    moved: dict[tuple[int, int], list[FilePart]] = field(
-        default_factory=dict[tuple[int, int], list[FilePart]]
-    )
-    """The parts of files that are gone from their paths, by size and inode: they may stand at others now."""
-    moves: Moves = field(default_factory=dict[tuple[str, DeletionDirection], str])
-    """The planned deletions that are moves (``files.moves``)."""
-    standing: dict[bytes, list[BlobRef]] | None = None
-    """The blobs of the living files by what these hold, once they are needed (``_standing``)."""
-
-    def states(
-        self, path: str, *, certain: bool = True
-    ) -> tuple[FileAction, LocalFile | None, FileRow | None, AgreedFile | None]:
-        """What is to be done about a path now. Without ``certain``, what was only just written is taken as it was read.
-        That is enough for an offer, whose parts are checked one by one, but not for anything that takes the file away.
-
-        Raises:
-            FileTrouble; FileMoved if it is not as it was read.
-        """
-        self.check_rows()
-        local = self.disk.look(path)
-        seen = self.database.seen_at(path)
-        if local is not None and not self.still_holds(seen, local, certain=certain):
-            raise FileMoved("the file changed after it was read")
-        content = seen.content if local is not None and seen is not None else None
-        row, agreed = self.member.replica.file(path), self.database.agreed_at(path)
-        return decide(content, row, agreed), local, row, agreed
-
-    def check_rows(self) -> None:
-        """Raises FileMoved in the middle of a replay, when the replica lacks rows and shows old tombstones."""
-        if not self.rows_stand():
-            raise FileMoved("the memory is being rebuilt")
-
-    def rows_stand(self) -> bool:
-        return rows_stand(self.member) and self.member.replica.position()[:2] >= self.position[:2]
-
-    def still_holds(self, seen: SeenFile | None, local: LocalFile, *, certain: bool = True) -> bool:
-        """Whether a file still holds what was read of it. With ``certain``, a file that had just been written is read once
-        more."""
-        if seen is None or (seen.local.stamp, seen.local.executable) != (local.stamp, local.executable):
-            return False
-        if not certain or seen.local.quiet:
-            return True
-        return all(matches(self.disk, local, self.database.parts_of(local.path)))
-
-
-def matches(disk: Disk, local: LocalFile, parts: Sequence[FilePart]) -> Iterator[bool]:
-    """Whether a file holds these parts, wherever it would be cut now: True for each part that does, False and no more at the
-    first thing that differs."""
-    if sum(part.length for part in parts) != local.stamp.size:
-        yield False
-        return
-    offset = 0
-    for part in parts:
-        same = sha256(disk.read(PartPlace(local.path, offset, part.length))).digest() == part.content
-        yield same
-        if not same:
-            return
-        offset += part.length
-    now = disk.look(local.path)
-    yield now is not None and now.stamp == local.stamp
-
-
-def rows_stand(member: Member) -> bool:
-    """Whether the replica is in no rebuild or restore."""
-    return not (rebuild_pending(member) or restore_pending(member))
 
 
 def move_all(this: FilesRound, plan: Sequence[PlannedAction]) -> Flow[None]:
@@ -213,13 +104,14 @@ def move_all(this: FilesRound, plan: Sequence[PlannedAction]) -> Flow[None]:
 
 def went_to(replica: ReplicaView, offer: FileOffer) -> str | None:
     """The conflict path at which a put of ours is kept; None if there is none. A row stays once it was made, so that it is
-    recognised even if another version or a tombstone is there by now."""
+    recognised even if another version or a tombstone is there by now. Files of one operation share its name: what they hold
+    tells them apart."""
     candidates = conflict_paths(offer.path, offer.origin)
     first = True
     for _ in range(_CANDIDATES):
         path = next(candidates)
         row = replica.file(path)
-        if row is not None and (row.version == offer.origin or first):
+        if row is not None and (content_of(row) == offer.content if row.version == offer.origin else first):
             return path
         first = False
     return None
@@ -240,20 +132,7 @@ def reput_parts(member: Member, disk: Disk, database: FileDatabase) -> Flow[int]
     return put
 
 
-def part_on_disk(disk: Disk, database: FileDatabase, content: bytes) -> bytes | None:
-    """A part of that content from wherever on this disk it was seen, read and checked."""
-    for place in database.places(content):
-        try:
-            data = disk.read(place)
-        except FileTrouble:
-            continue
-        if sha256(data).digest() == content:
-            return data
-    return None
-
-
 def _drop(this: FilesRound, paths: Iterable[str]) -> None:
-    member, database = this.member, this.database
     dropped: list[tuple[str, AgreedFile]] = []
     for path in paths:
         try:
@@ -269,13 +148,48 @@ def _drop(this: FilesRound, paths: Iterable[str]) -> None:
             dropped.append((path, agreed))
     for start in range(0, len(dropped), _TOGETHER_FILES):
         some = dropped[start : start + _TOGETHER_FILES]
-        origins = member.accept_many([DropFile(path, agreed.version) for path, agreed in some])
-        database.add_offers(
-            [FileOffer(path, origin, None) for (path, _), origin in zip(some, origins, strict=True)]
-        )
+        _accept(this, [(DropFile(path, agreed.version), None) for path, agreed in some])
         for path, _ in some:
             _note_deleted(this, path, FUSED[FileAction.DROP])
         this.report.dropped += len(some)
+
+
+def _accept(this: FilesRound, changes: Sequence[tuple[PutFile | DropFile, FileContent | None]]) -> None:
+    """Offers puts and deletions, with what the files hold; several in one operation."""
+    groups = list(_groups(changes))
+    operations = [
+        ChangeFiles(tuple(each for each, _ in some)) if len(some) > 1 else some[0][0] for some in groups
+    ]
+    origins = this.member.accept_many(operations)
+    this.database.add_offers(
+        [
+            FileOffer(each.path, origin, content, () if content is None else _names(this.member, each))
+            for some, origin in zip(groups, origins, strict=True)
+            for each, content in some
+        ]
+    )
+
+
+_Changes = list[tuple[PutFile | DropFile, FileContent | None]]
+
+
+def _groups(changes: Sequence[tuple[PutFile | DropFile, FileContent | None]]) -> Iterator[_Changes]:
+    """Changes that make one operation each."""
+    group: _Changes = []
+    size, forms = 0, set[str]()
+    for each, content in changes:
+        parts = len(each.parts) if isinstance(each, PutFile) else 0
+        weight = _CHANGE_BYTES + len(each.path.encode()) + _PART_BYTES * parts
+        # With the longest number there is, so that names that are cut short for it differ as well.
+        form = folded(conflict_path(each.path, bytes(DEVICE_BYTES), _SEQUENCE_MAX))
+        if group and (size + weight > OPERATION_BYTES_MAX or form in forms):  # §14-13
+            yield group
+            group, size, forms = [], 0, set()
+        group.append((each, content))
+        size += weight
+        forms.add(form)
+    if group:
+        yield group
 
 
 def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
@@ -285,6 +199,9 @@ def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
     for path in paths:
         seen = this.database.seen_at(path)
         total += seen.local.stamp.size if seen is not None else 0
+    this.resumes = this.database.meta_get(_META_SENDING) is not None
+    if paths and not this.resumes:
+        this.database.meta_set(_META_SENDING, b"")
     for path in paths:
         try:
             action, _, _, agreed = this.states(path, certain=False)
@@ -303,6 +220,8 @@ def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
             group = []
     if group:
         yield from _put_group(this, group)
+    if paths:
+        this.database.meta_set(_META_SENDING, None)
 
 
 def _put_group(
@@ -310,12 +229,19 @@ def _put_group(
 ) -> Flow[None]:
     member = this.member
     refs = [_refs(this, seen, parts) for _, seen, _, parts in group]
-    asked = dict.fromkeys(ref for each in refs for ref, is_new in each if is_new)
-    missing = set((yield from lacking(member, list(asked))))
-    ready: list[tuple[PutFile, FileContent]] = []
+    direct, asked = set[BlobRef](), dict[BlobRef, None]()
+    for (path, *_), each in zip(group, refs, strict=True):
+        new = [ref for ref, is_new in each if is_new]
+        probable = _probably_there(this, path, new)
+        direct |= {ref for ref in new if ref not in probable}
+        asked |= dict.fromkeys(ref for ref in new if ref in probable)
+    direct -= asked.keys()
+    missing = set((yield from lacking(member, list(asked)))) | direct
+    sending = _Sending(this)
+    ready: list[tuple[PutFile | DropFile, FileContent | None]] = []
     for (path, seen, agreed, _), each in zip(group, refs, strict=True):
         try:
-            yield from _put_parts(this, path, [ref for ref, _ in each], missing)  # §14-2
+            yield from sending.put_parts(path, [ref for ref, _ in each], missing)
         except FileTrouble as trouble:
             this.skipped.add(path)
             this.report.troubled(path, trouble)
@@ -324,15 +250,10 @@ def _put_group(
         base = None if agreed is None else agreed.version  # §14-3
         operation = PutFile(path, base, seen.local.executable, seen.local.modified_at, named)
         ready.append((operation, seen.content))
+    yield from sending.flush()  # §14-2
     if not ready:
         return
-    origins = member.accept_many([operation for operation, _ in ready])
-    this.database.add_offers(
-        [
-            FileOffer(operation.path, origin, content, _names(member, operation.parts))
-            for (operation, content), origin in zip(ready, origins, strict=True)
-        ]
-    )
+    _accept(this, ready)
     this.report.put += len(ready)
 
 
@@ -346,6 +267,22 @@ def _standing(this: FilesRound) -> dict[bytes, list[BlobRef]]:
         rows = [(row, [BlobRef.of(part) for part in row.parts]) for row in replica.files() if not row.gone]
         this.standing = {content_of(row).digest: refs for row, refs in rows}  # §14-11
     return this.standing
+
+
+def _probably_there(this: FilesRound, path: str, refs: Sequence[BlobRef]) -> set[BlobRef]:
+    """The parts that the relay may well have, so that it is asked: all of them if the file was moved or an earlier round was
+    stopped while it sent, else large ones, and those that the file had before or another file here has."""
+    if this.resumes or path in this.moved_to:
+        return set(refs)
+    row = this.member.replica.file(path)
+    before = {part.content for part in row.parts} if row is not None else set[bytes]()
+    return {
+        ref
+        for ref in refs
+        if ref.length > _UNASKED_BYTES_MAX
+        or ref.content in before
+        or any(place.path != path for place in this.database.places(ref.content))
+    }
 
 
 def _refs(this: FilesRound, seen: SeenFile, parts: Sequence[FilePart]) -> list[tuple[BlobRef, bool]]:
@@ -364,91 +301,205 @@ def _refs(this: FilesRound, seen: SeenFile, parts: Sequence[FilePart]) -> list[t
     return found
 
 
-def _put_parts(this: FilesRound, path: str, refs: Sequence[BlobRef], missing: set[BlobRef]) -> Flow[None]:
-    offset = 0
-    for part in refs:
-        if this.member.log.generation != this.generation:  # §14-10
-            raise FileMoved("the vault's keys were renewed while the file was sent")
-        if part in missing:
-            data = this.disk.read(PartPlace(path, offset, part.length))
-            if sha256(data).digest() != part.content:
-                raise FileMoved("the file changed while it was sent")
-            yield from put_under(this.member, part, data, compress=True)  # §6.1-4
-            missing.discard(part)
-            this.report.parts_put += 1
-            this.report.bytes_put += part.length
-        offset += part.length
+@dataclass
+class _Sending:
+    """Sealed parts on their way to the relay, many in one request."""
+
+    this: FilesRound
+    blobs: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
+    size: int = 0
+
+    def put_parts(self, path: str, refs: Sequence[BlobRef], missing: set[BlobRef]) -> Flow[None]:
+        """Reads and seals the parts of a file that are missing. They are on the relay after the next ``flush``."""
+        this, offset = self.this, 0
+        for part in refs:
+            if this.member.log.generation != this.generation:  # §14-10
+                raise FileMoved("the vault's keys were renewed while the file was sent")
+            if part in missing:
+                data = this.disk.read(PartPlace(path, offset, part.length))
+                if sha256(data).digest() != part.content:
+                    raise FileMoved("the file changed while it was sent")
+                self.blobs.append(sealed_blob(this.member, part, data, compress=True))  # §6.1-4
+                self.size += len(self.blobs[-1][1])
+                missing.discard(part)
+                this.report.parts_put += 1
+                this.report.bytes_put += part.length
+                if self.size >= _WINDOW_BYTES:
+                    yield from self.flush()
+            offset += part.length
+
+    def flush(self) -> Flow[None]:
+        if self.blobs:
+            yield PutBlobs(tuple(self.blobs))
+            self.blobs, self.size = [], 0
 
 
-def _names(member: Member, parts: Iterable[FilePart]) -> tuple[bytes, ...]:
+def _names(member: Member, change: PutFile | DropFile) -> tuple[bytes, ...]:
+    parts = change.parts if isinstance(change, PutFile) else ()
     return tuple(blob_name(member.secret, part.content, part.named) for part in parts)
 
 
+@dataclass
+class _Arriving:
+    """A file that is being fetched."""
+
+    row: FileRow
+    local: LocalFile | None
+    incoming: Incoming
+    failed: bool = False
+
+
+@dataclass
+class _Fetches:
+    """What the fetches of a round have come to."""
+
+    total: int
+    done: int = 0
+    blocked: list[str] = field(default_factory=list[str])
+    """Paths of files in whose way something stands."""
+    full: bool = False
+    """The disk is: nothing more is fetched."""
+
+    def failed(self, this: FilesRound, path: str, trouble: FileTrouble | BlobDamaged | WrongKey) -> None:
+        this.skipped.add(path)
+        if not isinstance(trouble, FileTrouble) or isinstance(trouble, DiskFull):
+            this.report.lacking[path] = str(trouble)
+            self.full |= isinstance(trouble, DiskFull) and not isinstance(trouble, TooLargeHere)
+            return
+        this.report.troubled(path, trouble)
+        if not isinstance(trouble, FileMoved):
+            self.blocked.append(path)
+
+
 def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
-    """Fetches files. Returns those that something blocks."""
-    blocked: list[str] = []
+    """Fetches files, many at a time. Returns those that something blocks."""
     rows = (this.member.replica.file(path) for path in paths)
-    total = sum(row.size for row in rows if row is not None)
-    done = 0
-    for path in paths:
-        this.report.refused.pop(path, None)
-        try:
-            done += yield from _fetch(this, path, done, total)
-        except TooLargeHere as trouble:
-            this.skipped.add(path)
-            this.report.lacking[path] = str(trouble)
-        except DiskFull as trouble:
-            this.skipped.add(path)
-            this.report.lacking[path] = str(trouble)
-            return []
-        except (BlobDamaged, WrongKey) as trouble:
-            this.skipped.add(path)
-            this.report.lacking[path] = str(trouble)
-        except FileTrouble as trouble:
-            this.skipped.add(path)
-            this.report.troubled(path, trouble)
-            if not isinstance(trouble, FileMoved):
-                blocked.append(path)
-    return blocked
+    fetches = _Fetches(sum(row.size for row in rows if row is not None))
+    group: list[_Arriving] = []
+    try:
+        for path in paths:
+            this.report.refused.pop(path, None)
+            try:
+                arriving = _begin_fetch(this, path)
+            except FileTrouble as trouble:
+                fetches.failed(this, path, trouble)
+                if fetches.full:
+                    break
+                continue
+            if arriving is not None:
+                group.append(arriving)
+            if len(group) >= _FETCHED_FILES or sum(each.row.size for each in group) >= _WINDOW_BYTES:
+                yield from _fetch_group(this, group, fetches)
+                if fetches.full:
+                    return []
+        yield from _fetch_group(this, group, fetches)
+    finally:
+        for arriving in group:
+            arriving.incoming.close()
+    return [] if fetches.full else fetches.blocked
 
 
-def _fetch(this: FilesRound, path: str, done: int, total: int) -> Flow[int]:
+def _begin_fetch(this: FilesRound, path: str) -> _Arriving | None:
+    """None if there is nothing to fetch (any more). Raises FileTrouble."""
     action, local, row, _ = this.states(path)
     if action is not FileAction.FETCH or row is None:
-        return 0
-    content = content_of(row)
+        return None
     seen = this.database.seen_at(path)
-    if local is not None and seen is not None and seen.digest == content.digest:
-        new = this.disk.set_executable(local, row.executable)
-    else:
-        incoming = this.disk.incoming(row)
+    if local is not None and seen is not None and seen.digest == content_of(row).digest:
+        _note_fetched(this, [(row, this.disk.set_executable(local, row.executable))])
+        return None
+    return _Arriving(row, local, this.disk.incoming(row))
+
+
+def _fetch_group(this: FilesRound, group: list[_Arriving], fetches: _Fetches) -> Flow[None]:
+    """Fetches the parts of these files, a window of them at a time, and puts the files in their places. Empties the group."""
+    waiting: deque[tuple[_Arriving, FilePart]] = deque()
+    for arriving in group:
+        have = arriving.incoming.have()
+        waiting += ((arriving, part) for part in arriving.row.parts[have:])
+        fetches.done += sum(part.length for part in arriving.row.parts[:have])
+    while waiting and not fetches.full:
+        window, size = list[tuple[_Arriving, FilePart]](), 0
+        while waiting and (not window or size + waiting[0][1].length <= _WINDOW_BYTES):
+            window.append(waiting.popleft())
+            size += window[-1][1].length
+        yield from _fetch_window(this, [each for each in window if not each[0].failed], fetches)
+        yield Progress(FETCHING, fetches.done, max(fetches.total, fetches.done))
+    if not fetches.full:
+        _place(this, [arriving for arriving in group if not arriving.failed], fetches)
+    for arriving in group:
+        arriving.incoming.close()
+    group.clear()
+
+
+def _fetch_window(
+    this: FilesRound, window: list[tuple[_Arriving, FilePart]], fetches: _Fetches
+) -> Flow[None]:
+    data: dict[BlobRef, bytes | BlobDamaged | WrongKey] = {}
+    lacking_here: list[BlobRef] = []
+    for _, part in window:
+        ref = BlobRef.of(part)
+        if ref not in data and ref not in lacking_here:
+            here = part_on_disk(this.disk, this.database, part.content)
+            if here is None:
+                lacking_here.append(ref)
+            else:
+                data[ref] = here
+    if lacking_here:
+        data |= yield from get_blobs(this.member, lacking_here)
+    fetched = [data[ref] for ref in lacking_here]
+    this.report.parts_fetched += sum(isinstance(content, bytes) for content in fetched)
+    this.report.bytes_fetched += sum(len(content) for content in fetched if isinstance(content, bytes))
+    for arriving, part in window:
+        content = data[BlobRef.of(part)]
+        if arriving.failed or fetches.full:
+            continue
         try:
-            new = yield from _fetch_parts(this, incoming, row, local, done, total)
-        finally:
-            incoming.close()
-    this.database.note_seen((SeenFile(new, content.digest), row.parts))
-    this.database.set_agreed(AgreedFile(path, row.version, content))
-    this.report.fetched += 1
-    return row.size
+            if not isinstance(content, bytes):
+                raise content
+            arriving.incoming.add(content)
+            fetches.done += part.length
+        except (FileTrouble, BlobDamaged, WrongKey) as trouble:
+            arriving.failed = True
+            fetches.failed(this, arriving.row.path, trouble)
 
 
-def _fetch_parts(
-    this: FilesRound, incoming: Incoming, row: FileRow, local: LocalFile | None, done: int, total: int
-) -> Flow[LocalFile]:
-    have = incoming.have()
-    done += sum(part.length for part in row.parts[:have])
-    for part in row.parts[have:]:
-        data = part_on_disk(this.disk, this.database, part.content)
-        if data is None:
-            data = yield from get_blob(this.member, BlobRef.of(part))
-            this.report.parts_fetched += 1
-            this.report.bytes_fetched += part.length
-        incoming.add(data)
-        done += part.length
-        yield Progress(FETCHING, done, max(total, done))
-    if local is not None and not this.still_holds(this.database.seen_at(row.path), local):
-        raise FileMoved("the file changed while another version was fetched")
-    return incoming.finish(local)
+def _place(this: FilesRound, arrived: Sequence[_Arriving], fetches: _Fetches) -> None:
+    """Puts files that are there whole in their places, and notes them as agreed."""
+    whole: list[_Arriving] = []
+    for arriving in arrived:
+        local = arriving.local
+        try:
+            if local is not None and not this.still_holds(this.database.seen_at(local.path), local):
+                raise FileMoved("the file changed while another version was fetched")
+            whole.append(arriving)
+        except FileTrouble as trouble:
+            fetches.failed(this, arriving.row.path, trouble)
+    placed = this.disk.place([(arriving.incoming, arriving.local) for arriving in whole])
+    noted: list[tuple[FileRow, LocalFile]] = []
+    for arriving, outcome in zip(whole, placed, strict=True):
+        if isinstance(outcome, FileTrouble):
+            fetches.failed(this, arriving.row.path, outcome)
+        else:
+            noted.append((arriving.row, outcome))
+    _note_fetched(this, noted)
+
+
+def _note_fetched(this: FilesRound, fetched: Sequence[tuple[FileRow, LocalFile]]) -> None:
+    contents = [content_of(row) for row, _ in fetched]
+    this.database.note_seen(
+        *(
+            (SeenFile(new, content.digest), row.parts)
+            for (row, new), content in zip(fetched, contents, strict=True)
+        )
+    )
+    this.database.set_agreed(
+        *(
+            AgreedFile(row.path, row.version, content)
+            for (row, _), content in zip(fetched, contents, strict=True)
+        )
+    )
+    this.report.fetched += len(fetched)
 
 
 def _remove(this: FilesRound, path: str, freed: AbstractSet[str]) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from crystal_crypto.blob import open_blob, parse_blob_header, seal_blob
+from crystal_crypto.blob import blob_bytes, open_blob, parse_blob_header, seal_blob
 from crystal_crypto.errors import CryptoError, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, BLOB_TURN_MAX
 from crystal_mirror.errors import ProtocolError
 from crystal_mirror.membership.member import Member
 from crystal_mirror.operations import FilePart, blob_name
-from crystal_mirror.requests import Flow, GetBlob, Has, PutBlob, RetryBudget
+from crystal_mirror.requests import Flow, GetBlob, GetBlobs, Has, PutBlob, RetryBudget
 
 HAS_AT_ONCE = 64
 
@@ -71,7 +71,12 @@ def put_blob(member: Member, content: bytes, first_turn: int = 0, *, compress: b
 
 def put_under(member: Member, ref: BlobRef, content: bytes, *, compress: bool = False) -> Flow[None]:
     """Stores under its name what the relay lacks. Raises KeysWithheld."""
-    yield PutBlob(blob_key(member, ref), _sealed(member, ref, content, compress=compress))
+    yield PutBlob(*sealed_blob(member, ref, content, compress=compress))
+
+
+def sealed_blob(member: Member, ref: BlobRef, content: bytes, *, compress: bool) -> tuple[str, bytes]:
+    """The key and the bytes of a blob, in the generation in force. Raises KeysWithheld."""
+    return blob_key(member, ref), _sealed(member, ref, content, compress=compress)
 
 
 def put_verified(
@@ -107,14 +112,35 @@ def get_blob(member: Member, ref: BlobRef) -> Flow[bytes]:
     return (yield from get_with_generation(member, ref))[0]
 
 
+def get_blobs(member: Member, refs: Sequence[BlobRef]) -> Flow[dict[BlobRef, bytes | BlobDamaged | WrongKey]]:
+    """The contents of several blobs, or why one cannot be had, as ``get_blob`` says it."""
+    refs = tuple(dict.fromkeys(refs))
+    keys = tuple(blob_key(member, ref) for ref in refs)
+    found = yield GetBlobs(keys, tuple(blob_bytes(ref.length) for ref in refs))
+    contents: dict[BlobRef, bytes | BlobDamaged | WrongKey] = {}
+    for ref, data in zip(refs, found, strict=True):
+        try:
+            contents[ref] = _opened_or_named(member, ref, data)
+        except (BlobDamaged, WrongKey) as trouble:
+            contents[ref] = trouble
+    return contents
+
+
 def get_with_generation(member: Member, ref: BlobRef) -> Flow[tuple[bytes, int]]:
     """The content, and the generation in which the relay's blob is sealed. Raises as ``get_blob`` does."""
     data: bytes | None = yield GetBlob(blob_key(member, ref))
+    content = _opened_or_named(member, ref, data)
+    assert data is not None, "it was opened"
+    return content, parse_blob_header(data).generation
+
+
+def _opened_or_named(member: Member, ref: BlobRef, data: bytes | None) -> bytes:
+    """Opens what the relay sent, if it sent anything. Raises as ``get_blob`` does."""
     if data is None:
         raise BlobDamaged(f"the relay lacks the blob {_short(member, ref)}")
     if len(data) > BLOB_BYTES_MAX:
         raise BlobDamaged(f"the relay's blob {_short(member, ref)} is too large for one")
-    return opened(member, ref, data), parse_blob_header(data).generation
+    return opened(member, ref, data)
 
 
 def opened(member: Member, ref: BlobRef, data: bytes) -> bytes:

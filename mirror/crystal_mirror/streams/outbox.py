@@ -23,7 +23,15 @@ from crystal_mirror.entries.offers import Offer, PackedOrigin, open_offer, stand
 from crystal_mirror.membership.cutoffs import listed_places
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import DropFile, Forget, LinkProjects, PutFile, Replace, decode_operation
+from crystal_mirror.operations import (
+    ChangeFiles,
+    DropFile,
+    Forget,
+    LinkProjects,
+    PutFile,
+    Replace,
+    decode_operation,
+)
 from crystal_mirror.ports import (
     JournalTransaction,
     OutboxRow,
@@ -381,7 +389,7 @@ def has_effect(member: Member, row: OutboxRow) -> bool:
     operation = decode_operation(row.operation)
     if isinstance(operation, Forget | Replace):
         return False
-    if isinstance(operation, PutFile | DropFile):
+    if isinstance(operation, PutFile | DropFile | ChangeFiles):
         return True
     before = after = dict[str, int]()
     same = False

@@ -24,6 +24,7 @@ from crystal_mirror.requests import (
     Flow,
     Get,
     GetBlob,
+    GetBlobs,
     GetMany,
     GetPart,
     Has,
@@ -33,6 +34,7 @@ from crystal_mirror.requests import (
     Progress,
     Put,
     PutBlob,
+    PutBlobs,
     PutNew,
     Request,
     StoreFailure,
@@ -234,7 +236,15 @@ class Runner:
             case Has(keys):
                 return await self._many(self._has, keys)
             case GetBlob(key):
-                return await self._get_blob(key)
+                return await self._get_blob(key, BLOB_BYTES_MAX)
+            case GetBlobs(keys, limits):
+                asked = dict(zip(keys, limits, strict=True))
+                found = await self._many(lambda key: self._get_blob(key, asked[key]), tuple(asked))
+                return list(map(dict(zip(asked, found, strict=True)).get, keys))
+            case PutBlobs(blobs):
+                held = dict(blobs)
+                made = await self._many(lambda key: self._put_blob(key, held[key]), tuple(held))
+                return list(map(dict(zip(held, made, strict=True)).get, [key for key, _ in blobs]))
             case Condemn():
                 await self._condemn(request)
                 return None
@@ -276,29 +286,33 @@ class Runner:
                 return False
             return True
 
-    async def _get_blob(self, key: str) -> bytes | None:
+    async def _put_blob(self, key: str, body: bytes) -> bool:
+        async with self._gate:
+            return await self._put_new(key, body)
+
+    async def _get_blob(self, key: str, limit: int) -> bytes | None:
         held = bytearray()
         async with self._gate:
             for left in reversed(range(READS_OF_BLOB_MAX)):
                 before = len(held)
                 try:
-                    await self._read_on(key, held)
+                    await self._read_on(key, held, limit)
                     break
                 except NotFound:
                     return None
                 except StoreDamaged:
                     return b""  # a blob that the relay's disk lost or truncated: damaged, replaced under another name
                 except StoreUnavailable:
-                    if not left or len(held) == before or len(held) > BLOB_BYTES_MAX:
+                    if not left or len(held) == before or len(held) > limit:
                         raise
         return bytes(held)
 
-    async def _read_on(self, key: str, held: bytearray) -> None:
+    async def _read_on(self, key: str, held: bytearray, limit: int) -> None:
         """Appends the rest of a blob to ``held``, which keeps what came before a failure."""
         self.traffic.requests += 1
         before = len(held)
         try:
-            async with await self._store.get(key, start=before, length=BLOB_BYTES_MAX + 1 - before) as found:
+            async with await self._store.get(key, start=before, length=limit + 1 - before) as found:
                 async for piece in found:
                     held += piece
         finally:

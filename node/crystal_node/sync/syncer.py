@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.errors import Revoked
-from crystal_mirror.files.transfers import FilesReport
+from crystal_mirror.files.shared import FilesReport
 from crystal_mirror.membership.administration import generation_due, renew_generation
 from crystal_mirror.membership.cursors import About
 from crystal_mirror.replication.claim import claim
@@ -344,6 +344,11 @@ class Syncer:
     def vectors_due(self) -> float:
         """Seconds until a round should embed what has no vectors; infinity if nothing lacks them."""
         return self.ingest.due()
+
+    @property
+    def scan_seconds(self) -> float:
+        """How long the last scan of the home's files took."""
+        return self._files.scan_seconds
 
     @property
     def traffic(self) -> Traffic:

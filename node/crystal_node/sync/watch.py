@@ -15,7 +15,6 @@ intervals are monotonic: a wrong clock changes nothing here.
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -345,7 +344,6 @@ class FilesLoop:
                 await self._wait(looking)
                 self._wake.clear()
                 scan, self._scan = self._scan, False
-                started = time.monotonic()
                 interrupt = self._interrupt.event
                 try:
                     done = await self._round(scan=scan)
@@ -361,7 +359,7 @@ class FilesLoop:
                 backoff.succeeded()
                 self._missed = not done
                 self._scan |= scan and not done
-                await asyncio.sleep(max(REST_SECONDS_MIN, (time.monotonic() - started) * REST_FACTOR * scan))
+                await asyncio.sleep(max(REST_SECONDS_MIN, self._syncer.scan_seconds * REST_FACTOR * scan))
         finally:
             looking.cancel()
             with suppress(asyncio.CancelledError):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from crystal_core.replica import Replica
 from crystal_mirror.file_paths import PATH_BYTES_MAX, conflict_path, conflict_paths, fault_of, folded
-from crystal_mirror.operations import DropFile, FilePart, Operation, PutFile
+from crystal_mirror.operations import ChangeFiles, DropFile, FilePart, Operation, PutFile
 from crystal_mirror.operations import blob_name as named_blob
 from crystal_mirror.types import Origin
 from tests.core.builders import (
@@ -235,3 +235,40 @@ def _assert_no_collisions(living: list[str]) -> None:
     assert len(set(forms)) == len(forms)
     for form in forms:
         assert not any(other.startswith(form + "/") for other in forms)
+
+
+def test_changes_of_one_operation_are_done_in_order_under_its_name() -> None:
+    replica = done(
+        new_replica(),
+        (FIRST, ChangeFiles((put("a", "one"), put("b", "two"), put("c", "three")))),
+        (
+            SECOND,
+            ChangeFiles(
+                (DropFile("a", FIRST), put("b", "newer", FIRST), put("c", "beside"), put("d", "new"))
+            ),
+        ),
+    )
+    beside = conflict_path("c", OTHER_DEVICE, 2)
+    now = {"b": "newer", "c": "three", beside: "beside", "d": "new"}
+    assert tree(replica) == {path: content_hash(text) for path, text in now.items()}
+    versions = {row.path: row.version for row in replica.files()}
+    assert versions == dict.fromkeys(("a", "b", beside, "d"), SECOND) | {"c": FIRST}
+    alone = done(
+        new_replica(),
+        (FIRST, put("a", "one")),
+        (FIRST, put("b", "two")),
+        (FIRST, put("c", "three")),
+        (SECOND, DropFile("a", FIRST)),
+        (SECOND, put("b", "newer", FIRST)),
+        (SECOND, put("c", "beside")),
+        (SECOND, put("d", "new")),
+    )
+    assert list(alone.files()) == list(replica.files())
+
+
+def test_a_change_of_a_condemned_blob_leaves_the_others_of_its_operation() -> None:
+    replica = new_replica()
+    with replica.transaction() as transaction:
+        transaction.condemn([blob_name(part("two"))])
+    done(replica, (FIRST, ChangeFiles((put("a", "one"), put("b", "two"), put("c", "three")))))
+    assert sorted(tree(replica)) == ["a", "c"]

@@ -41,6 +41,7 @@ from crystal_mirror.membership import cursors
 from crystal_mirror.operations import (
     Amend,
     Capture,
+    ChangeFiles,
     DropDocument,
     DropFile,
     DropSource,
@@ -84,6 +85,7 @@ _OPERATIONS: tuple[operations.Operation, ...] = (
     Replace((Replaced(_HASH, "the key is [redacted:assignment]"),)),
     PutFile("agents/main/CONTEXT.md", None, False, 4, (FilePart(_HASH, 9, 0), FilePart(_HASH, 9, _HASH))),
     DropFile("agents/main/CONTEXT.md", (_DEVICE, bytes(8), 3)),
+    ChangeFiles((PutFile("a.md", None, False, 4, ()), DropFile("b.md", (_DEVICE, bytes(8), 3)))),
     PutSource("notes", "", ("*.md",), (), 0),
     DropSource("notes"),
     PutDocument("notes", "a.md", _HASH, 0, "md", 0, 1, ("text",), ("title",)),

@@ -7,10 +7,12 @@ names a file only in the spelling in which it stands there; otherwise renaming `
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from crystal_mirror.files.ports import FileMoved, FileTrouble, Incoming, LocalFile, PartPlace
@@ -28,6 +30,8 @@ from crystal_node.sync.files.parts import Cutter, read_place
 from crystal_node.sync.files.scan import Scan, closed_above, look, look_in
 from crystal_node.sync.files.trash import STEP_MILLISECONDS_MAX, Trash
 
+FLUSHES_AT_ONCE = 16
+"""Files that are made durable side by side: file systems do for many at once what they do for one."""
 TEMPORARY_MILLISECONDS = 24 * 60 * 60 * 1000
 """A temporary file that did not grow for this long belongs to an abandoned transfer."""
 
@@ -46,6 +50,8 @@ class HomeDisk:
     tree: TreeRules
     now: Callable[[], int] = now_ms
     trash: Trash = field(init=False)
+    scan_seconds: float = 0.0
+    """How long the last scan took, with what was done meanwhile."""
     _last: Scan = field(init=False)
     _cutter: Cutter | None = field(init=False, default=None)
 
@@ -84,7 +90,10 @@ class HomeDisk:
     def scan(self) -> Iterator[LocalFile]:
         self._last = Scan(self.root, self.tree)
         without = self.database.bits_withheld()
-        return (self._with_bit(local, without) for local in self._last)
+        started = time.monotonic()
+        for local in self._last:
+            yield self._with_bit(local, without)
+        self.scan_seconds = time.monotonic() - started
 
     def refused(self) -> dict[str, str]:
         return dict(self._last.refused)
@@ -99,7 +108,7 @@ class HomeDisk:
     def cut(self, local: LocalFile, seed: int) -> Iterator[FilePart]:
         if self._cutter is None or self._cutter.seed != seed:
             self._cutter = Cutter(self.root, seed)
-        return self._cutter.cut(local)
+        return self._cutter.cut(local, self.database.parts_of(local.path))
 
     def read(self, place: PartPlace) -> bytes:
         return read_place(self.root, place)
@@ -108,6 +117,34 @@ class HomeDisk:
         self._check(row.path)
         self._check_obeyed(row.path)
         return IncomingFile(self.root, row, lambda placed: self._without_bit(placed, row.executable))
+
+    def place(self, arrived: Sequence[tuple[Incoming, LocalFile | None]]) -> list[LocalFile | FileTrouble]:
+        troubled: dict[int, FileTrouble] = {}
+        files = [(_of_this_disk(incoming), expected) for incoming, expected in arrived]
+
+        def each(works: Iterable[tuple[int, Callable[[], object]]]) -> None:
+            for number, trouble in _side_by_side(works):
+                troubled.setdefault(number, trouble)
+
+        each((number, partial(file.complete, expected)) for number, (file, expected) in enumerate(files))
+        folders: dict[tuple[int, int], list[int]] = {}
+        for number, (file, expected) in enumerate(files):
+            if number not in troubled:
+                try:
+                    file.put_in_place(expected)
+                    folders.setdefault(file.folder, []).append(number)
+                except FileTrouble as trouble:
+                    troubled[number] = trouble
+        flushed = {numbers[0]: numbers for numbers in folders.values()}
+        for first, unflushed in _side_by_side((first, files[first][0].flush_folder) for first in flushed):
+            troubled |= dict.fromkeys(flushed[first], unflushed)
+        placed: list[LocalFile | FileTrouble] = []
+        for number, (file, _) in enumerate(files):
+            try:
+                placed.append(troubled.get(number) or file.placed())
+            except FileTrouble as trouble:
+                placed.append(trouble)
+        return placed
 
     def set_executable(self, local: LocalFile, executable: bool) -> LocalFile:
         with folder_of(self.root, local.path) as found, troubles():
@@ -234,3 +271,27 @@ class HomeDisk:
                 return False
             folder /= component
         return True
+
+
+def _of_this_disk(incoming: Incoming) -> IncomingFile:
+    assert isinstance(incoming, IncomingFile), "begun by this disk"
+    return incoming
+
+
+def _side_by_side(works: Iterable[tuple[int, Callable[[], object]]]) -> list[tuple[int, FileTrouble]]:
+    """Does all of it, in threads if there are several. Returns what went wrong, by number."""
+    listed = list(works)
+    if len(listed) < 2:
+        outcomes = [_attempt(work) for _, work in listed]
+    else:
+        with ThreadPoolExecutor(min(len(listed), FLUSHES_AT_ONCE), "flush") as pool:
+            outcomes = list(pool.map(_attempt, (work for _, work in listed)))
+    return [(number, trouble) for (number, _), trouble in zip(listed, outcomes, strict=True) if trouble]
+
+
+def _attempt(work: Callable[[], object]) -> FileTrouble | None:
+    try:
+        work()
+    except FileTrouble as trouble:
+        return trouble
+    return None

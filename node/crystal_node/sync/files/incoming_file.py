@@ -5,9 +5,10 @@
     .crystal-tmp-<mark> in the same folder --parts, one by one--> all there --fsync--> read back, part by part
         --the file in its place is still what was looked at?--> link or rename --> fsync of the folder
 
-The mark names path and content: after a crash, the next attempt finds the parts that are there, checks them and goes on behind
-them. Where no file stood, the new one is linked, which fails if something stands there by now; where one stood, it is checked
-immediately before the rename. Its mode is 0600; it is 0700 only if it is executable and replaces a file that is, here.
+Many files are made durable side by side, and each folder once for all of them: a flush of the disk costs milliseconds, whatever
+is in it. The mark names path and content: after a crash, the next attempt finds the parts that are there, checks them and goes
+on behind them. Where no file stood, the new one is linked, which fails if something stands there by now; where one stood, it is
+checked immediately before the rename. Its mode is 0600; it is 0700 only if it is executable and replaces a file that is, here.
 """
 
 import errno
@@ -44,7 +45,7 @@ class IncomingFile:
     def __init__(
         self, root: Path, row: FileRow, placed: Callable[[LocalFile], LocalFile] = lambda local: local
     ) -> None:
-        """``placed`` is told of the file once it is in its place, and returns what ``finish`` does. Raises FileTrouble."""
+        """``placed`` is told of the file once it is in its place, and returns what ``self.placed`` does. Raises FileTrouble."""
         self._row = row
         self._placed = placed
         self._name = temporary_name(row)
@@ -76,17 +77,39 @@ class IncomingFile:
             self._abandon()  # a partial file only takes disk space until there is more
             raise
 
-    def finish(self, expected: LocalFile | None) -> LocalFile:
+    def complete(self, expected: LocalFile | None) -> None:
+        """Makes it durable beside its place and reads it back. May run in another thread. Raises FileTrouble."""
         try:
             with troubles():
                 self._complete(keeps_bit=expected is not None and self._is_executable_now())
                 if self._checked() != len(self._row.parts):
                     raise FileTrouble("the disk did not keep what was written")
-                self._place(expected)
-                os.fsync(self._folder)
         except DiskFull:
             self._abandon()
             raise
+
+    def put_in_place(self, expected: LocalFile | None) -> None:
+        """Moves what is complete into its place, which has to be made durable with the folder. Raises FileTrouble."""
+        try:
+            with troubles():
+                self._place(expected)
+        except DiskFull:
+            self._abandon()
+            raise
+
+    @property
+    def folder(self) -> tuple[int, int]:
+        """Names its folder, however it is reached."""
+        info = os.fstat(self._folder)
+        return info.st_dev, info.st_ino
+
+    def flush_folder(self) -> None:
+        """Makes all that was put in place in this folder durable. May run in another thread. Raises FileTrouble."""
+        with troubles():
+            os.fsync(self._folder)
+
+    def placed(self) -> LocalFile:
+        """The file in its place. Raises FileTrouble if another one is there by now."""
         placed = look_in(self._folder, self._target, self._row.path)
         if placed is None or placed.stamp.inode != os.fstat(self._file).st_ino:
             raise FileMoved("the file was replaced a moment after it came")

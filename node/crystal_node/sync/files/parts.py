@@ -1,16 +1,17 @@
 """Files as parts, cut by content, so that a change moves only the parts around it.
 
-FastCDC (pyfastcdc): 256 KiB to 4 MiB, 1 MiB on average. The cut points depend on a seed from the keys in force, so that neither
-a relay nor a device that was put out can recognise a known file by the sizes of its parts. Devices need not cut the same way:
+FastCDC (pyfastcdc): parts of 64 KiB on average, larger ones in files over 128 MiB, so that no file has many thousands. The cut
+points depend on a seed from the keys in force, so that neither a relay nor a device that was put out can recognise a known file
+by the sizes of its parts. Devices need not cut the same way:
 a file consists of the parts that its author cut.
 """
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile, PartPlace
 from crystal_mirror.operations import FilePart
@@ -18,9 +19,16 @@ from crystal_node.base.secret_files import is_recovery_kit
 from crystal_node.sync.files.folders import READ, folder_of, troubles
 from crystal_node.sync.files.scan import local_of
 
-PART_BYTES_MIN = 256 * 1024  # §14-1
-PART_BYTES_MEAN = 1024 * 1024
-PART_BYTES_MAX = 4 * 1024 * 1024  # §14-1
+PART_BYTES_MEANS = tuple(64 * 1024 << doubled for doubled in range(5))
+"""64 KiB to 1 MiB."""
+SPREAD = 4
+"""A part has at least a fourth of the mean, and at most four times as much."""  # §14-1
+PARTS_WANTED = 2048
+"""Parts on average, beyond which larger ones are cut; their names are sent with each version."""
+PARTS_KEPT_MAX = 4096
+"""A file that grows is cut as before up to so many parts: cut otherwise, all of it would be sent again."""
+WHOLE_BYTES_MAX = 256 * 1024
+"""A file of up to this size is one part."""
 
 _GONE = "the file is gone"
 
@@ -28,19 +36,33 @@ KIT_FILE_BYTES_MAX = 16 * 1024
 """Larger files are not looked at for being a recovery kit: its page has four thousand characters."""
 
 
+def part_bytes_mean(size: int, before: Sequence[FilePart] = ()) -> int:
+    """The average size of the parts of a file. ``before``: the parts of the version before it."""
+    wanted = next((mean for mean in PART_BYTES_MEANS if size <= mean * PARTS_WANTED), PART_BYTES_MEANS[-1])
+    if len(before) < SPREAD:
+        return wanted
+    had = sum(part.length for part in before) / len(before)
+    nearest = min(PART_BYTES_MEANS, key=lambda mean: max(mean / had, had / mean))
+    return nearest if size <= nearest * PARTS_KEPT_MAX else wanted
+
+
 class Cutter:
     """Cuts files of one home, by one seed of 63 bits."""
 
     def __init__(self, root: Path, seed: int) -> None:
+        self._root, self.seed = root, seed
+
+    def _chunker(self, mean: int) -> Any:
         from pyfastcdc import FastCDC  # lazy: most commands cut no file
 
-        self._root, self.seed = root, seed
-        self._chunker = FastCDC(
-            PART_BYTES_MEAN - PART_BYTES_MIN, min_size=PART_BYTES_MIN, max_size=PART_BYTES_MAX, seed=seed
-        )
+        least = mean // SPREAD
+        return FastCDC(mean - least, min_size=least, max_size=mean * SPREAD, seed=self.seed)
 
-    def cut(self, local: LocalFile) -> Iterator[FilePart]:
-        """Yields the hashed parts of a file. Raises FileMoved if it is not, or does not stay, as it was looked at."""
+    def cut(self, local: LocalFile, before: Sequence[FilePart] = ()) -> Iterator[FilePart]:
+        """Yields the hashed parts of a file. ``before``: those of the version before it.
+
+        Raises FileMoved if it is not, or does not stay, as it was looked at.
+        """
         with folder_of(self._root, local.path) as found:
             if found is None:
                 raise FileMoved(_GONE)
@@ -49,8 +71,8 @@ class Cutter:
         with os.fdopen(descriptor, "rb", buffering=0) as file, troubles():
             if _stamped(descriptor, local.path) != local.stamp:
                 raise FileMoved("the file changed before it was read")
-            if local.stamp.size <= PART_BYTES_MIN:  # the cutter would return one part, more slowly
-                whole = file.read(PART_BYTES_MIN + 1)
+            if local.stamp.size <= WHOLE_BYTES_MAX:
+                whole = file.read(WHOLE_BYTES_MAX + 1)
                 if len(whole) <= KIT_FILE_BYTES_MAX and is_recovery_kit(whole):
                     raise FileTrouble(
                         "it is a recovery kit, which opens the vault: keep it on paper, on no device"
@@ -58,7 +80,8 @@ class Cutter:
                 if whole:
                     yield FilePart(sha256(whole).digest(), len(whole))
             else:
-                for chunk in self._chunker.cut_stream(cast("Any", file)):
+                chunker = self._chunker(part_bytes_mean(local.stamp.size, before))
+                for chunk in chunker.cut_stream(file):
                     yield FilePart(sha256(chunk.data).digest(), chunk.length)
             if _stamped(descriptor, local.path) != local.stamp:
                 raise FileMoved("the file changed while it was read")

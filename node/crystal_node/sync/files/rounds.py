@@ -8,7 +8,8 @@ from collections.abc import Container
 import msgspec
 
 from crystal_mirror.files.round import files_round
-from crystal_mirror.files.transfers import FilesReport, reput_parts
+from crystal_mirror.files.shared import FilesReport
+from crystal_mirror.files.transfers import reput_parts
 from crystal_node.base.clock import now_ms
 from crystal_node.base.locking import FileLock
 from crystal_node.base.wording import counted, size
@@ -70,6 +71,11 @@ class FileRounds:
             return report
         finally:
             lock.release()
+
+    @property
+    def scan_seconds(self) -> float:
+        """How long the last scan took."""
+        return self._disk.scan_seconds if self._disk is not None else 0.0
 
     def close(self) -> None:
         if self._database is not None:

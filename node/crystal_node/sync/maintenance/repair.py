@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from crystal_core.errors import VaultDamaged
 from crystal_core.state.fulltext import rebuild
 from crystal_mirror.devicelog.sync import restore_log
-from crystal_mirror.files.transfers import part_on_disk
+from crystal_mirror.files.shared import part_on_disk
 from crystal_mirror.repair.audit import may_write_log, restore_slots
 from crystal_mirror.repair.inspection import Fault
 from crystal_mirror.repair.repairs import FilesRepaired, drop_damaged_log, repair_files

@@ -3,7 +3,7 @@
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from crystal_crypto.errors import Malformed
 from crystal_mirror.files.ports import FileTrouble, LocalFile
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.ports import FileRow
-from crystal_mirror.requests import GetBlob, Request
+from crystal_mirror.requests import GetBlobs, Request
 from crystal_mirror.types import Origin
 from crystal_node.sync.files import incoming_file as incoming_module
 from crystal_node.sync.files.parts import Cutter
@@ -134,7 +134,7 @@ def test_a_folder_swapped_for_a_link_is_never_written_through(
     laptop.memory()
 
     def swap(request: Request) -> None:
-        if isinstance(request, GetBlob) and not (laptop.root / "notes").is_symlink():
+        if isinstance(request, GetBlobs) and not (laptop.root / "notes").is_symlink():
             (laptop.root / "notes").rename(laptop.root / "elsewhere")
             (laptop.root / "notes").symlink_to(outside)
 
@@ -222,8 +222,8 @@ def test_a_file_that_changes_while_it_is_read_is_looked_at_again(
     core.write("growing.log", b"a" * 3_000_000)
     real = Cutter.cut
 
-    def cut(self: Cutter, local: LocalFile) -> Iterator[FilePart]:
-        for part in real(self, local):
+    def cut(self: Cutter, local: LocalFile, before: Sequence[FilePart] = ()) -> Iterator[FilePart]:
+        for part in real(self, local, before):
             with (core.root / local.path).open("ab") as file:
                 file.write(b"more")
             yield part
@@ -248,7 +248,7 @@ def test_a_file_that_changes_while_another_version_is_fetched_is_not_overwritten
     laptop.memory()
 
     def edit(request: Request) -> None:
-        if isinstance(request, GetBlob):
+        if isinstance(request, GetBlobs):
             laptop.write("plan.md", "typed just now")
 
     laptop.store.before = edit

@@ -1,0 +1,367 @@
+"""Files between two devices as real processes: seconds until they are on the other one, processor time, bytes on the wire.
+
+Two homes with `crystal sync --watch` at a relay of their own, and, where it is installed, two of Syncthing beside them. The
+same steps are made in both: many small files, one new file, a large file, a kilobyte changed in it. Syncthing is asked to scan
+as soon as the files are written, since it would wait ten seconds; Crystal's watch notices by itself.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import xml.etree.ElementTree as ET
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.harness import Row, ratio_at_most, value_at_most
+from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
+
+KIB, MIB = 1024, 1024 * 1024
+SMALL_FILES = 1_000
+SMALL_BYTES = 4 * KIB
+LARGE_BYTES = 100 * 1_000_000
+ARRIVES_SECONDS_MAX = 300.0
+_POLL_SECONDS = 0.01
+_SETTLES_SECONDS = 8.0
+"""Until a step before is over: acknowledgements, and Crystal's own rest after a look at the home."""
+
+
+@dataclass
+class Figures:
+    """Of one step."""
+
+    seconds: float
+    processor: float
+    wire: int
+    """Bytes between both devices and the relay, or between the two."""
+
+
+class Counter:
+    """Passes TCP connections on to a port and counts their bytes, in threads of this process."""
+
+    def __init__(self, port: int) -> None:
+        self.bytes = 0
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                here, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                there = socket.create_connection(("127.0.0.1", self._port))
+            except OSError:  # not there yet
+                here.close()
+                continue
+            for side in (here, there):
+                side.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=self._pass_on, args=(here, there), daemon=True).start()
+            threading.Thread(target=self._pass_on, args=(there, here), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(256 * KIB):
+                self.bytes += len(data)
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+
+@dataclass
+class Pair:
+    """Two folders that something keeps the same."""
+
+    name: str
+    here: Path
+    there: Path
+    processes: list[int]
+    wires: list[Counter] = field(default_factory=list["Counter"])
+    noticed_by: "Syncthing | None" = None
+
+    def processor(self) -> float:
+        """Seconds of processor time that its processes have taken, those of their children included."""
+        ticks = 0
+        for process in self.processes:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(int(value) for value in fields[11:15])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def wire(self) -> int:
+        return sum(wire.bytes for wire in self.wires)
+
+    def measured(self, files: dict[str, bytes], *, settles: float = _SETTLES_SECONDS) -> Figures:
+        """Writes these files here, and waits until the other folder has them. Processor time and bytes include what is left to
+        do afterwards."""
+        wire, processor = self.wire(), self.processor()
+        started = time.perf_counter()
+        for path, data in files.items():
+            (self.here / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.here / path).write_bytes(data)
+        if self.noticed_by is not None:
+            self.noticed_by.scan()
+        waiting = dict(files)
+        while waiting:
+            for path, data in list(waiting.items()):
+                if not _has(self.there / path, data):
+                    break
+                del waiting[path]
+            if time.perf_counter() - started > ARRIVES_SECONDS_MAX:
+                raise TimeoutError(f"{self.name}: {len(waiting)} files did not arrive")
+            time.sleep(_POLL_SECONDS)
+        seconds = time.perf_counter() - started
+        time.sleep(settles)
+        return Figures(seconds, self.processor() - processor, self.wire() - wire)
+
+
+def _has(path: Path, data: bytes) -> bool:
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def crystal_pair(folder: Path) -> Generator[Pair]:
+    """A Node whose files go to its Core."""
+    folder.mkdir()
+    relay = DemoRelay(folder / "relay")
+    relay.start()
+    port = int(relay.url.rpartition(":")[2].strip("/"))
+    wires = [Counter(port), Counter(port)]
+    core, laptop = DemoDevice(folder / "core"), DemoDevice(folder / "laptop")
+    watching: list[subprocess.Popen[bytes]] = []
+    try:
+        core.run("init", "--role", "core", "--relay", _address(wires[0]), "--yes", token=relay.token)
+        code = str(core.run("pair", "--offline", "--yes")["code"])
+        laptop.run("pair", "--code", "-", "--relay", _address(wires[1]), typed=code)
+        for device in (laptop, core, laptop):
+            device.run("sync")
+        watching += [
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", "crystal_node", "sync", "--watch"],
+                env=device.environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            for device in (core, laptop)
+        ]
+        processes = [relay.pid, *(process.pid for process in watching)]
+        pair = Pair("Crystal", laptop.home, core.home, processes, wires)
+        pair.measured({"notes/first.md": b"the first file"})
+        yield pair
+    finally:
+        for process in watching:
+            process.send_signal(signal.SIGTERM)
+        for process in watching:
+            process.wait(60)
+        for wire in wires:
+            wire.close()
+        relay.stop()
+
+
+def _address(wire: Counter) -> str:
+    return f"http://127.0.0.1:{wire.port}"
+
+
+class Syncthing:
+    """One process of it, without discovery, relays and uploads of its own."""
+
+    def __init__(self, home: Path, folder: Path) -> None:
+        self._home, self._folder = home, folder
+        folder.mkdir(parents=True)
+        subprocess.run(
+            [str(shutil.which("syncthing")), "generate", "--home", str(home), "--no-default-folder"],
+            check=True,
+            capture_output=True,
+        )
+        self.port, gui = _free_port(), _free_port()
+        tree = ET.parse(home / "config.xml")  # noqa: S314 (made by the line above)
+        device = tree.find("device")
+        key = tree.find("gui/apikey")
+        assert device is not None and key is not None, "generated so"
+        self.device = device.attrib["id"]
+        self._key, self._api = str(key.text), f"http://127.0.0.1:{gui}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def configure(self, other: "Syncthing", wire: int) -> None:
+        """`wire`: the port at which the other one is reached."""
+        (self._home / "config.xml").write_text(
+            f"""<configuration version="35">
+  <folder id="files" path="{self._folder}" type="sendreceive" rescanIntervalS="3600" fsWatcherEnabled="false">
+    <device id="{self.device}"></device><device id="{other.device}"></device>
+  </folder>
+  <device id="{self.device}"><address>dynamic</address></device>
+  <device id="{other.device}" compression="metadata"><address>tcp4://127.0.0.1:{wire}</address></device>
+  <gui enabled="true"><address>{self._api.removeprefix("http://")}</address><apikey>{self._key}</apikey></gui>
+  <options>
+    <listenAddress>tcp4://127.0.0.1:{self.port}</listenAddress>
+    <globalAnnounceEnabled>false</globalAnnounceEnabled><localAnnounceEnabled>false</localAnnounceEnabled>
+    <relaysEnabled>false</relaysEnabled><natEnabled>false</natEnabled><urAccepted>-1</urAccepted>
+    <crashReportingEnabled>false</crashReportingEnabled><startBrowser>false</startBrowser>
+    <reconnectionIntervalS>1</reconnectionIntervalS><autoUpgradeIntervalH>0</autoUpgradeIntervalH>
+  </options>
+</configuration>"""
+        )
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            # Without a parent process that only watches over it.
+            [
+                str(shutil.which("syncthing")),
+                "serve",
+                "--home",
+                str(self._home),
+                "--no-browser",
+                "--no-restart",
+            ],
+            env=os.environ | {"STMONITORED": "yes", "STNOUPGRADE": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(30)
+
+    def scan(self) -> None:
+        self._ask("/rest/db/scan?folder=files", post=True)
+
+    def is_connected(self) -> bool:
+        try:
+            found = json.loads(self._ask("/rest/system/connections"))["connections"]
+        except OSError:
+            return False
+        return any(one["connected"] for one in found.values())
+
+    def _ask(self, path: str, *, post: bool = False) -> bytes:
+        request = urllib.request.Request(  # noqa: S310 (loopback)
+            self._api + path, headers={"X-API-Key": self._key}, method="POST" if post else "GET"
+        )
+        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
+            return bytes(reply.read())
+
+
+@contextlib.contextmanager
+def syncthing_pair(folder: Path) -> Generator[Pair]:
+    """Two of them that know each other."""
+    one = Syncthing(folder / "one", folder / "here")
+    other = Syncthing(folder / "other", folder / "there")
+    wire = Counter(other.port)
+    one.configure(other, wire.port)
+    other.configure(one, _free_port())
+    try:
+        other.start()
+        one.start()
+        deadline = time.monotonic() + 60
+        while not one.is_connected():
+            if time.monotonic() > deadline:
+                raise TimeoutError("Syncthing does not connect")
+            time.sleep(0.1)
+        assert one.process is not None and other.process is not None, "started"
+        processes = [one.process.pid, other.process.pid]
+        pair = Pair("Syncthing", folder / "here", folder / "there", processes, [wire], noticed_by=one)
+        pair.measured({"notes/first.md": b"the first file"})
+        yield pair
+    finally:
+        one.stop()
+        other.stop()
+        wire.close()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _steps(pair: Pair, *, files: int, large: int) -> dict[str, Figures]:
+    rng = random.Random(7)
+    words = ["tide", "gauge", "harbour", "sensor", "nine", "seven", "report", "calibrated", "north", "buoy"]
+
+    def text(size: int) -> bytes:
+        return " ".join(rng.choice(words) + str(rng.randrange(1000)) for _ in range(size // 8)).encode()[
+            :size
+        ]
+
+    small = {
+        f"notes/{number // 100}/note-{number}.md": text(rng.randrange(SMALL_BYTES // 2, SMALL_BYTES * 3 // 2))
+        for number in range(files)
+    }
+    found = {"small": pair.measured(small)}
+    one = [pair.measured({f"notes/one-{number}.zst": rng.randbytes(10 * KIB)}) for number in range(3)]
+    found["one"] = sorted(one, key=lambda figures: figures.seconds)[1]
+    whole = rng.randbytes(large)
+    found["large"] = pair.measured({"large.bin": whole})
+    at = large // 2
+    changed = whole[:at] + rng.randbytes(KIB) + whole[at + KIB :]
+    found["changed"] = pair.measured({"large.bin": changed})
+    assert (
+        hashlib.sha256((pair.there / "large.bin").read_bytes()).digest() == hashlib.sha256(changed).digest()
+    )
+    return found
+
+
+def rows(folder: Path, *, quick: bool) -> list[Row]:
+    """The figures of both, or of Crystal alone where there is no Syncthing."""
+    files, large = (100, 8 * MIB) if quick else (SMALL_FILES, LARGE_BYTES)
+    with crystal_pair(folder / "crystal") as pair:
+        ours = _steps(pair, files=files, large=large)
+    theirs: dict[str, Figures] = {}
+    if shutil.which("syncthing"):
+        with syncthing_pair(folder / "syncthing") as pair:
+            theirs = _steps(pair, files=files, large=large)
+    what = {
+        "small": f"{files:,} small files",
+        "one": "one new file of 10 KiB",
+        "large": f"a file of {large / 1e6:.0f} MB",
+        "changed": "1 KiB changed in it",
+    }
+    made: list[Row] = []
+    for step, name in what.items():
+        mine, other = ours[step], theirs.get(step)
+        target = ratio_at_most(1.5) if other is not None and step in ("small", "large") else None
+        made += [
+            Row(
+                name=f"{name}: until on the other device",
+                value=mine.seconds,
+                unit="s",
+                baseline="Syncthing" if other else "",
+                baseline_value=other.seconds if other else None,
+                target=value_at_most(2.0) if step == "one" else target,
+            ),
+            Row(
+                name=f"{name}: processor time of relay and both devices",
+                value=mine.processor,
+                unit="s",
+                baseline="Syncthing" if other else "",
+                baseline_value=other.processor if other else None,
+                target=target if step == "small" else None,
+            ),
+            Row(
+                name=f"{name}: bytes a hop",
+                value=mine.wire / 2 / 1000,
+                unit="kB",
+                baseline="Syncthing" if other else "",
+                baseline_value=other.wire / 1000 if other else None,
+                target=value_at_most(300) if step == "changed" else None,
+                note="between a device and the relay, the mean of both; everything within eight seconds after it is counted",
+            ),
+        ]
+    return made

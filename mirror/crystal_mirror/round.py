@@ -155,7 +155,7 @@ def sync_round(
         full = member.full_check
         audited = member.is_core
         if audited:
-            report.restored += yield from audit(member, about.now_ms, full=full)
+            yield from _audit(member, report, about, full=full)
         if member.is_core:
             yield from _lead(member, report, model, about.now_ms, enough)
         if not member.is_core:
@@ -165,7 +165,7 @@ def sync_round(
                 yield from _tell_stuck(member, about)
                 raise
         if not audited:  # after it has heard of a raised floor: what was deleted below it is no damage
-            report.restored += yield from audit(member, about.now_ms, full=full)
+            yield from _audit(member, report, about, full=full)
         note_forgets(member, about.now_ms)
         tidy(member, about.now_ms)
         if tell_position or terms_untold(member):
@@ -193,6 +193,15 @@ def sync_round(
         raise
     _end(member)
     return report
+
+
+def _audit(member: Member, report: RoundReport, about: About, *, full: bool) -> Flow[None]:
+    """A relay that lost entries, as an audit finds, may have lost blobs as well."""
+    restored = yield from audit(member, about.now_ms, full=full)
+    report.restored += restored
+    if restored:
+        report.relay_lost = True
+        doubt_relay(member)
 
 
 def _fully_checked_lately(member: Member, now_ms: int) -> bool:

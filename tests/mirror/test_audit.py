@@ -113,6 +113,18 @@ def test_a_slot_lost_in_the_middle_is_back_after_the_next_idle_round() -> None:
     assert Notice.MIRROR_DAMAGED in home.core.notices.current()
 
 
+def test_a_relay_on_which_an_audit_finds_losses_may_have_lost_files_as_well() -> None:
+    home, _ = living()
+    home.core.rounds = FULL_CHECK_ROUNDS
+    whole = home.store.run(sync_round(home.core, MODEL, about=About(NOW + AUDIT_MS)))
+    assert not whole.relay_lost
+    del home.store[home.core.keys.mirror(1, 3)]
+    home.core.rounds = FULL_CHECK_ROUNDS
+    report = home.store.run(sync_round(home.core, MODEL, about=About(NOW + 3 * AUDIT_MS)))
+    assert report.restored
+    assert report.relay_lost, "so that their parts are put back too"
+
+
 @pytest.mark.parametrize("at", [9, 400])
 def test_a_rotten_part_of_the_snapshot_is_found_and_another_one_made(at: int) -> None:
     """Byte 9 of a blob's header is part of its generation."""

@@ -223,8 +223,9 @@ class SimStore:
     def _put_blobs(self, device: str, blobs: tuple[tuple[str, bytes], ...]) -> list[bool]:
         """They are put in any order, and the line may break between any two of them."""
         made: dict[str, bool] = {}
-        for key, body in self._draw.sample(blobs, len(blobs)):
-            if made and self._draw.random() < self.weather.fails_after:
+        order = self._draw.sample(blobs, len(blobs)) if self.weather.fails_after else blobs
+        for key, body in order:
+            if made and self.weather.fails_after and self._draw.random() < self.weather.fails_after:
                 self.counts["reply lost"] += 1
                 raise StoreFailure("the simulated relay answered for some of the blobs only")
             made[key] = self._put_new(device, key, body)

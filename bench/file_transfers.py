@@ -109,11 +109,16 @@ class Pair:
     def measured(self, files: dict[str, bytes], *, settles: float = _SETTLES_SECONDS) -> Figures:
         """Writes these files here, and waits until the other folder has them. Processor time and bytes include what is left to
         do afterwards."""
+        # Beside the folder first: a large file that is seen half written would be sent half written as well.
+        ready = self.here.with_name(f"{self.here.name}.ready")
+        for path, data in files.items():
+            (ready / path).parent.mkdir(parents=True, exist_ok=True)
+            (ready / path).write_bytes(data)
+            (self.here / path).parent.mkdir(parents=True, exist_ok=True)
         wire, processor = self.wire(), self.processor()
         started = time.perf_counter()
-        for path, data in files.items():
-            (self.here / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.here / path).write_bytes(data)
+        for path in files:
+            (ready / path).replace(self.here / path)
         if self.noticed_by is not None:
             self.noticed_by.scan()
         waiting = dict(files)

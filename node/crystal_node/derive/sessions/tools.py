@@ -1,0 +1,66 @@
+"""Which files of a tool belong to a session, and where they lie beside its transcript.
+
+===========  ==========================================================  ============================================
+tool         transcript                                                  files beside it (``side_root``)
+===========  ==========================================================  ============================================
+claude-code  ``projects/<slug>/<id>.jsonl``                              ``projects/<slug>/<id>/``
+codex        ``sessions/<y>/<m>/<d>/rollout-<time>-<id>.jsonl``, or      none
+             in ``archived_sessions``
+gemini-cli   ``tmp/<project>/chats/session-<time>-<short id>.jsonl``     ``tmp/<project>/chats/<id>/``
+openclaw     ``agents/<agent>/sessions/<id>.jsonl``                      none
+qwen-code    ``projects/<slug>/chats/<id>.jsonl``                        ``projects/<slug>/subagents/<id>/``
+===========  ==========================================================  ============================================
+
+Not copied: sessions in databases (OpenClaw since August 2026), Gemini CLI's documents from before spring 2026, and transcripts
+that Codex has compressed.
+"""
+
+import re
+from pathlib import Path
+
+from crystal_node.capture.folders import below
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_CODEX = re.compile(rf"rollout-.*?-({_UUID})\.jsonl")
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,199})\.jsonl")
+_GEMINI = re.compile(r"session-[^/]{1,200}\.jsonl")
+
+
+def session_of(tool: str, root: Path, path: Path) -> str | None:
+    """The id of the session whose transcript this file is, by its place below the tool's folder ``root``; None if it is none.
+
+    Gemini CLI writes several files for a session that was resumed: each is one of its own here, under its name without ending.
+    """
+    named = below(str(path), root)
+    match tool, named:
+        case "claude-code", ("projects", _, name):
+            found = _NAMED.fullmatch(name)
+        case ("codex", ("sessions", _, _, _, name)) | ("codex", ("archived_sessions", name)):
+            found = _CODEX.fullmatch(name)
+        case "openclaw", ("agents", _, "sessions", name):
+            found = _NAMED.fullmatch(name)
+        case ("qwen-code", ("projects", _, "chats", name)) | (
+            "qwen-code",
+            ("projects", _, "chats", "archive", name),
+        ):
+            found = _NAMED.fullmatch(name)
+        case "gemini-cli", ("tmp", _, "chats", name) if _GEMINI.fullmatch(name):
+            return name.removesuffix(".jsonl")
+        case _:
+            return None
+    return found[1] if found else None
+
+
+def side_root(tool: str, transcript: Path, session: str) -> Path | None:
+    """The folder of a session's other files, to which the paths in ``Head.side`` are relative; None if the tool has none.
+    ``session``: the tool's own id (``Head.tool_session``)."""
+    match tool:
+        case "claude-code":
+            return transcript.with_suffix("")
+        case "gemini-cli":
+            return transcript.parent / session
+        case "qwen-code":
+            chats = transcript.parent.parent if transcript.parent.name == "archive" else transcript.parent
+            return chats.parent / "subagents" / session
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""Copies of raw sessions: layout, relations, reading, writing, redaction, forget, retention."""

@@ -170,6 +170,14 @@ class Home:
         return self.state / "sources.lock"
 
     @property
+    def sessions_database(self) -> Path:
+        return self.state / "sessions.db"
+
+    @property
+    def sessions_lock(self) -> Path:
+        return self.state / "sessions.lock"
+
+    @property
     def recall_database(self) -> Path:
         return self.state / "recall.db"
 

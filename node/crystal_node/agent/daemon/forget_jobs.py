@@ -8,12 +8,13 @@ from collections.abc import Callable
 from crystal_node.agent.jobs.status import agent_status
 from crystal_node.base.errors import describe, passes
 from crystal_node.derive.artefacts import job as artefacts
+from crystal_node.derive.sessions import job as sessions
 from crystal_node.derive.weaving import job as weaving
 from crystal_node.search.finding import deep_cache
 from crystal_node.search.recall import job as recall_log
 from crystal_node.sync.job_context import JobContext
 
-_FORGET_JOBS = ("artefacts", "unweave", "forget-answers", "recall-log")
+_FORGET_JOBS = ("artefacts", "unweave", "forget-answers", "recall-log", "sessions-forget")
 
 
 async def run_forget_jobs(work: JobContext, say: Callable[[str], None]) -> None:
@@ -26,7 +27,13 @@ async def run_forget_jobs(work: JobContext, say: Callable[[str], None]) -> None:
         return
     # A former Core has no works.db, but journals that only it can take a forgotten text out of.
     made = artefacts.jobs(work) if home.works_database.exists() else []
-    for job in (*made, *weaving.jobs(work), *deep_cache.jobs(work.device), *recall_log.jobs(work.device)):
+    for job in (
+        *made,
+        *weaving.jobs(work),
+        *sessions.jobs(work),
+        *deep_cache.jobs(work.device),
+        *recall_log.jobs(work.device),
+    ):
         try:
             if job.name in _FORGET_JOBS and job.due():
                 await job.run()

@@ -39,6 +39,7 @@ from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.home import DIRECTORY_MODE
 from crystal_node.base.jobs import Job
 from crystal_node.base.settings import Settings, with_current_options
+from crystal_node.derive.sessions.service import SessionFollower, SessionService
 from crystal_node.device.device import Device, opened
 from crystal_node.device.own_relay import on_network
 from crystal_node.device.relay_move import drop_own_relay
@@ -192,7 +193,10 @@ class _Agent:
             every_minute=self._look_around,
             read=self._mark,
         )
-        return [pulse.run(), self._serve(found.work)]
+        sessions = SessionFollower(
+            SessionService(self._device, self._now), self._report, SystemRandom().uniform
+        )
+        return [pulse.run(), self._serve(found.work), sessions.run()]
 
     def _start(self, schedule: Scheduler, jobs: list[Job]) -> None:
         """Starts without a record rather than not at all: capture must go on when the disk is full."""

@@ -122,6 +122,7 @@ ZONE = ValueKind(checked_zone, _plain)
 FOLDER = ValueKind(checked_folder, _folder)
 NAMES = ValueKind(checked_names, _names)
 DENIALS = ValueKind(checked_denials, _denials)
+PARTS = ValueKind(checked_text, _denials)
 
 
 def choice(*choices: str) -> ValueKind:
@@ -417,6 +418,40 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """Which raw sessions of AI tools are copied to the other machines, and for how long."""
+
+    on: bool = _option(
+        "sessions",
+        SWITCH,
+        "CRYSTAL_SESSIONS",
+        "yes",
+        "Whether raw sessions of AI tools are copied to your other machines.",
+    )
+    exact: tuple[str, ...] = _option(
+        "sessions_exact",
+        PARTS,
+        "CRYSTAL_SESSIONS_EXACT",
+        "",
+        "Projects whose sessions are copied with the credentials in them: folders or repositories.",
+    )
+    keep_days: int = _option(
+        "sessions_keep_days",
+        number(0, 36_500),
+        "CRYSTAL_SESSIONS_KEEP_DAYS",
+        "0",
+        "On the Core: after how many days without growth a session's copies are removed; 0: never.",
+    )
+    max_gb: int = _option(
+        "sessions_max_gb",
+        number(0, 100_000),
+        "CRYSTAL_SESSIONS_MAX_GB",
+        "0",
+        "On the Core: how many GB all copies of sessions may take; 0: any.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """What other programs and devices reach here."""
 
@@ -457,6 +492,7 @@ _SECTIONS: tuple[type[Any], ...] = (
     BackupSettings,
     EmbeddingSettings,
     SearchSettings,
+    SessionSettings,
     ServiceSettings,
 )
 BY_NAME: dict[str, Option] = {}

@@ -30,6 +30,7 @@ from crystal_node.base.settings.options import (
     Roots,
     SearchSettings,
     ServiceSettings,
+    SessionSettings,
     section,
 )
 
@@ -177,6 +178,10 @@ class Settings:
     @property
     def embedding(self) -> EmbeddingSettings:
         return section(EmbeddingSettings, self.option, self._roots)
+
+    @property
+    def sessions(self) -> SessionSettings:
+        return section(SessionSettings, self.option, self._roots)
 
     @property
     def searching(self) -> SearchSettings:

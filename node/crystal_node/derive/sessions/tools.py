@@ -64,3 +64,14 @@ def side_root(tool: str, transcript: Path, session: str) -> Path | None:
             return chats.parent / "subagents" / session
         case _:
             return None
+
+
+def transcript_beside(tool: str, root: Path, path: Path) -> Path | None:
+    """The transcript that a changed file lies beside, as far as its place tells; None for others."""
+    match tool, below(str(path), root):
+        case "claude-code", ("projects", slug, session, _, *_):
+            return root / "projects" / slug / f"{session}.jsonl"
+        case "qwen-code", ("projects", slug, "subagents", session, *_):
+            return root / "projects" / slug / "chats" / f"{session}.jsonl"
+        case _:
+            return None

@@ -117,6 +117,14 @@ _MADE = re.compile(
 )
 
 
+_SEGMENT = re.compile(
+    r"(?P<folder>sessions/[a-z-]{1,40}/[^/]{1,100}/[0-9a-f]{8,64}/\d{1,9})(?:/side/[0-9a-f]{16})?"
+    r"/(?P<first>\d{1,13})-(?P<end>\d{1,13})-(?P<sum>[0-9a-f]{8})\.zst"
+)
+"""A part of the copy of a session, as ``derive.sessions.layout`` names them."""
+_HEAD_BYTES_MAX = 4 * 1024 * 1024
+
+
 def staged_transcript(agent: str, session: str) -> ArtefactPlace:
     return ArtefactPlace(
         f"{staging_folder(agent)}/transcripts/{session_name(session)}.jsonl", ArtefactForm.JSON_LINES
@@ -148,6 +156,25 @@ def staging_folder(agent: str) -> str:
 def is_made_here(path: str) -> bool:
     """Whether a path of the home is one that the Core makes; such a file is made again when a text in it is forgotten."""
     return _MADE.fullmatch(path) is not None
+
+
+def is_superseded_segment(root: Path, path: str) -> bool:
+    """Whether a path is a segment of a session's copy that the head beside it, which is there, names no more: its content
+    stands in another segment, or was forgotten."""
+    found = _SEGMENT.fullmatch(path)
+    if found is None:
+        return False
+    first, end, digest = found["first"], found["end"], found["sum"]
+    try:
+        descriptor = os.open(
+            root / found["folder"] / "head.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+        with os.fdopen(descriptor, "rb") as file:
+            head = file.read(_HEAD_BYTES_MAX + 1)
+    except OSError:
+        return False
+    whole = head.startswith(b"{") and head.endswith(b"}\n") and len(head) <= _HEAD_BYTES_MAX
+    return whole and f'"first":{first},"end":{end},"sha256":"{digest}'.encode() not in head
 
 
 def _memory(agent: str) -> str:

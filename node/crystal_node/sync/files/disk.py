@@ -21,7 +21,7 @@ from crystal_mirror.ports import FileRow
 from crystal_mirror.types import Origin
 from crystal_node.base.clock import now_ms
 from crystal_node.base.file_rules import MARKER_NAME, TreeRules, held_reason
-from crystal_node.sync.files.artefacts import is_as_made, is_made_here
+from crystal_node.sync.files.artefacts import is_as_made, is_made_here, is_superseded_segment
 from crystal_node.sync.files.database import FileDatabase
 from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
 from crystal_node.sync.files.incoming_file import IncomingFile
@@ -82,7 +82,7 @@ class HomeDisk:
         )
 
     def derived(self, path: str) -> bool:
-        return is_made_here(path)
+        return is_made_here(path) or is_superseded_segment(self.root, path)
 
     def rules(self) -> bytes:
         return self.tree.fingerprint
@@ -195,7 +195,9 @@ class HomeDisk:
     def remove(self, local: LocalFile, version: Origin) -> None:
         self._check(local.path)
         item = self.trash.take(local, now_ms=self.now(), clock=self._trash_clock())
-        if is_made_here(local.path) and is_as_made(self.trash.folder / item / local.path.rpartition("/")[2]):
+        if is_superseded_segment(self.root, local.path) or (
+            is_made_here(local.path) and is_as_made(self.trash.folder / item / local.path.rpartition("/")[2])
+        ):
             # Made from the memory and unchanged: the memory holds its content, or it was forgotten.
             self.trash.drop(item)
 

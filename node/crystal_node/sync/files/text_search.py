@@ -17,6 +17,7 @@ from crystal_node.sync.files.scan import Scan
 from crystal_node.sync.files.trash import Trash
 
 BLOCK_BYTES = 1024 * 1024
+_SESSIONS = "sessions/"
 
 
 def files_with(device: Device, texts: Sequence[str]) -> list[str]:
@@ -32,7 +33,8 @@ def files_with(device: Device, texts: Sequence[str]) -> list[str]:
 def _paths(device: Device, root: Path) -> Iterator[str]:
     # What is here and held back from the sync is searched too.
     rules = replace(rules_of(device), allowed=None)
-    yield from (local.path for local in Scan(root, rules))
+    # Copies of sessions are compressed, and a forget reaches them (derive.sessions).
+    yield from (local.path for local in Scan(root, rules) if not local.path.startswith(_SESSIONS))
     yield from (f"{TRASH_NAME}/{item.id}/{item.file.name}" for item in Trash(root).items())
 
 

@@ -1,0 +1,316 @@
+"""Copying all sessions of this device: as they grow, when they are quiet, and after something was forgotten.
+
+One process of a home at a time does it, under ``sessions.lock``. Files are read and written in a thread; what the memory says
+of forgotten texts is asked in the event loop, which its database belongs to.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+from crystal_node.base.backoff import Backoff
+from crystal_node.base.changes import ChangeTimes, changes
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import describe, passes
+from crystal_node.base.events import Report, WatchEvent
+from crystal_node.base.locking import FileLock
+from crystal_node.base.settings import Settings
+from crystal_node.capture.adapter import Adapter
+from crystal_node.capture.line_adapter import QUIET_MS, LineAdapter
+from crystal_node.capture.tools import all_adapters
+from crystal_node.derive.sessions.copies import SessionCopies
+from crystal_node.derive.sessions.database import SessionDatabase
+from crystal_node.derive.sessions.forgetting import Candidates, forget_in, texts_in
+from crystal_node.derive.sessions.layout import TOOLS
+from crystal_node.derive.sessions.retention import Removal, remove, to_remove
+from crystal_node.derive.sessions.tools import session_of, transcript_beside
+from crystal_node.derive.sessions.writer import SessionWriter
+from crystal_node.device.device import Device
+from crystal_node.device.privacy import read_privacy
+
+FOREIGN_MS = 15 * 60 * 1000
+"""How long the Core waits for a device to take what was forgotten out of its own copies."""
+_LOCK_SECONDS = 30.0
+_ANSWER_SECONDS = 120.0
+_SUPPRESSED = "SELECT count(*) FROM suppressed"
+_META_FORGOTTEN = "forgotten"
+_META_FORGOTTEN_AT = "forgotten-at"
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A session's transcript on this device."""
+
+    tool: str
+    session: str
+    path: Path
+
+
+class SessionService:
+    """The copies of one device. Used from one event loop."""
+
+    def __init__(self, device: Device, latest: Callable[[], Settings]) -> None:
+        self._device = device
+        self._latest = latest
+        self._root = device.settings.home.root
+        self._id = device.member.device_id.hex()
+        self._copies = SessionCopies(self._root)
+        self._database: SessionDatabase | None = None
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    @property
+    def on(self) -> bool:
+        settings = self._latest()
+        return settings.sessions.on and settings.capture.on
+
+    def adapters(self) -> dict[str, Adapter]:
+        """The adapters of the tools whose sessions are copied now, by name."""
+        settings = self._latest()
+        return {
+            one.name: one
+            for one in all_adapters(settings, settings.person_home)
+            if one.name in TOOLS and one.name not in settings.capture.without and isinstance(one, LineAdapter)
+        }
+
+    def transcripts(self, paths: Iterable[str] | None) -> list[Transcript]:
+        """The transcripts among these files, and those that they lie beside; all, those first that changed last, for None."""
+        adapters = self.adapters()
+        if paths is None:
+            found = [
+                Transcript(name, session, each.path)
+                for name, one in adapters.items()
+                for each in one.discover()
+                if each.problem is None and (session := session_of(name, one.root, each.path)) is not None
+            ]
+            return sorted(found, key=lambda each: -_changed(each.path))
+        chosen: dict[Path, Transcript] = {}
+        for given in map(Path, paths):
+            for name, one in adapters.items():
+                path = given
+                session = session_of(name, one.root, path)
+                if session is None and (beside := transcript_beside(name, one.root, path)) is not None:
+                    path, session = beside, session_of(name, one.root, beside)
+                if session is not None:
+                    chosen[path] = Transcript(name, session, path)
+        return list(chosen.values())
+
+    async def copy(self, transcripts: Iterable[Transcript]) -> tuple[int, list[tuple[Path, OSError]]]:
+        """Copies what is new in these. Returns by how many bytes copies grew, and what could not be read.
+
+        Raises:
+            HomeBusy: another process copies. LocalStorage, OSError without a transcript's path: the home cannot be written.
+        """
+        grown, problems = 0, list[tuple[Path, OSError]]()
+        writers = self._writers()
+        for each in transcripts:
+            writer = writers.get(each.tool)
+            if writer is None or not each.path.is_file() or each.path.is_symlink():
+                continue
+            async with self._locked():
+                privacy = read_privacy(self._device.journal)
+                quiet = (now_ms() - QUIET_MS) * 1_000_000
+                hides = self._hides()
+                try:
+                    grown += await asyncio.to_thread(
+                        writer.copy, each.path, each.session, privacy, hides, quiet_ns=quiet
+                    )
+                except (FileNotFoundError, PermissionError) as error:
+                    if error.filename is not None and Path(str(error.filename)).is_relative_to(self._root):
+                        raise
+                    problems.append((each.path, error))
+        return grown, problems
+
+    async def settle(self) -> int:
+        """Merges the segments of quiet sessions. Returns of how many."""
+        settled = 0
+        writers = self._writers()
+        for path, cursor in self._opened().cursors():
+            tool = next(
+                (name for name, one in self.adapters().items() if session_of(name, one.root, path)), ""
+            )
+            if tool not in writers or cursor.settled or _changed(path) > now_ms() - QUIET_MS:
+                continue
+            async with self._locked():
+                settled += await asyncio.to_thread(writers[tool].settle, path)
+        return settled
+
+    async def forget(self) -> int:
+        """Blanks what was forgotten in this device's copies; on the Core also in those of devices that did not do so in time or
+        are revoked. Returns how many copies changed. Does nothing if nothing was forgotten since."""
+        forgets = self._forgets()
+        database = self._opened()
+        if not forgets:
+            return 0
+        known = database.meta(_META_FORGOTTEN)
+        if known.partition(b" ")[0] != b"%d" % forgets:
+            database.set_meta(_META_FORGOTTEN_AT, b"%d" % now_ms())
+            database.set_meta(_META_FORGOTTEN, b"%d begun" % forgets)
+        overdue = now_ms() - int(database.meta(_META_FORGOTTEN_AT) or b"0") > FOREIGN_MS
+        member = self._device.member
+        active = {info.device.hex() for info in member.log.active()}
+        behind = [
+            head
+            for head in self._copies.heads()
+            if head.forgotten < forgets
+            and not head.removed
+            and (head.device == self._id or (member.is_core and (overdue or head.device not in active)))
+        ]
+        adapters = {one.name: one for one in all_adapters(self._latest(), self._latest().person_home)}
+        changed = 0
+        for head in behind:
+            adapter = adapters[head.tool]
+            assert isinstance(adapter, LineAdapter)
+            async with self._locked():
+                candidates = await asyncio.to_thread(texts_in, self._copies, head, adapter)
+                lost = self._lost(candidates)
+                changed += await asyncio.to_thread(forget_in, self._copies, head, adapter, lost, forgets)
+        return changed
+
+    async def retain(self) -> list[Removal]:
+        """Removes copies by the retention rules. Only the Core does; others get its settings' effect."""
+        settings = self._latest().sessions
+        if not self._device.member.is_core or not (settings.keep_days or settings.max_gb):
+            return []
+        async with self._locked():
+            heads = await asyncio.to_thread(lambda: list(self._copies.heads()))
+            chosen = to_remove(heads, now_ms(), keep_days=settings.keep_days, max_gb=settings.max_gb)
+            for each in chosen:
+                await asyncio.to_thread(remove, self._root, each, now_ms())
+        return chosen
+
+    def _lost(self, candidates: Candidates) -> set[bytes]:
+        hides = self._device.replica.hides
+        return {mark for mark in candidates if hides(mark)}
+
+    def _forgets(self) -> int:
+        (count,) = self._device.replica.database.row(_SUPPRESSED) or (0,)
+        return int(count)
+
+    def _hides(self) -> Callable[[Collection[bytes]], set[bytes]]:
+        loop = asyncio.get_running_loop()
+
+        async def ask(marks: Collection[bytes]) -> set[bytes]:
+            return {mark for mark in marks if self._device.replica.hides(mark)}
+
+        def hides(marks: Collection[bytes]) -> set[bytes]:
+            return (
+                asyncio.run_coroutine_threadsafe(ask(marks), loop).result(_ANSWER_SECONDS) if marks else set()
+            )
+
+        return hides
+
+    def _writers(self) -> dict[str, SessionWriter]:
+        settings = self._latest()
+        chosen = settings.sessions.exact
+
+        def exact(cwd: str, repository: str) -> bool:
+            return is_exact(chosen, cwd, repository, settings.person_home)
+
+        return {
+            name: SessionWriter(
+                self._root, self._id, self._opened(), one, person_home=settings.person_home, exact=exact
+            )
+            for name, one in self.adapters().items()
+            if isinstance(one, LineAdapter)
+        }
+
+    def _opened(self) -> SessionDatabase:
+        if self._database is None:
+            self._database = SessionDatabase.open(self._device.settings.home.sessions_database)
+        return self._database
+
+    def _locked(self) -> "_Locked":
+        return _Locked(
+            FileLock(
+                self._device.settings.home.sessions_lock,
+                purpose="copying sessions",
+                wait_seconds=_LOCK_SECONDS,
+            )
+        )
+
+
+class SessionFollower:
+    """Copies sessions as they grow, until cancelled."""
+
+    def __init__(
+        self, service: SessionService, report: Report, uniform: Callable[[float, float], float]
+    ) -> None:
+        self._service = service
+        self._report = report
+        self._uniform = uniform
+        self._told: dict[Path, str] = {}
+
+    async def run(self) -> None:
+        """Raises what does not pass by itself."""
+        backoff = Backoff(self._uniform)
+        try:
+            while True:
+                try:
+                    async with aclosing(changes(self._folders, self._concerns, ChangeTimes())) as stream:
+                        async for paths in stream:
+                            await self._copy(paths)
+                            backoff.succeeded()
+                except Exception as error:
+                    if not passes(error):
+                        raise
+                    pause = backoff.failed()
+                    self._report(
+                        WatchEvent.FAILED,
+                        f"copies of sessions: {describe(error).message}; trying again in {pause:.0f} s",
+                    )
+                    await asyncio.sleep(pause)
+        finally:
+            self._service.close()
+
+    async def _copy(self, paths: frozenset[str] | None) -> None:
+        if not self._service.on:
+            return
+        chosen = await asyncio.to_thread(self._service.transcripts, paths)
+        _, problems = await self._service.copy(chosen)
+        for path, error in problems:
+            text = describe(error).message
+            if self._told.get(path) != text:
+                self._told[path] = text
+                self._report(WatchEvent.PROGRESS, f"copies of sessions: {path} cannot be read: {text}")
+
+    def _folders(self) -> list[Path]:
+        return [folder for one in self._service.adapters().values() for folder in one.folders]
+
+    def _concerns(self, path: str) -> bool:
+        return bool(self._service.transcripts([path]))
+
+
+def is_exact(chosen: Collection[str], cwd: str, repository: str, person_home: Path) -> bool:
+    """Whether a project is among those whose sessions are copied without redaction: by its folder, or its repository."""
+    for name in chosen:
+        if name == repository and repository:
+            return True
+        folder = str(person_home) + name[1:] if name == "~" or name.startswith("~/") else name
+        if folder.startswith("/") and cwd and (cwd == folder or cwd.startswith(folder.rstrip("/") + "/")):
+            return True
+    return False
+
+
+class _Locked:
+    def __init__(self, lock: FileLock) -> None:
+        self._lock = lock
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire_async()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _changed(path: Path) -> int:
+    """When a file last changed, in milliseconds; 0 if it is gone."""
+    try:
+        return path.lstat().st_mtime_ns // 1_000_000
+    except OSError:
+        return 0

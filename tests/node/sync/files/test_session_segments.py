@@ -1,4 +1,4 @@
-"""Parts of copies of sessions that were superseded go without a question and without a trace; others are files like any other."""
+"""Superseded parts of copies of sessions go without a question and without a trace; others are files like any other."""
 
 from crystal_node.derive.sessions.layout import Head
 from crystal_node.sync.files.artefacts import is_superseded_segment

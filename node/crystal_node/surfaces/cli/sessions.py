@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -15,7 +15,9 @@ from crystal_node.base.home import write_private
 from crystal_node.base.settings import resolve
 from crystal_node.base.text_ids import SHOWN_DIGITS
 from crystal_node.base.timespans import parse_since
-from crystal_node.base.wording import clock_time, counted, one_line, printable
+from crystal_node.base.wording import clock_time, counted, iso, one_line, printable
+from crystal_node.derive.sessions.copies import SessionCopies
+from crystal_node.derive.sessions.layout import TOOLS
 from crystal_node.search.conversation_documents import (
     CONVERSATIONS_MAX,
     MESSAGES_MAX,
@@ -29,12 +31,16 @@ from crystal_node.search.conversation_documents import (
 from crystal_node.search.finding.client import MemoryClient, memory_client
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.sessions_copies import exact, retention
 
 group = typer.Typer(
     help="List conversations of all machines, read one, or write it out.",
     no_args_is_help=True,
     add_completion=False,
 )
+
+group.command("retention")(retention)
+group.command("exact")(exact)
 
 _ID_CHARS_MIN = 6
 _TITLE_CHARS = 100
@@ -111,14 +117,20 @@ def list_(
             limit=limit,
         )
         found = memory.conversations(asked)
+    copies = SessionCopies(settings.home.root)
+    grew = {each.id: _grew_last(copies, each) for each in found.conversations}
     if as_json:
-        emit(msgspec.to_builtins(found))
+        document = msgspec.to_builtins(found)
+        for each in document["conversations"]:
+            each["copy"] = grew[each["id"]]
+        emit(document)
         return
+    names = {each.value: each.name for each in there.devices}
     for each in found.conversations:
         say(
             f"{each.id[:SHOWN_DIGITS]}  {_moment(each.ended_at)}  {one_line(each.title or 'untitled', _TITLE_CHARS)}"
         )
-        say(f"{'':{SHOWN_DIGITS}}  {_origin(each)}")
+        say(f"{'':{SHOWN_DIGITS}}  {_origin(each)}{_copy_words(grew[each.id], names)}")
     if not found.conversations:
         note("There are none.")
     elif found.total > len(found.conversations):
@@ -264,5 +276,29 @@ def _origin(each: ConversationDocument) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _moment(iso: str) -> str:
-    return clock_time(int(datetime.fromisoformat(iso).timestamp() * 1000)) if iso else "undated"
+def _grew_last(copies: SessionCopies, each: ConversationDocument) -> dict[str, Any] | None:
+    """Where the raw copy of a conversation's session grew last, and how many forks of it there are; None if there is none."""
+    if each.tool not in TOOLS or not each.session:
+        return None
+    branches = copies.branches(each.tool, each.session)
+    if not branches:
+        return None
+    tip = branches[0].tip
+    return {
+        "device": tip.device,
+        "updated_at": iso(tip.updated_at),
+        "bytes": tip.main.bytes,
+        "forks": len(branches) - 1,
+    }
+
+
+def _copy_words(copy: dict[str, Any] | None, names: dict[str, str]) -> str:
+    if copy is None:
+        return ""
+    device = next((name for value, name in names.items() if value and copy["device"].startswith(value)), "")
+    forks = f", {counted(copy['forks'], 'fork')}" if copy["forks"] else ""
+    return f" · copied, grew last on {one_line(device or copy['device'][:8], 60)}{forks}"
+
+
+def _moment(at: str) -> str:
+    return clock_time(int(datetime.fromisoformat(at).timestamp() * 1000)) if at else "undated"

@@ -47,6 +47,10 @@ class DeviceNames:
         except UNDECODABLE:
             self._names = {}
 
+    def all(self) -> dict[str, str]:
+        """The names of all devices that have one, by id."""
+        return {device: name for device, name in self._names.items() if name}
+
     def name(self, device: str) -> str:
         """The name of the device with this id, the beginning of the id if there is none, "" for none."""
         return self._names.get(device) or device[:ID_DIGITS]

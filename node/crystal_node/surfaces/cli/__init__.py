@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PROGRAM = "crystal"
+_STARTING_TOOLS = frozenset({"resume", "handoff"})
+"""Commands that become another program, which keeps the person's own environment."""
 _SERVICE_SECONDS_MAX = 0.24
 """Until the background service has answered a hook."""
 
@@ -125,9 +127,10 @@ def _served(*, read_only: bool) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    from crystal_core.embed.session import PROCESS_ENVIRONMENT
+    if arguments[0] not in _STARTING_TOOLS:
+        from crystal_core.embed.session import PROCESS_ENVIRONMENT
 
-    os.environ.update(PROCESS_ENVIRONMENT)
+        os.environ.update(PROCESS_ENVIRONMENT)
     _provide_keys()
     from crystal_node.surfaces.cli.app import build
 

@@ -63,6 +63,7 @@ COMMANDS = (
     Command("show", Topic.FINDING, "Show a question with its answer, or what was said around it."),
     Command("open", Topic.FINDING, "Show the whole conversation around a message."),
     Command("sessions", Topic.FINDING, "List conversations of all machines, read one, or write it out."),
+    Command("resume", Topic.FINDING, "Resume a session of any machine here, in its own tool."),
     Command("recall", Topic.FINDING, "Show what hooks would tell an agent at a prompt."),
     Command("serve", Topic.FINDING, "Serve this device's memory over HTTP, to this machine alone."),
     Command("mcp", Topic.FINDING, "Serve the memory to agents over MCP."),

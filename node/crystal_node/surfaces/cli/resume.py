@@ -1,0 +1,436 @@
+"""``crystal resume``: a session of any machine goes on here, in the tool that it was held with."""
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crystal_crypto.errors import CrystalError
+from crystal_node.base.clock import now_ms
+from crystal_node.base.errors import ExitCode, NoSuchEntry, NotSetUp, UsageError
+from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.wording import ago, counted, one_line, size
+from crystal_node.derive.resume.index import IndexFile, SessionIndex, SessionRow
+from crystal_node.derive.resume.plan import ResumePlan, carry_out, plan_resume
+from crystal_node.derive.resume.projects import ProjectFolders, clone_address
+from crystal_node.derive.resume.tools import tool_sessions
+from crystal_node.derive.sessions.layout import CopyPlace, Head
+from crystal_node.surfaces.cli.console.options import Json, Yes
+from crystal_node.surfaces.cli.console.output import emit, note, say
+from crystal_node.surfaces.cli.console.picker import Choice, PickerState, pick
+from crystal_node.surfaces.cli.console.prompts import ask, typed_line
+from crystal_node.surfaces.cli.console.terminal import can_move, is_terminal
+
+LIVE_SECONDS = 120
+"""A session that grew so recently on another machine may still go on there."""
+ID_CHARS_MIN = 4
+_LISTED = 20
+_NAME_CHARS = 60
+_TITLE_CHARS = 100
+_FILES_NAMED = 8
+
+
+class ToolMissing(CrystalError):
+    """The session's tool is not on this machine."""
+
+    exit_code = ExitCode.NOT_FOUND
+    hint = "Install it and see that it is on your PATH, or go on in another tool: `crystal handoff ID --to TOOL`."
+
+
+SessionId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ID", help="The session's id or its beginning; without one you choose from a list."
+    ),
+]
+Last = Annotated[bool, typer.Option("--last", help="The one that something was last said in.")]
+Project = Annotated[
+    str,
+    typer.Option("--project", metavar="PROJECT", help="Only of this repository or folder, or the end of it."),
+]
+Tool = Annotated[str, typer.Option("--tool", metavar="TOOL", help="Only of this tool, such as codex.")]
+Machine = Annotated[
+    str, typer.Option("--device", metavar="NAME", help="Only those that this machine has last.")
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--in", metavar="FOLDER", help="Where the session's project is on this machine; remembered."
+    ),
+]
+Print = Annotated[bool, typer.Option("--print", help="Show what would be written and run, and do nothing.")]
+
+
+def run(
+    session: SessionId = None,
+    last: Last = False,
+    project: Project = "",
+    tool: Tool = "",
+    device: Machine = "",
+    folder: Folder = None,
+    only_print: Print = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Resume a session of any machine here, in its own tool.
+
+    Puts the session where the tool looks for it, in the project's folder on this machine, and starts the tool. What the tool
+    has of its own is never overwritten: it is continued, or the session goes on under a new id. Works offline.
+
+    Example:
+
+        crystal resume --last --project tide-gauge
+    """
+    settings = resolve()
+    sessions = Sessions(settings)
+    if session is not None:
+        row: SessionRow | None = sessions.named(session)
+    else:
+        wanted = Wanted(project, tool, device, sessions)
+        row = sessions.latest(wanted) if last else _chosen(sessions, wanted)
+    if row is None:
+        return
+    head = sessions.head(row)
+    quiet = only_print or as_json
+    if not quiet:
+        _ask_if_live(sessions, head, yes=yes)
+    cwd = _folder(sessions, head, folder, may_ask=not quiet and not yes)
+    plan = plan_resume(sessions.index_file.copies, head, sessions.tools[head.tool], cwd)
+    if as_json:
+        emit(document(sessions, plan))
+        return
+    for line in remarks(sessions, plan):
+        note(line)
+    if only_print:
+        show_plan(plan)
+        return
+    program = installed(plan)
+    carry_out(plan, sessions.index_file.copies, sessions.aside)
+    start(program, plan.command, plan.cwd)
+
+
+class Sessions:
+    """The sessions of a home, and what is known here to resume them."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises NotSetUp."""
+        if settings.vault is None:
+            raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
+        from crystal_node.sync.files.marker import read_marker
+
+        self.settings = settings
+        self.tools = tool_sessions(settings)
+        self.index_file = IndexFile(settings.home.root)
+        marker = read_marker(settings.home.root)
+        self.device = marker.device if marker is not None else ""
+        self.index = self.index_file.read()
+        self.aside = settings.home.state / "resume" / "torn"
+        self.projects = ProjectFolders(settings.home.state / "resume" / "projects.json", settings.person_home)
+
+    def refresh(self, tell: Callable[[SessionIndex], None] = lambda _: None) -> None:
+        """Look at all copies again."""
+        names = _device_names(self.settings) or self.index.names
+        self.index = self.index_file.refreshed(self.index, self.device, names, tell)
+
+    def named(self, given: str) -> SessionRow:
+        """The session that an id means. Raises UsageError, NoSuchEntry."""
+        wanted = given.strip()
+        if len(wanted) < ID_CHARS_MIN:
+            raise UsageError(
+                f"`{one_line(wanted, 40)}` is too short for a session's id",
+                hint=f"Give at least {ID_CHARS_MIN} characters of it; `crystal resume` alone lists sessions.",
+            )
+        self.refresh()
+        rows = self.index.rows()
+        found = [row for row in rows if row.session == wanted] or [
+            row for row in rows if row.session.startswith(wanted)
+        ]
+        if not found:
+            names = self._conversations(wanted)
+            found = [row for row in rows if row.session in names]
+        if not found:
+            raise NoSuchEntry(
+                f"no session's id begins with {one_line(wanted, 40)}",
+                hint="`crystal resume` lists sessions. One that was just held elsewhere comes with the next `crystal sync`.",
+            )
+        if len({(row.tool, row.session) for row in found}) > 1:
+            ids = ", ".join(one_line(row.session, _NAME_CHARS) for row in found[:_FILES_NAMED])
+            raise UsageError(
+                f"several sessions' ids begin with {one_line(wanted, 40)}", hint=f"Name one of these: {ids}."
+            )
+        return found[0]
+
+    def latest(self, wanted: "Wanted") -> SessionRow:
+        """The one that something was last said in. Raises NoSuchEntry."""
+        self.refresh()
+        found = next((row for row in self.index.rows() if wanted.takes(row)), None)
+        if found is None:
+            raise NoSuchEntry("there is no such session", hint="`crystal resume` lists all of them.")
+        return found
+
+    def head(self, row: SessionRow) -> Head:
+        """Raises NoSuchEntry: it is gone since the list was made."""
+        found = self.index_file.copies.head(CopyPlace(row.tool, row.session, row.device, row.number))
+        if found is None:
+            raise NoSuchEntry(
+                "this session's copy is gone", hint="`crystal sessions list` shows what is left of it."
+            )
+        return found
+
+    def own(self) -> list[Head]:
+        """This machine's own copies, the latest first."""
+        rows = [row for row in self.index.rows() if row.device == self.device]
+        heads = (
+            self.index_file.copies.head(CopyPlace(row.tool, row.session, row.device, row.number))
+            for row in rows
+        )
+        return [head for head in heads if head is not None]
+
+    def _conversations(self, wanted: str) -> set[str]:
+        """The tools' ids of the conversations that `crystal sessions list` shows under this id."""
+        from crystal_node.search.conversation_documents import ConversationsRequest
+        from crystal_node.search.finding.client import memory_client
+
+        with memory_client(self.settings) as memory:
+            found = memory.conversations(ConversationsRequest(session=wanted, limit=2))
+        return {each.session for each in found.conversations}
+
+
+class Wanted:
+    """Which sessions a person wants to see."""
+
+    def __init__(self, project: str, tool: str, device: str, sessions: Sessions) -> None:
+        """Raises UsageError."""
+        if tool and tool not in sessions.tools:
+            named = ", ".join(sessions.tools)
+            raise UsageError(
+                f"no sessions of {one_line(tool, 40)} can be resumed", hint=f"Name one of these: {named}."
+            )
+        self._project, self._tool = project.strip("/").casefold(), tool
+        self._device, self._sessions = device.casefold(), sessions
+
+    def takes(self, row: SessionRow) -> bool:
+        name = self._sessions.index.device_name(row.device).casefold()
+        project = row.project.casefold()
+        return (
+            (not self._tool or row.tool == self._tool)
+            and (not self._device or name == self._device or row.device.startswith(self._device))
+            and (not self._project or project == self._project or project.endswith(f"/{self._project}"))
+        )
+
+
+def _device_names(settings: Settings) -> dict[str, str]:
+    """The vault's devices by id; nothing where the memory cannot be read."""
+    import apsw
+
+    from crystal_core.database import Database
+    from crystal_node.search.devices import DeviceNames
+
+    try:
+        with Database.open(settings.home.database) as database:
+            return DeviceNames(database).all()
+    except (apsw.Error, CrystalError):
+        return {}
+
+
+def _chosen(sessions: Sessions, wanted: Wanted) -> SessionRow | None:
+    """Have a person choose. None if they went away. Raises UsageError where nobody can."""
+    if not is_terminal() or not sys.stderr.isatty():
+        raise UsageError(
+            "there is no terminal to choose a session at",
+            hint="Name one: `crystal resume ID`, or `crystal resume --last`. `crystal sessions list` shows them.",
+        )
+    if not can_move():
+        return _numbered(sessions, wanted)
+    by_key: dict[str, SessionRow] = {}
+
+    def choices(index: SessionIndex) -> list[Choice]:
+        sessions.index = index
+        rows = [row for row in index.rows() if wanted.takes(row)]
+        by_key.update((_key(row), row) for row in rows)
+        now = now_ms()
+        return [choice_of(row, index, now) for row in rows]
+
+    newer: list[SessionIndex] = []
+    reading, writing = os.pipe()
+
+    def told(index: SessionIndex) -> None:
+        newer.append(index)
+        os.write(writing, b"+")
+
+    def look() -> None:
+        # A failure to look again leaves the list as it is; choosing from it then says what is wrong.
+        try:
+            sessions.refresh(told)
+            told(sessions.index)
+        except (OSError, CrystalError):
+            return
+
+    state = PickerState("resume", choices(sessions.index))
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    chosen = pick(state, reading, lambda: choices(newer[-1]) if newer else None)
+    return by_key.get(chosen.key) if chosen is not None else None
+
+
+def _numbered(sessions: Sessions, wanted: Wanted) -> SessionRow | None:
+    """For terminals that cannot move the cursor: a list, and a number that is typed."""
+    sessions.refresh()
+    rows = [row for row in sessions.index.rows() if wanted.takes(row)][:_LISTED]
+    if not rows:
+        raise NoSuchEntry("there is no such session", hint="Sessions come with `crystal sync`.")
+    now = now_ms()
+    for number, row in enumerate(rows, start=1):
+        each = choice_of(row, sessions.index, now)
+        say(
+            f"{number:>3}  {'  '.join((*each.columns, one_line(each.title, _TITLE_CHARS), each.behind))}".rstrip()
+        )
+    typed = typed_line("Which one (Enter: none)? ", "")
+    if not typed:
+        return None
+    if not (typed.isascii() and typed.isdigit() and 1 <= int(typed) <= len(rows)):
+        raise UsageError(
+            f"{one_line(typed, 20)!r} is none of them", hint=f"Type a number from 1 to {len(rows)}."
+        )
+    return rows[int(typed) - 1]
+
+
+def _key(row: SessionRow) -> str:
+    return f"{row.tool}/{row.session}/{row.device}/{row.number}"
+
+
+def choice_of(row: SessionRow, index: SessionIndex, now: int) -> Choice:
+    """A session as a line of the list."""
+    project = one_line(row.project.rpartition("/")[2] or row.project, _NAME_CHARS)
+    fork = f"one of {row.branches} branches" if row.branches > 1 else ""
+    about = " · ".join(part for part in (row.project, counted(row.lines, "line"), fork, row.session) if part)
+    return Choice(
+        key=_key(row),
+        columns=(
+            ago((now - row.updated_at) / 1000) if row.updated_at else "undated",
+            row.tool,
+            one_line(index.device_name(row.device), _NAME_CHARS),
+            project,
+        ),
+        title=row.title or "untitled",
+        behind=f"+{row.new_lines:,}" if row.new_lines else "",
+        preview=(about, row.last_words),
+    )
+
+
+def _ask_if_live(sessions: Sessions, head: Head, *, yes: bool) -> None:
+    """Raises UsageError: it may still go on elsewhere, and nobody says that it does not matter."""
+    age = (now_ms() - head.updated_at) / 1000
+    if head.device == sessions.device or age > LIVE_SECONDS or yes:
+        return
+    name = one_line(sessions.index.device_name(head.device), _NAME_CHARS)
+    said = f"This session grew {ago(max(age, 0))} ago on {name}: it may still go on there"
+    if not is_terminal():
+        raise UsageError(
+            said, hint="Leave it there first, or add --yes: what is said on both is kept as two sessions."
+        )
+    if not ask(f"{said}. What is said on both is kept as two sessions. Go on here? [y/N] "):
+        raise typer.Abort
+
+
+def _folder(sessions: Sessions, head: Head, given: Path | None, *, may_ask: bool) -> Path:
+    """Where the session goes on. Raises UsageError, UnknownProject."""
+    if given is None:
+        if (found := sessions.projects.find(head, sessions.own())) is not None:
+            return Path(os.path.realpath(found))
+        unknown = sessions.projects.unknown(head)
+        if not may_ask or not is_terminal():
+            raise unknown
+        note(f"{unknown}.")
+        if clone := clone_address(head.repository):
+            note(f"It can be cloned: git clone {clone}")
+        typed = typed_line("Its folder here (Enter: stop)? ", "")
+        if not typed:
+            raise unknown
+        given = Path(typed)
+    from crystal_node.base.given_paths import given_path
+
+    folder = Path(os.path.realpath(given_path(given)))
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder", hint="Name a folder that is there.")
+    sessions.projects.remember(head, folder)
+    return folder
+
+
+def installed(plan: ResumePlan) -> str:
+    """The tool's program. Raises ToolMissing."""
+    found = shutil.which(plan.tool.program)
+    if found is None:
+        raise ToolMissing(f"{plan.tool.title} (`{plan.tool.program}`) is not installed on this machine")
+    return found
+
+
+def start(program: str, command: Sequence[str], cwd: Path) -> None:
+    """Become the tool, in this folder. Does not return."""
+    os.chdir(cwd)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program, list(command))  # noqa: S606  no shell sees what other devices named
+
+
+def remarks(sessions: Sessions, plan: ResumePlan) -> list[str]:
+    """What a person should know before the session goes on."""
+    from crystal_node.base.project import repository_name
+
+    head = plan.head
+    name = one_line(sessions.index.device_name(head.device), _NAME_CHARS)
+    lines: list[str] = []
+    if head.device != sessions.device:
+        seen = [f"branch {one_line(head.branch, _NAME_CHARS)}"] if head.branch else []
+        seen += [f"commit {one_line(head.commit, 12)}"] if head.commit else []
+        if head.changed:
+            named = ", ".join(one_line(each, _NAME_CHARS) for each in head.changed[:_FILES_NAMED])
+            seen.append(f"{counted(len(head.changed), 'uncommitted file')} that may not be here ({named})")
+        if seen:
+            lines.append(f"On {name} it had seen {', '.join(seen)}.")
+    if head.repository and repository_name(str(plan.cwd)) != head.repository:
+        lines.append(f"{plan.cwd} is not a clone of {one_line(head.repository, _TITLE_CHARS)}.")
+    if plan.forked:
+        lines.append(
+            f"This machine and {name} went on separately: the session of {name} becomes {plan.session.own} here; "
+            f"{plan.forked} stays as it is."
+        )
+    if plan.kept:
+        lines.append(f"{counted(len(plan.kept), 'file')} beside it differ here and stay as they are.")
+    return lines
+
+
+def show_plan(plan: ResumePlan) -> None:
+    """What would be written and run, for people."""
+    import shlex
+
+    for each in plan.written:
+        say(f"write {size(each.compared.new_bytes)} to {one_line(str(each.path), 1000)}")
+    if not plan.written:
+        say("write nothing: this machine has all of it")
+    say(f"cd {shlex.quote(str(plan.cwd))} && {shlex.join(plan.command)}")
+
+
+def document(sessions: Sessions, plan: ResumePlan) -> dict[str, object]:
+    """The same for programs."""
+    head = plan.head
+    return {
+        "tool": head.tool,
+        "session": plan.session.own,
+        "of": head.session,
+        "device": head.device,
+        "device_name": sessions.index.device_name(head.device),
+        "title": head.title,
+        "relation": plan.main.compared.relation.value if not plan.forked else "forked",
+        "folder": str(plan.cwd),
+        "writes": [{"file": str(each.path), "bytes": each.compared.new_bytes} for each in plan.written],
+        "kept": [str(path) for path in plan.kept],
+        "command": plan.command,
+        "installed": shutil.which(plan.tool.program) is not None,
+        "remarks": remarks(sessions, plan),
+    }

@@ -1,0 +1,256 @@
+"""`crystal resume`: a session of another machine goes on here. A program that says how it was started stands for the tool."""
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crystal_node.derive.sessions.layout import HEAD_NAME, Head, segment_path
+from tests.support.machine import Machine, Vault, turn
+from tests.support.relay_process import RelayProcess
+from tests.support.session_copies import DESKTOP, LAPTOP, written_copy, written_long_ago
+from tests.support.terminal import terminal
+
+TIDE = "5e1c0f7a-0000-4000-8000-000000000001"
+GULLS = "6f2d1a8b-0000-4000-8000-000000000002"
+LINES = (
+    turn("Why does the export start late?", session=TIDE) + turn("After the backup.", session=TIDE)
+).encode()
+REPOSITORY = "example.org/ada/tide-gauge"
+TOOL = """#!/bin/sh
+echo "started $0 in $PWD with $*"
+cat "$HOME"/.claude/projects/*/*.jsonl | wc -l
+"""
+
+
+@pytest.fixture(scope="module")
+def prepared(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    machine = Vault(relay, tmp_path_factory.mktemp("resume")).core
+    machine.call("sync")
+    return machine
+
+
+@pytest.fixture
+def machine(prepared: Machine, tmp_path: Path) -> Machine:
+    """A machine of a vault with a clone of the project and the tool."""
+    os.system(f"cp -a {prepared.root} {tmp_path / 'ada'}")  # noqa: S605  paths of this test
+    here = Machine(tmp_path / "ada", {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"})
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "claude"
+    program.write_text(TOOL)
+    program.chmod(0o755)
+    clone(here.root / "work" / "tide-gauge")
+    return here
+
+
+def clone(folder: Path, repository: str = REPOSITORY) -> None:
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text(f'[remote "origin"]\n\turl = https://{repository}.git\n')
+
+
+def copy(
+    machine: Machine, session: str = TIDE, data: bytes = LINES, device: str = LAPTOP, **about: Any
+) -> Head:
+    """A copy of a session that another machine has sent."""
+    known: dict[str, Any] = {
+        "cwd": "~/work/tide-gauge",
+        "repository": REPOSITORY,
+        "title": "Why does the export start late?",
+        "last_words": "After the backup.",
+        "updated_at": 1_795_000_000_000,
+    }
+    return written_copy(machine.home, "claude-code", session, data, device, **(known | about))
+
+
+def place(machine: Machine, session: str = TIDE, folder: str = "work/tide-gauge") -> Path:
+    slug = "".join(char if char.isalnum() else "-" for char in str(machine.root / folder))
+    return machine.projects / slug / f"{session}.jsonl"
+
+
+def test_it_says_what_it_would_do_and_does_nothing(machine: Machine) -> None:
+    copy(machine, branch="tides", commit="a" * 40, changed=("gauge.py", "\x1b[2Jx"))
+    shown = machine.call("resume", TIDE[:8], "--print")
+    assert f"write {len(LINES)} B to {place(machine)}" in shown.out
+    assert f"cd {machine.root}/work/tide-gauge && claude --resume {TIDE}" in shown.out
+    assert "it had seen branch tides, commit aaaaaaaaaaa…, 2 uncommitted files" in shown.err
+    assert "\x1b" not in shown.err
+    document = machine.call("resume", "--last", "--json").json
+    assert document["command"] == ["claude", "--resume", TIDE]
+    assert document["writes"] == [{"file": str(place(machine)), "bytes": len(LINES)}]
+    assert (document["relation"], document["device"]) == ("absent", LAPTOP)
+    assert not machine.projects.exists()
+
+
+def test_the_tool_is_started_in_the_projects_folder(machine: Machine) -> None:
+    copy(machine)
+    with terminal(machine, "resume", TIDE) as shown:
+        assert shown.end() == 0
+        assert f"in {machine.root}/work/tide-gauge with --resume {TIDE}" in shown.shown
+    assert place(machine).read_bytes() == LINES
+    assert stat.S_IMODE(place(machine).stat().st_mode) == 0o600
+
+
+def test_a_session_is_chosen_from_the_list_by_typing(machine: Machine) -> None:
+    copy(machine)
+    copy(machine, GULLS, title="Count the \x1b[31mgulls", updated_at=1_795_000_100_000)
+    with terminal(machine, "resume") as shown:
+        shown.until("2 of 2")
+        assert "\x1b[31m" not in shown.shown
+        assert shown.shown.index("Count the") < shown.shown.index("Why does")
+        shown.type("expo")
+        shown.until("1 of 2")
+        shown.type("\r")
+        assert shown.end() == 0
+        assert f"--resume {TIDE}" in shown.shown
+    with terminal(machine, "resume") as shown:
+        shown.until("2 of 2")
+        shown.type("\x1b")
+        assert shown.end() == 0
+        assert "started" not in shown.shown
+
+
+def test_a_dumb_terminal_gets_a_numbered_list(machine: Machine) -> None:
+    copy(machine)
+    with terminal(machine, "resume", TERM="dumb") as shown:
+        shown.until("Which one")
+        assert "  1  " in shown.shown
+        shown.type("1\n")
+        assert shown.end() == 0
+        assert f"--resume {TIDE}" in shown.shown
+
+
+def test_without_a_terminal_the_error_names_the_command(machine: Machine) -> None:
+    copy(machine)
+    refused = machine.call("resume", check=False)
+    assert refused.code == 2
+    assert "`crystal resume ID`" in refused.err
+
+
+def test_a_project_that_is_not_known_is_asked_for_once(machine: Machine, tmp_path: Path) -> None:
+    copy(machine, cwd="/srv/elsewhere", repository="example.org/ada/other")
+    refused = machine.call("resume", TIDE, "--print", check=False)
+    assert refused.code == 10
+    assert "git clone https://example.org/ada/other" in refused.err
+    clone(tmp_path / "my other", "example.org/ada/other")
+    with terminal(machine, "resume", TIDE) as shown:
+        shown.until("Its folder here")
+        shown.type(f"{tmp_path}/my other\n")
+        assert shown.end() == 0
+        assert f"in {tmp_path}/my other with" in shown.shown
+    copy(machine, GULLS, cwd="/srv/elsewhere", repository="example.org/ada/other")
+    assert machine.call("resume", GULLS, "--json").json["folder"] == f"{tmp_path}/my other"
+
+
+def test_a_hostile_address_is_no_clone_command(machine: Machine) -> None:
+    copy(machine, cwd="/srv/elsewhere", repository="example.org/a; rm -rf ~/$(id)")
+    refused = machine.call("resume", TIDE, "--print", check=False)
+    assert "git clone" not in refused.err
+
+
+def test_a_session_that_is_live_elsewhere_is_asked_about(machine: Machine) -> None:
+    copy(machine, updated_at=int(time.time() * 1000))
+    refused = machine.call("resume", TIDE, check=False)
+    assert refused.code == 2
+    assert "may still go on there" in refused.err
+    with terminal(machine, "resume", TIDE) as shown:
+        shown.until("Go on here? [y/N]")
+        shown.type("n\n")
+        shown.end()
+        assert "started" not in shown.shown
+    with terminal(machine, "resume", TIDE, "--yes") as shown:
+        assert shown.end() == 0
+
+
+def test_on_return_the_first_machine_goes_on_with_both_halves(machine: Machine) -> None:
+    own = place(machine)
+    own.parent.mkdir(parents=True)
+    own.write_bytes(LINES)
+    written_long_ago(own)
+    copy(machine, data=LINES + turn("Move it", session=TIDE).encode(), device=DESKTOP)
+    with terminal(machine, "resume", "--last") as shown:
+        assert shown.end() == 0
+        assert "3\r\n" in shown.shown
+    assert own.read_bytes().startswith(LINES)
+    assert own.read_bytes().count(b"\n") == 3
+
+
+def test_sessions_that_went_on_separately_are_both_kept(machine: Machine) -> None:
+    own = place(machine)
+    own.parent.mkdir(parents=True)
+    own.write_bytes(mine := LINES + turn("mine", session=TIDE).encode())
+    copy(machine, data=LINES + turn("theirs", session=TIDE).encode())
+    shown = machine.call("resume", TIDE, "--print")
+    assert "went on separately" in shown.err
+    with terminal(machine, "resume", TIDE) as started:
+        assert started.end() == 0
+    assert own.read_bytes() == mine
+    (fork,) = [path for path in own.parent.iterdir() if path != own]
+    assert b"theirs" in fork.read_bytes()
+    assert TIDE.encode() not in fork.read_bytes()
+
+
+def test_a_tool_that_is_not_installed_is_named(machine: Machine) -> None:
+    copy(machine)
+    refused = machine.call("resume", TIDE, check=False, PATH="/nonexistent")
+    assert refused.code == 10
+    assert "Claude Code (`claude`) is not installed" in refused.err
+    assert not machine.projects.exists()
+
+
+@pytest.mark.parametrize("damage", ["away", "another"])
+def test_a_copy_that_is_not_all_here_or_damaged_writes_nothing(machine: Machine, damage: str) -> None:
+    head = copy(machine)
+    segment = segment_path(head.place.folder(machine.home), head.main, head.main.segments[0])
+    if damage == "away":
+        segment.unlink()
+    else:
+        segment.write_bytes(b"\0" * 20)
+    refused = machine.call("resume", TIDE, check=False)
+    assert refused.code == 8
+    assert ("has not arrived" if damage == "away" else "cannot be read") in refused.err
+    assert not machine.projects.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("resume", "5e1"), "too short"),
+        (("resume", "ffffffff"), "no session's id begins with"),
+        (("resume", "--last", "--tool", "abacus"), "no sessions of abacus"),
+        (("resume", "--last", "--project", "nowhere"), "no such session"),
+        (("resume", TIDE, "--in", "/nowhere/at/all"), "is no folder"),
+    ],
+)
+def test_what_is_not_there_is_said(machine: Machine, arguments: tuple[str, ...], said: str) -> None:
+    copy(machine)
+    refused = machine.call(*arguments, check=False)
+    assert refused.code in (2, 10)
+    assert said in refused.err
+
+
+def test_an_id_of_the_list_of_conversations_is_taken_too(machine: Machine) -> None:
+    folder = machine.projects / "-home-someone-work"
+    folder.mkdir(parents=True)
+    (folder / f"{TIDE}.jsonl").write_bytes(LINES)
+    machine.call("capture")
+    copy(machine)
+    (listed,) = machine.call("sessions", "list", "--json").json["conversations"]
+    assert machine.call("resume", listed["id"][:12], "--json").json["session"] == TIDE
+
+
+def test_the_list_follows_the_copies(machine: Machine) -> None:
+    copy(machine)
+    assert machine.call("resume", "--last", "--json").json["title"] == "Why does the export start late?"
+    head = copy(machine, title="Another title")
+    assert machine.call("resume", "--last", "--json").json["title"] == "Another title"
+    (head.place.folder(machine.home) / HEAD_NAME).unlink()
+    assert machine.call("resume", "--last", "--json", check=False).code == 10
+    index = machine.home / "state" / "resume" / "index.json"
+    index.write_text("[")
+    copy(machine)
+    assert machine.call("resume", "--last", "--json").json["session"] == TIDE
+    assert json.loads(index.read_text())["version"] == 1

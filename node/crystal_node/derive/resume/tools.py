@@ -38,6 +38,7 @@ _ROLLOUT = re.compile(r"rollout-(\d{4})-(\d{2})-(\d{2})T\d{2}-\d{2}-\d{2}-")
 _GEMINI_FILE = re.compile(r"session-(\d{4}-\d{2}-\d{2}T\d{2}-\d{2})-[0-9a-f]{8}\.jsonl")
 _NO_LETTER = re.compile(r"[^a-z0-9]+")
 _HEADER = re.compile(rb'"type"[ ]?:[ ]?"session(?:_meta)?"')
+_GO_ON = "Go on with the session that is described in"
 _MARKER = ".project_root"
 _MARKER_BYTES_MAX = 4096
 _HEAD_BYTES_MAX = 256 * 1024
@@ -104,8 +105,8 @@ class ToolSessions(ABC):
         """What resumes it, started in ``cwd``."""
 
     @abstractmethod
-    def fresh(self, prompt: str, folder: Path) -> list[str]:
-        """What starts a new session with a prompt that names a file in ``folder``."""
+    def fresh(self, file: Path) -> list[str]:
+        """What starts a new session whose first prompt is to read a file."""
 
     def note(self, session: SessionName, file: Path, cwd: Path) -> list[Path]:
         """Write what else the tool needs to find the session. Returns the files that were written."""
@@ -144,8 +145,8 @@ class ClaudeCodeSessions(ToolSessions):
     def command(self, session: SessionName, cwd: Path) -> list[str]:
         return [self.program, "--resume", session.own]
 
-    def fresh(self, prompt: str, folder: Path) -> list[str]:
-        return [self.program, "--add-dir", str(folder), "--", prompt]
+    def fresh(self, file: Path) -> list[str]:
+        return [self.program, "--add-dir", str(file.parent), "--", f"{_GO_ON} @{_escaped(file)}"]
 
     def _folder(self, cwd: str) -> Path:
         slug = _slug(cwd)
@@ -189,8 +190,8 @@ class CodexSessions(ToolSessions):
     def command(self, session: SessionName, cwd: Path) -> list[str]:
         return [self.program, "resume", "--cd", str(cwd), session.own]
 
-    def fresh(self, prompt: str, folder: Path) -> list[str]:
-        return [self.program, "--", prompt]
+    def fresh(self, file: Path) -> list[str]:
+        return [self.program, "--", f"{_GO_ON} {file}"]
 
     def renamed(self, line: bytes, old: str, new: str) -> bytes:
         # Records of a parent's history keep its id: only the session's own header says who it is.
@@ -223,8 +224,9 @@ class GeminiSessions(ToolSessions):
     def command(self, session: SessionName, cwd: Path) -> list[str]:
         return [self.program, "--resume", session.own]
 
-    def fresh(self, prompt: str, folder: Path) -> list[str]:
-        return [self.program, "--include-directories", str(folder), "--prompt-interactive", prompt]
+    def fresh(self, file: Path) -> list[str]:
+        prompt = f"{_GO_ON} @{_escaped(file)}"
+        return [self.program, "--include-directories", str(file.parent), "--prompt-interactive", prompt]
 
     def note(self, session: SessionName, file: Path, cwd: Path) -> list[Path]:
         marker = file.parent.parent / _MARKER
@@ -278,8 +280,9 @@ class QwenSessions(ToolSessions):
     def command(self, session: SessionName, cwd: Path) -> list[str]:
         return [self.program, "--resume", session.own]
 
-    def fresh(self, prompt: str, folder: Path) -> list[str]:
-        return [self.program, "--include-directories", str(folder), "--prompt-interactive", prompt]
+    def fresh(self, file: Path) -> list[str]:
+        prompt = f"{_GO_ON} @{_escaped(file)}"
+        return [self.program, "--include-directories", str(file.parent), "--prompt-interactive", prompt]
 
     def note(self, session: SessionName, file: Path, cwd: Path) -> list[Path]:
         # Qwen Code shows a session only in the folder that its first record names, or that this file names.
@@ -326,8 +329,8 @@ class OpenClawSessions(ToolSessions):
         agent = found[0].parent.parent.name if found else "main"
         return [self.program, "tui", "--session", _openclaw_key(agent, session.own)]
 
-    def fresh(self, prompt: str, folder: Path) -> list[str]:
-        return [self.program, "agent", "--agent", "main", "--message", prompt]
+    def fresh(self, file: Path) -> list[str]:
+        return [self.program, "tui", "--message", f"{_GO_ON} {file}"]
 
     def renamed(self, line: bytes, old: str, new: str) -> bytes:
         if not _HEADER.search(line):
@@ -380,6 +383,11 @@ def _with_id(line: bytes, keys: bytes, old: str, new: str) -> bytes:
     """A line with another id under these keys. Within a text the quotes of a key are escaped, so that none is taken for one."""
     pattern = b'("(?:%s)"[ ]?:[ ]?")%s(?=")' % (keys, re.escape(old.encode()))
     return re.sub(pattern, lambda found: found[1] + new.encode(), line)
+
+
+def _escaped(file: Path) -> str:
+    """A path behind an @: what comes after a space would not belong to it."""
+    return str(file).replace(" ", "\\ ")
 
 
 def _plain_files(paths: Iterator[Path]) -> list[Path]:

@@ -88,18 +88,14 @@ def run(
     """
     settings = resolve()
     sessions = Sessions(settings)
-    if session is not None:
-        row: SessionRow | None = sessions.named(session)
-    else:
-        wanted = Wanted(project, tool, device, sessions)
-        row = sessions.latest(wanted) if last else _chosen(sessions, wanted)
+    row = chosen_row(sessions, session, Wanted(project, tool, device, sessions), last=last)
     if row is None:
         return
     head = sessions.head(row)
     quiet = only_print or as_json
     if not quiet:
         _ask_if_live(sessions, head, yes=yes)
-    cwd = _folder(sessions, head, folder, may_ask=not quiet and not yes)
+    cwd = project_folder(sessions, head, folder, may_ask=not quiet and not yes)
     plan = plan_resume(sessions.index_file.copies, head, sessions.tools[head.tool], cwd)
     if as_json:
         emit(document(sessions, plan))
@@ -238,6 +234,13 @@ def _device_names(settings: Settings) -> dict[str, str]:
         return {}
 
 
+def chosen_row(sessions: Sessions, session: str | None, wanted: Wanted, *, last: bool) -> SessionRow | None:
+    """The session that is meant: named, the latest, or chosen from a list. None if nobody chose."""
+    if session is not None:
+        return sessions.named(session)
+    return sessions.latest(wanted) if last else _chosen(sessions, wanted)
+
+
 def _chosen(sessions: Sessions, wanted: Wanted) -> SessionRow | None:
     """Have a person choose. None if they went away. Raises UsageError where nobody can."""
     if not is_terminal() or not sys.stderr.isatty():
@@ -338,7 +341,7 @@ def _ask_if_live(sessions: Sessions, head: Head, *, yes: bool) -> None:
         raise typer.Abort
 
 
-def _folder(sessions: Sessions, head: Head, given: Path | None, *, may_ask: bool) -> Path:
+def project_folder(sessions: Sessions, head: Head, given: Path | None, *, may_ask: bool) -> Path:
     """Where the session goes on. Raises UsageError, UnknownProject."""
     if given is None:
         if (found := sessions.projects.find(head, sessions.own())) is not None:

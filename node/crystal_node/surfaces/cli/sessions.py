@@ -32,9 +32,10 @@ from crystal_node.search.finding.client import MemoryClient, memory_client
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.sessions_copies import exact, retention
+from crystal_node.surfaces.cli.sessions_restore import restore
 
 group = typer.Typer(
-    help="List conversations of all machines, read one, or write it out.",
+    help="List, read, write out and restore conversations of all machines.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -198,6 +199,9 @@ def export(
         say(f"Wrote {counted(len(messages), 'message')} to {to}, readable by you alone and not encrypted.")
     else:
         say(text.removesuffix("\n"))
+
+
+group.command("restore")(restore)
 
 
 def _read(session: str) -> tuple[ConversationDocument, list[MessageDocument]]:

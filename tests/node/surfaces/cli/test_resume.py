@@ -254,3 +254,60 @@ def test_the_list_follows_the_copies(machine: Machine) -> None:
     copy(machine)
     assert machine.call("resume", "--last", "--json").json["session"] == TIDE
     assert json.loads(index.read_text())["version"] == 1
+
+
+def test_what_a_tool_deleted_is_restored(machine: Machine, tmp_path: Path) -> None:
+    copy(machine)
+    copy(machine, GULLS, cwd="~/gone/gulls", repository="")
+    shown = machine.call("sessions", "restore", "--project", "tide-gauge")
+    assert "Restored 1 session" in shown.err
+    assert place(machine).read_bytes() == LINES
+    place(machine).unlink()
+    document = machine.call("sessions", "restore", "--all", "--json").json
+    assert {each["session"] for each in document["restored"]} == {TIDE, GULLS}
+    assert place(machine, GULLS, "gone/gulls").read_bytes() == LINES
+    again = machine.call("sessions", "restore", "--all", "--json").json
+    assert again["restored"] == []
+    assert {each["why"] for each in again["left"]} == {"the tool has it"}
+    machine.call("sessions", "restore", TIDE, "--to", f"{tmp_path}/out")
+    assert [path.name for path in (tmp_path / "out" / "claude-code").rglob("*.jsonl")] == [f"{TIDE}.jsonl"]
+    assert machine.call("sessions", "restore", check=False).code == 2
+
+
+def test_a_restore_keeps_what_the_tool_has_of_its_own(machine: Machine) -> None:
+    own = place(machine)
+    own.parent.mkdir(parents=True)
+    own.write_bytes(mine := LINES + turn("mine", session=TIDE).encode())
+    copy(machine, data=LINES + turn("theirs", session=TIDE).encode())
+    (left,) = machine.call("sessions", "restore", TIDE, "--json").json["left"]
+    assert "another way" in left["why"]
+    assert [path.read_bytes() for path in machine.projects.rglob("*.jsonl")] == [mine]
+
+
+def test_one_that_cannot_be_restored_keeps_no_other_from_it(machine: Machine) -> None:
+    head = copy(machine)
+    copy(machine, GULLS)
+    segment_path(head.place.folder(machine.home), head.main, head.main.segments[0]).unlink()
+    shown = machine.call("sessions", "restore", "--all")
+    assert GULLS in shown.out
+    assert "has not arrived here yet" in shown.err
+    assert "crystal sync" in shown.err
+
+
+def test_another_tool_is_told_of_a_session(machine: Machine, tmp_path: Path) -> None:
+    copy(machine)
+    program = tmp_path / "bin" / "codex"
+    program.write_text('#!/bin/sh\necho "told $2"\necho "$2" | sed "s/.* in //" | xargs cat\n')
+    program.chmod(0o755)
+    told = machine.call("handoff", TIDE, "--to", "codex", "--print").out
+    assert "Why does the export start late?" in told
+    document = machine.call("handoff", "--last", "--to", "gemini", "--json", "--tokens", "500").json
+    assert (document["session"], document["to"]) == (TIDE, "gemini-cli")
+    with terminal(machine, "handoff", TIDE, "--to", "codex") as shown:
+        assert shown.end() == 0
+        assert "told Go on with the session that is described in" in shown.shown
+        assert "Why does the export start late?" in shown.shown
+    (file,) = (machine.home / "state" / "handoff").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    refused = machine.call("handoff", TIDE, "--to", "qwen", check=False, PATH="/nonexistent")
+    assert "Qwen Code (`qwen`) is not installed" in refused.err

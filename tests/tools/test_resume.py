@@ -12,7 +12,7 @@ from crystal_node.derive.sessions.tools import session_of
 from tests.support.machine import Machine
 from tests.support.session_copies import LAPTOP, written_copy, written_long_ago
 from tests.tools.conftest import Bare
-from tests.tools.programs import PROGRAMS, ClaudeCode, Program, QwenCode
+from tests.tools.programs import PROGRAMS, ClaudeCode, Program
 
 ROOTS = {"claude-code": ".claude", "codex": ".codex", "gemini-cli": ".gemini", "qwen-code": ".qwen"}
 TOLD = "The heron camera wakes at 05:20."
@@ -102,8 +102,6 @@ def test_the_earlier_turns_are_in_the_request(laptop: Program, desktop: Program,
     if isinstance(desktop, ClaudeCode) and place == "over 200 signs":
         folder.mkdir(parents=True)
         desktop.ask(folder, desktop.workplace.model.script.says("A first word here", "Hello."))
-    if isinstance(desktop, QwenCode) and len(str(folder)) > 240:
-        pytest.skip("Qwen Code itself cannot keep a session of a path that is no name of a folder")
     planned = resumed(desktop, head, folder)
     assert planned["folder"] == str(folder)
     assert TOLD in asked_after(desktop, folder, planned["session"], f"And in winter? ({place})")
@@ -157,3 +155,11 @@ def test_back_and_forth_three_times(laptop: Program, desktop: Program, bare: Bar
             head = sent(here, there.workplace.machine)
             session = resumed(there, head, there.workplace.project("herons"))["session"]
             here, there = there, here
+
+
+def test_another_program_is_told_of_the_session(laptop: Program, desktop: Program) -> None:
+    """What is packed of each program's session is in the request that Claude Code's model gets."""
+    head = sent(laptop, desktop.workplace.machine)
+    told = desktop.workplace.machine.run("handoff", head.session, "--to", "claude", "--print").out
+    assert "When does the heron camera wake?" in told
+    assert TOLD in told

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from crystal_core.llm.port import Llm, LlmError, Prompt
-from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.context import Context
 from crystal_node.capture.json_values import as_array, as_object, as_text, is_object, parse_json
 from crystal_node.capture.line_adapter import LineAdapter, LinePosition
@@ -75,10 +74,9 @@ class Handoff:
         return [*self.tasks, *(found for found in _sentences(last) if _LEFT.search(found))][:FACTS_MAX]
 
 
-def handoff_of(adapter: Adapter, lines: Iterable[bytes]) -> Handoff:
+def handoff_of(adapter: LineAdapter, lines: Iterable[bytes]) -> Handoff:
     """Reads a session once. A line that is no JSON, or too long, is passed over."""
     found = Handoff()
-    assert isinstance(adapter, LineAdapter), "only tools that write lines have copies"
     context = Context()
     calls: dict[str, str] = {}
     for line in lines:

@@ -13,10 +13,8 @@ from crystal_core.llm.port import LlmError
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.home import DIRECTORY_MODE, write_private
 from crystal_node.base.settings import Settings, resolve
-from crystal_node.capture.tools import all_adapters
-from crystal_node.derive.resume.handoff import Handoff, handoff_of, summarised
-from crystal_node.derive.resume.plan import lines_of
-from crystal_node.derive.resume.tools import SessionName
+from crystal_node.derive.resume.handoff import Handoff, summarised
+from crystal_node.derive.resume.sessions import Sessions, Wanted
 from crystal_node.derive.sessions.layout import Head
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
@@ -26,9 +24,7 @@ from crystal_node.surfaces.cli.resume import (
     Machine,
     Project,
     SessionId,
-    Sessions,
     ToolMissing,
-    Wanted,
     chosen_row,
     project_folder,
     start,
@@ -93,7 +89,9 @@ def run(
     if row is None:
         return
     head = sessions.head(row)
-    text = packed(sessions, head, tokens)
+    found = sessions.handoff(head)
+    found.summary = _summary(settings, found)
+    text = handoff_text(head, sessions.index.device_name(head.device), found, tokens)
     if as_json:
         emit({"session": head.session, "tool": head.tool, "to": to.tool, "text": text})
         return
@@ -111,16 +109,6 @@ def run(
     file = _kept(settings, head, text)
     note(f"{tool.title} is told what is in {file}.")
     start(program, tool.fresh(file), cwd)
-
-
-def packed(sessions: Sessions, head: Head, tokens: int) -> str:
-    """What another tool is told. Raises CopyIncomplete, CopyDamaged."""
-    settings = sessions.settings
-    adapter = next(each for each in all_adapters(settings, settings.person_home) if each.name == head.tool)
-    lines = lines_of(sessions.index_file.copies, head, sessions.tools[head.tool], SessionName.of(head))
-    found = handoff_of(adapter, lines())
-    found.summary = _summary(settings, found)
-    return handoff_text(head, sessions.index.device_name(head.device), found, tokens)
 
 
 def _summary(settings: Settings, found: Handoff) -> str:

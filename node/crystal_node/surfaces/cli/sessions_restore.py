@@ -14,10 +14,11 @@ from crystal_node.derive.resume.files import Relation
 from crystal_node.derive.resume.index import SessionRow
 from crystal_node.derive.resume.plan import carry_out, plan_resume
 from crystal_node.derive.resume.projects import here
+from crystal_node.derive.resume.sessions import Sessions, Wanted
 from crystal_node.derive.sessions.layout import Head
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.surfaces.cli.resume import Project, Sessions, Tool, Wanted
+from crystal_node.surfaces.cli.resume import Project, Tool
 
 _TITLE_CHARS = 100
 
@@ -69,7 +70,7 @@ def restore(
     skipped: list[dict[str, object]] = []
     failures: list[CrystalError | OSError] = []
     for row in rows:
-        about = {"session": row.session, "tool": row.tool, "title": row.title}
+        about: dict[str, object] = {"session": row.session, "tool": row.tool, "title": row.title}
         try:
             files, bytes_written, why_not = _restored(sessions, row, own)
         except (CrystalError, OSError) as error:

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct, field
 from crystal_core.memories import Category, MemoryStatus
 from crystal_mirror.operations import SOURCE_NAME_CHARS_MAX, SUPERSEDES_MAX
 from crystal_node.base.text_ids import ID_CHARS_MAX, ID_DIGITS_MIN
+from crystal_node.search.conversation_documents import NAME_CHARS_MAX
 from crystal_node.search.finding.documents import (
     CONTEXT_MAX,
     ID_PATTERN,
@@ -161,6 +162,18 @@ class MemoriesArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 _Pattern = Annotated[str, Meta(min_length=1, max_length=PATTERN_CHARS_MAX)]
+
+
+class SessionsArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of ``crystal_sessions``."""
+
+    query: Annotated[
+        str, Meta(max_length=NAME_CHARS_MAX, description="Words of title, project, tool or machine.")
+    ] = ""
+    handoff: Annotated[
+        str, Meta(max_length=NAME_CHARS_MAX, description="The id of a session to go on with here.")
+    ] = ""
+    max_tokens: Annotated[int, _tokens("What the answer may cost in tokens.")] = LIST_TOKENS
 
 
 class SourcesAddArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ from crystal_node.surfaces.mcp.arguments import (
     OpenArguments,
     RememberArguments,
     SearchArguments,
+    SessionsArguments,
     SourcesAddArguments,
     SourcesSyncArguments,
 )
@@ -118,6 +119,17 @@ TOOLS = (
         destroys=True,
         repeatable=True,
         question=_later("memory_tools", "forget_question"),
+    ),
+    McpTool(
+        "crystal_sessions",
+        "Sessions to go on with",
+        "Lists the newest sessions of AI tools on all machines, with the command that resumes each; with handoff, gives what "
+        "is needed to go on with one here.",
+        SessionsArguments,
+        None,
+        _later("session_tools", "sessions"),
+        reads_only=True,
+        repeatable=True,
     ),
     McpTool(
         "crystal_status",

@@ -1,6 +1,7 @@
 """The first screen: conversations by time, a calendar, filters with counts; addresses that reload and the back button keep."""
 
 import json
+import re
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 
@@ -163,6 +164,17 @@ def test_a_long_list_is_scrolled_through_with_few_rows_in_the_document(shown: Ta
     expect(page.locator("#view-conversation h1")).to_contain_text(f"gauge {CONVERSATIONS - 1}?")
     page.go_back()
     expect(last).to_be_in_viewport()
+
+
+def test_a_conversation_shows_the_command_that_resumes_it(shown: Tab) -> None:
+    page = shown.page
+    page.locator(".entry").first.click()
+    expect(page.locator("#view-conversation h1")).to_be_visible()
+    expect(page.locator("#view-conversation .slim code")).to_be_hidden()
+    page.get_by_role("button", name="Resume…").click()
+    expect(page.locator("#view-conversation .slim code")).to_have_text(
+        re.compile("crystal resume [0-9a-f]{12}")
+    )
 
 
 def test_the_keyboard_goes_through_the_list_and_into_a_conversation_and_back(shown: Tab) -> None:

@@ -21,7 +21,14 @@ _TOOLS = {
     "crystal_forget",
     "crystal_status",
 }
-_RECORDED = {"crystal_search", "crystal_open", "crystal_memories", "crystal_remember", "crystal_forget"}
+_RECORDED = {
+    "crystal_search",
+    "crystal_open",
+    "crystal_memories",
+    "crystal_remember",
+    "crystal_forget",
+    "crystal_sessions",
+}
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])

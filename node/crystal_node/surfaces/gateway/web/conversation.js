@@ -8,6 +8,8 @@ import { markdown, plain } from "/markdown.js";
 
 const PAGE = 60;
 const PAGES_TO_FIND_MAX = 200;
+const ID_DIGITS = 12;
+const RESUMED = new Set(["claude-code", "codex", "gemini-cli", "openclaw", "qwen-code"]);
 const NAMES = { user: "You", assistant: "Agent", thinking: "Thinking" };
 
 /** What a role is called. */
@@ -38,6 +40,23 @@ function span(began, ended) {
   if (!began || began === ended) return exact(ended);
   const isOneDay = new Date(began).toDateString() === new Date(ended).toDateString();
   return `${exact(began)} to ${isOneDay ? new Date(ended).toLocaleTimeString(undefined, { timeStyle: "medium" }) : exact(ended)}`;
+}
+
+/** A button that shows and copies the command with which the session goes on, on any machine. */
+function resumable(conversation) {
+  if (!RESUMED.has(conversation.tool)) return null;
+  const command = `crystal resume ${conversation.id.slice(0, ID_DIGITS)}`;
+  const shown = el("code", { hidden: true }, command);
+  const show = async () => {
+    shown.hidden = false;
+    try {
+      await navigator.clipboard.writeText(command);
+      toast("The command was copied: run it on the machine that you are at");
+    } catch {
+      announce(`Run ${command}`); // it stands beside the button
+    }
+  };
+  return [shown, el("button", { type: "button", onclick: show }, "Resume…")];
 }
 
 export function conversationView(root) {
@@ -133,7 +152,7 @@ class Conversation {
     const { began_at: began, ended_at: ended } = conversation;
     const raw = el("button", { type: "button", "aria-pressed": String(this.raw), onclick: () => this.turn(raw) }, "As written");
     this.head.replaceChildren(
-      el("div", { class: "row slim" }, el("button", { type: "button", class: "plain", onclick: () => back("#/") }, "‹ Back"), el("span", { class: "grow" }), raw),
+      el("div", { class: "row slim" }, el("button", { type: "button", class: "plain", onclick: () => back("#/") }, "‹ Back"), el("span", { class: "grow" }), resumable(conversation), raw),
       el("h1", {}, conversation.title || "A conversation without a question"),
       el(
         "div",

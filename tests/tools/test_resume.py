@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from crystal_node.capture.json_values import as_text, is_object, parse_json
+from crystal_node.derive.resume.tools import ClaudeCodeSessions, CodexSessions, GeminiSessions, QwenSessions
 from crystal_node.derive.sessions.layout import Head
 from crystal_node.derive.sessions.tools import session_of
 from tests.support.machine import Machine
@@ -14,6 +15,7 @@ from tests.support.session_copies import LAPTOP, written_copy, written_long_ago
 from tests.tools.conftest import Bare
 from tests.tools.programs import PROGRAMS, ClaudeCode, Program
 
+STARTED = (ClaudeCodeSessions, CodexSessions, GeminiSessions, QwenSessions)
 ROOTS = {"claude-code": ".claude", "codex": ".codex", "gemini-cli": ".gemini", "qwen-code": ".qwen"}
 TOLD = "The heron camera wakes at 05:20."
 PLACES = {
@@ -157,9 +159,24 @@ def test_back_and_forth_three_times(laptop: Program, desktop: Program, bare: Bar
             here, there = there, here
 
 
-def test_another_program_is_told_of_the_session(laptop: Program, desktop: Program) -> None:
-    """What is packed of each program's session is in the request that Claude Code's model gets."""
-    head = sent(laptop, desktop.workplace.machine)
-    told = desktop.workplace.machine.run("handoff", head.session, "--to", "claude", "--print").out
-    assert "When does the heron camera wake?" in told
-    assert TOLD in told
+def test_what_is_handed_over_is_read_at_once_or_named(laptop: Program, desktop: Program) -> None:
+    """What is packed is in the first request of the program that it is handed to; the model of Codex is told the file."""
+    workplace = desktop.workplace
+    head = sent(laptop, workplace.machine)
+    folder = workplace.project("herons")
+    resumed(desktop, head, folder)
+    path = f"{folder_of_a_stand_in(desktop)}{os.pathsep}{os.environ['PATH']}"
+    short = desktop.name.removesuffix("-code").removesuffix("-cli")
+    workplace.machine.run("handoff", head.session, "--to", short, PATH=path)
+    (file,) = (workplace.machine.home / "state" / "handoff").iterdir()
+    (tool,) = [kind(folder) for kind in STARTED if kind.name == desktop.source]
+    prompt = tool.fresh(file)[-1]
+    words = desktop.words(prompt, "")
+    options = [] if desktop.name == "codex" else ["--add-dir", str(file.parent)]
+    if desktop.name == "gemini-cli":
+        options = ["--include-directories", str(file.parent)]
+    workplace.model.script.says("Go on with the session", "I have read it.")
+    before = len(workplace.model.script.asked)
+    workplace.run([*words, *options], folder, **desktop.variables)
+    seen = "".join(asked.text for asked in workplace.model.script.asked[before:])
+    assert (str(file) if desktop.name == "codex" else TOLD) in seen

@@ -1,4 +1,4 @@
-"""The sessions of all machines, as the picker lists them: a cache of the copies' heads, in one file that is read at once.
+"""Keeping the cache of the copies' heads (``rows``) as the copies are.
 
 With 10,000 sessions the heads take seconds to read, the cache takes milliseconds. What changed since is found by the times and
 sizes of the heads. Lost or damaged, it is made again.
@@ -11,65 +11,16 @@ from pathlib import Path
 
 import msgspec
 
-from crystal_crypto.errors import UNDECODABLE
-from crystal_node.base.decoding import from_json
 from crystal_node.base.home import DIRECTORY_MODE, write_private
+from crystal_node.derive.resume.rows import Known, SessionIndex, SessionRow, Stamp, index_path, read_index
 from crystal_node.derive.sessions.copies import SessionCopies, heads_in
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head
 from crystal_node.derive.sessions.streams import Branch, branches
 
-VERSION = 1
-INDEX_BYTES_MAX = 256 * 1024 * 1024
 TITLE_CHARS_MAX = 300
 WORDS_CHARS_MAX = 600
 CHANGED_PER_DRAW = 500
 """After so many sessions were read, those that are known so far are told."""
-
-Stamp = tuple[tuple[str, str, int, int], ...]
-"""Of each head: device, number, time of its last change in nanoseconds, size."""
-
-
-class SessionRow(msgspec.Struct, frozen=True, array_like=True):
-    """A session, or one branch of a forked one. ``device`` and ``number``: of the copy that holds most. ``project``: the
-    repository, else the folder. ``new_lines``: how many lines of it this machine's own tool does not have. ``branches``: how
-    many the session has. Times in milliseconds since 1970."""
-
-    tool: str
-    session: str
-    device: str
-    number: int
-    title: str
-    last_words: str
-    project: str
-    updated_at: int
-    lines: int
-    new_lines: int
-    branches: int
-
-
-class Known(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of one session's folder."""
-
-    stamp: Stamp
-    rows: tuple[SessionRow, ...]
-
-
-class SessionIndex(msgspec.Struct):
-    """``device``: this machine's own id, "" if it is not known. ``names``: of devices. ``sessions``: by tool and folder."""
-
-    version: int = VERSION
-    device: str = ""
-    names: dict[str, str] = {}
-    sessions: dict[str, Known] = {}
-
-    def rows(self) -> list[SessionRow]:
-        """All sessions, that which grew last first."""
-        found = [row for known in self.sessions.values() for row in known.rows]
-        found.sort(key=lambda row: (-row.updated_at, row.session, row.device, row.number))
-        return found
-
-    def device_name(self, device: str) -> str:
-        return self.names.get(device) or device[:8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +35,11 @@ class IndexFile:
 
     @property
     def path(self) -> Path:
-        return self.root / "state" / "resume" / "index.json"
+        return Path(index_path(str(self.root)))
 
     def read(self) -> SessionIndex:
         """The cache as it is; an empty one if there is none that can be used."""
-        try:
-            with self.path.open("rb") as file:
-                found = from_json(file.read(INDEX_BYTES_MAX), SessionIndex)
-        except (OSError, *UNDECODABLE):
-            return SessionIndex()
-        return found if found.version == VERSION else SessionIndex()
+        return read_index(str(self.root))
 
     def refreshed(
         self,

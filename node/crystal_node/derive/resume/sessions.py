@@ -10,9 +10,10 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import NoSuchEntry, NotSetUp, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import one_line
-from crystal_node.derive.resume.index import IndexFile, SessionIndex, SessionRow
+from crystal_node.derive.resume.index import IndexFile
 from crystal_node.derive.resume.plan import lines_of
 from crystal_node.derive.resume.projects import ProjectFolders
+from crystal_node.derive.resume.rows import SessionIndex, SessionRow
 from crystal_node.derive.resume.tools import SessionName, tool_sessions
 from crystal_node.derive.sessions.layout import CopyPlace, Head
 from crystal_node.search.devices import DeviceNames
@@ -137,8 +138,9 @@ class Wanted:
         self._project, self._tool = project.strip("/").casefold(), tool
         self._device, self._sessions = device.casefold(), sessions
 
-    def takes(self, row: SessionRow) -> bool:
-        name = self._sessions.index.device_name(row.device).casefold()
+    def takes(self, row: SessionRow, index: SessionIndex | None = None) -> bool:
+        """Whether a row of an index, else of the sessions' own, is wanted."""
+        name = (index or self._sessions.index).device_name(row.device).casefold()
         project = row.project.casefold()
         return (
             (not self._tool or row.tool == self._tool)

@@ -84,9 +84,11 @@ def _find_key(folder: "Path", wanted: str) -> bytes:
 
 
 def _answered(arguments: list[str]) -> bool:
-    """Do a plain ``search``, ``status`` or ``remember``, as far as the service can; False if the argument parser is needed."""
+    """Do a plain ``search``, ``status``, ``remember`` or ``resume``, as far as the service can; False if the argument parser is needed."""
     if arguments[0] == "search":
         return _searched(arguments[1:])
+    if arguments == ["resume"]:
+        return _resumed()
     if arguments[0] == "status":
         from crystal_node.surfaces.cli.status_plain import shown
 
@@ -109,6 +111,21 @@ def _searched(arguments: list[str]) -> bool:
         return False
     _remind(["search", *arguments])
     return True
+
+
+def _resumed() -> bool:
+    """Do a plain ``resume``: its list is shown before the rest is loaded. False if there is none yet, or no terminal."""
+    from crystal_node.surfaces.cli.resume_list import listed
+
+    _provide_keys()
+    row, done = listed(_home([]))
+    if row is not None:
+        from crystal_node.base.settings import resolve
+        from crystal_node.derive.resume.sessions import Sessions
+        from crystal_node.surfaces.cli.resume import resume
+
+        resume(Sessions(resolve()), row)
+    return done
 
 
 def _served(*, read_only: bool) -> None:

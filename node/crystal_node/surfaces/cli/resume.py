@@ -3,8 +3,7 @@
 import os
 import shutil
 import sys
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,16 +14,16 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, NoSuchEntry, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, counted, one_line, size
-from crystal_node.derive.resume.index import SessionIndex, SessionRow
 from crystal_node.derive.resume.plan import ResumePlan, carry_out, plan_resume
 from crystal_node.derive.resume.projects import clone_address
+from crystal_node.derive.resume.rows import SessionIndex, SessionRow
 from crystal_node.derive.resume.sessions import Sessions, Wanted
 from crystal_node.derive.sessions.layout import Head
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
-from crystal_node.surfaces.cli.console.picker import Choice, PickerState, pick
 from crystal_node.surfaces.cli.console.prompts import ask, typed_line
-from crystal_node.surfaces.cli.console.terminal import can_move, is_terminal
+from crystal_node.surfaces.cli.console.terminal import is_terminal
+from crystal_node.surfaces.cli.resume_list import can_list, choice_of, choose
 
 LIVE_SECONDS = 120
 """A session that grew so recently on another machine may still go on there."""
@@ -88,8 +87,20 @@ def run(
     settings = resolve()
     sessions = Sessions(settings)
     row = chosen_row(sessions, session, Wanted(project, tool, device, sessions), last=last)
-    if row is None:
-        return
+    if row is not None:
+        resume(sessions, row, folder, only_print=only_print, yes=yes, as_json=as_json)
+
+
+def resume(
+    sessions: Sessions,
+    row: SessionRow,
+    folder: Path | None = None,
+    *,
+    only_print: bool = False,
+    yes: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Put a session where its tool looks for it and become the tool, or say what that would be."""
     head = sessions.head(row)
     quiet = only_print or as_json
     if not quiet:
@@ -123,37 +134,14 @@ def _chosen(sessions: Sessions, wanted: Wanted) -> SessionRow | None:
             "there is no terminal to choose a session at",
             hint="Name one: `crystal resume ID`, or `crystal resume --last`. `crystal sessions list` shows them.",
         )
-    if not can_move():
+    if not can_list():
         return _numbered(sessions, wanted)
-    by_key: dict[str, SessionRow] = {}
 
-    def choices(index: SessionIndex) -> list[Choice]:
-        sessions.index = index
-        rows = [row for row in index.rows() if wanted.takes(row)]
-        by_key.update((_key(row), row) for row in rows)
-        now = now_ms()
-        return [choice_of(row, index, now) for row in rows]
+    def refresh(tell: Callable[[SessionIndex], None]) -> SessionIndex:
+        sessions.refresh(tell)
+        return sessions.index
 
-    newer: list[SessionIndex] = []
-    reading, writing = os.pipe()
-
-    def told(index: SessionIndex) -> None:
-        newer.append(index)
-        os.write(writing, b"+")
-
-    def look() -> None:
-        # A failure to look again leaves the list as it is; choosing from it then says what is wrong.
-        try:
-            sessions.refresh(told)
-            told(sessions.index)
-        except (OSError, CrystalError):
-            return
-
-    state = PickerState("resume", choices(sessions.index))
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
-    chosen = pick(state, reading, lambda: choices(newer[-1]) if newer else None)
-    return by_key.get(chosen.key) if chosen is not None else None
+    return choose(sessions.index, refresh, wanted.takes)
 
 
 def _numbered(sessions: Sessions, wanted: Wanted) -> SessionRow | None:
@@ -176,29 +164,6 @@ def _numbered(sessions: Sessions, wanted: Wanted) -> SessionRow | None:
             f"{one_line(typed, 20)!r} is none of them", hint=f"Type a number from 1 to {len(rows)}."
         )
     return rows[int(typed) - 1]
-
-
-def _key(row: SessionRow) -> str:
-    return f"{row.tool}/{row.session}/{row.device}/{row.number}"
-
-
-def choice_of(row: SessionRow, index: SessionIndex, now: int) -> Choice:
-    """A session as a line of the list."""
-    project = one_line(row.project.rpartition("/")[2] or row.project, _NAME_CHARS)
-    fork = f"one of {row.branches} branches" if row.branches > 1 else ""
-    about = " · ".join(part for part in (row.project, counted(row.lines, "line"), fork, row.session) if part)
-    return Choice(
-        key=_key(row),
-        columns=(
-            ago((now - row.updated_at) / 1000) if row.updated_at else "undated",
-            row.tool,
-            one_line(index.device_name(row.device), _NAME_CHARS),
-            project,
-        ),
-        title=row.title or "untitled",
-        behind=f"+{row.new_lines:,}" if row.new_lines else "",
-        preview=(about, row.last_words),
-    )
 
 
 def _ask_if_live(sessions: Sessions, head: Head, *, yes: bool) -> None:

@@ -11,9 +11,9 @@ from crystal_node.base.given_paths import given_path
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, one_line, size
 from crystal_node.derive.resume.files import Relation
-from crystal_node.derive.resume.index import SessionRow
 from crystal_node.derive.resume.plan import carry_out, plan_resume
 from crystal_node.derive.resume.projects import here
+from crystal_node.derive.resume.rows import SessionRow
 from crystal_node.derive.resume.sessions import Sessions, Wanted
 from crystal_node.derive.sessions.layout import Head
 from crystal_node.surfaces.cli.console.options import Json

@@ -2,7 +2,7 @@
 
 from crystal_node.base.clock import now_ms
 from crystal_node.base.wording import ago, one_line
-from crystal_node.derive.resume.index import SessionRow
+from crystal_node.derive.resume.rows import SessionRow
 from crystal_node.derive.resume.sessions import Sessions
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
 from crystal_node.surfaces.mcp.arguments import SessionsArguments

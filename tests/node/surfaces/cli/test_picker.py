@@ -1,58 +1,53 @@
 """The list on a terminal: what is drawn, and what a key does."""
 
-from collections.abc import Sequence
-
 import pytest
 
-from crystal_node.surfaces.cli.console.picker import Choice, PickerState, fitted, matching, width
+from crystal_node.surfaces.cli.console.picker import Choice, ListView, PickerState, fitted, matching, width
 
-CHOICES = [
-    Choice(
-        "1",
-        ("5 min", "claude-code", "desktop", "tide"),
-        "Why does the export start late?",
-        "+14",
-        ("last words",),
-    ),
-    Choice("2", ("3 h", "codex", "laptop", "tide"), "Move the exporter to zstd"),
-    Choice("3", ("2 days", "gemini-cli", "laptop", "notes"), "Explain the tables"),
-]
+WHY = Choice(
+    ("5 min", "claude-code", "desktop", "tide"), "Why does the export start late?", "+14", ("last words",)
+)
+MOVE = Choice(("3 h", "codex", "laptop", "tide"), "Move the exporter to zstd")
+EXPLAIN = Choice(("2 days", "gemini-cli", "laptop", "notes"), "Explain the tables")
+CHOICES = [WHY, MOVE, EXPLAIN]
 
 
-def keys(found: Sequence[Choice]) -> list[str]:
-    return [each.key for each in found]
+def words(each: Choice) -> str:
+    return "\n".join((each.title, *each.columns, *each.preview)).casefold()
+
+
+VIEW = ListView[Choice](key=lambda each: each.title, words=words, choice=lambda each: each)
 
 
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ("", ["1", "2", "3"]),
-        ("EXPORT", ["1", "2"]),
-        ("tide zstd", ["2"]),
-        ("laptop", ["2", "3"]),
-        ("wdte", ["1"]),
-        ("movexp", ["2"]),
-        ("eta", ["3"]),
+        ("", [WHY, MOVE, EXPLAIN]),
+        ("EXPORT", [WHY, MOVE]),
+        ("tide zstd", [MOVE]),
+        ("laptop", [MOVE, EXPLAIN]),
+        ("wdte", [WHY]),
+        ("movexp", [MOVE]),
+        ("eta", [EXPLAIN]),
         ("eat", []),
-        ("last words", ["1"]),
+        ("last words", [WHY]),
     ],
 )
-def test_what_is_typed_is_looked_for_in_all_that_is_shown(query: str, found: list[str]) -> None:
-    assert keys(matching(CHOICES, query)) == found
+def test_what_is_typed_is_looked_for_in_all_that_is_shown(query: str, found: list[Choice]) -> None:
+    assert list(matching(CHOICES, query, words)) == found
 
 
 def test_a_newer_list_keeps_what_is_chosen() -> None:
-    state = PickerState("resume", CHOICES)
+    state = PickerState("resume", CHOICES, VIEW)
     state.key("down")
-    state.replace([Choice("0", (), "just said"), *CHOICES])
-    assert state.chosen is not None
-    assert state.chosen.key == "2"
-    state.replace([CHOICES[0]])
-    assert state.chosen.key == "1"
+    state.replace([Choice((), "just said"), *CHOICES])
+    assert state.chosen == MOVE
+    state.replace([WHY])
+    assert [state.chosen] == [WHY]
 
 
 def test_keys_move_type_erase_and_end() -> None:
-    state = PickerState("resume", CHOICES)
+    state = PickerState("resume", CHOICES, VIEW)
     for key in ("down", "down", "down", "up"):
         state.key(key)
     assert state.chosen == CHOICES[1]
@@ -69,13 +64,12 @@ def test_keys_move_type_erase_and_end() -> None:
 @pytest.mark.parametrize("lines", [1, 3, 24])
 def test_it_fits_any_terminal(columns: int, lines: int) -> None:
     hostile = Choice(
-        "4",
         ("\x1b[2J" * 50, "潮位計" * 30),
         "\x1b]0;title\x07 \u202egnp.exe " + "長い" * 200,
         "+1",
         ("\r\n" * 90,),
     )
-    shown = PickerState("resume", [hostile, *CHOICES]).lines(columns, lines)
+    shown = PickerState("resume", [hostile, *CHOICES], VIEW).lines(columns, lines)
     assert len(shown) <= lines
     for line in shown:
         plain = line.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "")

@@ -36,7 +36,9 @@ def test_exact_copies_are_a_choice_with_a_warning(relay: RelayProcess, tmp_path:
     assert "readable on each of your machines" in turned.err
     listed = core.call("sessions", "exact", "example.org/me/library", "on", "--json").json
     assert listed["all"] == [str(project.resolve()), "example.org/me/library"]
-    assert core.call("sessions", "exact", str(project), "off", "--json").json["all"] == ["example.org/me/library"]
+    assert core.call("sessions", "exact", str(project), "off", "--json").json["all"] == [
+        "example.org/me/library"
+    ]
     refused = core.call("sessions", "exact", "nowhere", "on", "--json", check=False)
     assert (refused.code, "no folder here" in refused.error["error"]) == (2, True)
 

@@ -18,8 +18,8 @@ import shutil
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import BinaryIO
+from dataclasses import dataclass
+from typing import BinaryIO, Generic, TypeVar
 
 from crystal_node.base.wording import printable
 
@@ -36,49 +36,57 @@ _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A line of the list. ``columns``: short facts before ``title``; ``behind``: one after it; ``preview``: more of it. ``key``
-    tells it from others when the list is replaced."""
+    """A line of the list. ``columns``: short facts before ``title``; ``behind``: one after it; ``preview``: more of it."""
 
-    key: str
     columns: tuple[str, ...]
     title: str
     behind: str = ""
     preview: tuple[str, ...] = ()
-    words: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "words", " ".join((*self.columns, self.title, *self.preview)).casefold())
 
 
-class PickerState:
+@dataclass(frozen=True)
+class ListView(Generic[T]):
+    """How items are listed; only those on the screen become a ``choice``. ``key`` tells an item from others when the list is
+    replaced. ``words``: what is searched, case-folded, the title in its first line."""
+
+    key: Callable[[T], str]
+    words: Callable[[T], str]
+    choice: Callable[[T], Choice]
+
+
+class PickerState(Generic[T]):
     """What is typed and chosen. ``done``: the person has chosen; ``left``: they went away."""
 
-    def __init__(self, prompt: str, choices: Sequence[Choice] = (), query: str = "") -> None:
+    def __init__(self, prompt: str, items: Sequence[T], view: ListView[T]) -> None:
         self.prompt = prompt
-        self.query = query
+        self.query = ""
         self.done = self.left = False
-        self._all: Sequence[Choice] = choices
-        self._found: list[Choice] = []
+        self._view = view
+        self._all = self._found = items
         self._at = self._top = 0
         self._look()
 
     @property
-    def chosen(self) -> Choice | None:
+    def chosen(self) -> T | None:
         return self._found[self._at] if self._found else None
 
     @property
-    def found(self) -> Sequence[Choice]:
+    def found(self) -> Sequence[T]:
         """What the query lets through, in order."""
         return self._found
 
-    def replace(self, choices: Sequence[Choice]) -> None:
+    def replace(self, items: Sequence[T]) -> None:
         """Takes a newer list. What was chosen stays so, if it is still there; at the top the newest one is."""
-        before = self.chosen.key if self.chosen is not None and self._at else ""
-        self._all = choices
+        key = self._view.key
+        before = key(self._found[self._at]) if self._at else ""
+        self._all = items
         self._look()
-        at = next((number for number, each in enumerate(self._found) if each.key == before), 0)
+        at = next((number for number, each in enumerate(self._found) if before and key(each) == before), 0)
         self._at = at if before else 0
 
     def key(self, key: str) -> None:
@@ -104,7 +112,7 @@ class PickerState:
         preview = PREVIEW_LINES + 1 if lines > PREVIEW_LINES + 6 else 0
         room = max(lines - 1 - preview, 1)
         self._top = min(max(self._top, self._at - room + 1), self._at)
-        shown = self._found[self._top : self._top + room]
+        shown = [self._view.choice(each) for each in self._found[self._top : self._top + room]]
         count = f"{len(self._found):,} of {len(self._all):,}"
         head = fitted(f"{self.prompt}> {self.query}", columns - len(count) - 1)
         out = [f"{_BOLD}{head}{_PLAIN} {_DIM}{count}{_PLAIN}"]
@@ -116,9 +124,12 @@ class PickerState:
             out.append(_line(each, widths, columns, chosen=number == self._at))
         if not self._found:
             out.append(f"  {_DIM}nothing fits{_PLAIN}")
-        if preview and self.chosen is not None:
+        if preview and shown:
             out += [""] * (room + 1 - len(out)) + [""]
-            out += [f"  {_DIM}{part}{_PLAIN}" for part in _wrapped(self.chosen.preview, columns - 2)]
+            out += [
+                f"  {_DIM}{part}{_PLAIN}"
+                for part in _wrapped(shown[self._at - self._top].preview, columns - 2)
+            ]
         return out[:lines]
 
     def _typed(self, query: str) -> None:
@@ -127,22 +138,23 @@ class PickerState:
         self._look()
 
     def _look(self) -> None:
-        self._found = matching(self._all, self.query)
+        self._found = matching(self._all, self.query, self._view.words)
         self._at = min(self._at, max(len(self._found) - 1, 0))
 
 
-def matching(choices: Sequence[Choice], query: str) -> list[Choice]:
-    """Those in which every word occurs, in order; then those in which some are spread over a row's words."""
+def matching(items: Sequence[T], query: str, words_of: Callable[[T], str]) -> Sequence[T]:
+    """Those in which every word occurs, in order; then those in which some are spread over a title's words."""
     words = query.casefold().split()
     if not words:
-        return list(choices)
-    found: list[Choice] = []
-    loose: list[Choice] = []
-    for each in choices:
-        missing = [word for word in words if word not in each.words]
+        return items
+    found: list[T] = []
+    loose: list[T] = []
+    for each in items:
+        text = words_of(each)
+        missing = [word for word in words if word not in text]
         if not missing:
             found.append(each)
-        elif all(_spread(word, each.title.casefold().split()) for word in missing):
+        elif all(_spread(word, text.partition("\n")[0].split()) for word in missing):
             loose.append(each)
     return found + loose
 
@@ -162,10 +174,8 @@ def _spread(letters: str, words: Sequence[str]) -> bool:
 
 
 def pick(
-    state: PickerState,
-    changed: int | None = None,
-    newer: Callable[[], Sequence[Choice] | None] = lambda: None,
-) -> Choice | None:
+    state: PickerState[T], changed: int | None = None, newer: Callable[[], Sequence[T] | None] = lambda: None
+) -> T | None:
     """Have a person choose at the terminal on standard input and error. None if they went away.
 
     ``changed``: a descriptor that can be read when ``newer`` has another list.
@@ -180,8 +190,8 @@ def pick(
                 if changed is not None and changed in ready:
                     if not os.read(changed, 4096):
                         changed = None
-                    if (choices := newer()) is not None:
-                        state.replace(choices)
+                    if (items := newer()) is not None:
+                        state.replace(items)
                 if sys.stdin in ready:
                     for key in keys.read():
                         state.key(key)
@@ -240,7 +250,7 @@ def _first_line(text: str, columns: int) -> str:
     return text[: text.rfind(" ", 0, end + 1)] if " " in text[1:end] else text[:end]
 
 
-def _draw(state: PickerState) -> None:
+def _draw(state: PickerState[T]) -> None:
     columns, lines = shutil.get_terminal_size((_COLUMNS, _LINES))
     shown = state.lines(columns, lines)
     _write(_HOME + "\r\n".join(line + _CLEAR_LINE for line in shown) + _CLEAR_BELOW)

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from bench.harness import Row, value_at_most
 from crystal_node.base.settings import child_environment
+from crystal_node.derive.sessions.layout import HEAD_NAME, Head, encode_head
 from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
 
 _TEXTS = 1_000
+_SESSIONS = 10_000
 _STARTS_SECONDS_MAX = 60.0
 _QUERY = "how many sensors has the gauge"
 _BASELINE = "Python's own start"
@@ -39,6 +41,12 @@ def run(quick: bool) -> list[Row]:
                 {"CRYSTAL_HOME": str(device.home), "CRYSTAL_KEY_STORE": "file", "HOME": folder}
             ) | {"TERM": "xterm-256color"}
             cold = _measured({"search, cold": ("search", _QUERY)}, environment, repeat)
+            sessions = 100 if quick else _SESSIONS
+            _fill_sessions(device.home, sessions)
+            subprocess.run(
+                _command("resume", "--last", "--json"), env=environment, stdout=subprocess.DEVNULL, check=True
+            )
+            listed = [_seconds_to_list(environment, sessions) for _ in range(repeat)]
             service = subprocess.Popen(
                 _command("agent", "run"),
                 env=environment,
@@ -74,7 +82,16 @@ def run(quick: bool) -> list[Row]:
         "status": 110,
         "remember": 120,
     }
-    return [
+    list_row = Row(
+        name=f"`crystal resume` until its list of {sessions:,} sessions is shown, processor time",
+        value=statistics.median(listed) * 1000,
+        unit="ms",
+        baseline=_BASELINE,
+        baseline_value=statistics.median(cold[_BASELINE]) * 1000,
+        target=value_at_most(200),
+        note="from its cache, on a terminal",
+    )
+    return [list_row] + [
         Row(
             name=f"`crystal {name}`, processor time",
             value=statistics.median(samples) * 1000,
@@ -103,6 +120,40 @@ def _fill(device: DemoDevice, folder: Path, texts: int) -> None:
             file.write(json.dumps(about | where | {"message": message}) + "\n")
     device.run("capture", str(path))
     device.run("sync")
+
+
+def _fill_sessions(home: Path, count: int) -> None:
+    """Heads of copies of another device's sessions."""
+    for number in range(count):
+        head = Head(
+            tool="codex",
+            session=f"{number:08x}-0000-4000-8000-000000000001",
+            device="a1" * 16,
+            number=1,
+            title=f"Why does gauge {number} read {number % 97} mm at the third weir?",
+            last_words="The float is stuck: clean it with a brush, then compare it with the other gauge. "
+            * 3,
+            cwd="~",
+            updated_at=1_795_000_000_000 + number,
+        )
+        folder = head.place.folder(home)
+        folder.mkdir(parents=True)
+        (folder / HEAD_NAME).write_bytes(encode_head(head))
+
+
+def _seconds_to_list(environment: dict[str, str], count: int) -> float:
+    """Processor time of `crystal resume` at the moment when a terminal has its list."""
+    main, side = pty.openpty()
+    process = subprocess.Popen(_command("resume"), env=environment, stdin=side, stdout=side, stderr=side)
+    os.close(side)
+    shown = b""
+    while f"{count:,} of {count:,}".encode() not in shown:
+        shown += os.read(main, 65_536)
+    ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    os.write(main, b"\x1b")
+    _drain(main)
+    process.wait(60)
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def _measured(

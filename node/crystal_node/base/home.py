@@ -13,6 +13,7 @@ Layout (directories 0700, files 0600):
     state/search.db       answers of language models for searches, kept for a week
     state/embedding.db    vectors of the next model, during a migration
     state/sources.db      what was read from this device's source folders
+    state/native-memory/  how AI tools' own memory files were when they were last looked at
     state/recall.db       what agents' sessions were given to remember, and the log of it
     state/relay/          this machine's own relay, until a vault has another one
     state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches

@@ -7,6 +7,7 @@ from crystal_node.agent.jobs import sync_jobs
 from crystal_node.agent.notices import job as notices
 from crystal_node.base.jobs import Job
 from crystal_node.derive.artefacts import job as artefacts
+from crystal_node.derive.native_memory import job as native_memory
 from crystal_node.derive.sessions import job as sessions
 from crystal_node.derive.sources import job as sources
 from crystal_node.derive.staging import job as staging
@@ -23,7 +24,10 @@ def all_jobs(work: JobContext) -> list[Job]:
     found: dict[str, Job] = {}
     offered = [
         package.jobs(work)
-        for package in (sync_jobs, artefacts, sessions, sources, staging, weaving, backup, notices)
+        for package in (
+            *(sync_jobs, artefacts, sessions, sources),
+            *(native_memory, staging, weaving, backup, notices),
+        )
     ]
     of_device = (deep_cache, recall_log, bridge_job)
     for jobs in (*offered, *(package.jobs(work.device) for package in of_device)):

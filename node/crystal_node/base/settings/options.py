@@ -164,6 +164,13 @@ class CaptureSettings:
     without: frozenset[str] = _option(
         "capture_without", NAMES, "CRYSTAL_CAPTURE_WITHOUT", "", "Tools whose conversations are not recorded."
     )
+    native_memory: frozenset[str] = _option(
+        "native_memory",
+        NAMES,
+        "CRYSTAL_NATIVE_MEMORY",
+        "",
+        "Tools whose own memory files are kept in step between devices; none if empty.",
+    )
     drop_folder: Path = _option(
         "drop_folder",
         folder_or(lambda roots: roots.home / DROP_FOLDER_NAME),

@@ -71,6 +71,7 @@ COMMANDS = (
     Command("sources", Topic.FINDING, "Keep folders of documents and code in the memory."),
     Command("remember", Topic.REMEMBERING, "Keep a sentence as a memory, on every device."),
     Command("memories", Topic.REMEMBERING, "List, show and change memories."),
+    Command("native", Topic.REMEMBERING, "Keep AI tools' own memory files in step between devices."),
     Command("projects", Topic.REMEMBERING, "List projects, and link those that belong together."),
     Command("forget", Topic.REMEMBERING, "Forget messages on every device, for good."),
     Command("redact", Topic.REMEMBERING, "Blank stored credentials that newer rules find."),

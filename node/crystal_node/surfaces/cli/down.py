@@ -30,6 +30,8 @@ def run(as_json: Json = False) -> int:
         emit({"home": str(settings.home.root), "steps": steps, "exit_code": int(code)})
     elif not code:
         home = settings.home.root
+        if settings.capture.native_memory and home.exists():
+            say("Memory files of AI tools stay as they are, and are kept in step no more until `crystal up`.")
         say(
             f"Nothing is recorded or synced any more. Everything stays in {home}; `crystal up` goes on."
             if home.exists()

@@ -136,6 +136,8 @@ def _purge(settings: Settings, *, lose: bool) -> HomeLoss:
 
 
 def _tell_end(settings: Settings, lost: HomeLoss | None) -> None:
+    if settings.capture.native_memory:
+        say("Memory files of AI tools stay as they are, with the lines of your other devices.")
     if lost is None:
         home = settings.home.root
         say(

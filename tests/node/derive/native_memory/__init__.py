@@ -1,0 +1,1 @@
+"""Tests of the memory files of AI tools that are kept in step."""

@@ -7,7 +7,7 @@ current. What stands before the mark in the page is written by hand.
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from crystal_node.surfaces.mcp.catalogue import (
     PROMPTS_LISTED,
@@ -15,6 +15,7 @@ from crystal_node.surfaces.mcp.catalogue import (
     TEMPLATES_LISTED,
     listed_tool,
 )
+from crystal_node.surfaces.mcp.schemas import schema_of
 from crystal_node.surfaces.mcp.tools import TOOLS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "mcp.md"
@@ -45,7 +46,8 @@ def reference() -> str:
 
 def _tools() -> Iterator[str]:
     yield "## Tools"
-    for tool in map(listed_tool, TOOLS):
+    for each in TOOLS:
+        tool, arguments = listed_tool(each), schema_of(each.arguments)
         hints = tool.annotations
         yield f"\n### {tool.name}\n\n{tool.description}\n"
         if hints is not None:
@@ -56,7 +58,7 @@ def _tools() -> Iterator[str]:
                     "**Removes for good.**\n" if hints.destructive_hint else "Changes what is remembered.\n"
                 )
             )
-        fields: dict[str, Any] = tool.input_schema["properties"]
+        fields = cast("dict[str, Any]", arguments["properties"])
         if fields:
             yield "| argument | what it is | limits | default |"
             yield "|---|---|---|---|"
@@ -64,9 +66,9 @@ def _tools() -> Iterator[str]:
             default = (
                 "required" if name in tool.input_schema.get("required", ()) else _code(schema.get("default"))
             )
-            yield f"| `{name}` | {schema['description']} | {_limits(schema, tool.input_schema)} | {default} |"
-        if tool.output_schema is not None:
-            names = ", ".join(f"`{name}`" for name in tool.output_schema["properties"])
+            yield f"| `{name}` | {schema['description']} | {_limits(schema, arguments)} | {default} |"
+        if each.answer is not None:
+            names = ", ".join(f"`{name}`" for name in each.answer.__struct_fields__)
             yield ("\n" if fields else "") + f"Answers with {names}."
 
 

@@ -84,7 +84,7 @@ def _find_key(folder: "Path", wanted: str) -> bytes:
 
 
 def _answered(arguments: list[str]) -> bool:
-    """Do a plain ``search``, ``status``, ``remember`` or ``resume`` as far as can be; False if the argument parser is needed."""
+    """Do a plain ``search``, ``status``, ``remember`` or ``resume`` as far as can be; False: it takes the argument parser."""
     if arguments[0] == "search":
         return _searched(arguments[1:])
     if arguments == ["resume"]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from crystal_core.memories import Category, MemoryStatus
+from crystal_core.memories import Category
 from crystal_mirror.operations import SOURCE_NAME_CHARS_MAX, SUPERSEDES_MAX
 from crystal_node.base.text_ids import ID_CHARS_MAX, ID_DIGITS_MIN
 from crystal_node.search.conversation_documents import NAME_CHARS_MAX
@@ -14,6 +14,7 @@ from crystal_node.search.finding.documents import (
     ID_PATTERN,
     OFFSET_MAX,
     SearchQuery,
+    StatusFilter,
 )
 from crystal_node.search.memories.documents import MEMORIES_MAX, NewMemory
 from crystal_node.surfaces.mcp.budget import TOKENS_MAX
@@ -151,9 +152,9 @@ class MemoriesArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     category: Annotated[Category | None, Meta(description="Only of this kind; all if null.")] = None
     status: Annotated[
-        MemoryStatus | None,
-        Meta(description="active ones are brought up in searches; null lists all, with what became of them."),
-    ] = MemoryStatus.ACTIVE
+        StatusFilter | None,
+        Meta(description="active ones are brought up in searches; any lists all, with what became of them."),
+    ] = StatusFilter.ACTIVE
     limit: Annotated[int, Meta(ge=1, le=MEMORIES_MAX, description="How many, the newest first.")] = 50
     offset: Annotated[
         int, Meta(ge=0, le=OFFSET_MAX, description="How many to pass over, as the answer before says.")

@@ -4,7 +4,7 @@ import mcp_types as types
 
 from crystal_node.surfaces.mcp.prompts import PROMPTS
 from crystal_node.surfaces.mcp.resources import CHUNK, MEMORIES, RECENT, SESSION, ResourceLink
-from crystal_node.surfaces.mcp.schemas import schema_of
+from crystal_node.surfaces.mcp.schemas import told_schema
 from crystal_node.surfaces.mcp.tools import McpTool
 
 INSTRUCTIONS = (
@@ -19,16 +19,17 @@ _PLAIN = "text/plain"
 
 
 def listed_tool(tool: McpTool) -> types.Tool:
-    """A tool with its schemas and hints."""
+    """A tool with its arguments and hints, as short as a model can use it: it is part of each conversation.
+
+    There is no schema of the answer: no client gives it to its model, and one that checks answers against it gains nothing.
+    """
     return types.Tool(
         name=tool.name,
         title=tool.title,
         description=tool.description,
         _meta={ALWAYS_LOAD: True} if tool.always_loaded else None,
-        input_schema=schema_of(tool.arguments),
-        output_schema=None if tool.answer is None else schema_of(tool.answer),
+        input_schema=told_schema(tool.arguments, tool.told),
         annotations=types.ToolAnnotations(
-            title=tool.title,
             read_only_hint=tool.reads_only,
             destructive_hint=tool.destroys,
             idempotent_hint=tool.repeatable,

@@ -1,6 +1,7 @@
 """JSON schemas of the tools' types, and strict reading of a model's arguments."""
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,6 +23,38 @@ def schema_of(kind: type) -> dict[str, object]:
     if definitions:
         schema["$defs"] = definitions
     return schema
+
+
+def told_schema(kind: type, told: Mapping[str, str]) -> dict[str, object]:
+    """The schema as a model is given it, with each conversation: names, types, choices, and defaults that say something.
+
+    ``told``: what its name does not tell of an argument. Limits and patterns are left out: they hold all the same, and a call
+    that breaks one is answered with it.
+    """
+    whole = schema_of(kind)
+    definitions = _fields(whole.get("$defs"))
+    fields: dict[str, object] = {}
+    for name, schema in _fields(whole["properties"]).items():
+        known = dict(schema)
+        for choice in (*known.pop("anyOf", ()), known):
+            reference = choice.get("$ref", "").rpartition("/")[2]
+            known |= definitions.get(reference, {}) | {
+                key: value for key, value in choice.items() if key != "default"
+            }
+        field: dict[str, Any] = {key: known[key] for key in ("type", "enum") if key in known}
+        if "enum" in field:
+            field["type"] = "string"
+        if field["type"] == "array":
+            field["items"] = {"type": "string"}
+        if schema.get("default"):
+            field["default"] = schema["default"]
+        fields[name] = field | ({"description": told[name]} if name in told else {})
+    required = whole.get("required")
+    return {"type": "object", "properties": fields} | ({"required": required} if required else {})
+
+
+def _fields(found: object) -> dict[str, dict[str, Any]]:
+    return found if isinstance(found, dict) else {}
 
 
 def read_as(kind: type[_T], given: object) -> _T:

@@ -1,6 +1,6 @@
 """The tools that only read: search, open, status, memories."""
 
-from crystal_node.search.finding.documents import CONTEXT_MAX, SearchRequest, ShowRequest
+from crystal_node.search.finding.documents import CONTEXT_MAX, SearchRequest, ShowRequest, StatusFilter
 from crystal_node.surfaces.mcp.answer_text import memories_text, status_text
 from crystal_node.surfaces.mcp.answers import ProblemAnswer, StatusAnswer
 from crystal_node.surfaces.mcp.arguments import (
@@ -65,9 +65,10 @@ def memories(call: Call, given: MemoriesArguments) -> tuple[None, str]:
     from crystal_core.database import Database
 
     category = None if given.category is None else given.category.value
+    status = None if given.status in (None, StatusFilter.ANY) else kept.MemoryStatus(str(given.status))
     with Database.open(call.keeper.settings().home.database) as database, database.snapshot():
-        total = kept.count_memories(database, category=category, status=given.status)
+        total = kept.count_memories(database, category=category, status=status)
         found = kept.memories(
-            database, category=category, status=given.status, limit=given.limit, offset=given.offset
+            database, category=category, status=status, limit=given.limit, offset=given.offset
         )
     return None, memories_text(found, total, given)

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import cast
 
 import anyio
 import anyio.to_thread
@@ -10,6 +11,9 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from crystal_node.surfaces.mcp.arguments import SearchArguments
+from crystal_node.surfaces.mcp.schemas import schema_of, told_schema
+from crystal_node.surfaces.mcp.tools import TOOLS
 from tests.support.machine import Machine
 from tests.support.mcp_client import HELLO, connected, recorded, started, structured, text_of
 from tests.support.relay_process import RelayProcess
@@ -20,14 +24,6 @@ _TOOLS = {
     "crystal_remember",
     "crystal_forget",
     "crystal_status",
-}
-_RECORDED = {
-    "crystal_search",
-    "crystal_open",
-    "crystal_memories",
-    "crystal_remember",
-    "crystal_forget",
-    "crystal_sessions",
 }
 
 
@@ -62,14 +58,36 @@ async def test_every_tool_tells_what_it_takes_gives_and_does(memory: Machine) ->
         assert tool.annotations is not None
         assert tool.annotations.open_world_hint is False
         assert tool.input_schema["type"] == "object"
-        # What gives recorded text has one form: clients differ in which of two a model is handed.
-        assert (tool.output_schema is None) is (tool.name in _RECORDED)
-        assert tool.output_schema is None or tool.output_schema["type"] == "object"
-        assert all("description" in field for field in tool.input_schema["properties"].values()), tool.name
+        assert tool.output_schema is None
+        assert all("type" in field for field in tool.input_schema["properties"].values()), tool.name
     hints = {name: tool.annotations for name, tool in tools.items() if tool.annotations is not None}
     assert hints["crystal_search"].read_only_hint is True
     assert hints["crystal_forget"].destructive_hint is True
     assert hints["crystal_remember"].read_only_hint is False
+
+
+async def test_what_a_model_is_told_of_all_tools_stays_short(memory: Machine) -> None:
+    async with connected(memory) as client:
+        tools = (await client.list_tools()).tools
+    told = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+        for tool in tools
+    ]
+    # 1,198 tokens of o200k_base, which takes 4.4 characters of this for one; see docs/mcp.md.
+    assert len(json.dumps(told, separators=(",", ":"))) <= 5_350
+
+
+def test_a_models_schema_names_every_argument_and_choice_and_tells_of_none_that_is_not_there() -> None:
+    for tool in TOOLS:
+        known, told = schema_of(tool.arguments), told_schema(tool.arguments, tool.told)
+        assert list(cast("dict[str, object]", told["properties"])) == list(
+            cast("dict[str, object]", known["properties"])
+        )
+        assert told.get("required", []) == known.get("required", [])
+        assert set(tool.told) <= set(tool.arguments.__struct_fields__), tool.name
+    fields = cast("dict[str, dict[str, object]]", told_schema(SearchArguments, {})["properties"])
+    assert fields["kind"]["enum"] == ["conversation", "document", "memory"]
+    assert fields["limit"] == {"type": "integer", "default": 5}
 
 
 async def test_a_server_for_reading_alone_offers_nothing_that_changes_anything(memory: Machine) -> None:

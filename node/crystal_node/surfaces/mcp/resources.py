@@ -32,7 +32,10 @@ LISTED_MAX = 1000
 """Newest texts in the list; a search finds the others."""
 RECENT_MAX = 50
 TEXT_CHARS = 2000
+COMPLETIONS_MAX = 100
+"""As many as the protocol lets one answer have."""
 _TITLE_CHARS = 80
+_BEGUN = re.compile(r"[0-9a-fA-F]{0,64}")
 _CURSOR = re.compile(r"[0-9]{1,18}")
 _ID = re.compile(r"[0-9a-fA-F]{8,64}(@[0-9a-fA-F]{8})?")
 
@@ -83,6 +86,15 @@ def page(call: Call, cursor: str | None) -> tuple[list[ResourceLink], str | None
     listed += len(shown)
     more = len(rows) > len(shown) and listed < LISTED_MAX
     return found, f"{shown[-1][0]}{listed:04d}" if more else None
+
+
+def completed(call: Call, template: str, argument: str, begun: str) -> list[str]:
+    """The ids of the newest texts that begin so, for the ``{id}`` of a template; none for anything else."""
+    if template not in (CHUNK + "{id}", SESSION + "{id}") or argument != "id" or not _BEGUN.fullmatch(begun):
+        return []
+    with _database(call) as database:
+        rows = database.rows(_NEWEST, (_TOP, LISTED_MAX))
+    return [row[1].hex() for row in rows if row[1].hex().startswith(begun.lower())][:COMPLETIONS_MAX]
 
 
 def read(call: Call, uri: str) -> str:

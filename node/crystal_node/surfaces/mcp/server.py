@@ -95,6 +95,7 @@ class CrystalServer:
             on_read_resource=self._read_resource,
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
         )
 
     @asynccontextmanager
@@ -187,6 +188,14 @@ class CrystalServer:
         text = await self._asked(self._new_call(context), lambda: prompt.filled(arguments))
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
         return types.GetPromptResult(description=prompt.description, messages=[message])
+
+    async def _complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        asked, call = params.argument, self._new_call(context)
+        template = params.ref.uri if isinstance(params.ref, types.ResourceTemplateReference) else ""
+        found = await self._asked(call, lambda: resources.completed(call, template, asked.name, asked.value))
+        return types.CompleteResult(
+            completion=types.Completion(values=found, total=len(found), has_more=False)
+        )
 
     def _new_call(self, context: Context) -> Call:
         token = anyio.lowlevel.current_token()

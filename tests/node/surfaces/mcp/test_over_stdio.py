@@ -10,12 +10,13 @@ import anyio.to_thread
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import ResourceTemplateReference
 
 from crystal_node.surfaces.mcp.arguments import SearchArguments
 from crystal_node.surfaces.mcp.schemas import schema_of, told_schema
 from crystal_node.surfaces.mcp.tools import TOOLS
 from tests.support.machine import Machine
-from tests.support.mcp_client import HELLO, connected, recorded, started, structured, text_of
+from tests.support.mcp_client import HELLO, connected, id_of, recorded, started, structured, text_of
 from tests.support.relay_process import RelayProcess
 
 _TOOLS = {
@@ -207,3 +208,14 @@ def _children(pid: int) -> list[str]:
         return []
     tasks = list(Path(f"/proc/{pid}/task").iterdir())
     return [child for task in tasks for child in (task / "children").read_text().split()]
+
+
+async def test_ids_are_completed_for_the_addresses_of_texts(memory: Machine) -> None:
+    async with connected(memory) as client:
+        found = await client.call_tool("crystal_search", {"query": "how often is an import repeated"})
+        whole = id_of(found)
+        reference = ResourceTemplateReference(type="ref/resource", uri="memory://chunk/{id}")
+        completed = await client.complete(reference, {"name": "id", "value": whole[:8]})
+        assert [each for each in completed.completion.values if each.startswith(whole.partition("@")[0])]
+        nothing = await client.complete(reference, {"name": "id", "value": "no id"})
+        assert nothing.completion.values == []

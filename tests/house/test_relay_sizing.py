@@ -23,7 +23,7 @@ def test_devices_wait_and_messages_reach_a_real_relay(monkeypatch: pytest.Monkey
 
 def test_a_months_requests_follow_from_the_window() -> None:
     sized = relay_sizing.Sized(
-        10, "bucket", 20, 60.0, 61.0, 300.0, 310.0, 600, 0.0, 0, 3.0, Operations(2, 1, 100)
+        10, "bucket", 20, 60.0, 61.0, 300.0, 310.0, 600, 0.0, 0, 3.0, Operations(2, 1, 100), 0
     )
     document = sized.document()
     assert document["core_percent"] == pytest.approx(1.0)

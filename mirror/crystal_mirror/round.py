@@ -152,6 +152,7 @@ def sync_round(
         if member.full_check or member.doubted_head != member.log.head:  # §11.7-6
             yield from _doubt(member, report)
             member.doubted_head = member.log.head
+        member.unchanged &= not report.rebuilt
         full = member.full_check
         audited = member.is_core
         if audited:
@@ -236,6 +237,7 @@ def _doubt(member: Member, report: RoundReport) -> Flow[None]:
 
 def _end(member: Member) -> None:
     """Ends a round, also one that failed."""
+    member.unchanged = False
     note_held_entries(member.journal, member.notices)
     raise_floor(member)
     member.rounds += 1
@@ -269,7 +271,7 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
             "its state and has to claim the lead again",
         )
     report.rebuilt |= yield from start_from_snapshot(member)
-    pulled = yield from pull(member)
+    pulled = yield from pull(member, tail_only=member.unchanged and not report.rebuilt)
     _count(report, pulled)
     if (
         pulled.outcome in (PullOutcome.LOG_BEHIND, PullOutcome.GAP, PullOutcome.HELD)

@@ -6,6 +6,7 @@ from crystal_mirror.membership.cursors import About
 from crystal_mirror.membership.member import Member
 from crystal_mirror.membership.unchanged import BELIEVED_MS
 from crystal_mirror.notices import Notice
+from crystal_mirror.replication.pull import pull
 from crystal_mirror.requests import Get, GetMany, GetPart, List, Poll, Put, PutNew, Request, StoreFailure
 from crystal_mirror.round import sync_round
 from tests.mirror.support import Objects, driven, seeded
@@ -217,3 +218,14 @@ def test_a_relay_that_lost_the_mirrors_end_or_the_logs_head_is_noticed_though_it
     assert Notice.LOG_ROLLED_BACK.value in pair.node.notices.current()
     shown_as_before(pair, pair.core)
     assert pair.store[head] == held
+
+
+def test_what_follows_a_round_that_found_nothing_new_reads_everything() -> None:
+    """A claim seals the epoch behind all entries, also those that came since the device's last round."""
+    pair = resting_with_clocks()
+    assert asked(pair, pair.node, about=About(NOW)) == REST
+    pair.core.accept(capture("the tide gauge was moved"))
+    pair.sync(pair.core)
+    assert pair.node.replica.position() != pair.core.replica.position()
+    pair.store.run(pull(pair.node))
+    assert pair.node.replica.position() == pair.core.replica.position()

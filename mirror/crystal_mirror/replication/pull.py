@@ -144,16 +144,16 @@ def last_kept(member: Member, position: Position) -> tuple[int, int, bytes] | No
     return None
 
 
-def pull(member: Member) -> Flow[PullReport]:
-    """Applies everything that the relay's mirror has beyond this device's position."""
+def pull(member: Member, *, tail_only: bool = False) -> Flow[PullReport]:
+    """Applies everything that the relay's mirror has beyond this device's position. ``tail_only``: looks for nothing beyond
+    it, if the relay still has what this device has."""
     replay_kept(member)
     yield from _confirm_unsent(member)
-    if not member.unchanged:
+    if not tail_only:
         yield from retract_voids(member)
     outcome = yield from tail_agrees(member)
-    if outcome is PullOutcome.CAUGHT_UP and member.unchanged:  # §11.15-1
+    if outcome is PullOutcome.CAUGHT_UP and tail_only:  # §11.15-1
         return PullReport(outcome, 0, 0, 0)
-    member.unchanged = False
     if outcome is not PullOutcome.CAUGHT_UP:
         name = Notice.MIRROR_ROLLED_BACK if outcome is PullOutcome.LOG_BEHIND else Notice.MIRROR_FORKED
         if outcome is PullOutcome.DIVERGED and (yield from damaged_tail(member)) is not None:

@@ -64,7 +64,7 @@ COMMANDS = (
     Command("open", Topic.FINDING, "Show the whole conversation around a message."),
     Command("sessions", Topic.FINDING, "List, read, write out and restore conversations of all machines."),
     Command("resume", Topic.FINDING, "Resume a session of any machine here, in its own tool."),
-    Command("handoff", Topic.FINDING, "Hand a session over to another tool, with what it needs to go on."),
+    Command("handoff", Topic.FINDING, "Hand a session over to another tool, with what it needs."),
     Command("recall", Topic.FINDING, "Show what hooks would tell an agent at a prompt."),
     Command("serve", Topic.FINDING, "Serve this device's memory over HTTP, to this machine alone."),
     Command("mcp", Topic.FINDING, "Serve the memory to agents over MCP."),

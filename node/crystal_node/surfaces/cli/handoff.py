@@ -74,7 +74,7 @@ def run(
     only_print: Print = False,
     as_json: Json = False,
 ) -> None:
-    """Hand a session over to another tool, with what it needs to go on.
+    """Hand a session over to another tool, with what it needs.
 
     It is told the goal, decisions, files written, what failed, what is open, and the last turns. Where summary_mode is llm, the
     configured language model adds a summary.

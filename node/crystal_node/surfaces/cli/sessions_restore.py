@@ -44,7 +44,7 @@ def restore(
     to: Target = None,
     as_json: Json = False,
 ) -> None:
-    """Put back sessions that a tool has deleted, or that a lost machine had.
+    """Put back sessions that a tool deleted or a lost machine had.
 
     They lie where the tool looks for them in the project's folder here, or in the folder that they were held in. What the tool
     has is continued, never replaced; what went another way here is left alone.

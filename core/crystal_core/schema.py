@@ -26,9 +26,10 @@ Local rows:
                       covers the places from `first` up to `beyond`, in all documents of the source where `path` is empty
     digests, position, mirror_log, meta
     index_state       dimensions of vectors; number of windows removed or changed; `deferred`, see `CHUNK_TRIGGERS`; `embedded`:
-                      no replicated chunk up to that rowid is without vectors
+                      no replicated chunk up to that rowid is without vectors, but for tool calls
     removed_windows   rowid of the n-th removed window, for the latest n
     id_blocks         first four bytes of the ids of each `BLOCK` rowids, as `|0A1B2C3D|…`
+    actions           chunks that are tool calls and nothing else: they have no vectors, and are found only if asked for
 
 A chunk with `provisional = 1` exists for provisional rows only; the replicated state does not contain it.
 
@@ -53,6 +54,7 @@ from collections.abc import Callable
 
 import apsw
 
+from crystal_core.action_rows import ACTION_ROWS
 from crystal_core.memory_views import MEMORY_VIEWS
 
 APPLICATION_ID = 0x4352_5953
@@ -496,20 +498,23 @@ UPDATE index_state SET dimensions = 0, removals = removals + 1, embedded = 0;
 """Remove all vectors; `windows` must be emptied too."""
 
 
+Migration = Callable[[apsw.Connection], None]
+
+
+def _running(statements: str) -> Migration:
+    """Return the migration that executes these statements."""
+
+    def migrate(connection: apsw.Connection) -> None:
+        for _ in connection.execute(statements):
+            pass
+
+    return migrate
+
+
 def _version_1(connection: apsw.Connection) -> None:
     for statements in (_TABLES, _FULL_TEXT, CHUNK_TRIGGERS):
         for _ in connection.execute(statements):
             pass
-
-
-def _version_2(connection: apsw.Connection) -> None:
-    for _ in connection.execute(_FILES):
-        pass
-
-
-def _version_3(connection: apsw.Connection) -> None:
-    for _ in connection.execute(MEMORIES_AND_DOCUMENTS):
-        pass
 
 
 def _version_4(connection: apsw.Connection) -> None:
@@ -525,11 +530,6 @@ def _version_4(connection: apsw.Connection) -> None:
             pass
 
 
-def _version_5(connection: apsw.Connection) -> None:
-    for _ in connection.execute(LOOKUPS):
-        pass
-
-
 TURNS = """
 DROP INDEX occurrences_by_session;
 CREATE INDEX occurrences_by_session ON occurrences (session, agent, created_at);
@@ -537,12 +537,6 @@ CREATE INDEX occurrences_by_person ON occurrences (session, agent, created_at) W
 CREATE INDEX provisional_places_by_session ON provisional_places (session, agent, created_at)
     WHERE category IS NULL AND path IS NULL;
 """
-
-
-def _version_6(connection: apsw.Connection) -> None:
-    """Let a message's turn be found by a few lookups."""
-    for _ in connection.execute(TURNS):
-        pass
 
 
 _SCOPES = f"""
@@ -575,26 +569,19 @@ CREATE TABLE provisional_links (
 """
 
 
-def _version_7(connection: apsw.Connection) -> None:
-    """Give memories a scope, and link projects."""
-    for _ in connection.execute(_SCOPES):
-        pass
-
-
 def _version_8(connection: apsw.Connection) -> None:
     connection.execute("ALTER TABLE provisional ADD COLUMN operation BLOB")  # see `state.pending`
 
 
-Migration = Callable[[apsw.Connection], None]
-
 MIGRATIONS: tuple[Migration, ...] = (
     _version_1,
-    _version_2,
-    _version_3,
+    _running(_FILES),
+    _running(MEMORIES_AND_DOCUMENTS),
     _version_4,
-    _version_5,
-    _version_6,
-    _version_7,
+    _running(LOOKUPS),
+    _running(TURNS),
+    _running(_SCOPES),
     _version_8,
+    _running(ACTION_ROWS),
 )
 """Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

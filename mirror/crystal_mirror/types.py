@@ -17,6 +17,10 @@ HASH_BYTES = 32
 
 ZERO_HASH = bytes(HASH_BYTES)
 
+ACTION = "action"
+ACTION_ROLES = (ACTION, f"subagent-{ACTION}")
+"""Roles of pieces that are tool calls instead of messages."""
+
 
 class Origin(NamedTuple):
     """The permanent name of one operation: the device that made it, its incarnation, and the sequence there. Never reused."""

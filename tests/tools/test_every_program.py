@@ -32,7 +32,11 @@ def test_a_turn_with_a_call_is_recorded_once(program: Program) -> None:
     before = time.time_ns() // 1_000_000
     assert "The gull counter uses port 4711." in program.ask(workplace.project("gulls"), prompt)
     program.has_to_be_recorded()
-    rows = workplace.recorded("gulls", lambda rows: len(rows) >= 3)
+    rows = workplace.recorded("gulls", lambda rows: len(rows) >= 4)
+    (done,) = [row for row in rows if row.role == "action"]
+    assert " done" in done.text.splitlines()[0]
+    assert "echo words-of-a-tool" in done.text
+    rows.remove(done)
     assert said(rows)[0] == ("user", prompt)
     assert sorted(said(rows)[1:]) == [
         ("assistant", "The gull counter uses port 4711."),

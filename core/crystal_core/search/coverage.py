@@ -19,7 +19,8 @@ def percent_embedded(database: Database) -> int:
     looked = lacking = 0
     for rowid in range(first, last + 1, step):
         row = database.row(
-            "SELECT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid) FROM chunks"
+            "SELECT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid)"
+            " OR EXISTS (SELECT 1 FROM actions WHERE chunk = chunks.rowid) FROM chunks"
             " WHERE rowid >= ? AND provisional = 0 ORDER BY rowid LIMIT 1",
             (rowid,),
         )

@@ -2,7 +2,8 @@
 
 A chunk is admitted if one of its places (an occurrence, a memory, a part of a document, or a provisional one) meets all
 filters; the latest of those is shown. A filter on a property that a place does not have (a memory has no session) excludes
-the place. Retired and superseded memories are not places, unless requested. A `Filters` belongs to one snapshot.
+the place. Retired and superseded memories are not places, unless requested; nor are tool calls, unless their kind or their role
+is. A `Filters` belongs to one snapshot.
 """
 
 import json
@@ -17,6 +18,7 @@ from crystal_core.database import Database, Row
 from crystal_core.projects import ProjectKey, named, names_of, project_keys
 from crystal_core.schema import HIDDEN
 from crystal_core.search.keywords import EVERYTHING, RANKED_MAX, Restriction
+from crystal_mirror.types import ACTION, ACTION_ROLES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +29,9 @@ MEMORY = "memory"
 DOCUMENT = "document"
 ANY = "any"
 STATUSES = ("active", "retired", "superseded", ANY)
-KINDS = (CONVERSATION, MEMORY, DOCUMENT)
+KINDS = (CONVERSATION, MEMORY, DOCUMENT, ACTION)
+OF_SESSIONS = (CONVERSATION, ACTION)
+"""Kinds of what stands in a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,11 @@ class Scope:
     agent_alias: str | None = None
     device: bytes | None = None
 
+    @property
+    def finds_actions(self) -> bool:
+        """Whether it asks for tool calls."""
+        return self.kind == ACTION or self.role in ACTION_ROLES
+
 
 EVERYWHERE = Scope()
 
@@ -76,6 +85,7 @@ LISTED_MAX = 250_000
 SCOPES_KEPT = 8
 """Broad filters whose admitted chunks are kept in memory until something is written."""
 
+_NO_ACTIONS = "+rowid NOT IN (SELECT chunk FROM actions)"
 _FORGOTTEN = f"SELECT rowid FROM chunks WHERE forget_hash IN ({HIDDEN})"  # noqa: S608 - constants of ours
 """Texts that a pending operation forgets. Without filters, `stale_chunks` are hidden too: memories and documents that are not
 current (see `schema`). With filters they are not admitted, unless requested."""
@@ -245,6 +255,7 @@ class Filters:
         self._conditions = [condition for condition in conditions if condition is not None]
         self._only: NDArray[np.int64] | None = None
         self._hidden = self._hidden_chunks()
+        self._has_actions = bool(database.value("SELECT EXISTS (SELECT 1 FROM actions)"))
         self._narrow = self._narrows and not self._admits_more_than(NARROW_MAX)
         self.broad = self._narrows and not self._narrow and self._admits_much()
         """Whether so much is admitted that checking what was found is cheaper than listing all that is admitted."""
@@ -262,6 +273,8 @@ class Filters:
                 bindings = ()
             else:
                 sql.append(self._each() if self.broad else f"+rowid IN ({admitted})")
+        if self._has_actions and not self._scope.finds_actions:
+            sql.append(_NO_ACTIONS)
         if self._hidden:
             sql.append("+rowid NOT IN (SELECT value FROM json_each(?))")
             bindings = (*bindings, json.dumps(self._hidden))
@@ -316,7 +329,8 @@ class Filters:
             noted AS MATERIALIZED ({_NOTED_OF_WANTED}),
             places (chunk, kind, {", ".join(_SHOWN)}, row) AS ({" UNION ALL ".join(selects)}),
             latest AS (SELECT *, row_number() OVER
-                (PARTITION BY chunk, kind, role LIKE '%thinking' ORDER BY created_at DESC, row DESC) AS place FROM places)
+                (PARTITION BY chunk, kind, role LIKE '%thinking', role IN {ACTION_ROLES}
+                 ORDER BY created_at DESC, row DESC) AS place FROM places)
             SELECT chunk, kind, {", ".join(_SHOWN)}, row FROM latest WHERE place <= {PLACES_MAX}
             ORDER BY chunk, created_at DESC, row DESC
         """  # noqa: S608 - the conditions are constants of ours, their values are bound
@@ -406,9 +420,14 @@ def _condition(
     agents: Callable[[], Sequence[str]],
 ) -> _Condition | None:
     """Return the scope's condition on that table's rows; None if no row can meet it."""
-    if scope.kind not in (None, places.kind) or (scope.status is not None and places.kind != MEMORY):
+    wanted_kind = CONVERSATION if scope.kind == ACTION else scope.kind
+    if wanted_kind not in (None, places.kind) or (scope.status is not None and places.kind != MEMORY):
         return None
     sql = [places.own] if places.own else []
+    if scope.kind == ACTION:
+        sql.append(f"role IN {ACTION_ROLES}")
+    elif scope.kind == CONVERSATION and not scope.finds_actions:
+        sql.append(f"role NOT IN {ACTION_ROLES}")
     bindings: list[object] = []
     for name in _ONE_PLACE:
         wanted = getattr(scope, name)
@@ -470,6 +489,8 @@ def _projects(database: Database, scope: Scope) -> list[ProjectKey] | None:
 def _place(row: Row) -> HitPlace:
     _, kind, created_at, *names, number = row
     agent, session, role, project, repository, source, path, title = names
+    if role in ACTION_ROLES:
+        kind = ACTION
     return HitPlace(
         kind, agent, session, role, int(created_at), project, repository, source, path, title, int(number)
     )

@@ -12,7 +12,7 @@ from crystal_core.database import Database, Row
 from crystal_core.projects import Names, ProjectKey, names_of, project_keys
 from crystal_core.schema import HIDDEN
 from crystal_core.search.phrases import answers
-from crystal_core.search.turns import ASKERS, PERSON, THOUGHTS
+from crystal_core.search.turns import ASKERS, PERSON, UNSAID
 
 NEWEST_OF_AGENT = 400
 """Newest messages of each agent that are looked at."""
@@ -166,10 +166,10 @@ _COLUMNS = "chunk, rowid, role, message, created_at, project, repository"
 _LAST = f"""
 SELECT c.id, said.chunk, said.role, said.message, said.created_at, said.project, said.repository FROM (
     SELECT 0 AS pending, * FROM (SELECT {_COLUMNS} FROM occurrences INDEXED BY occurrences_by_session
-        WHERE session = ? AND agent = ? AND role NOT IN {THOUGHTS} ORDER BY created_at DESC, rowid DESC LIMIT ?)
+        WHERE session = ? AND agent = ? AND role NOT IN {UNSAID} ORDER BY created_at DESC, rowid DESC LIMIT ?)
     UNION ALL
     SELECT 1, * FROM (SELECT {_COLUMNS} FROM provisional_places
-        WHERE session = ? AND agent = ? AND role NOT IN {THOUGHTS} AND {_IS_SAID} ORDER BY created_at DESC, rowid DESC LIMIT ?)
+        WHERE session = ? AND agent = ? AND role NOT IN {UNSAID} AND {_IS_SAID} ORDER BY created_at DESC, rowid DESC LIMIT ?)
     ) AS said JOIN chunks c ON c.rowid = said.chunk
 WHERE c.forget_hash NOT IN ({HIDDEN})
 ORDER BY said.created_at DESC, said.pending DESC, said.rowid DESC LIMIT ?

@@ -48,9 +48,10 @@ from crystal_core.search.ranking import (
     relevance,
 )
 from crystal_core.search.snippets import SNIPPET_CHARS, Snippets
-from crystal_core.search.turns import PERSON, THOUGHTS, Turn
+from crystal_core.search.turns import PERSON, THOUGHTS, UNSAID, Turn
 from crystal_core.search.units import TOLD_DAYS, Candidate, Text, Unit, Units, read_texts
 from crystal_core.state import mirror_log
+from crystal_mirror.types import ACTION_ROLES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,7 +115,7 @@ class _Question:
     near: Nearness | None
     now_ms: int
     by: By
-    thinking: bool
+    unwanted: tuple[str, ...]
     dates: tuple[DateRange, ...]
     ranking: Ranking
 
@@ -199,7 +200,8 @@ class Searcher:
     ) -> Ranked:
         """Return what the ranking finds, for `judged`.
 
-        `words_only` uses no vectors. Thinking is found if asked for, also by its role. Dates in the query are those of `zone`.
+        `words_only` uses no vectors. Thinking is found if asked for, also by its role; tool calls are by kind or role. Dates in
+        the query are those of `zone`.
 
         Raises EmptyQuery for a query without a visible character, ValueError for a limit or an offset out of range, and what
         reading the database raises. Never raises because of the query's content.
@@ -216,17 +218,19 @@ class Searcher:
         near = (
             nearness(self._embedder.identity) if self._embedder is not None and vector is not None else None
         )
-        thoughts = thinking or scope.role in THOUGHTS
-        by = By.MESSAGE if scope.role is not None else By(by)  # what one role said is no whole turn
+        thoughts = () if thinking or scope.role in THOUGHTS else THOUGHTS
+        unwanted = (*thoughts, *(() if scope.finds_actions else ACTION_ROLES))
+        # What one role said is no whole turn, and a tool call is none.
+        by = By.MESSAGE if scope.role is not None or scope.finds_actions else By(by)
         dates = () if asks_for_now(query) else date_ranges(query, now_ms, zone)
         ranking = self._ranking if vector is not None else self._ranking.alone()
-        question = _Question(query, vector, near, now_ms, by, thoughts, dates, ranking)
+        question = _Question(query, vector, near, now_ms, by, unwanted, dates, ranking)
         end = offset + limit
         bm25.prepare(self._database)
         with self._database.snapshot():
             snippets = Snippets(self._database, query)
             units = Units(
-                self._database, ranking, by=by, thinking=thoughts, now_ms=now_ms, dates=question.dates
+                self._database, ranking, by=by, unwanted=unwanted, now_ms=now_ms, dates=question.dates
             )
             is_judged = to_be_judged and self._judge is not None and offset < JUDGED_MAX
             # Whatever is put first is the same on every page.
@@ -311,7 +315,7 @@ class Searcher:
         ]
         places = filters.places([chunk for _, chunk in said]) if said else {}
         for unit, chunk in said:
-            again = [place.created_at for place in places.get(chunk, ()) if place.role not in THOUGHTS]
+            again = [place.created_at for place in places.get(chunk, ()) if place.role not in UNSAID]
             unit.again_at = max(again, default=0)
 
     def _put_newest_first(self, ordered: list[Unit], rule: _Later, units: Units, snippets: Snippets) -> None:

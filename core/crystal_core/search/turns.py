@@ -5,8 +5,8 @@
     filler      an assistant's words on what it is about to do ("Let me check the notes."); they represent no turn
 
 Turns are derived from the occurrences of one conversation (an agent's session) in order of time, so they are the same on
-every device. Nothing about them is stored. Where no person speaks, each message stands alone. Thinking belongs to the turn in
-which it happened, and counts neither as an answer nor as a piece of it.
+every device. Nothing about them is stored. Where no person speaks, each message stands alone. Thinking and tool calls belong to
+the turn in which they happened, and count neither as an answer nor as a piece of it.
 
 A turn's bounds are found by a few index lookups in both tables of pieces, since conversations may have many thousand.
 """
@@ -18,15 +18,18 @@ from msgspec import Struct
 
 from crystal_core.database import Database
 from crystal_core.search.filters import PENDING, HitPlace
+from crystal_mirror.types import ACTION_ROLES
 
 PERSON = "user"
 ASSISTANT = "assistant"
 THINKING = "thinking"
 """Roles of occurrences."""
 THOUGHTS = (THINKING, "subagent-thinking")
+UNSAID = (*THOUGHTS, *ACTION_ROLES)
+"""What nobody said: thinking, and tool calls."""
 ASKERS = (PERSON, "subagent-user")
 """A subagent is asked by an assistant: its role says "user" as well, and it begins no turn."""
-ANSWERING_NOBODY = (*ASKERS, *THOUGHTS)
+ANSWERING_NOBODY = (*ASKERS, *UNSAID)
 
 MILLISECONDS_MAX = 2**62
 """Later than any moment."""
@@ -38,7 +41,7 @@ class Turn(Struct, frozen=True):
 
     `question` is the person's words, at most `QUESTION_CHARS_MAX`, "" where no person spoke. `question_id` and `answer_id` are
     the ids of the chunks in which question and last answer begin, "" where there are none. `began_at` and `ended_at` are the
-    moments of its first and last piece in milliseconds since 1970; `messages` counts its pieces without thinking.
+    moments of its first and last piece in milliseconds since 1970; `messages` counts its pieces without what nobody said.
     """
 
     question: str
@@ -53,8 +56,8 @@ class Turn(Struct, frozen=True):
 class Span(Struct, frozen=True, eq=False):
     """Where a turn stands in its conversation. Two pieces belong to one turn if their spans have the same `key`.
 
-    `beyond` is the row of the next turn's first piece, `last` the chunk of the last piece that is neither the person's nor
-    thinking; 0 if there is none.
+    `beyond` is the row of the next turn's first piece, `last` the chunk of the last piece that somebody else than the person
+    said; 0 if there is none.
     """
 
     agent: str

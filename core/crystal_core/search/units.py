@@ -1,12 +1,12 @@
 """Units: what is found and ranked as one. A turn with its messages, a single message, a memory, or a piece of a document.
 
-The halves of a search find chunks. `Units` looks up where they were said, leaves thinking out unless it was asked for, puts the
-messages of one turn together, and scores each unit. A person's question that nobody answered stands behind everything that
-answers.
+The halves of a search find chunks. `Units` looks up where they were said, leaves out thinking and tool calls that nobody asked
+for, puts the messages of one turn together, and scores each unit. A person's question that nobody answered stands behind
+everything that answers.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ from crystal_core.search.turns import (
     ASKERS,
     PERSON,
     QUESTION_CHARS_MAX,
-    THOUGHTS,
+    UNSAID,
     Span,
     Turn,
     TurnPiece,
@@ -108,14 +108,15 @@ class Units:
         ranking: Ranking,
         *,
         by: By,
-        thinking: bool,
+        unwanted: Container[str],
         now_ms: int,
         dates: Sequence[DateRange],
     ) -> None:
+        """`unwanted`: roles whose places are left out."""
         self._database = database
         self._ranking = ranking
         self._by = by
-        self._thinking = thinking
+        self._unwanted = unwanted
         self._now_ms = now_ms
         self._dates = dates
         self._turns = Turns(database)
@@ -133,7 +134,7 @@ class Units:
         return [
             Candidate(chunk, place, found[chunk], texts[chunk])
             for chunk, all_places in places.items()
-            for place in [one for one in all_places if self._thinking or one.role not in THOUGHTS][:most]
+            for place in [one for one in all_places if one.role not in self._unwanted][:most]
         ]
 
     def units(self, candidates: Sequence[Candidate]) -> list[Unit]:
@@ -248,7 +249,7 @@ class Units:
             return None
         if unit.pieces is None:
             self.prepare([unit])
-        pieces = [piece for piece in _within(unit, unit.pieces or ()) if piece.role not in THOUGHTS]
+        pieces = [piece for piece in _within(unit, unit.pieces or ()) if piece.role not in UNSAID]
         asked = [piece for piece in pieces if piece.role == PERSON]
         found = {one.chunk for one in unit.members}
         question = next((piece for piece in asked if piece.chunk in found), asked[0] if asked else None)

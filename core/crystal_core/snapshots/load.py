@@ -105,9 +105,6 @@ class _Loader:
         else:
             _add_to_digests(self._digests.tables, rows, self._contents)
         store_block(self._database, chunks, rows.windows, rows.vectors)
-        lacking = [chunk for chunk, windows in zip(chunks, rows.windows, strict=True) if not windows]
-        if lacking:
-            note_lacking(self._database, min(lacking))
         named = chunks + self._known()
         self._occurrences(named)
         run_many(
@@ -146,6 +143,9 @@ class _Loader:
             [(*row, folded(row.path)) for row in rows.files],
         )
         run_many("INSERT INTO condemned (name) VALUES (?)", [(row,) for row in rows.condemned])
+        lacking = [chunk for chunk, windows in zip(chunks, rows.windows, strict=True) if not windows]
+        if lacking:
+            note_lacking(self._database, lacking)
 
     def _chunks(self, first: int) -> list[int]:
         """Add the chunks and return their rowids: from `first` on, except provisional ones. Not indexed yet."""

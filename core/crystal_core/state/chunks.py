@@ -129,7 +129,7 @@ class ChunkRows:
         store(self._database, windows)
         lacking = [chunk for chunk, vectors in windows if not vectors]
         if lacking:
-            note_lacking(self._database, min(lacking))
+            note_lacking(self._database, lacking)
         self._database.run("UPDATE index_state SET deferred = 0")
         self._deferred = False
 
@@ -146,7 +146,7 @@ class ChunkRows:
         store(database, [(found, windows)])
         digest.add(chunk_row(content, windows))
         if not windows:
-            note_lacking(database, found)
+            note_lacking(database, [found])
         self._embedded_anew = True
 
     def drop_vectors(self) -> None:

@@ -26,6 +26,7 @@ from crystal_mirror.operations import (
     Remember,
     Replace,
 )
+from crystal_mirror.types import ACTION_ROLES
 
 
 def unembedded(database: Database, secret: VaultSecret, operations: Sequence[Operation]) -> list[str]:
@@ -49,7 +50,8 @@ class _Foresight:
     def take(self, operation: Operation) -> None:
         match operation:
             case Capture():
-                self._texts([piece.text for piece in operation.pieces])
+                # Tool calls are found by their words alone.
+                self._texts([piece.text for piece in operation.pieces if piece.role not in ACTION_ROLES])
             case Remember():
                 forget_hash = self._forget_hash(operation.text)
                 self._suppressed[forget_hash] = False

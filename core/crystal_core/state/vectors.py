@@ -6,6 +6,7 @@ cannot be compared and do not survive the conversion back to float16.
 NumPy is loaded by the first call that touches a vector, not by importing this module.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -121,19 +122,25 @@ def float16_vectors_between(database: Database, first: int, last: int) -> dict[i
 
 _LACKING = (
     "FROM chunks WHERE provisional = 0 AND rowid > (SELECT embedded FROM index_state)"
-    " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid) ORDER BY rowid LIMIT ?"
+    " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid)"
+    " AND NOT EXISTS (SELECT 1 FROM actions WHERE chunk = chunks.rowid) ORDER BY rowid LIMIT ?"
 )
 
 
 def without_vectors(database: Database, limit: int) -> list[tuple[bytes, str]]:
-    """Return content hash and text of replicated chunks without vectors, oldest first."""
+    """Return content hash and text of replicated chunks without vectors, oldest first. Tool calls are to have none."""
     rows = database.rows(f"SELECT id, text {_LACKING}", (limit,))
     return [(content, text) for content, text in rows]
 
 
-def note_lacking(database: Database, chunk: int) -> None:
-    """Record that a replicated chunk (by rowid) has no vectors."""
-    database.run("UPDATE index_state SET embedded = ?1 WHERE embedded > ?1", (chunk - 1,))
+def note_lacking(database: Database, chunks: Sequence[int]) -> None:
+    """Record that replicated chunks (by rowid) have no vectors. Their places are known: tool calls are to have none."""
+    first = database.value(
+        "SELECT min(value) FROM json_each(?) WHERE value NOT IN (SELECT chunk FROM actions)",
+        (json.dumps(list(chunks)),),
+    )
+    if first is not None:
+        database.run("UPDATE index_state SET embedded = ?1 WHERE embedded > ?1", (first - 1,))
 
 
 def note_embedded(database: Database) -> None:

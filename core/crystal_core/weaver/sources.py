@@ -13,16 +13,18 @@ from hashlib import sha256
 
 from crystal_core.database import Database
 from crystal_core.projects import ProjectKey, scope_of
+from crystal_mirror.types import ACTION_ROLES
 
 KEY_BYTES = 16
 UNDATED = "undated"
 PIECE_OVERHEAD_BYTES = 96
 """Size of a piece in a prompt besides its text."""
 
-_LISTED = """
+_LISTED = f"""
 SELECT o.rowid, o.session, o.message, o.part, o.created_at, octet_length(c.text), c.forget_hash, o.project, o.repository
-FROM occurrences o JOIN chunks c ON c.rowid = o.chunk WHERE o.agent = ?
-"""
+FROM occurrences o JOIN chunks c ON c.rowid = o.chunk
+WHERE o.agent = ? AND o.role NOT IN {ACTION_ROLES}
+"""  # noqa: S608 - a constant of ours
 _TEXT = """
 SELECT c.text, o.role, o.project, o.repository FROM occurrences o JOIN chunks c ON c.rowid = o.chunk
 WHERE o.rowid = ? AND o.agent = ?

@@ -21,10 +21,10 @@ from crystal_mirror.errors import TransactionStale
 from crystal_mirror.history.control_entries import keep_batch
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import Forget, Replace
+from crystal_mirror.operations import Capture, Forget, Replace
 from crystal_mirror.requests import Embed, Flow, GetMany, List, Listing
 from crystal_mirror.streams.outbox import note_own
-from crystal_mirror.types import ZERO_HASH, EntryState, Origin, Position
+from crystal_mirror.types import ACTION_ROLES, ZERO_HASH, EntryState, Origin, Position
 
 OFFERS_MAX = 256
 """Offers in one batch."""
@@ -76,11 +76,11 @@ def collect(member: Member, model: str) -> Flow[Collected]:
         texts = member.replica.unembedded([offer.operation for offer in fresh])
     if cut:
         also_done = _before(also_done, fresh, inbox)
-    vectors: dict[str, Sequence[bytes]] = dict.fromkeys(texts, ())
+    vectors: dict[str, Sequence[bytes]] = dict.fromkeys((*_actions(fresh), *texts), ())
     if texts and _same_model(member, model):
         windows: list[list[bytes]] | None = yield Embed(tuple(texts))
         if windows is not None:
-            vectors = dict(zip(texts, windows, strict=True))
+            vectors.update(zip(texts, windows, strict=True))
     while True:
         try:
             _commit(member, position, fresh, also_done, vectors, inbox, model)
@@ -91,6 +91,17 @@ def collect(member: Member, model: str) -> Flow[Collected]:
             fresh, cut = fresh[: max(1, len(fresh) // 2)], True
             also_done = _before(also_done, fresh, inbox)
     return Collected(len(fresh), inbox.bytes, cut or inbox.more)
+
+
+def _actions(offers: Sequence[Offer]) -> list[str]:
+    """The texts of tool calls, which get no vectors: they are many, and found by their words."""
+    return [
+        piece.text
+        for offer in offers
+        if isinstance(offer.operation, Capture)
+        for piece in offer.operation.pieces
+        if piece.role in ACTION_ROLES
+    ]
 
 
 def _read_inbox(member: Member) -> Flow[Inbox]:

@@ -23,6 +23,7 @@ from crystal_core.projects import ProjectKey
 from crystal_crypto.errors import UNDECODABLE
 from crystal_mirror.operations import Capture
 from crystal_node.base.decoding import from_msgpack
+from crystal_node.base.settings.options import ActionDetail
 from crystal_node.capture.line_reader import FileState
 from crystal_node.device.repositories import Roots
 
@@ -52,12 +53,13 @@ class Spot:
 
 @dataclass
 class CaptureCounts:
-    """Counts of a pass: messages recorded, secrets redacted by kind, records and blocks skipped by reason.
+    """Counts of a pass: messages and tool calls recorded, secrets redacted by kind, records and blocks skipped by reason.
 
     ``strange`` counts lines that are damaged or of an unknown kind; they are in ``skipped``, too, and the first in ``spots``.
     """
 
     messages: int = 0
+    actions: int = 0
     redacted: Counter[str] = field(default_factory=Counter[str])
     skipped: Counter[str] = field(default_factory=Counter[str])
     strange: int = 0
@@ -66,7 +68,7 @@ class CaptureCounts:
     @property
     def understood(self) -> bool:
         """Whether there were messages, recorded or not."""
-        return bool(self.messages) or any(
+        return bool(self.messages or self.actions) or any(
             self.skipped[why] for why in ("said before", "private", "excluded project")
         )
 
@@ -80,6 +82,7 @@ class CaptureCounts:
 
     def add(self, other: "CaptureCounts") -> None:
         self.messages += other.messages
+        self.actions += other.actions
         self.redacted.update(other.redacted)
         self.skipped.update(other.skipped)
         self.strange += other.strange
@@ -117,6 +120,8 @@ class Adapter(Protocol):
     """Whether the tool writes a changed message again, under its first time."""
     crystal_home: Path | None
     """The home whose exclusions hold (``exclusions``); None: there are none."""
+    actions: ActionDetail
+    """How much of tool calls is recorded."""
 
     @property
     def folders(self) -> list[Path]:

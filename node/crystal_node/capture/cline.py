@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from crystal_node.capture.actions import CallPlace, Ending, answer, hold, opened, result_text
 from crystal_node.capture.adapter import FoundTranscript
+from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentAdapter
 from crystal_node.capture.folders import below, files_below, folders_in
 from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, is_object, parse_json
@@ -79,8 +81,25 @@ class Cline(DocumentAdapter):
         own = as_text(document.get("sessionId")) or path.name.removesuffix(_ENDING)
         session = own if lead or below(str(path), self._sessions) is None else path.parent.name
         cwd = _working_folder(path.with_name(f"{path.parent.name}.json"))
+        calls = Context()
+        place = CallPlace(session, cwd, subagent=not lead)
         for message in messages:
-            yield from _message(as_object(message), session, cwd, subagent=not lead)
+            fields = as_object(message)
+            yield from self._happened(fields, calls, place)
+            yield from _message(fields, session, cwd, subagent=not lead)
+
+    def _happened(
+        self, message: dict[str, Any], calls: Context, place: CallPlace
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        moment = moment_of(message.get("ts"))
+        for block in map(as_object, as_array(message.get("content"))):
+            if block.get("type") == "tool_use":
+                call = opened(block.get("id"), block.get("name"), block.get("input"), moment)
+                yield from hold(calls, call, self.actions, place)
+            elif block.get("type") == "tool_result":
+                text = result_text(block.get("content"))
+                ending = Ending(failed=block.get("is_error") is True, text=text, at=moment)
+                yield from answer(calls, block.get("tool_use_id"), ending, self.actions, place)
 
 
 def _message(

@@ -24,10 +24,22 @@ from typing import Any
 
 from crystal_node.base.agent_names import agent_id
 from crystal_node.base.project import normalised_remote
+from crystal_node.base.settings.options import ActionDetail
+from crystal_node.capture.actions import (
+    CallPlace,
+    Ending,
+    answer,
+    ended,
+    hold,
+    opened,
+    release,
+    result_text,
+    stated_exit_code,
+)
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below
-from crystal_node.capture.json_values import as_array, as_object, as_text, has_words
+from crystal_node.capture.json_values import as_array, as_object, as_text, has_words, parse_json
 from crystal_node.capture.line_adapter import LinePosition, ObjectLines
 from crystal_node.capture.messages import (
     NO_WORDS,
@@ -95,6 +107,14 @@ _INJECTED = (
     "You are `/root`, the primary agent",
 )
 """Beginnings of items with the role ``user`` that nobody typed."""
+_FAILED = (
+    "apply_patch verification failed",
+    "execution error",
+    "exec_command failed",
+    "failed to parse",
+    "unsupported call",
+)
+"""Beginnings of outputs of calls that could not be run."""
 _REQUEST = "## My request for Codex:"
 """Follows an editor's context in the same text."""
 _CWD = re.compile(r"<cwd>([^<\n]{1,4096})</cwd>")
@@ -149,6 +169,7 @@ class Codex(ObjectLines):
                 context.cwd = as_text(payload.get("cwd")) or context.cwd
                 yield SkippedRecord("record turn_context")
             case "response_item":
+                yield from self._happened(payload, moment, context, at)
                 yield from _item(payload, moment, context, at)
             case "event_msg":
                 yield from _event(payload, moment, context, at)
@@ -169,6 +190,54 @@ class Codex(ObjectLines):
                 yield UNKNOWN_TYPE if has_words(record) else NO_WORDS
             case _:
                 yield UNKNOWN_FORM
+
+    def _happened(
+        self, item: dict[str, Any], moment: int, context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        """The tool call that this item ends; keeps the one that it begins. The items themselves count as skipped."""
+        detail = self.actions
+        if detail is ActionDetail.OFF:
+            return
+        session = context.session or _session_of(at.path)
+        place = CallPlace(session, context.cwd, context.repository, context.subagent)
+        number = item.get("call_id")
+        match item.get("type"):
+            case "function_call":
+                call = opened(number, item.get("name"), item.get("arguments"), moment)
+                yield from hold(context, call, detail, place)
+            case "custom_tool_call":
+                call = opened(number, item.get("name"), item.get("input"), moment)
+                yield from hold(context, call, detail, place)
+            case "local_shell_call":
+                call = opened(number, "shell", item.get("action"), moment)
+                yield from hold(context, call, detail, place)
+            case "web_search_call":
+                call = opened(item.get("id"), "web_search", item.get("action"), moment)
+                yield ended(call, Ending(failed=item.get("status") == "failed", at=moment), detail, place)
+            case "function_call_output" | "custom_tool_call_output":
+                yield from answer(context, number, _ending(item.get("output"), moment), detail, place)
+            case "message" if item.get("role") == "user":
+                yield from release(context, detail, place)
+            case _:
+                pass
+
+
+def _ending(output: object, moment: int) -> Ending:
+    """How a call ended: ``output`` is text with the exit code before the command's own, the same as JSON, or blocks."""
+    fields = as_object(output)
+    text = result_text(fields.get("content") if fields else output)
+    try:
+        inner = as_object(parse_json(text.encode())) if text.startswith("{") else {}
+    except ValueError:
+        inner = {}
+    stated = as_object(inner.get("metadata")).get("exit_code")
+    if isinstance(stated, int):
+        text = as_text(inner.get("output")) or ""
+        return Ending(failed=stated != 0, exit_code=stated, text=text, at=moment)
+    head, mark, rest = text.partition("\nOutput:\n")
+    code = stated_exit_code(head) if mark else None
+    failed = fields.get("success") is False or bool(code) or text.startswith(_FAILED)
+    return Ending(failed=failed, exit_code=code, text=rest if mark else text, at=moment)
 
 
 def _header(fields: dict[str, Any], context: Context) -> None:

@@ -4,6 +4,7 @@ import msgspec
 
 from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.decoding import from_msgpack
+from crystal_node.capture.actions import OpenCall
 from crystal_node.capture.messages import TranscriptMessage, said_mark
 
 MARK_BYTES = 8
@@ -18,7 +19,7 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
     ``MARK_BYTES`` each. ``hidden``: how many messages without a time of a document were skipped, the last of which had
     ``hidden_chars`` characters with the hash ``hidden_hash``. ``pending``: texts with their times, of which later lines tell
     whether somebody said them; ``unsettled``: the same of the model's. ``confirmed``: marks of its newest texts that were said
-    for sure.
+    for sure. ``calls``: tool calls whose results have not come.
     """
 
     session: str = ""
@@ -34,6 +35,7 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
     pending: tuple[tuple[int, str], ...] = ()
     unsettled: tuple[tuple[int, str], ...] = ()
     confirmed: tuple[str, ...] = ()
+    calls: tuple[OpenCall, ...] = ()
 
     def encoded(self) -> bytes:
         return b"" if self == Context() else msgspec.msgpack.encode(self)

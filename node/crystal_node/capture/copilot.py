@@ -15,6 +15,8 @@ from typing import Any
 from msgspec import structs
 
 from crystal_node.base.agent_names import agent_id
+from crystal_node.base.settings.options import ActionDetail
+from crystal_node.capture.actions import CallPlace, Ending, answer, hold, opened
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context, decoded
 from crystal_node.capture.folders import below, files_below, folders_in
@@ -122,12 +124,35 @@ class CopilotCli(ObjectLines):
             case "assistant.message":
                 blocks = [("thinking", data.get("reasoningText")), ("assistant", data.get("content"))]
                 yield _spoken(record, data, blocks, context, at)
+            case "tool.execution_start" | "tool.execution_complete" if self.actions is not ActionDetail.OFF:
+                yield from self._happened(record, data, context, at)
+                yield SkippedRecord("event tool")
             case _ if kind.partition(".")[0] in _SILENT_FAMILIES:
                 yield SkippedRecord(f"event {kind.partition('.')[0]}")
             case "":
                 yield UNKNOWN_FORM
             case _:
                 yield UNKNOWN_TYPE if has_words(record) else NO_WORDS
+
+    def _happened(
+        self, record: dict[str, Any], data: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        session = context.session or at.path.parent.name
+        place = CallPlace(session, context.cwd, subagent=bool(record.get("agentId")))
+        number, moment = data.get("toolCallId"), moment_of(record.get("timestamp"))
+        if record["type"] == "tool.execution_start":
+            call = opened(number, data.get("toolName"), data.get("arguments"), moment)
+            yield from hold(context, call, self.actions, place)
+            return
+        code = as_object(data.get("shellExecution")).get("exitCode")
+        told = as_object(data.get("error")).get("message") or as_object(data.get("result")).get("content")
+        ending = Ending(
+            failed=data.get("success") is False,
+            exit_code=code if isinstance(code, int) else None,
+            text=as_text(told) or "",
+            at=moment,
+        )
+        yield from answer(context, number, ending, self.actions, place)
 
 
 def _place(kind: str, data: dict[str, Any], context: Context) -> None:

@@ -216,8 +216,8 @@ def _outcome(
         else:
             counts.skipped[outcome.reason] += 1
         return
-    moment = outcome.moment if outcome.dated else 0
-    if hides(moment) or (moment == 0 and unsure):
+    undated = not outcome.dated or outcome.moment == 0
+    if outcome.hidden(hides) or (undated and unsure):
         counts.skipped["private"] += 1
     elif outcome.texts:
         gatherer.take(outcome)

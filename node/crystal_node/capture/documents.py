@@ -106,7 +106,7 @@ class DocumentReader:
             place += 1
             if place > left:
                 break
-            hidden = hides(one.moment) if one.dated else hides(0) or hides(said.written)
+            hidden = one.hidden(hides) or (not one.dated and hides(said.written))
             self._take(one, place, hidden, known, counts, gatherer)
         context = structs.replace(self._context, said=known.encoded())
         return TranscriptReading(

@@ -28,6 +28,7 @@ from crystal_node.base.errors import ExitCode
 from crystal_node.base.home import write_private
 from crystal_node.base.ignore_patterns import IgnoreFile
 from crystal_node.base.project import normalised_remote, repository_name
+from crystal_node.base.settings.options import ActionDetail
 from crystal_node.capture.line_reader import open_regular
 
 FOLDER = "exclusions"
@@ -166,9 +167,11 @@ def _paths(home: Path) -> list[Path]:
 
 
 class ExcludingAdapter:
-    """What every adapter has of its person: the home folder, and what is kept out (nothing without a Crystal home)."""
+    """What every adapter has of its person: the home folder, what is kept out (nothing without a Crystal home), and how much of
+    tool calls is recorded."""
 
     crystal_home: Path | None = None
+    actions: ActionDetail = ActionDetail.OFF
 
     def __init__(self, home: Path) -> None:
         self._home = home

@@ -21,6 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from crystal_node.base.agent_names import agent_id
+from crystal_node.base.settings.options import ActionDetail
+from crystal_node.capture.actions import (
+    CallPlace,
+    Ending,
+    ended,
+    opened,
+    result_text,
+    stated_exit_code,
+    unified_changes,
+)
 from crystal_node.capture.adapter import FoundTranscript, Hides, TranscriptReading
 from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentContent, DocumentReader
@@ -58,6 +68,8 @@ _INJECTED = (
 """Beginnings of user messages that nobody typed."""
 _HOOKS_OWN = re.compile(r"\s*<hook_context>[^<]*(?:</hook_context>|\Z)")
 _THOUGHT = re.compile(r"\s*\*\*(?P<subject>[^*\n]+)\*\*(?P<rest>.*)", re.DOTALL)
+_ENDED = ("success", "error", "cancelled")
+"""States of tool calls that change no more."""
 _ROOT_FILE = ".project_root"
 _ROOT_BYTES_MAX = 4096
 
@@ -130,9 +142,9 @@ class GeminiCli(ObjectLines):
             changes = as_object(record["$set"])
             yield SkippedRecord("record $set")
             for message in as_array(changes.get("messages")):
-                yield from _message(message, context, at)
+                yield from self._of_message(message, context, at)
         elif "type" in record:
-            yield from _message(record, context, at)
+            yield from self._of_message(record, context, at)
         elif "sessionId" in record:
             self._header(record, context, at.path)
             yield SkippedRecord("record session")
@@ -151,7 +163,25 @@ class GeminiCli(ObjectLines):
         self._header(record, context, path)
         at = LinePosition(path, 0)
         messages = as_array(record.get("messages"))
-        return DocumentContent([one for message in messages for one in _message(message, context, at)])
+        return DocumentContent(
+            [one for message in messages for one in self._of_message(message, context, at)]
+        )
+
+    def _of_message(
+        self, value: object, context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        """A message, and the tool calls in it that have ended."""
+        yield from _message(value, context, at)
+        if self.actions is ActionDetail.OFF:
+            return
+        message = as_object(value)
+        place = CallPlace(context.session or at.path.stem, context.cwd, subagent=context.subagent)
+        for one in as_array(message.get("toolCalls")):
+            fields = as_object(one)
+            if fields.get("status") in _ENDED:
+                moment = moment_of(message.get("timestamp"))
+                call = opened(fields.get("id"), fields.get("name"), fields.get("args"), moment)
+                yield ended(call, _ending(fields), self.actions, place)
 
     def _header(self, fields: dict[str, Any], context: Context, path: Path) -> None:
         if context.session:
@@ -169,6 +199,22 @@ class GeminiCli(ObjectLines):
         home = str(self._home)
         below = folder.lower().startswith(home.lower() + "/")
         return home + folder[len(home) :] if below else folder
+
+
+def _ending(call: dict[str, Any]) -> Ending:
+    """How a call ended. An edit's ``resultDisplay`` has its diff."""
+    response = as_object(as_object(next(iter(as_array(call.get("result"))), None)).get("functionResponse"))
+    text = result_text(response.get("response"))
+    code = stated_exit_code(text)
+    shown = as_object(call.get("resultDisplay"))
+    return Ending(
+        failed=call["status"] == "error",
+        exit_code=code,
+        text=text,
+        at=moment_of(call.get("timestamp")),
+        cancelled=call["status"] == "cancelled",
+        changes=unified_changes(shown.get("filePath") or shown.get("fileName"), shown.get("fileDiff")),
+    )
 
 
 def _message(

@@ -14,7 +14,10 @@ from typing import ClassVar
 
 import apsw
 
+from crystal_node.base.settings.options import ActionDetail
+from crystal_node.capture.actions import CallPlace, Ending, answer, hold, opened, result_text
 from crystal_node.capture.adapter import FoundTranscript
+from crystal_node.capture.context import Context
 from crystal_node.capture.database_adapter import DatabaseAdapter, Outcomes, StoredMessage, StoredSession
 from crystal_node.capture.database_file import JOURNAL_ENDING, tables_of
 from crystal_node.capture.folders import below, files_below
@@ -43,6 +46,8 @@ _SILENT_PARTS = frozenset(
         "toolResponse",
     }
 )
+_LOOKED_BACK = 8
+"""Messages before those that are read, in which a call may stand that is answered now."""
 _SESSIONS = "SELECT session_id, count(*), max(id) FROM messages GROUP BY session_id ORDER BY session_id"
 _IDS = "SELECT id FROM messages WHERE session_id = ? ORDER BY id"
 _PLACE = "SELECT working_dir, session_type FROM sessions WHERE id = ?"
@@ -98,6 +103,7 @@ class Goose(DatabaseAdapter):
             " FROM messages WHERE session_id = ?1 ORDER BY id LIMIT -1 OFFSET ?2",
             (session, start, LINE_BYTES_MAX),
         )
+        earlier = self._waiting(database, session, start)
         for number, own, role, created, hidden, content in rows:
             moment = moment_of(created)
             outcomes: Outcomes
@@ -118,16 +124,45 @@ class Goose(DatabaseAdapter):
                             subagent=kind == "sub_agent",
                         )
                     )
+                place = CallPlace(session, as_text(cwd) or "", subagent=kind == "sub_agent")
+                outcomes += self._happened(content, moment, place, earlier)
             yield StoredMessage(str(number), outcomes)
+
+    def _happened(
+        self, content: object, moment: int, place: CallPlace, calls: Context
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        for part in map(as_object, _parts(content) or ()):
+            if part.get("type") == "toolRequest":
+                value = as_object(as_object(part.get("toolCall")).get("value"))
+                call = opened(part.get("id"), value.get("name"), value.get("arguments"), moment)
+                yield from hold(calls, call, self.actions, place)
+            elif part.get("type") == "toolResponse":
+                result = as_object(part.get("toolResult"))
+                value = as_object(result.get("value"))
+                failed = result.get("status") == "error" or value.get("isError") is True
+                told = result.get("error") or value.get("content") or result.get("value")
+                ending = Ending(failed=failed, text=result_text(told), at=moment)
+                yield from answer(calls, part.get("id"), ending, self.actions, place)
+
+    def _waiting(self, database: apsw.Connection, session: str, start: int) -> Context:
+        """The calls that wait behind the first ``start`` messages: their results are in a message of their own."""
+        calls = Context()
+        if self.actions is not ActionDetail.OFF and start:
+            first = max(start - _LOOKED_BACK, 0)
+            query = (
+                "SELECT created_timestamp, CASE WHEN length(content_json) <= ?4 THEN CAST(content_json AS BLOB) END"
+                " FROM messages WHERE session_id = ?1 ORDER BY id LIMIT ?2 OFFSET ?3"
+            )
+            for created, content in database.execute(query, (session, start - first, first, LINE_BYTES_MAX)):
+                for _ in self._happened(content, moment_of(created), CallPlace(session), calls):
+                    pass
+        return calls
 
 
 def _said(role: object, content: object) -> tuple[dict[str, str], Outcomes]:
     """Texts by role of one message, and why parts of it were skipped."""
-    try:
-        parts = parse_json(content) if isinstance(content, bytes) else None
-    except ValueError:
-        parts = None
-    if role not in ("user", "assistant") or not is_array(parts):
+    parts = _parts(content)
+    if role not in ("user", "assistant") or parts is None:
         return {}, [UNKNOWN_FORM]
     blocks: list[tuple[str, str]] = []
     silent: Outcomes = []
@@ -142,6 +177,15 @@ def _said(role: object, content: object) -> tuple[dict[str, str], Outcomes]:
             silent.append(SkippedRecord(f"part {kind}" if known else "block of unknown form"))
     texts = joined(blocks)
     return texts, silent or ([] if texts else [SkippedRecord("no text")])
+
+
+def _parts(content: object) -> list[object] | None:
+    """The parts of a message; None if it is of no known form."""
+    try:
+        parts = parse_json(content) if isinstance(content, bytes) else None
+    except ValueError:
+        return None
+    return parts if is_array(parts) else None
 
 
 def _is_hidden(metadata: object) -> bool:

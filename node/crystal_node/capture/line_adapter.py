@@ -95,7 +95,7 @@ class LineAdapter(ExcludingAdapter, ABC):
             if first is not None:
                 for _ in self.said(first, context, LinePosition(path, 0)):
                     pass
-                context.pending = context.unsettled = ()  # skipped, like everything else
+                context.pending = context.unsettled = context.calls = ()  # skipped, like everything else
             return structs.replace(reader.skip_to_end(), memo=context.encoded())
 
 
@@ -160,8 +160,8 @@ class LinePass:
             else:
                 self._counts.skipped[outcome.reason] += 1
             return
-        moment = outcome.moment if outcome.dated else 0
-        if self._hides(moment) or (moment == 0 and start < self._unsure_until):
+        undated = not outcome.dated or outcome.moment == 0
+        if outcome.hidden(self._hides) or (undated and start < self._unsure_until):
             self._counts.skipped["private"] += 1
         elif self._marks is not None and not self._marks.new(outcome):
             self._counts.skipped["said before"] += 1

@@ -1,7 +1,7 @@
 """Messages as transcripts have them, and the operations that are made of them: redacted, split, grouped within the limits."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -10,6 +10,7 @@ from uuid import UUID
 from crystal_core.cutting.messages import split_message
 from crystal_core.projects import ProjectKey
 from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
+from crystal_mirror.types import ACTION
 from crystal_node.base.project import NAME_CHARS_MAX, Project, ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts
 from crystal_node.capture.exclusions import Exclusions
@@ -29,10 +30,11 @@ PIECE_BYTES_BESIDE_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """One message as a transcript has it. ``texts``: cleaned texts by role, in order.
+    """One message or tool call as a transcript has it. ``texts``: cleaned texts by role, in order.
 
     ``message`` is the tool's own id, or one made of content and time (``derived_id``). ``moment`` is in milliseconds since
-    1970, 0 if unknown; not ``dated``: it is a guess, good enough for sorting but not to tell what was private.
+    1970, 0 if unknown; not ``dated``: it is a guess, good enough for sorting but not to tell what was private. ``ended``: when
+    a tool call had its result, which is private if it came in a private span; 0 if unknown.
     """
 
     message: str
@@ -43,6 +45,11 @@ class TranscriptMessage:
     cwd: str = ""
     repository: str = ""
     subagent: bool = False
+    ended: int = 0
+
+    def hidden(self, hides: Callable[[int], bool]) -> bool:
+        """Whether it was said, or came to its end, in a private span."""
+        return hides(self.moment if self.dated else 0) or (self.ended > 0 and hides(self.ended))
 
 
 class LineFault(Enum):
@@ -115,7 +122,10 @@ class OperationBuilder:
         if not any(texts.values()):
             self._counts.skipped["private"] += 1
             return
-        self._counts.messages += 1
+        if ACTION in texts:
+            self._counts.actions += 1
+        else:
+            self._counts.messages += 1
         if place.root not in ("", place.project):
             self.roots[place.project, place.repository] = place.root
         session, message = bounded(spoken.session), bounded(spoken.message)

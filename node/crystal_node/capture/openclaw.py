@@ -18,6 +18,8 @@ from typing import Any
 
 from crystal_node.base.agent_names import agent_id
 from crystal_node.base.project import ProjectFinder
+from crystal_node.base.settings.options import ActionDetail
+from crystal_node.capture.actions import CallPlace, Ending, answer, hold, opened, release, result_text
 from crystal_node.capture.adapter import CaptureCounts, FoundTranscript, Hides, TranscriptReading
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below, folders_in
@@ -136,8 +138,9 @@ class OpenClaw(ObjectLines):
             context = contexts.get(event.session)
             if context is None:
                 context = contexts[event.session] = Context(session=event.session)
-                for _ in self.said(batch.headers[event.session], context, LinePosition(path, 0)):
-                    pass
+                for line in (batch.headers[event.session], *batch.earlier.get(event.session, ())):
+                    for _ in self.said(line, context, LinePosition(path, 0)):
+                        pass
             context.moment = event.created_at
             LinePass(self, path, context, hides, 0, counts, gatherer).take(event.line, event.number)
         return TranscriptReading(gatherer.finish(), batch.state, counts, batch.more, gatherer.roots)
@@ -157,6 +160,7 @@ class OpenClaw(ObjectLines):
                 context.cwd = as_text(record.get("cwd")) or context.cwd
                 yield SkippedRecord("record session")
             case "message":
+                yield from self._happened(record, context, at)
                 yield from _message(record, context, at)
             case str(known) if known in _SILENT_RECORDS:
                 yield SkippedRecord(f"record {known}")
@@ -164,6 +168,38 @@ class OpenClaw(ObjectLines):
                 yield UNKNOWN_TYPE if has_words(record) else NO_WORDS
             case _:
                 yield UNKNOWN_FORM
+
+    def _happened(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        """The tool call that this message ends; keeps those that it begins."""
+        if self.actions is ActionDetail.OFF:
+            return
+        message = as_object(record.get("message"))
+        moment = _moment(record, message, context)
+        place = CallPlace(context.session or at.path.name.partition(".jsonl")[0], context.cwd)
+        if message.get("role") == "toolResult":
+            details = as_object(message.get("details"))
+            code = details.get("exitCode")
+            ending = Ending(
+                failed=message.get("isError") is True,
+                exit_code=code if isinstance(code, int) else None,
+                text=result_text(message.get("content")),
+                at=moment,
+            )
+            yield from answer(context, message.get("toolCallId"), ending, self.actions, place)
+        elif message.get("role") == "user":
+            yield from release(context, self.actions, place)
+        for block in map(as_object, as_array(message.get("content"))):
+            if block.get("type") == "toolCall":
+                call = opened(block.get("id"), block.get("name"), block.get("arguments"), moment)
+                yield from hold(context, call, self.actions, place)
+
+
+def _moment(record: dict[str, Any], message: dict[str, Any], context: Context) -> int:
+    return (
+        moment_of(record.get("timestamp")) or moment_of(message.get("timestamp")) or moment_of(context.moment)
+    )
 
 
 def _message(
@@ -179,9 +215,7 @@ def _message(
         return
     blocks, silent = _blocks(role, message.get("content"))
     texts = joined(blocks)
-    moment = (
-        moment_of(record.get("timestamp")) or moment_of(message.get("timestamp")) or moment_of(context.moment)
-    )
+    moment = _moment(record, message, context)
     made = derived_id(role, str(moment or at.offset), *texts.values())
     yield TranscriptMessage(
         message=as_text(record.get("id")) or made,

@@ -6,8 +6,9 @@ was rewritten and is read from its start: its messages keep their ids.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 import apsw
@@ -29,6 +30,8 @@ STORE_NAME = "openclaw-agent.sqlite"
 JOURNAL_NAME = STORE_NAME + JOURNAL_ENDING
 NAME_BYTES = 8
 """Bytes of the hash of a session's id, under which its last number is kept."""
+LOOKED_BACK = 8
+"""Events before those that are read, in which a call may stand that is answered now."""
 
 _SESSIONS = """
 WITH RECURSIVE found (id) AS (
@@ -61,6 +64,8 @@ class DatabaseBatch:
     state: FileState
     more: bool
     known_form: bool = True
+    earlier: dict[str, list[bytes]] = field(default_factory=dict[str, list[bytes]])
+    """Of each session the events before those that are read: a tool call may stand there that is answered now."""
 
 
 def store_unchanged(path: Path, state: FileState | None) -> bool:
@@ -122,6 +127,11 @@ def _read(database: apsw.Connection, positions: Positions, batch: DatabaseBatch)
             if event.session not in batch.headers:
                 first = next(_events(database, packed, event.session, -1))
                 batch.headers[event.session] = first.line or b""
+                earlier = islice(
+                    _events(database, packed, event.session, max(start - LOOKED_BACK, -1)), LOOKED_BACK
+                )
+                lines = [one.line for one in earlier if one.line and one.number <= start]
+                batch.earlier[event.session] = lines
             batch.events.append(event)
             positions[name] = event.number
             left -= len(event.line or b"") or 1

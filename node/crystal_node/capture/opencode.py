@@ -17,6 +17,8 @@ from typing import Any, ClassVar
 
 import apsw
 
+from crystal_node.base.settings.options import ActionDetail
+from crystal_node.capture.actions import CallPlace, Ending, ended, opened, unified_changes
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.database_adapter import (
     DatabaseAdapter,
@@ -122,8 +124,32 @@ class OpenCode(DatabaseAdapter):
             parts = [_parsed(part) for (part,) in database.execute(_PARTS, (number, LINE_BYTES_MAX))]
             settled = "completed" in as_object(message.get("time")) or bool(message.get("error"))
             outcomes = list(place.said(str(number), created, message, parts))
+            outcomes += (one for part in parts for one in self._happened(part, place.calls(message)))
             is_answer = message.get("role") != "user"
             yield is_answer, StoredMessage(str(number), outcomes, settled=settled and is_answer)
+
+    def _happened(
+        self, part: dict[str, Any], place: CallPlace
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        state = as_object(part.get("state"))
+        if (
+            part.get("type") != "tool"
+            or state.get("status") not in ("completed", "error")
+            or self.actions is ActionDetail.OFF
+        ):
+            return
+        time, metadata = as_object(state.get("time")), as_object(state.get("metadata"))
+        code = metadata.get("exit")
+        diff = as_object(metadata.get("filediff"))
+        ending = Ending(
+            failed=state["status"] == "error",
+            exit_code=code if isinstance(code, int) else None,
+            text=as_text(state.get("error")) or as_text(state.get("output")) or "",
+            at=moment_of(time.get("end")),
+            changes=unified_changes(diff.get("file"), metadata.get("diff")),
+        )
+        call = opened(part.get("callID"), part.get("tool"), state.get("input"), moment_of(time.get("start")))
+        yield ended(call, ending, self.actions, place)
 
 
 class _Place:
@@ -131,6 +157,11 @@ class _Place:
 
     def __init__(self, session: str, directory: str, *, subagent: bool) -> None:
         self.session, self._directory, self._subagent = session, directory, subagent
+
+    def calls(self, message: dict[str, Any]) -> CallPlace:
+        """Where the tool calls of a message happened."""
+        cwd = as_text(as_object(message.get("path")).get("cwd")) or self._directory
+        return CallPlace(self.session, cwd, subagent=self._subagent)
 
     def said(
         self, number: str, created: object, message: dict[str, Any], parts: list[dict[str, Any]]

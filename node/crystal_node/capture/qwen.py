@@ -16,6 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from crystal_node.base.agent_names import agent_id
+from crystal_node.base.settings.options import ActionDetail
+from crystal_node.capture.actions import (
+    CallPlace,
+    Ending,
+    answer,
+    hold,
+    opened,
+    result_text,
+    unified_changes,
+)
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.folders import below, files_below, folders_in
@@ -97,13 +107,60 @@ class QwenCode(ObjectLines):
             case "user":
                 yield from _spoken("user", record, context, at)
             case "assistant":
+                yield from self._called(record, context, at)
                 yield from _spoken("assistant", record, context, at)
+            case "tool_result" if self.actions is not ActionDetail.OFF:
+                yield from self._answered(record, context, at)
+                yield SkippedRecord("record tool_result")
             case "system" | "tool_result" as known:
                 yield SkippedRecord(f"record {known}")
             case str(other) if other:
                 yield UNKNOWN_TYPE if has_words(record) else NO_WORDS
             case _:
                 yield UNKNOWN_FORM
+
+    def _called(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        place, moment = _place(record, at), moment_of(record.get("timestamp"))
+        for part in as_array(as_object(record.get("message")).get("parts")):
+            fields = as_object(as_object(part).get("functionCall"))
+            if fields and self.actions is not ActionDetail.OFF:
+                call = opened(fields.get("id"), fields.get("name"), fields.get("args"), moment)
+                yield from hold(context, call, self.actions, place)
+
+    def _answered(
+        self, record: dict[str, Any], context: Context, at: LinePosition
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        for part in as_array(as_object(record.get("message")).get("parts")):
+            response = as_object(as_object(part).get("functionResponse"))
+            ending = _ending(
+                response, as_object(record.get("toolCallResult")), moment_of(record.get("timestamp"))
+            )
+            yield from answer(context, response.get("id"), ending, self.actions, _place(record, at))
+
+
+def _place(record: dict[str, Any], at: LinePosition) -> CallPlace:
+    return CallPlace(
+        as_text(record.get("sessionId")) or _session_of(at.path),
+        as_text(record.get("cwd")) or "",
+        subagent=record.get("isSidechain") is True or at.path.parent.parent.name == "subagents",
+    )
+
+
+def _ending(response: dict[str, Any], result: dict[str, Any], moment: int) -> Ending:
+    """How a call ended, by what the model was told and what the tool notes beside it: an exit code, a diff."""
+    status = result.get("status")
+    shown = as_object(result.get("resultDisplay"))
+    code = shown.get("exitCode")
+    return Ending(
+        failed=status == "error" or "error" in as_object(response.get("response")),
+        exit_code=code if isinstance(code, int) else None,
+        text=as_text(shown.get("text")) or result_text(response.get("response")),
+        at=moment,
+        cancelled=status == "cancelled",
+        changes=unified_changes(shown.get("fileName"), shown.get("fileDiff")),
+    )
 
 
 def _is_own(record: dict[str, Any]) -> bool:

@@ -98,7 +98,10 @@ class RecordReport:
         """One line for people, "" when nothing was recorded."""
         if not self.operations:
             return ""
-        text = f"{counted(self.counts.messages, 'message')} from {counted(self.files, 'transcript')}"
+        text = counted(self.counts.messages, "message")
+        if self.counts.actions:
+            text += f" and {counted(self.counts.actions, 'tool call')}"
+        text += f" from {counted(self.files, 'transcript')}"
         if self.redacted:
             text += f", {counted(self.redacted, 'credential')} blanked out"
         return text

@@ -52,6 +52,7 @@ def all_adapters(settings: Settings, person_home: Path) -> list[Adapter]:
     adapters = [make(settings, person_home) for make in _TABLE.values()]
     for one in adapters:
         one.crystal_home = settings.home.root
+        one.actions = settings.capture.actions
     return adapters
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from crystal_core.database import Database, Row
 from crystal_core.projects import ProjectKey
 from crystal_core.search.filters import CONVERSATION
-from crystal_core.search.turns import PERSON, THOUGHTS
+from crystal_core.search.turns import PERSON, UNSAID
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.lookup import StoredText, find_shown_text, place_in
 from crystal_node.search.places import opened_place
@@ -121,7 +121,7 @@ def turn_of(database: Database, given: str, *, here: ProjectKey | None = None) -
     if hit is None:
         raise NoSuchEntry("that message or memory was forgotten")
     begin, end = _turn_bounds(spoken, hit)
-    shown = [piece for piece in spoken[begin:end] if piece.role not in THOUGHTS or piece.hit]
+    shown = [piece for piece in spoken[begin:end] if piece.role not in UNSAID or piece.hit]
     if len(shown) > TURN_PIECES_MAX:
         at = next(number for number, piece in enumerate(shown) if piece.hit)
         first = min(max(at - TURN_PIECES_MAX // 2, 1), len(shown) - TURN_PIECES_MAX + 1)

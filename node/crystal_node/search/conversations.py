@@ -20,7 +20,7 @@ from crystal_core.cutting.messages import joined_pieces
 from crystal_core.database import Database
 from crystal_core.projects import NO_FOLDERS, ProjectKey, scope_of
 from crystal_core.schema import HIDDEN
-from crystal_core.search.turns import THOUGHTS
+from crystal_core.search.turns import UNSAID
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.wording import iso
 from crystal_node.search.conversation import ConversationMessage, session_messages
@@ -80,7 +80,7 @@ SELECT substr(c.text, 1, {READ_CHARS_MAX}) FROM (
     FROM provisional_places p INDEXED BY provisional_places_by_session
     WHERE p.session = ?1 AND p.agent = ?2 AND {_IS_SAID}
 ) s JOIN chunks c ON c.rowid = s.chunk
-WHERE s.role NOT IN {THOUGHTS} AND c.forget_hash NOT IN ({HIDDEN})
+WHERE s.role NOT IN {UNSAID} AND c.forget_hash NOT IN ({HIDDEN})
 ORDER BY s.created_at, s.number LIMIT {MESSAGES_MAX}
 """  # noqa: S608 - constants of ours
 """What was said first where no person spoke."""

@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 
 from crystal_mirror.operations import Capture
+from crystal_node.base.settings.options import ActionDetail
 from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.cline import Cline
@@ -58,12 +59,14 @@ class Kept:
         return [json.loads(line) for line in lines]
 
     def copy(self, root: Path) -> Adapter:
-        """The folder as it is on a person's machine, and its adapter."""
+        """The folder as it is on a person's machine, and its adapter, which records all tool calls."""
         source = FIXTURES / self.folder
         shutil.copytree(source, root, ignore=shutil.ignore_patterns("schema.sql", "rows.jsonl"))
         if self.database:
             make_database(root / self.database, source)
-        return self.adapter(root, HOME)
+        adapter = self.adapter(root, HOME)
+        adapter.actions = ActionDetail.FULL
+        return adapter
 
 
 KEPT = [

@@ -11,6 +11,7 @@ only the environment sets.
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import tzinfo
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -49,6 +50,16 @@ EMBEDDING_PROVIDERS = (
     "none",
 )
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class ActionDetail(StrEnum):
+    """How much is recorded of what agents do with their tools."""
+
+    OFF = "off"
+    BRIEF = "brief"
+    FULL = "full"
+
+
 DROP_FOLDER_NAME = "drop"
 DEFAULT_HOME = "~/.ldm"
 DEFAULT_AGENT = CLAUDE_CODE
@@ -130,6 +141,15 @@ def choice(*choices: str) -> ValueKind:
     return ValueKind(partial(checked_choice, choices), _plain)
 
 
+def enumeration(kind: type[StrEnum]) -> ValueKind:
+    """One of an enumeration's words."""
+
+    def typed(text: str, _: Roots) -> StrEnum:
+        return kind(text)
+
+    return ValueKind(partial(checked_choice, tuple(kind)), typed)
+
+
 def number(least: int, most: int) -> ValueKind:
     """A whole number within bounds."""
     return ValueKind(partial(checked_number, (least, most)), _whole_number)
@@ -170,6 +190,13 @@ class CaptureSettings:
         "CRYSTAL_NATIVE_MEMORY",
         "",
         "Tools whose own memory files are kept in step between devices; none if empty.",
+    )
+    actions: ActionDetail = _option(
+        "capture_actions",
+        enumeration(ActionDetail),
+        "CRYSTAL_CAPTURE_ACTIONS",
+        ActionDetail.BRIEF.value,
+        "Whether tool calls are recorded: commands, changed files and errors; full adds reading and output.",
     )
     drop_folder: Path = _option(
         "drop_folder",

@@ -10,6 +10,7 @@ from hashlib import sha256
 
 from crystal_core.database import Database
 from crystal_core.llm.port import Llm, LlmError, Prompt
+from crystal_core.search.turns import UNSAID
 from crystal_node.derive.artefacts.conversation import Conversation
 from crystal_node.derive.artefacts.summaries import DIGEST_BYTES, ModelSummary
 from crystal_node.derive.catalog.database import Catalog
@@ -70,7 +71,7 @@ class ModelSummaries:
         with self._database.snapshot():
             for piece in pieces:
                 marks.update(piece.id + piece.role.encode())
-                if piece.role == "thinking":
+                if piece.role in UNSAID:
                     continue
                 said = f"[{piece.role}] {piece.text}\n"
                 if not tail and len(head) + len(said) <= half:

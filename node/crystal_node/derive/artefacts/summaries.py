@@ -12,6 +12,7 @@ from datetime import tzinfo
 from typing import TypeVar
 
 from crystal_core.weaver.prose import paragraphs
+from crystal_mirror.types import ACTION
 from crystal_node.base.wording import counted, one_line
 from crystal_node.derive.artefacts.conversation import ConversationPiece
 from crystal_node.derive.artefacts.dates import span
@@ -72,7 +73,7 @@ PLACES_MAX = 10
 DEVICES_MAX = 20
 
 _Kept = TypeVar("_Kept")
-_ROLES = (("user", "request"), ("assistant", "answer"), ("thinking", "thought"))
+_ROLES = (("user", "request"), ("assistant", "answer"), ("thinking", "thought"), (ACTION, "tool call"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Extract:
         if piece.created_at > 0:
             self.first_at = min(self.first_at or piece.created_at, piece.created_at)
             self.last_at = max(self.last_at, piece.created_at)
-        role = piece.role if piece.role in ("user", "assistant", "thinking") else "other"
+        role = piece.role if piece.role in dict(_ROLES) else "other"
         if piece.part == 0 or role == "other":
             self.roles[role] = self.roles.get(role, 0) + 1
         _note(self.places, (piece.project, piece.repository), PLACES_MAX)

@@ -29,11 +29,12 @@ _Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
 
 
 class ResultKind(StrEnum):
-    """What a text is: a piece of a conversation, something remembered, a piece of a source's document."""
+    """What a text is: a piece of a conversation, something remembered, a piece of a source's document, a tool call."""
 
     CONVERSATION = "conversation"
     MEMORY = "memory"
     DOCUMENT = "document"
+    ACTION = "action"
 
 
 class StatusFilter(StrEnum):
@@ -90,7 +91,9 @@ class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = ""
     kind: Annotated[
         ResultKind | None,
-        Meta(description="Only pieces of conversations, only memories, or only documents of sources."),
+        Meta(
+            description="Only this kind of text. action: commands that agents ran and files that they changed, found only so."
+        ),
     ] = None
     source: Annotated[
         str, Meta(max_length=NAME_CHARS_MAX, description="Only documents of this source, by its name.")

@@ -15,7 +15,7 @@ from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
 from crystal_core.embed.port import EmbeddingError
 from crystal_core.projects import ProjectKey
-from crystal_core.search.filters import CONVERSATION, DOCUMENT, MEMORY, Scope
+from crystal_core.search.filters import CONVERSATION, DOCUMENT, MEMORY, OF_SESSIONS, Scope
 from crystal_core.search.hits import Hit, Mode, SearchResult
 from crystal_core.search.judge import SECONDS_MAX, JudgeError
 from crystal_core.search.pastes import telling_words
@@ -126,7 +126,7 @@ class Finder:
             names = DeviceNames(self._database)
             places = [_place(self._database, hit) for hit in found.hits]
             titles = titles_of(
-                self._database, ((hit.agent, hit.session) for hit in found.hits if hit.kind == CONVERSATION)
+                self._database, ((hit.agent, hit.session) for hit in found.hits if hit.kind in OF_SESSIONS)
             )
         return SearchDocument(
             query=request.query,
@@ -138,7 +138,7 @@ class Finder:
             results=[
                 _result(
                     hit,
-                    titles.get((hit.agent, hit.session), "") if hit.kind == CONVERSATION else hit.title,
+                    titles.get((hit.agent, hit.session), "") if hit.kind in OF_SESSIONS else hit.title,
                     (device, names.name(device)),
                     place,
                     by_hit.get(hit.id, {}),
@@ -260,7 +260,8 @@ def _place(database: Database, hit: Hit) -> str:
     one, two = (hit.source, hit.path) if hit.kind == DOCUMENT else (hit.agent, hit.session)
     if hit.kind == MEMORY:
         one = two = ""
-    return place_to_name(database, hit.chunk, hit.kind, one, two)
+    kind = CONVERSATION if hit.kind in OF_SESSIONS else hit.kind
+    return place_to_name(database, hit.chunk, kind, one, two)
 
 
 def _result(

@@ -4,7 +4,7 @@ It is looked up by the text's place, not by its id: ids have no index.
 """
 
 from crystal_core.database import Database
-from crystal_core.search.filters import CONVERSATION, DOCUMENT
+from crystal_core.search.filters import DOCUMENT, OF_SESSIONS
 from crystal_core.search.hits import Hit
 
 _OF_CONVERSATION = """
@@ -32,7 +32,7 @@ LIMIT 1
 def recorder(database: Database, hit: Hit) -> str:
     """The id of the device that recorded it, or whose source it is of; "" if that is not known. Texts of one conversation and
     moment are of one device."""
-    if hit.kind == CONVERSATION:
+    if hit.kind in OF_SESSIONS:
         found = database.value(_OF_CONVERSATION, (hit.session, hit.agent, hit.created_at))
     elif hit.kind == DOCUMENT:
         found = source_recorder(database, hit.source)

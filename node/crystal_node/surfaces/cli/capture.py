@@ -77,6 +77,7 @@ def _record(paths: list[Path], agent: str | None, *, as_json: bool) -> None:
         emit(
             {
                 "messages": report.counts.messages,
+                "actions": report.counts.actions,
                 "redacted": report.redacted,
                 "skipped": report.skipped,
                 "files": report.files,

@@ -45,7 +45,9 @@ OfRole = Annotated[
 ]
 OfKind = Annotated[
     str,
-    typer.Option("--kind", metavar="KIND", help="Only results of one kind: conversation, memory, document."),
+    typer.Option(
+        "--kind", metavar="KIND", help="Only results of one kind: conversation, memory, document, action."
+    ),
 ]
 OfSource = Annotated[
     str, typer.Option("--source", metavar="NAME", help="Only from this tool, or this source of documents.")
@@ -124,8 +126,9 @@ def run(
     A result is a question with its answer: the question in a line, and below it the passage of the answer that fits. Results of
     one conversation stand together. `--by message` finds single messages. Works offline. Words and meaning both count; of
     results that fit equally well, the newer comes first. What this machine recorded a moment ago is found too, marked as not
-    yet shared. All filters must match the same place of a conversation or document. `crystal show ID` shows a result whole. The
-    exit code is 0 whether anything was found or not, 2 for a filter that cannot be used.
+    yet shared. All filters must match the same place of a conversation or document. `crystal show ID` shows a result whole.
+    `--kind action` finds what agents did: commands, with their exit codes and errors, and changed files. The exit code is 0
+    whether anything was found or not, 2 for a filter that cannot be used.
 
     Example:
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from crystal_mirror.types import ACTION_ROLES
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.home import write_private
@@ -45,6 +46,7 @@ group.command("exact")(exact)
 
 _ID_CHARS_MIN = 6
 _TITLE_CHARS = 100
+_ACTION_CHARS = 200
 _VALUES_NAMED = 8
 
 
@@ -142,7 +144,7 @@ def list_(
 def show(session: Session, as_json: Json = False) -> None:
     """Show a conversation from its beginning.
 
-    Works offline, on every machine.
+    Works offline, on every machine. Of what the agent did each tool call is one line; `crystal show ID` shows it whole.
 
     Example:
 
@@ -164,6 +166,9 @@ def show(session: Session, as_json: Json = False) -> None:
         say(
             f"  {message.id[:SHOWN_DIGITS]}  {_moment(message.created_at)}  {one_line(message.role, 60)}{shared}"
         )
+        if message.role in ACTION_ROLES:
+            say(f"    {one_line(message.text, _ACTION_CHARS)}")
+            continue
         for line in message.text.splitlines():
             say(f"    {printable(line)}")
 
@@ -174,7 +179,8 @@ def export(
 ) -> None:
     """Write a conversation as Markdown or as one HTML file.
 
-    Thinking is folded. Credentials that today's rules know are blanked; look for other secrets before you pass it on.
+    Thinking and tool calls are folded. Credentials that today's rules know are blanked; look for other secrets before you pass
+    it on.
 
     Example:
 

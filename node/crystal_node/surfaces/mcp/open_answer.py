@@ -6,6 +6,7 @@ Crystal's own (who, when, id) and stands in a fence of its own, so that no text 
 
 from collections.abc import Sequence
 
+from crystal_core.search.turns import UNSAID
 from crystal_node.base.wording import counted
 from crystal_node.search.finding.documents import PieceDocument, ResultKind, ShowDocument
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
@@ -22,7 +23,7 @@ _GAP_TOKENS = 12
 
 def open_text(found: ShowDocument, given: OpenArguments) -> str:
     """The whole answer. It costs at most ``given.max_tokens``."""
-    pieces = [piece for piece in found.pieces if piece.asked or piece.role != "thinking"]
+    pieces = [piece for piece in found.pieces if piece.asked or piece.role not in UNSAID]
     texts = {number: visible(piece.text) for number, piece in enumerate(pieces)}
     fence = Fence(texts.values())
     heads = {number: _head(piece, alone=len(pieces) == 1) for number, piece in enumerate(pieces)}

@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from crystal_core.search.turns import THOUGHTS
+from crystal_core.search.turns import UNSAID
 from crystal_node.base.wording import one_line, printable
 from crystal_node.capture.redaction import redact
 from crystal_node.search.conversation_documents import ConversationDocument, MessageDocument
@@ -56,7 +56,7 @@ def _message(message: MessageDocument) -> Iterator[str]:
     when = f" · {message.created_at}" if message.created_at else ""
     said = f"{one_line(message.role, 60)}{when}"
     text = _harmless(redact(message.text).text)
-    if message.role in THOUGHTS:
+    if message.role in UNSAID:
         yield from ("<details>", f"<summary>{_plain(said)}</summary>", "", text, "", "</details>", "")
     else:
         yield from (f"## {_plain(said)}", "", text, "")

@@ -6,7 +6,7 @@ Its policy forbids all of that besides, whatever a message holds. Thinking is fo
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from crystal_core.search.turns import PERSON, THOUGHTS
+from crystal_core.search.turns import PERSON, UNSAID
 from crystal_node.base.wording import one_line
 from crystal_node.capture.redaction import redact
 from crystal_node.search.conversation_documents import ConversationDocument, MessageDocument
@@ -48,7 +48,7 @@ def _message(message: MessageDocument) -> str:
     role = _escaped(one_line(message.role, 60))
     when = f" <time>{_escaped(message.created_at)}</time>" if message.created_at else ""
     text = f"<pre>{_escaped(redact(message.text).text)}</pre>"
-    if message.role in THOUGHTS:
+    if message.role in UNSAID:
         return f"<details><summary>{role}{when}</summary>{text}</details>"
     kind = "person" if message.role == PERSON else "agent"
     return f'<article class="{kind}"><h2>{role}{when}</h2>{text}</article>'

@@ -240,7 +240,8 @@ def _without(database: Database, made: PreparedVectors) -> Iterator[list[tuple[i
     after, waiting = 0, list[tuple[int, str]]()
     while True:
         rows = database.rows(
-            "SELECT rowid, id, text FROM chunks WHERE provisional = 0 AND rowid > ? ORDER BY rowid LIMIT ?",
+            "SELECT rowid, id, text FROM chunks WHERE provisional = 0 AND rowid > ?"
+            " AND rowid NOT IN (SELECT chunk FROM actions) ORDER BY rowid LIMIT ?",
             (after, READ_AT_ONCE),
         )
         if not rows:
@@ -259,6 +260,7 @@ def _sizes(database: Database, *, lacking: bool) -> Iterator[tuple[int, bytes, i
     after = 0
     while rows := database.rows(
         "SELECT rowid, id, length(CAST(text AS BLOB)) FROM chunks WHERE provisional = 0 AND rowid > ?1"
+        " AND rowid NOT IN (SELECT chunk FROM actions)"
         " AND NOT (?2 AND EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid)) ORDER BY rowid LIMIT 5000",
         (after, int(lacking)),
     ):
@@ -383,5 +385,6 @@ def _bytes_without_vectors(device: Device) -> int:
     """Approximate bytes of text without vectors, for an estimate."""
     found = device.replica.database.value(
         "SELECT sum(length(text)) FROM chunks WHERE provisional = 0 AND rowid NOT IN (SELECT chunk FROM windows)"
+        " AND rowid NOT IN (SELECT chunk FROM actions)"
     )
     return int(found or 0)

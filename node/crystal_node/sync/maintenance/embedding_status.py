@@ -68,10 +68,15 @@ def embedding_status(device: Device) -> EmbeddingStatus:
             except (EmbeddingError, LocalStorage) as error:
                 problem = queries.reason or f"{error}. {error.hint}"
     made, made_model = _made(device)
-    texts = int(database.value("SELECT count(*) FROM chunks WHERE provisional = 0"))
+    texts = int(
+        database.value(
+            "SELECT count(*) FROM chunks WHERE provisional = 0 AND rowid NOT IN (SELECT chunk FROM actions)"
+        )
+    )
     with_vectors = int(
         database.value(
             "SELECT count(*) FROM chunks WHERE provisional = 0 AND EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid)"
+            " AND rowid NOT IN (SELECT chunk FROM actions)"
         )
     )
     return EmbeddingStatus(

@@ -88,7 +88,7 @@ def _settled(results: Sequence[ResultDocument]) -> list[ResultDocument]:
 def _origin(result: ResultDocument) -> tuple[object, ...]:
     if result.kind is ResultKind.DOCUMENT:
         return result.kind, result.weak, result.source, result.path
-    if result.kind is ResultKind.CONVERSATION and result.session:
+    if result.kind in (ResultKind.CONVERSATION, ResultKind.ACTION) and result.session:
         return result.kind, result.weak or _is_unanswered(result), result.agent, result.session
     return result.kind, result.id
 

@@ -10,7 +10,7 @@ const PAGE = 60;
 const PAGES_TO_FIND_MAX = 200;
 const ID_DIGITS = 12;
 const RESUMED = new Set(["claude-code", "codex", "gemini-cli", "openclaw", "qwen-code"]);
-const NAMES = { user: "You", assistant: "Agent", thinking: "Thinking" };
+const NAMES = { user: "You", assistant: "Agent", thinking: "Thinking", action: "Tool call", "subagent-action": "Tool call of a subagent" };
 
 /** What a role is called. */
 export function roleName(role, agent = "") {

@@ -9,7 +9,7 @@ import { Reader } from "/reading.js";
 
 const PAGE = 20;
 const FAST = "fast";
-const KINDS = [["conversation", "Conversations"], ["memory", "Memories"], ["document", "Documents"]];
+const KINDS = [["conversation", "Conversations"], ["memory", "Memories"], ["document", "Documents"], ["action", "Tool calls"]];
 const AGES = [["24h", "Last 24 hours"], ["7d", "Last 7 days"], ["30d", "Last 30 days"], ["365d", "Last year"]];
 const ROLES = [["user", "You"], ["assistant", "The agent"]];
 const BYS = [["turn", "Questions with answers"], ["message", "Single messages"]];

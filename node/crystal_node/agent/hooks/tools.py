@@ -56,7 +56,7 @@ def hooked_tools(settings: Settings) -> list[HookedTool]:
             "claude-code",
             "Claude Code",
             settings.claude_folder / "settings.json",
-            prompts,
+            (*prompts, "PostToolUseFailure", "SubagentStart"),
             ("Stop",),
             beside=True,
         ),

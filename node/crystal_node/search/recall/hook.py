@@ -1,6 +1,7 @@
 """Input and output of a hook of an AI tool: JSON both ways, tolerant of fields that later versions add."""
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import MsgspecError, Struct, json
 
@@ -12,6 +13,8 @@ class HookEvent(StrEnum):
 
     START = "SessionStart"
     PROMPT = "UserPromptSubmit"
+    FAILURE = "PostToolUseFailure"
+    SUBAGENT = "SubagentStart"
 
 
 _EVENTS = {event.value: event for event in HookEvent} | {"BeforeAgent": HookEvent.PROMPT}
@@ -19,13 +22,19 @@ _EVENTS = {event.value: event for event in HookEvent} | {"BeforeAgent": HookEven
 
 
 class HookInput(Struct, frozen=True):
-    """The input of a hook. ``source`` (startup, resume, clear, compact) is a session's start's, ``prompt`` a prompt's."""
+    """The input of a hook. ``source`` (startup, resume, clear, compact) is a session's start's, ``prompt`` a prompt's,
+    ``agent_id`` a sub-agent's; a failed call's are its tool, its arguments, the error, and whether its person stopped it."""
 
     hook_event_name: str = ""
     session_id: str = ""
     cwd: str = ""
     source: str = ""
     prompt: str = ""
+    agent_id: str = ""
+    tool_name: str = ""
+    tool_input: Any = None
+    error: str = ""
+    is_interrupt: bool = False
 
     @property
     def event(self) -> HookEvent | None:

@@ -156,6 +156,10 @@ def _lines(entry: EntryDocument) -> list[str]:
     asked = f'"{one_line(entry.prompt, PROMPT_CHARS)}"' if entry.prompt else "a prompt"
     if entry.event == HookEvent.START:
         asked = "start of a session"
+    elif entry.event == HookEvent.SUBAGENT:
+        asked = "start of a sub-agent"
+    elif entry.event == HookEvent.FAILURE:
+        asked = f"failure of {asked}" if entry.prompt else "a failure"
     by_words = ", by words alone" if entry.mode == "keyword" else ""
     cost = f"{entry.tokens} tokens{by_words} (session {one_line(entry.session, 12)})"
     return [

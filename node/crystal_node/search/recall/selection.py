@@ -1,5 +1,5 @@
 """Selection of what is recalled: for a prompt what answers it (``prompt``), for a session what its project left off with
-(``start``).
+(``start``), for a sub-agent what is remembered there, for a failed call what went well after the same failure (``failure``).
 
 Never what the session has already: its own messages, what it was given before (``database``), and near duplicates. Never a text
 of another project (``place``), unless a memory says that it holds everywhere or the person linked the two. So the agent's
@@ -7,6 +7,8 @@ context, which is woven of all that it did, is given only where it did all of th
 """
 
 from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from typing import Protocol, TypeVar
 
 import apsw
@@ -18,20 +20,27 @@ from crystal_node.base.agent_names import agent_alias
 from crystal_node.base.errors import describe
 from crystal_node.base.project import Project
 from crystal_node.base.settings import Settings
+from crystal_node.capture.json_values import as_object, as_text
 from crystal_node.capture.private_words import without_private
 from crystal_node.device.repositories import key_of
 from crystal_node.search.finding.deep_outcome import forget_mark
 from crystal_node.search.finding.documents import MemorySearch
 from crystal_node.search.recall.database import RecallDatabase
+from crystal_node.search.recall.failure import WORDS_MIN, Failure, solution
 from crystal_node.search.recall.hook import NOTHING, Given, HookEvent, HookInput, Recalled
 from crystal_node.search.recall.place import place_of, searched_projects, unlinked_line
 from crystal_node.search.recall.prompt import QUERY_CHARS_MAX, chosen, request_for
-from crystal_node.search.recall.start import at_start, read_context
+from crystal_node.search.recall.start import at_start, read_context, remembered
 from crystal_node.search.recall.text import PROMPT_TOKENS_MAX, headline, loaded, not_searched, record_of
 from crystal_node.search.recall.words import asks_something
 from crystal_node.search.tokens import estimated_tokens
 
 T = TypeVar("T")
+
+
+def moment_ms(moment: str) -> int:
+    """Milliseconds since 1970 of a moment as results have it; 0 if it has none."""
+    return int(datetime.fromisoformat(moment).timestamp() * 1000) if moment else 0
 
 
 class RecallMemory(MemorySearch, Protocol):
@@ -80,8 +89,15 @@ class _Recalling:
 
     def recalled(self, hook: HookInput) -> Recalled:
         place = place_of(hook.cwd, self._settings.person_home)
-        if hook.event is HookEvent.PROMPT:
-            return self._for_prompt(hook, place)
+        match hook.event:
+            case HookEvent.PROMPT:
+                return self._for_prompt(hook, place)
+            case HookEvent.FAILURE:
+                return self._for_failure(hook, place)
+            case HookEvent.SUBAGENT:
+                return self._for_subagent(hook, place)
+            case _:
+                pass
         if hook.source in ("clear", "compact"):
             self._database.clear(hook.session_id)
         return self._at_start(hook, place)
@@ -111,6 +127,58 @@ class _Recalling:
             tuple(Given(name, "fits the prompt", by_id[name].relevance, by_id[name].score) for name in ids),
             estimated_tokens(text),
             mark,
+        )
+
+    def _for_failure(self, hook: HookInput, place: Project) -> Recalled:
+        command = as_text(as_object(hook.tool_input).get("command")) or ""
+        failure = Failure(hook.tool_name, command, hook.error)
+        if hook.is_interrupt or len(failure.words) < WORDS_MIN:
+            return NOTHING
+        projects, mark = self._memory.read(
+            lambda database: (searched_projects(database, key_of(database, place)), forget_mark(database))
+        )
+        if not projects:
+            return NOTHING
+        found = self._memory.search(failure.request(projects))
+        for result in found.results:
+            if result.session == hook.session_id or not failure.is_same(result):
+                continue
+            record = self._memory.read(partial(solution, failed=result, at=moment_ms(result.created_at)))
+            if record is None or self._given(hook.session_id, [record.id]):
+                continue
+            text, ids = loaded([record], PROMPT_TOKENS_MAX)
+            return Recalled(
+                text,
+                "",
+                HookEvent.FAILURE,
+                hook.session_id,
+                "",  # no prompt: it does not count as one
+                command,
+                tuple(Given(name, "the same failure", result.relevance, result.score) for name in ids),
+                estimated_tokens(text),
+                mark,
+            )
+        return NOTHING
+
+    def _for_subagent(self, hook: HookInput, place: Project) -> Recalled:
+        """What is remembered: a sub-agent begins with nothing of what its session was told, and the hook knows nothing of its
+        task."""
+        told = f"{hook.session_id}/{hook.agent_id}"
+
+        def read(database: Database) -> tuple[str, list[Given], str]:
+            projects = searched_projects(database, key_of(database, place))
+            text, records = remembered(database, projects, lambda ids: self._given(told, ids))
+            return text, records, forget_mark(database)
+
+        text, records, mark = self._memory.read(read)
+        return Recalled(
+            text,
+            "",
+            HookEvent.SUBAGENT,
+            told,
+            given=tuple(records),
+            tokens=estimated_tokens(text),
+            forget_mark=mark,
         )
 
     def _at_start(self, hook: HookInput, place: Project) -> Recalled:

@@ -17,7 +17,16 @@ from crystal_core.search.phrases import asks
 from crystal_node.base.errors import LocalStorage
 from crystal_node.search.places import place_to_name
 from crystal_node.search.recall.hook import Given
-from crystal_node.search.recall.text import START_TOKENS_MAX, Record, about, day_of_ms, fence, plain, rows
+from crystal_node.search.recall.text import (
+    PROMPT_TOKENS_MAX,
+    START_TOKENS_MAX,
+    Record,
+    about,
+    day_of_ms,
+    fence,
+    plain,
+    rows,
+)
 from crystal_node.search.tokens import cut_to_tokens, estimated_tokens
 
 SESSIONS = 3
@@ -100,6 +109,18 @@ def at_start(
     text = "\n".join([fence(), *started.lines]) if started.given else ""
     warm = warm_start(context, min(started.left, CONTEXT_TOKENS_MAX))
     return "\n\n".join(part for part in (text, warm) if part), started.given
+
+
+def remembered(
+    database: Database, keys: Sequence[ProjectKey], has: Callable[[list[str]], set[str]]
+) -> tuple[str, list[Given]]:
+    """As ``at_start``, of the memories alone, in half the tokens."""
+    kept = _kept(database, keys)
+    given = has([record.id for record in kept])
+    started = Started()
+    started.left -= START_TOKENS_MAX - PROMPT_TOKENS_MAX
+    started.add(_REMEMBERED, [one for one in kept if one.id not in given], "remembered", started.left)
+    return ("\n".join([fence(), *started.lines]) if started.given else ""), started.given
 
 
 def open_points(database: Database, latest: Sequence[Sequence[LatestTurn]]) -> list[Record]:

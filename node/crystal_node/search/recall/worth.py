@@ -95,6 +95,10 @@ def _said_since(memory: Database, entry: Logged) -> list[_Said]:
 
 def _prompt_and_answers(entry: Logged, said: Sequence[_Said]) -> tuple[_Said | None, list[_Said]]:
     """The captured prompt, None if it cannot be told, and what was answered to it. At a start: to the session's first one."""
+    if entry.event in (HookEvent.FAILURE, HookEvent.SUBAGENT):
+        behind = [piece for piece in said if piece.created_at >= entry.at]
+        until = next((number for number, piece in enumerate(behind) if piece.role == PERSON), len(behind))
+        return None, [piece for piece in behind[:until] if piece.role not in ANSWERING_NOBODY]
     first = next((number for number, piece in enumerate(said) if _is_prompt(entry, piece)), None)
     if first is None:
         return None, []

@@ -14,7 +14,8 @@ import pytest
 from crystal_node.agent.hooks.program import program
 from tests.support.machine import Machine
 
-CLAUDE_EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd")
+CLAUDE_RECALLS = ("SessionStart", "UserPromptSubmit", "PostToolUseFailure", "SubagentStart")
+CLAUDE_EVENTS = (*CLAUDE_RECALLS, "Stop", "SessionEnd")
 _FOREIGN: dict[str, Any] = {
     "model": "opus",
     "cleanupPeriodDays": 30,
@@ -69,7 +70,7 @@ def test_hooks_are_for_all_four_moments_absolute_quoted_and_a_session_waits_for_
         assert Path(words[0]).is_absolute()
         assert words[-4:] == ["--home", str(person.root / "my home; $(true)"), "||", "true"]
         assert (entry["type"], entry["timeout"]) == ("command", 1)
-        recalls = event in ("SessionStart", "UserPromptSubmit")
+        recalls = event in CLAUDE_RECALLS
         assert words[1:-4] == (["recall", "--hook"] if recalls else ["nudge"]) or words[1:4] == [
             "-P",
             "-m",

@@ -33,7 +33,7 @@ sys.exit(cli.main())
 working_in = contextlib.chdir
 
 
-def hook(machine: Machine, event: str = "UserPromptSubmit", **more: str) -> dict[str, Any]:
+def hook(machine: Machine, event: str = "UserPromptSubmit", **more: Any) -> dict[str, Any]:
     """What a hook prints, "" being {}."""
     told = {"hook_event_name": event, "session_id": "session-1", "cwd": str(machine.root), **more}
     result = subprocess.run(

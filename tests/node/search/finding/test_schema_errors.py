@@ -29,7 +29,7 @@ from crystal_node.surfaces.gateway.documents import ForgetRequest, MemoriesQuery
         (
             SearchRequest,
             b'{"query": "x", "kind": "memo"}',
-            "`kind` has to be one of conversation, memory, document, or null",
+            "`kind` has to be one of conversation, memory, document, action, or null",
         ),
         (
             SearchRequest,

@@ -5,36 +5,49 @@ from typing import Annotated
 
 import typer
 
+from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, one_line
 from crystal_node.device.device import opened
+from crystal_node.safekeeping.portable.chat_exports import ChatExport, import_chats
 from crystal_node.safekeeping.portable.importer import import_export
 from crystal_node.safekeeping.portable.record_import import say_counts
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.progress import progress_shown
 
-Source = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `crystal export` wrote.")]
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH",
+        help="What `crystal export` wrote, or an export of ChatGPT or claude.ai (ZIP or JSON).",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
 
 
 _SHOWN_MAX = 10
 
 
-def run(folder: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
+def run(source: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Import an export into this vault.
 
-    All of it is checked first. Run again, it continues, and imports nothing twice. What was forgotten here stays forgotten.
-    If a file differs from the one that is here, the imported one is put beside it. What programs execute or obey by its name
-    (.git, .envrc, CLAUDE.md) is left out, and listed.
+    Of ChatGPT and claude.ai, the ZIP that they let you download, or the conversations.json in it. Run again, it continues, and
+    imports nothing twice; what was forgotten here stays forgotten.
+
+    Of a folder of `crystal export`, all of it is checked first. If a file differs from the one that is here, the imported one
+    is put beside it. What programs execute or obey by its name (.git, .envrc, CLAUDE.md) is left out, and listed.
 
     Example:
 
         crystal import ~/crystal-2026-01 --dry-run
+        crystal import ~/Downloads/chatgpt.zip
     """
-
+    if not source.is_dir():
+        _chats(source, dry_run=dry_run, as_json=as_json)
+        return
     with opened(resolve()) as device, progress_shown("lines", quiet=as_json) as progress:
-        done = import_export(device, folder, dry_run=dry_run, progress=progress)
+        done = import_export(device, source, dry_run=dry_run, progress=progress)
     if as_json:
         emit(
             {
@@ -70,3 +83,25 @@ def run(folder: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
         )
     if done.missing:
         note(f"{counted(done.missing, 'file')} were not on the device that exported.")
+
+
+def _chats(path: Path, *, dry_run: bool, as_json: bool) -> None:
+    if not path.exists():
+        raise NoSuchEntry(f"there is no {path}", hint="Give an export's file or folder.")
+    with opened(resolve()) as device, progress_shown(quiet=as_json) as progress:
+        export = ChatExport(path, lambda done, total: progress("conversations", done, total))
+        taken = import_chats(device, export, dry_run=dry_run)
+    if as_json:
+        skipped = dict(export.skipped)
+        emit(
+            {
+                "dry_run": dry_run,
+                **taken.document(),
+                "conversations": export.conversations,
+                "skipped": skipped,
+            }
+        )
+        return
+    say_counts(taken, dry_run=dry_run, say=say)
+    for reason, count in export.skipped.most_common():
+        note(f"Left out: {count:,} times {reason}.")

@@ -1,8 +1,8 @@
 """Edits of a JSON document as text: all else keeps every byte, its order, indentation and line ends.
 
 Parsing and printing would reformat a file that a person keeps by hand. So a member or element is inserted or removed in place,
-in the style around it. A document that cannot be read without doubt (damaged, or with a name twice in one object) is refused
-with the position, never repaired.
+in the style around it. Comments, and commas behind the last member, which many programs allow, stay. A document that cannot
+be read without doubt (damaged, or with a name twice in one object) is refused with the position, never repaired.
 """
 
 import json
@@ -19,6 +19,9 @@ Path = tuple[str | int, ...]
 _INDENT = "  "
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = re.compile(rf"({_STRING})|//[^\r\n]*|/\*(?:.*?\*/|.*\Z)", re.DOTALL)
+_LAST_COMMA = re.compile(rf"({_STRING})|,(?=[ \t\r\n]*[\]}}])", re.DOTALL)
 
 
 class DamagedDocument(LocalStorage):
@@ -31,7 +34,7 @@ class DamagedDocument(LocalStorage):
 def parse(text: str) -> object:
     """The document's value. Raises DamagedDocument with line and column."""
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+        return json.loads(_bare(text), object_pairs_hook=_unique, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         raise DamagedDocument(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except ValueError as error:
@@ -61,9 +64,16 @@ def elements(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
+def same(one: str, other: str) -> bool:
+    """Whether two documents say the same in the same order, comments too. Raises DamagedDocument."""
+    if [*_comments(one)] != [*_comments(other)]:
+        return False
+    return json.dumps(parse(one)) == json.dumps(parse(other))
+
+
 def place(text: str, path: Path) -> str:
     """The position of a value, for a message: "line 3, column 5"."""
-    at = _locate(text, path)
+    at = _locate(_bare(text), path)
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
 
@@ -77,17 +87,64 @@ def with_element(text: str, path: Path, value: object) -> str:
     return _inserted(text, path, "", value)
 
 
+def with_value(text: str, path: tuple[str, ...], value: object) -> str:
+    """The document with this value at the path, which holds objects alone; in the place of another, if there is one."""
+    if value_at(parse(text), path) is not None:
+        text = without(text, path)
+    for depth in range(len(path)):
+        if value_at(parse(text), path[: depth + 1]) is None:
+            for inner in reversed(path[depth + 1 :]):
+                value = {inner: value}
+            return with_member(text, path[:depth], path[depth], value)
+    raise AssertionError("the last step was taken out")
+
+
 def without(text: str, path: Path) -> str:
-    """The document without the member or element at ``path``."""
+    """The document without the member or element at ``path``. Comments around it stay."""
+    bare = _bare(text)
     container, step = path[:-1], path[-1]
-    at = _locate(text, container)
-    items = list(_items(text, at))
+    at = _locate(bare, container)
+    items = list(_items(bare, at))
     index = step if isinstance(step, int) else [item.name for item in items].index(step)
+    item = items[index]
     if len(items) == 1:
-        return text[: at + 1] + text[_end(text, at) - 1 :]
+        end = _end(bare, at) - 1
+        before, behind = text[at + 1 : item.start], text[item.end : end]
+        if (before + behind).replace(",", " ").isspace() or not before + behind:
+            return text[: at + 1] + text[end:]
+        behind = _without_comma(behind)
+        before = before.rstrip() if "\n" in behind else before.rstrip(" \t")
+        return text[: at + 1] + before + behind + text[end:]
+    first, last = (
+        (items[index - 1].end, item.start) if index == len(items) - 1 else (item.end, items[index + 1].start)
+    )
+    gap = text[first:last]
+    kept = "" if gap == bare[first:last] else _without_comma(gap)
     if index == len(items) - 1:
-        return text[: items[index - 1].end] + text[items[index].end :]
-    return text[: items[index].start] + text[items[index + 1].start :]
+        return text[:first] + kept + text[item.end :]
+    return text[: item.start] + kept.lstrip() + text[last:]
+
+
+def _bare(text: str) -> str:
+    """The document without comments and last commas, each character at its place."""
+    return _LAST_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Spaces in the place of a comment or comma. A comment without an end stays, and is refused."""
+    text = found[0]
+    open_end = text.startswith("/*") and not (len(text) > len("/**") and text.endswith("*/"))
+    return text if found[1] is not None or open_end else re.sub(r"[^\r\n]", " ", text)
+
+
+def _comments(text: str) -> Iterator[str]:
+    return (found[0] for found in _COMMENT.finditer(text) if found[1] is None)
+
+
+def _without_comma(gap: str) -> str:
+    """What stands between two members, without the comma."""
+    at = _COMMENT.sub(_blank, gap).find(",")
+    return gap if at < 0 else gap[:at] + gap[at + 1 :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +209,17 @@ def _locate(text: str, path: Path) -> int:
 
 
 def _inserted(text: str, path: Path, name: str, value: object) -> str:
-    at = _locate(text, path)
-    items = list(_items(text, at))
-    end = _end(text, at)
+    bare = _bare(text)
+    at = _locate(bare, path)
+    items = list(_items(bare, at))
+    end = _end(bare, at) - 1
     newline = "\r\n" if "\r\n" in text else "\n"
+    noted = not items and not (text[at + 1 : end].isspace() or at + 1 == end)
     if "\n" not in text[at : items[0].start] if items else "\n" not in text.strip() and len(path) > 0:
         plain = name + json.dumps(value, ensure_ascii=False)
-        return f"{text[: items[-1].end]}, {plain}{text[items[-1].end :]}" if items else (
-            text[: at + 1] + plain + text[end - 1 :]
-        )  # fmt: skip
+        if items:
+            return f"{text[: items[-1].end]}, {plain}{text[items[-1].end :]}"
+        return text[: end if noted else at + 1] + plain + text[end:]
     unit = _unit(text)
     outer = _indentation(text, at)
     inner = _indentation(text, items[-1].start) if items else outer + unit
@@ -168,7 +227,8 @@ def _inserted(text: str, path: Path, name: str, value: object) -> str:
     block = newline + inner + name + (newline + inner).join(lines)
     if items:
         return f"{text[: items[-1].end]},{block}{text[items[-1].end :]}"
-    return f"{text[: at + 1]}{block}{newline}{outer}{text[end - 1 :]}"
+    kept = text[:end].rstrip() if noted else text[: at + 1]
+    return f"{kept}{block}{newline}{outer}{text[end:]}"
 
 
 def _unit(text: str) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from crystal_node.agent.hooks import jsondocument, jsonfile
 from crystal_node.agent.hooks.jsondocument import DamagedDocument, members
 from crystal_node.agent.hooks.program import program, words_after
-from crystal_node.agent.hooks.tools import HookedTool, hooked_tools
+from crystal_node.agent.hooks.tools import HookedTool, OwnFileTool
 from crystal_node.base.errors import LocalStorage, NoSuchEntry
 from crystal_node.base.settings import Settings
 
@@ -32,12 +32,13 @@ _EVEN_IF_GONE = " || true"
 _WORDS = {False: ("nudge",), True: ("recall", "--hook")}
 
 
-def command(home: Path, *, recalls: bool = False) -> str:
+def command(home: Path, *, recalls: bool = False, tool: str = "") -> str:
     """The shell command that wakes the background service of that home, and recalls. Raises LocalStorage if the path is not
     UTF-8."""
     if os.fsencode(home).decode("utf-8", "replace") != str(home):
         raise LocalStorage(f"the path {str(home)!r} is no UTF-8", hint="Use a home whose path is.")
-    return shlex.join([*program(), *_WORDS[recalls], "--home", str(home)]) + _EVEN_IF_GONE
+    named = ["--tool", tool] if recalls and tool else []
+    return shlex.join([*program(), *_WORDS[recalls], *named, "--home", str(home)]) + _EVEN_IF_GONE
 
 
 def hook(tool: HookedTool, event: str, home: Path) -> dict[str, object]:
@@ -87,7 +88,7 @@ class HooksLook:
     copy from before the first hook is there, and nothing else of ours needs it.
     """
 
-    tool: HookedTool
+    tool: "HookedTool | OwnFileTool"
     there: bool
     states: dict[str, HookState]
     others: int = 0
@@ -109,11 +110,6 @@ class HooksLook:
         return gone and not (self.strays or self.copied)
 
 
-def hooks_of(settings: Settings) -> "list[ToolHooks]":
-    """Of all tools that can have them."""
-    return [ToolHooks(settings, tool) for tool in hooked_tools(settings)]
-
-
 class ToolHooks:
     """The hooks of one Crystal home in one tool."""
 
@@ -129,6 +125,11 @@ class ToolHooks:
 
     @property
     def file(self) -> Path:
+        return self.tool.file
+
+    @property
+    def settings_file(self) -> Path:
+        """The file of the tool's person that is changed."""
         return self.tool.file
 
     @property
@@ -251,7 +252,7 @@ class ToolHooks:
         if not servers or jsondocument.value_at(found, servers) != {}:
             return False
         with suppress(DamagedDocument):
-            return jsondocument.parse(jsondocument.without(left, servers)) == jsondocument.parse(before)
+            return jsondocument.same(jsondocument.without(left, servers), before)
         return False
 
     def _stripped(self, text: str, *, keep: set[str]) -> str:

@@ -4,6 +4,7 @@ All of them take Claude Code's form of hooks, and give a hook JSON on its standa
 of events, in the unit of a timeout, and in whether they can go on while a hook runs.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,34 @@ class HookedTool:
     @property
     def backup(self) -> Path:
         return self.file.with_name(f"{self.file.name}.before-crystal")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFileTool:
+    """One tool. ``folder``: it is on this machine if that is there. ``files``: what is in each, below ``folder``.
+
+    ``setting``: what has to stand in ``settings``, and where. ``events``: for people, what they are called at.
+    """
+
+    name: str
+    title: str
+    folder: Path
+    events: tuple[str, ...]
+    files: Mapping[str, Callable[[Path], str]]
+    settings: Path | None = None
+    setting: tuple[tuple[str, ...], object] = ((), None)
+    server: tuple[str, ...] = ()
+    asks: str = ""
+
+    @property
+    def file(self) -> Path:
+        """The one that people are told of."""
+        return self.folder / next(iter(self.files))
+
+    @property
+    def backup(self) -> Path:
+        file = self.settings or self.file
+        return file.with_name(f"{file.name}.before-crystal")
 
 
 def hooked_tools(settings: Settings) -> list[HookedTool]:

@@ -81,10 +81,11 @@ class Option:
 
 
 class Roots(NamedTuple):
-    """What relative folders begin at: the memory home, and the person's home folder."""
+    """What relative folders begin at: the memory home, the person's home folder, and the folder of programs' data."""
 
     home: Path
     person: Path
+    data: Path
 
 
 class ValueKind(NamedTuple):
@@ -256,7 +257,7 @@ class CaptureSettings:
     )
     opencode_folder: Path = _option(
         "opencode_dir",
-        folder_or(lambda roots: roots.person / ".local/share/opencode"),
+        folder_or(lambda roots: roots.data / "opencode"),
         "CRYSTAL_OPENCODE_DIR",
         "",
         "opencode's data folder; ~/.local/share/opencode if empty.",
@@ -270,7 +271,7 @@ class CaptureSettings:
     )
     goose_folder: Path = _option(
         "goose_dir",
-        folder_or(lambda roots: roots.person / ".local/share/goose"),
+        folder_or(lambda roots: roots.data / "goose"),
         "CRYSTAL_GOOSE_DIR",
         "",
         "goose's data folder; ~/.local/share/goose if empty.",
@@ -544,6 +545,11 @@ def section(kind: type[T], text_of: Callable[[str], str], roots: Roots) -> T:
     )
 
 
+def _base(text: str, _: str) -> str:
+    """A base directory of the XDG specification, which has one that is not absolute ignored; "" then."""
+    return text if text.startswith(("/", "~/")) else ""
+
+
 def _as_it_is(text: str, _origin: str) -> str:
     return text
 
@@ -599,6 +605,8 @@ DEVICE_SETTINGS = (
         "passphrase_file", "CRYSTAL_PASSPHRASE_FILE", "", _as_it_is, "A file with the key store's passphrase."
     ),
     Option("claude_config_dir", "CLAUDE_CONFIG_DIR", "~/.claude", _as_it_is, "Claude Code's folder."),
+    Option("data_home", "XDG_DATA_HOME", "~/.local/share", _base, "Where programs keep their data."),
+    Option("config_home", "XDG_CONFIG_HOME", "~/.config", _base, "Where programs keep their settings."),
 )
 """Settings that commands write or only the environment sets, in the order in which people see them."""
 

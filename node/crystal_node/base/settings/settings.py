@@ -164,6 +164,11 @@ class Settings:
         return Path(self.option("claude_config_dir"))
 
     @property
+    def config_home(self) -> Path:
+        """Where programs keep settings: ``~/.config``, or what XDG_CONFIG_HOME names."""
+        return Path(self.option("config_home"))
+
+    @property
     def capture(self) -> CaptureSettings:
         return section(CaptureSettings, self.option, self._roots)
 
@@ -197,7 +202,7 @@ class Settings:
 
     @property
     def _roots(self) -> Roots:
-        return Roots(self.home.root, self.person_home)
+        return Roots(self.home.root, self.person_home, Path(self.option("data_home")))
 
     def shown(self) -> list[Setting]:
         """All settings with their origins, in the order in which people look for them."""
@@ -261,9 +266,9 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
     """
     flags = flags or Flags()
     env = os.environ if environment is None else environment
-    home_setting, data, passphrase, claude = (
+    home_setting, data, passphrase, claude, data_home, config_home = (
         _resolved(_OF_DEVICE[name], env)
-        for name in ("home", "data_dir", "passphrase_file", "claude_config_dir")
+        for name in ("home", "data_dir", "passphrase_file", "claude_config_dir", "data_home", "config_home")
     )
     home = Home(
         _absolute(home_setting),
@@ -276,6 +281,8 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
         "data_dir": replace(data, value=str(home.database.parent)),
         "passphrase_file": replace(passphrase, value=str(home.passphrase_file or "")),
         "claude_config_dir": replace(claude, value=str(_absolute(claude))),
+        "data_home": _base_folder(data_home),
+        "config_home": _base_folder(config_home),
     }
     options = {
         option.name: paths.get(option.name)
@@ -367,6 +374,12 @@ def _resolved(option: Option, env: Mapping[str, str], config: str = "", flag: st
 
 def _person_home() -> Setting:
     return Setting("the home folder", "~", SettingSource.DEFAULT)
+
+
+def _base_folder(setting: Setting) -> Setting:
+    default = replace(setting, value=_OF_DEVICE[setting.name].default, source=SettingSource.DEFAULT)
+    found = setting if setting.value else default
+    return replace(found, value=str(_absolute(found)))
 
 
 def _absolute(setting: Setting) -> Path:

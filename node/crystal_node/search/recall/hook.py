@@ -84,11 +84,18 @@ def read_input(data: bytes) -> HookInput | None:
     return None if found.event is None else found
 
 
-def output(moment: str, recalled: Recalled) -> bytes:
-    """What the hook prints; empty where there is nothing to say."""
+COPILOT = "copilot-cli"
+"""Reads what a hook adds from the answer itself."""
+
+
+def output(moment: str, recalled: Recalled, tool: str = "") -> bytes:
+    """What the hook prints, in the form that this tool reads (Claude Code's, if none is named). Empty where there is nothing
+    to say."""
     if not (recalled.text or recalled.line):
         return b""
     document: dict[str, object] = {}
+    if tool == COPILOT:
+        return json.encode({"additionalContext": recalled.text}) + b"\n" if recalled.text else b""
     if recalled.text:
         document["hookSpecificOutput"] = {"hookEventName": moment, "additionalContext": recalled.text}
     if recalled.line:

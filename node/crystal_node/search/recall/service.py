@@ -30,8 +30,8 @@ class HookAnswer:
     lost: Callable[[], None] = _nothing
 
 
-def recall_of(finder: Finder, data: bytes) -> HookAnswer:
-    """The answer to what a hook was given."""
+def recall_of(finder: Finder, data: bytes, tool: str = "") -> HookAnswer:
+    """The answer to what a hook of this tool was given."""
     hook = read_input(data)
     if hook is None:
         return HookAnswer(b"")
@@ -47,4 +47,4 @@ def recall_of(finder: Finder, data: bytes) -> HookAnswer:
         with suppress(OSError, apsw.Error, CrystalError):  # then it is given no more
             untold(recalled, finder.settings, noted)
 
-    return HookAnswer(output(hook.hook_event_name, recalled), lost)
+    return HookAnswer(output(hook.hook_event_name, recalled, tool), lost)

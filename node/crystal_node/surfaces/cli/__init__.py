@@ -192,13 +192,19 @@ def _nudge(arguments: list[str], *, whole_process: bool) -> int:
 
 def _home(arguments: list[str]) -> str:
     """The home given by ``--home``, else that of this process."""
-    home = os.environ.get("CRYSTAL_HOME") or "~/.ldm"
+    home = _given(arguments, "--home")
+    return os.path.expanduser((os.environ.get("CRYSTAL_HOME") or "~/.ldm") if home is None else home)  # noqa: PTH111
+
+
+def _given(arguments: list[str], option: str) -> str | None:
+    """The value of an option; None if it is not there."""
+    found = None
     for index, word in enumerate(arguments):
-        if word.startswith("--home="):
-            home = word.removeprefix("--home=")
-        elif word == "--home":
-            home = "".join(arguments[index + 1 : index + 2])
-    return os.path.expanduser(home)  # noqa: PTH111
+        if word.startswith(f"{option}="):
+            found = word.removeprefix(f"{option}=")
+        elif word == option:
+            found = "".join(arguments[index + 1 : index + 2])
+    return found
 
 
 def _wake(home: str) -> None:
@@ -221,13 +227,16 @@ def _recall(arguments: list[str], *, whole_process: bool) -> int:
         limit.start()
     from crystal_node.base.local_api import REQUEST_BYTES_MAX, ask
 
-    home = _home(arguments)
+    home, plugin = _home(arguments), _given(arguments, "--plugin") or ""
+    tool = plugin or _given(arguments, "--tool") or ""
     _wake(home)
     data = sys.stdin.buffer.read(REQUEST_BYTES_MAX + 1)
     if len(data) > REQUEST_BYTES_MAX:
         return 0
     try:
-        answer = ask(home, "POST", "/api/recall", data, seconds=_SERVICE_SECONDS_MAX)
+        known = tool.isascii() and tool.replace("-", "").isalnum()
+        query = f"?{'plugin' if plugin else 'tool'}={tool}" if known else ""
+        answer = ask(home, "POST", f"/api/recall{query}", data, seconds=_SERVICE_SECONDS_MAX)
     except TimeoutError:
         return 0
     except (OSError, ValueError):
@@ -238,5 +247,20 @@ def _recall(arguments: list[str], *, whole_process: bool) -> int:
             return 0
     from crystal_node.search.recall.fallback import answer_here
 
+    environment = {**os.environ, "CRYSTAL_HOME": home}
+    if plugin and _has_own_hooks(plugin, environment):
+        return 0
     _provide_keys()
-    return answer_here(data, {**os.environ, "CRYSTAL_HOME": home}, limit)
+    return answer_here(data, environment, limit, tool)
+
+
+def _has_own_hooks(tool: str, environment: dict[str, str]) -> bool:
+    """Whether `crystal hooks install` has hooks in this tool: its plugin's say nothing then."""
+    from crystal_crypto.errors import CrystalError
+    from crystal_node.agent.hooks.every_tool import has_hooks
+    from crystal_node.base.settings import resolve
+
+    try:
+        return has_hooks(resolve(environment=environment), tool)
+    except CrystalError:
+        return False  # `answer_here` says what is wrong

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from crystal_node.agent.hooks.tool_hooks import HooksLook, ToolHooks, hooks_of
+from crystal_node.agent.hooks.every_tool import Hooks, hooks_of
+from crystal_node.agent.hooks.tool_hooks import HooksLook
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.surfaces.cli.console.options import Json
@@ -26,10 +27,10 @@ Tools = Annotated[
 def install(tools: Tools = None, as_json: Json = False) -> None:
     """Install hooks in AI tools that wake the background service, and recall.
 
-    They go into the settings of Claude Code, Codex, Gemini CLI and Qwen Code. Other programs' hooks stay as they are; running
-    it again changes nothing. At a prompt and at a session's start a hook tells the agent what is remembered, within 0.3 s or
-    not at all. The others only wake a running background service. Without hooks nothing is lost: the background service
-    watches the transcripts anyway.
+    They go into the settings of Claude Code, Codex, Gemini CLI and Qwen Code, and into files of their own in opencode,
+    OpenClaw and Copilot CLI. Other programs' hooks stay as they are; running it again changes nothing. At a prompt and at a
+    session's start a hook tells the agent what is remembered, within 0.3 s or not at all. The others only wake a running
+    background service. Without hooks nothing is lost: the background service watches the transcripts anyway.
 
     Example:
 
@@ -38,7 +39,7 @@ def install(tools: Tools = None, as_json: Json = False) -> None:
     """
     chosen = _chosen(tools)
 
-    def put_in(hooks: ToolHooks) -> bool:
+    def put_in(hooks: Hooks) -> bool:
         is_new = hooks.install()
         if not as_json:
             _say_installed(hooks, is_new=is_new)
@@ -61,7 +62,7 @@ def uninstall(tools: Tools = None, as_json: Json = False) -> None:
     """
     chosen = _named(tools)
 
-    def take_out(hooks: ToolHooks) -> bool:
+    def take_out(hooks: Hooks) -> bool:
         were_there = hooks.uninstall()
         if were_there and not as_json:
             say(f"The hooks are gone from {hooks.file}.")
@@ -88,7 +89,7 @@ def status(tools: Tools = None, as_json: Json = False) -> None:
         return
     there = [hooks for hooks in chosen if hooks.there]
 
-    def tell(hooks: ToolHooks) -> bool:
+    def tell(hooks: Hooks) -> bool:
         found = hooks.look()
         say(f"{found.tool.title}: {found.file}")
         for event, state in found.states.items():
@@ -103,7 +104,7 @@ def status(tools: Tools = None, as_json: Json = False) -> None:
         say("`crystal hooks install` puts them in.")
 
 
-def _named(names: list[str] | None) -> list[ToolHooks]:
+def _named(names: list[str] | None) -> list[Hooks]:
     """Those tools; without names all. Raises UsageError."""
     known = {hooks.tool.name: hooks for hooks in hooks_of(resolve())}
     for name in names or ():
@@ -114,7 +115,7 @@ def _named(names: list[str] | None) -> list[ToolHooks]:
     return [known[name] for name in names] if names else list(known.values())
 
 
-def _chosen(names: list[str] | None) -> list[ToolHooks]:
+def _chosen(names: list[str] | None) -> list[Hooks]:
     """Those tools; without names those that are here. Raises UsageError, NoSuchEntry."""
     found = _named(names)
     there = found if names else [hooks for hooks in found if hooks.there]
@@ -127,7 +128,7 @@ def _chosen(names: list[str] | None) -> list[ToolHooks]:
     return there
 
 
-def _say_installed(hooks: ToolHooks, *, is_new: bool) -> None:
+def _say_installed(hooks: Hooks, *, is_new: bool) -> None:
     say(f"The hooks are in {hooks.file}." if is_new else f"The hooks were in {hooks.file} already.")
     if is_new:
         say("They hold for sessions that begin from now on.")
@@ -143,11 +144,11 @@ def _say_disabled(found: HooksLook) -> None:
         say('! That file turns all hooks off ("disableAllHooks"): none of them runs until it no longer does.')
 
 
-def _document(chosen: list[ToolHooks]) -> dict[str, object]:
+def _document(chosen: list[Hooks]) -> dict[str, object]:
     return {"tools": [_of_tool(hooks) for hooks in chosen]}
 
 
-def _of_tool(hooks: ToolHooks) -> dict[str, object]:
+def _of_tool(hooks: Hooks) -> dict[str, object]:
     found = hooks.look()
     return {
         "name": hooks.tool.name,

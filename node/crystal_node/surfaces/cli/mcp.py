@@ -126,7 +126,7 @@ def install(client: Clients = None, as_json: Json = False) -> int:
     """Add Crystal to the MCP servers of agents on this machine.
 
     Other servers stay as they are; running it again changes nothing. Known are claude-code, claude-desktop, codex,
-    gemini-cli, qwen-code, cursor, vscode and openclaw.
+    gemini-cli, qwen-code, cursor, vscode, openclaw, opencode and copilot-cli.
 
     Example:
 

@@ -9,7 +9,7 @@ import typer
 
 from crystal_crypto.pairing import decode
 from crystal_mirror.requests import StoreFailure
-from crystal_node.agent.hooks.tool_hooks import hooks_of
+from crystal_node.agent.hooks.every_tool import hooks_of
 from crystal_node.base.errors import BadConfig, UsageError
 from crystal_node.base.locking import is_held
 from crystal_node.base.settings import LOCAL_RELAY, Flags, Settings, SettingSource, enrolment_token, resolve

@@ -35,6 +35,7 @@ from uvicorn.server import ServerState
 from crystal_node.agent.daemon.job_requests import JobRunner
 from crystal_node.agent.health.status import device_status
 from crystal_node.agent.health.status_lines import status_lines
+from crystal_node.agent.hooks.every_tool import has_hooks
 from crystal_node.base.errors import ExitCode, describe
 from crystal_node.base.local_api import (
     EXIT_CODE_HEADER,
@@ -82,6 +83,14 @@ class StatusLines(msgspec.Struct, frozen=True, kw_only=True):
 
     lines: list[str]
     has_news: bool
+
+
+class RecallQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose hook asks. ``plugin``: one of this tool's plugin; ``tool``: one of `crystal hooks install` in this tool, whose form
+    of an answer is not Claude Code's."""
+
+    plugin: str = ""
+    tool: str = ""
 
 
 class OtherVersion(GatewayError):
@@ -187,12 +196,14 @@ class _Application(Starlette):
 
     async def recall(self, request: Request) -> Response:
         """What a hook prints, for what it was given."""
-        no_query(request)
+        asked = query_of(request, RecallQuery)
         body = await body_of(request, REQUEST_BYTES_MAX)
 
         def recalled(memory: MemorySearch) -> HookAnswer:
             assert isinstance(memory, Finder), "that is what is opened here"
-            return recall_of(memory, body)
+            if asked.plugin and has_hooks(memory.settings, asked.plugin):
+                return HookAnswer(b"")
+            return recall_of(memory, body, asked.plugin or asked.tool)
 
         answer = await self._backend.find(recalled)
         if await request.is_disconnected():

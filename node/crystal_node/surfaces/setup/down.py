@@ -6,8 +6,8 @@ The home is not touched: what was recorded stays, and settings are there for the
 from contextlib import suppress
 from pathlib import Path
 
+from crystal_node.agent.hooks.every_tool import hooks_of
 from crystal_node.agent.hooks.jsondocument import DamagedDocument
-from crystal_node.agent.hooks.tool_hooks import ToolHooks, hooks_of
 from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.agent.service.control import stop_agent
 from crystal_node.base.locking import is_held
@@ -22,7 +22,7 @@ def down_plan(settings: Settings) -> list[SetupStep]:
     hooks = hooks_of(settings)
 
     def take_hooks() -> str:
-        return ", ".join(str(each.file) for each in for_each(hooks, ToolHooks.uninstall))
+        return ", ".join(str(each.file) for each in for_each(hooks, lambda each: each.uninstall()))
 
     def take_service() -> str:
         manager = manager_for(settings)

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from crystal_crypto.errors import CrystalError
+from crystal_node.agent.hooks.every_tool import hooks_of
 from crystal_node.agent.hooks.jsondocument import DamagedDocument
-from crystal_node.agent.hooks.tool_hooks import ToolHooks, hooks_of
 from crystal_node.agent.service import Manager, ServiceState, manager_for
 from crystal_node.agent.service.control import install_and_start
 from crystal_node.base.errors import Failure, describe
@@ -161,7 +161,7 @@ def _hooks(wish: SetupWish, latest: Callable[[], Settings]) -> SetupStep:
     hooks = [each for each in hooks_of(latest()) if each.there]
 
     def install() -> str:
-        new = for_each(hooks, ToolHooks.install)
+        new = for_each(hooks, lambda each: each.install())
         return " ".join(
             [", ".join(str(each.file) for each in new), *(each.tool.asks for each in new)]
         ).strip()

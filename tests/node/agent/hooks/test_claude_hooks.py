@@ -153,7 +153,7 @@ def test_a_hook_of_an_earlier_version_at_a_compaction_is_removed(person: Machine
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"model": "opus",}', "line 1, column"),
+        ('{"model": "opus",,}', "line 1, column"),
         ("[]", "no object"),
         ('{"hooks": []}', '"hooks" is no object'),
         ('{"hooks":\n {"Stop": "x"}}', "line 2, column 11"),

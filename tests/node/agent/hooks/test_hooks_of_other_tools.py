@@ -83,8 +83,8 @@ def test_settings_that_cannot_be_changed_keep_no_other_tools_hooks_back(machine:
         _file(machine, tool)
     codex, gemini, qwen = (machine.root / TOOLS[tool][0] for tool in TOOLS)
     machine.call("hooks", "install", "qwen-code")
-    commented = b'{\n  // mine\n  "general": {}\n}\n'
-    gemini.write_bytes(commented)
+    damaged = b'{\n  // mine\n  "general": \n}\n'
+    gemini.write_bytes(damaged)
     for verb in ("uninstall", "install"):
         told = machine.call("hooks", verb, check=False)
         assert told.code != 0
@@ -93,7 +93,7 @@ def test_settings_that_cannot_be_changed_keep_no_other_tools_hooks_back(machine:
     shown = machine.call("hooks", "status", check=False)
     assert str(gemini) in shown.err
     assert "Qwen Code" in shown.out
-    assert gemini.read_bytes() == commented
+    assert gemini.read_bytes() == damaged
 
 
 def test_codex_asks_its_person_whether_it_trusts_new_hooks(machine: Machine) -> None:

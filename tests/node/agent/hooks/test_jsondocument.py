@@ -69,14 +69,15 @@ def test_elements_come_and_go_where_they_stand(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{\n  "a": 1,\n}', "line 3, column 1"),
+        ('{\n  "a": 1,,\n}', "line 3, column 1"),
+        ('{"a": 1} /* and', "line 1, column 10"),
         ('{"a": 1', "line 1, column 8"),
         ("", "line 1, column 1"),
         ('{"a": {"b": 1, "b": 2}}', "'b' twice"),
         ('{"a": NaN}', "NaN"),
         ("[" * 100_000, "deep"),
     ],
-    ids=["comma", "cut", "empty", "twice", "no number", "deep"],
+    ids=["commas", "open comment", "cut", "empty", "twice", "no number", "deep"],
 )
 def test_what_cannot_be_read_without_a_doubt_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(DamagedDocument, match=said):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -33,11 +34,13 @@ sys.exit(cli.main())
 working_in = contextlib.chdir
 
 
-def hook(machine: Machine, event: str = "UserPromptSubmit", **more: Any) -> dict[str, Any]:
+def hook(
+    machine: Machine, event: str = "UserPromptSubmit", *, options: Sequence[str] = (), **more: Any
+) -> dict[str, Any]:
     """What a hook prints, "" being {}."""
     told = {"hook_event_name": event, "session_id": "session-1", "cwd": str(machine.root), **more}
     result = subprocess.run(
-        [sys.executable, "-c", PATIENT, "recall", "--hook", "--home", str(machine.home)],
+        [sys.executable, "-c", PATIENT, "recall", "--hook", *options, "--home", str(machine.home)],
         env=machine.environment,
         input=json.dumps(told).encode(),
         capture_output=True,
@@ -279,3 +282,21 @@ def test_a_damaged_book_is_begun_anew(machine: Machine) -> None:
     book = RecallDatabase.open(path)
     assert book.given("session", ["ab"]) == set()
     book.close()
+
+
+@pytest.mark.parametrize("by", ["itself", "the service"])
+def test_the_answer_is_in_the_tools_form_and_a_plugins_hook_is_quiet_beside_that_of_crystal_up(
+    remembering: Machine, by: str
+) -> None:
+    def asked(*options: str, session: str) -> dict[str, Any]:
+        return hook(remembering, prompt=PROMPT, session_id=session, options=options)
+
+    (remembering.root / ".codex").mkdir()
+    with agent(remembering) if by == "the service" else contextlib.nullcontext():
+        claude = text_of(asked(session="1"))
+        assert "went from 3 to 9" in claude
+        assert asked("--tool", "copilot-cli", session="2") == {"additionalContext": claude}
+        assert text_of(asked("--plugin", "codex", session="3")) == claude
+        remembering.call("hooks", "install", "codex")
+        assert asked("--plugin", "codex", session="4") == {}
+        assert text_of(asked(session="5")) == claude

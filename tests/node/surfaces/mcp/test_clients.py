@@ -12,6 +12,7 @@ from crystal_node.agent.hooks.program import program
 from tests.support.machine import Machine
 
 _OURS = {"command": program()[0], "args": [*program()[1:], "mcp"]}
+_KINDS = {"claude-code": "stdio", "vscode": "stdio", "opencode": "local", "copilot-cli": "local"}
 _CODEX = """# My settings
 model = "o9"   # the best one
 notify = [
@@ -42,6 +43,8 @@ def _files(machine: Machine) -> dict[str, Path]:
         "cursor": machine.root / ".cursor" / "mcp.json",
         "vscode": _applications(machine) / "Code" / "User" / "mcp.json",
         "openclaw": machine.root / ".openclaw" / "openclaw.json",
+        "opencode": machine.root / ".config" / "opencode" / "opencode.json",
+        "copilot-cli": machine.root / ".copilot" / "mcp-config.json",
     }
 
 
@@ -64,7 +67,12 @@ def _states(machine: Machine) -> dict[str, str]:
 def _entry(machine: Machine, name: str) -> Any:
     text = _files(machine)[name].read_text()
     found: Any = tomllib.loads(text) if name == "codex" else json.loads(text)
-    places = {"codex": ["mcp_servers"], "vscode": ["servers"], "openclaw": ["mcp", "servers"]}
+    places = {
+        "codex": ["mcp_servers"],
+        "vscode": ["servers"],
+        "openclaw": ["mcp", "servers"],
+        "opencode": ["mcp"],
+    }
     for step in places.get(name, ["mcpServers"]):
         found = found[step]
     return found["crystal"]
@@ -77,9 +85,13 @@ def test_all_programs_get_the_entry_once_and_lose_it_to_the_byte(person: Machine
     assert set(_states(person).values()) == {"installed"}
     for name in before:
         entry = _entry(person, name)
-        assert {key: entry[key] for key in _OURS} == _OURS
-        assert Path(entry["command"]).is_absolute()
-        assert entry.get("type") == ("stdio" if name in ("claude-code", "vscode") else None)
+        kind = entry.pop("type", None)
+        if name == "opencode":
+            assert entry == {"command": [_OURS["command"], *_OURS["args"]], "enabled": True}
+        else:
+            assert {key: entry[key] for key in _OURS} == _OURS
+            assert Path(entry["command"]).is_absolute()
+        assert kind == _KINDS.get(name)
     installed = {name: file.read_bytes() for name, file in _files(person).items()}
     person.call("mcp", "install")
     assert {name: file.read_bytes() for name, file in _files(person).items()} == installed
@@ -145,7 +157,7 @@ def test_an_entry_of_an_earlier_place_is_replaced(person: Machine) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("vscode", '{\n  // mine\n  "servers": {}\n}\n'),
+        ("vscode", '{\n  // mine\n  "servers": {}\n'),
         ("cursor", '{"mcpServers": []}'),
         ("cursor", '{"mcpServers": {'),
         ("codex", "mcp_servers = { other = { command = 'x' } }\n"),

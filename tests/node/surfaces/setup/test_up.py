@@ -250,15 +250,15 @@ def test_damaged_settings_of_a_tool_stop_no_other_step_and_no_other_tool_and_sta
 ) -> None:
     file = person.root / ".claude" / "settings.json"
     file.write_text('{"hooks": }')
-    commented, codex = person.root / ".gemini" / "settings.json", person.root / ".codex"
-    commented.parent.mkdir(exist_ok=True)
-    commented.write_text("{\n  // mine\n}")
+    cut, codex = person.root / ".gemini" / "settings.json", person.root / ".codex"
+    cut.parent.mkdir(exist_ok=True)
+    cut.write_text("{\n  // mine\n")
     codex.mkdir(exist_ok=True)
     outcome = _core(person, relay, "--no-service")
     told = next(event for event in _events(outcome) if event.get("name") == "hooks")
     assert (told["state"], outcome.code) == ("could-not", 8)
     assert "line 1, column 11" in told["text"]
-    assert (file.read_text(), commented.read_text()) == ('{"hooks": }', "{\n  // mine\n}")
+    assert (file.read_text(), cut.read_text()) == ('{"hooks": }', "{\n  // mine\n")
     assert person.call("status", "--json").json["role"] == "core"
     assert "crystal" in (codex / "hooks.json").read_text()
     assert "crystal" in (codex / "config.toml").read_text()

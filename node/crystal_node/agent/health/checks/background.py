@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from crystal_crypto.errors import CrystalError
 from crystal_node.agent.health.facts import background, other_facts
 from crystal_node.agent.health.findings import Finding, Severity, job_findings, staging_findings, warned
-from crystal_node.agent.hooks.tool_hooks import ToolHooks, hooks_of
+from crystal_node.agent.hooks.every_tool import Hooks, hooks_of
 from crystal_node.agent.jobs.database import put_aside
 from crystal_node.agent.service import ServiceState, manager_for
 from crystal_node.base.clock import now_ms
@@ -25,7 +25,7 @@ def hooks(settings: Settings) -> Iterator[Finding]:
         yield from _of_tool(tool)
 
 
-def _of_tool(hooks: ToolHooks) -> Iterator[Finding]:
+def _of_tool(hooks: Hooks) -> Iterator[Finding]:
     try:
         found = hooks.look()
     except CrystalError as error:

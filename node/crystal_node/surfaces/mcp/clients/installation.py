@@ -5,7 +5,6 @@ Before the first change a file is copied to ``….before-crystal``; the copy goe
 settings, which may hold keys, stays behind in a file of ours.
 """
 
-import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from crystal_node.agent.hooks import jsondocument, jsonfile
+from crystal_node.agent.hooks.every_tool import hooks_of
 from crystal_node.agent.hooks.jsondocument import DamagedDocument
-from crystal_node.agent.hooks.tool_hooks import hooks_of
 from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.surfaces.mcp.clients import json_form, toml_form
@@ -55,7 +54,7 @@ class McpClients:
     def __init__(self, settings: Settings) -> None:
         self._owner = EntryOwner.of(settings)
         self._clients = clients_of(settings)
-        self._hooks = {hooks.file: hooks for hooks in hooks_of(settings)}
+        self._hooks = {hooks.settings_file: hooks for hooks in hooks_of(settings) if hooks.settings_file}
 
     @property
     def all(self) -> list[McpClient]:
@@ -84,7 +83,7 @@ class McpClients:
             return ClientLook(client, ClientState.MISSING)
         if not self._owner.owns(found):
             return ClientLook(client, ClientState.OTHER)
-        current = found == self._owner.entry(typed=client.typed)
+        current = found == self._owner.entry(client.entry)
         return ClientLook(client, ClientState.INSTALLED if current else ClientState.OUTDATED)
 
     def install(self, client: McpClient) -> bool:
@@ -102,7 +101,7 @@ class McpClients:
             )
         if state is ClientState.OTHER:
             raise NotOurs(f"{client.file} has an MCP server {NAME} that is not this home's")
-        entry = self._owner.entry(typed=client.typed)
+        entry = self._owner.entry(client.entry)
         form = toml_form if client.form is FileForm.TOML else json_form
         with _named(client.file):
             # A copy with our hooks in it would be none of what was there before.
@@ -169,7 +168,7 @@ def _same(client: McpClient, left: str, before: str) -> bool:
     if not before.strip():
         return _empty(client, left)
     with suppress(DamagedDocument):
-        return json.dumps(_pruned(client, left)) == json.dumps(_pruned(client, before))
+        return jsondocument.same(_pruned(client, left), _pruned(client, before))
     return False
 
 
@@ -188,16 +187,18 @@ def _without_empty(client: McpClient, left: str, before: str | None) -> str:
     return left
 
 
-def _pruned(client: McpClient, text: str) -> object:
+def _pruned(client: McpClient, text: str) -> str:
     """A JSON document without the objects on the way to the servers that are empty."""
     for depth in range(len(client.at), 0, -1):
         if jsondocument.value_at(jsondocument.parse(text), client.at[:depth]) == {}:
             text = jsondocument.without(text, client.at[:depth])
-    return jsondocument.parse(text)
+    return text
 
 
 def _empty(client: McpClient, text: str) -> bool:
-    return not text.strip() if client.form is FileForm.TOML else _pruned(client, text) == {}
+    return (
+        not text.strip() if client.form is FileForm.TOML else jsondocument.parse(_pruned(client, text)) == {}
+    )
 
 
 @contextmanager

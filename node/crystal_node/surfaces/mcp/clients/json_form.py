@@ -1,7 +1,4 @@
-"""An entry in and out of a JSON file, everything else to the byte as it was.
-
-A file with comments is no JSON: it is refused with its place, and the person writes the entry there themselves.
-"""
+"""An entry in and out of a JSON file, everything else to the byte as it was, comments too."""
 
 from collections.abc import Iterator
 
@@ -36,15 +33,7 @@ def with_entry(text: str, at: tuple[str, ...], entry: dict[str, object]) -> str:
     present = jsondocument.value_at(found, (*at, NAME))
     if present == entry:
         return text
-    if present is not None:
-        text = jsondocument.without(text, (*at, NAME))
-    for depth, step in enumerate(at):
-        if jsondocument.value_at(jsondocument.parse(text), at[: depth + 1]) is None:
-            value: dict[str, object] = {NAME: entry}
-            for inner in reversed(at[depth + 1 :]):
-                value = {inner: value}
-            return jsondocument.with_member(text, at[:depth], step, value)
-    return jsondocument.with_member(text, at, NAME, entry)
+    return jsondocument.with_value(text, (*at, NAME), entry)
 
 
 def without_entries(text: str, at: tuple[str, ...], owner: EntryOwner) -> str:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from crystal_node.base.settings import Settings
+from crystal_node.surfaces.mcp.clients.entries import EntryForm
 
 _SERVERS = ("mcpServers",)
 
@@ -22,7 +23,7 @@ class FileForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class McpClient:
-    """One program. ``at``: where in the file the servers are, by name. ``typed``: an entry says there that it is a process.
+    """One program. ``at``: where in the file the servers are, by name. ``entry``: how one is written there.
     ``also``: other files that may hold an entry of ours, which is only ever taken out of them."""
 
     name: str
@@ -31,7 +32,7 @@ class McpClient:
     file: Path
     at: tuple[str, ...] = _SERVERS
     form: FileForm = FileForm.JSON
-    typed: bool = False
+    entry: EntryForm = EntryForm.PLAIN
     also: tuple[Path, ...] = ()
 
     @property
@@ -52,6 +53,8 @@ def clients_of(settings: Settings) -> list[McpClient]:
     applications = (
         person / "Library" / "Application Support" if sys.platform == "darwin" else person / ".config"
     )
+    opencode = settings.config_home / "opencode"
+    opencode_files = (opencode / "opencode.json", opencode / "opencode.jsonc")
     desktop, code = applications / "Claude", applications / "Code" / "User"
     return [
         McpClient(
@@ -59,7 +62,7 @@ def clients_of(settings: Settings) -> list[McpClient]:
             "Claude Code",
             claude,
             claude_files[0 if usual else 1],
-            typed=True,
+            entry=EntryForm.TYPED,
             also=claude_files,
         ),
         McpClient("claude-desktop", "Claude Desktop", desktop, desktop / "claude_desktop_config.json"),
@@ -74,12 +77,28 @@ def clients_of(settings: Settings) -> list[McpClient]:
         McpClient("gemini-cli", "Gemini CLI", capture.gemini_folder, capture.gemini_folder / "settings.json"),
         McpClient("qwen-code", "Qwen Code", capture.qwen_folder, capture.qwen_folder / "settings.json"),
         McpClient("cursor", "Cursor", person / ".cursor", person / ".cursor" / "mcp.json"),
-        McpClient("vscode", "VS Code", code, code / "mcp.json", ("servers",), typed=True),
+        McpClient("vscode", "VS Code", code, code / "mcp.json", ("servers",), entry=EntryForm.TYPED),
         McpClient(
             "openclaw",
             "OpenClaw",
             capture.openclaw_folder,
             capture.openclaw_folder / "openclaw.json",
             ("mcp", "servers"),
+        ),
+        McpClient(
+            "opencode",
+            "opencode",
+            opencode,
+            next((file for file in opencode_files if file.exists()), opencode_files[0]),
+            ("mcp",),
+            entry=EntryForm.OPENCODE,
+            also=opencode_files,
+        ),
+        McpClient(
+            "copilot-cli",
+            "Copilot CLI",
+            capture.copilot_folder,
+            capture.copilot_folder / "mcp-config.json",
+            entry=EntryForm.COPILOT,
         ),
     ]

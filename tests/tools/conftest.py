@@ -24,15 +24,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Generator[Bare]:
     """Makes homes that have a program with its settings, and no Crystal."""
+    made: list[Program] = []
     with scripted_model() as model:
 
         def make(kind: type[Program]) -> Program:
             home = tmp_path_factory.mktemp(kind.name)
             program = kind(Workplace(Machine(home), model))
             program.prepare()
+            made.append(program)
             return program
 
         yield make
+        for program in made:
+            program.end()
 
 
 @pytest.fixture(scope="module", params=PROGRAMS, ids=lambda kind: kind.name)

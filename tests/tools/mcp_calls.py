@@ -8,20 +8,28 @@ from typing import Any
 from tests.tools.workplace import Workplace
 
 FACT = "The tern mast is painted green."
+_REFUSED = r"The person did not agree\. Nothing was changed"
 
 
 @dataclass(frozen=True, slots=True)
 class McpCall:
-    """``arguments`` are made when the call is due; ``result`` is a pattern. ``recorded``: recorded words are fenced in it."""
+    """``arguments`` are made when the call is due; ``result`` is a pattern. ``recorded``: recorded words are fenced in it.
+
+    ``asks``: the person is asked first. Without a screen a program says no for its person, or cannot ask at all.
+    """
 
     tool: str
     arguments: Callable[[Workplace], dict[str, Any]]
     result: str
     recorded: bool = False
+    asks: bool = False
 
-    def check(self, result: str) -> None:
-        """Raises AssertionError unless the result is what the model has to read, once and fenced."""
-        assert re.search(self.result, result), result
+    def check(self, result: str, *, refuses: bool) -> None:
+        """Raises AssertionError unless the result is what the model has to read, once and fenced.
+
+        ``refuses``: this program says no for its person.
+        """
+        assert re.search(_REFUSED if self.asks and refuses else self.result, result), result
         if self.recorded:
             assert result.count(FACT) == 1, result
             assert re.search(
@@ -52,8 +60,8 @@ MCP_CALLS = (
     McpCall("crystal_open", lambda workplace: {"id": _id(workplace)}, r"\bid ", recorded=True),
     McpCall("crystal_memories", lambda _: {}, r"\bid ", recorded=True),
     McpCall("crystal_status", lambda _: {}, r"texts"),
-    McpCall("crystal_sources_add", _folder, r"confirm"),
+    McpCall("crystal_sources_add", _folder, r"confirm", asks=True),
     McpCall("crystal_sources_sync", lambda _: {}, r"."),
     McpCall("crystal_sources_status", lambda _: {}, r"."),
-    McpCall("crystal_forget", lambda workplace: {"ids": [_id(workplace)]}, r"confirm"),
+    McpCall("crystal_forget", lambda workplace: {"ids": [_id(workplace)]}, r"confirm", asks=True),
 )

@@ -1,6 +1,7 @@
 """How each program is told to use the scripted model, to take a turn without a screen, and to go on with a session."""
 
 import json
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -24,6 +25,11 @@ class Program:
     memory_tool: ClassVar[str] = ""
     shell: ClassVar[Call]
     """A call that prints ``words-of-a-tool``."""
+    has_hooks: ClassVar[bool] = True
+    has_memory_tools: ClassVar[bool] = True
+    """Whether Crystal has hooks in it, and an MCP server."""
+    refuses: ClassVar[bool] = False
+    """Whether it says no for its person where an MCP server asks, and there is no screen."""
 
     def __init__(self, workplace: Workplace) -> None:
         self.workplace = workplace
@@ -60,6 +66,9 @@ class Program:
         """Take one turn. Returns what it printed."""
         return self.workplace.run(self.words(prompt, session), folder, **self.variables).stdout.strip()
 
+    def end(self) -> None:
+        """End what it has left running."""
+
     def search_first(self, tool: str) -> list[Call]:
         """The calls that a model has to make before it can call a tool of the memory."""
         return []
@@ -69,6 +78,7 @@ class ClaudeCode(Program):
     name = source = "claude-code"
     memory_tool = "mcp__crystal__"
     shell = Call("Bash", {"command": "echo words-of-a-tool"})
+    refuses = True
 
     def prepare(self) -> None:
         (self.workplace.home / ".claude").mkdir()
@@ -100,6 +110,7 @@ class Codex(Program):
     name = source = "codex"
     memory_tool = "mcp__crystal"
     shell = Call("exec_command", {"cmd": "echo words-of-a-tool"})
+    refuses = True
 
     def prepare(self) -> None:
         folder = self.workplace.home / ".codex"
@@ -203,4 +214,152 @@ class QwenCode(Program):
         return [self.command, "--yolo", *going_on, "--prompt", prompt]
 
 
-PROGRAMS: tuple[type[Program], ...] = (ClaudeCode, Codex, GeminiCli, QwenCode)
+class OpenCode(Program):
+    name = source = "opencode"
+    memory_tool = "crystal_"
+    shell = Call("bash", {"command": "echo words-of-a-tool", "description": "say it"})
+
+    def prepare(self) -> None:
+        self.settings[0].parent.mkdir(parents=True)
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": f"{self.workplace.model.url}/v1", "apiKey": "dummy"},
+            "models": {"scripted": {"reasoning": True, "interleaved": {"field": "reasoning_content"}}},
+        }
+        own = {"autoupdate": False, "share": "disabled", "model": "scripted/scripted"}
+        text = json.dumps(own | {"provider": {"scripted": provider}}, indent=2)
+        self.settings[0].write_text(
+            text.replace("{\n", "{\n  // by hand, with a comma at the end\n", 1)[:-2] + ",\n}\n"
+        )
+
+    @property
+    def settings(self) -> list[Path]:
+        folder = self.workplace.home / ".config" / "opencode"
+        return [folder / "opencode.json", folder / "plugin" / "crystal.js"]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        going_on = ["--continue"] if session == LAST else ["--session", session] if session else []
+        # It puts an argument with a space in it between quotes.
+        return [self.command, "run", *going_on, *prompt.split(" ")]
+
+
+class CopilotCli(Program):
+    name, source = "copilot", "copilot-cli"
+    memory_tool = "crystal-"
+    refuses = True
+    shell = Call("bash", {"command": "echo words-of-a-tool", "description": "say it"})
+
+    def prepare(self) -> None:
+        (self.workplace.home / ".copilot").mkdir()
+        own = {"mcpServers": {"other": {"type": "local", "command": "true", "args": [], "tools": []}}}
+        self.settings[0].write_text(json.dumps(own))
+
+    @property
+    def settings(self) -> list[Path]:
+        folder = self.workplace.home / ".copilot"
+        return [folder / "mcp-config.json", folder / "hooks" / "crystal.json"]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_PROVIDER_BASE_URL": f"{self.workplace.model.url}/v1",
+            "COPILOT_PROVIDER_API_KEY": "dummy",
+            "COPILOT_MODEL": "scripted",
+            "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": "100000",
+            "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS": "8000",
+        }
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        going_on = ["--continue"] if session == LAST else [f"--resume={session}"] if session else []
+        return [self.command, "--allow-all-tools", "--silent", *going_on, "--prompt", prompt]
+
+
+class OpenClaw(Program):
+    name = source = "openclaw"
+    memory_tool = "crystal__"
+    shell = Call("exec", {"command": "echo words-of-a-tool"})
+
+    def prepare(self) -> None:
+        (self.workplace.home / ".openclaw").mkdir()
+        model = {"id": "scripted", "name": "scripted", "contextWindow": 200_000, "maxTokens": 8_000}
+        provider = {
+            "baseUrl": f"{self.workplace.model.url}/v1",
+            "apiKey": "dummy",
+            "api": "openai-completions",
+            "models": [model | {"reasoning": True, "input": ["text"]}],
+        }
+        own = {
+            "models": {"providers": {"scripted": provider}},
+            "tools": {"toolSearch": False},
+            "agents": {
+                "defaults": {
+                    "model": {"primary": "scripted/scripted"},
+                    "workspace": "${PWD}",
+                    "skipBootstrap": True,
+                }
+            },
+        }
+        self.settings[0].write_text(json.dumps(own, indent=1))
+
+    @property
+    def settings(self) -> list[Path]:
+        return [self.workplace.home / ".openclaw" / "openclaw.json"]
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        if session != LAST:
+            self._last = session or str(uuid.uuid4())
+        turn = ["agent", "--local", "--agent", "main", "--session-id", self._last, "--message", prompt]
+        return [self.command, *turn]
+
+
+class Cline(Program):
+    name = source = "cline"
+    shell = Call("run_commands", {"commands": ["echo words-of-a-tool"]})
+    has_hooks = False
+    has_memory_tools = False
+
+    def prepare(self) -> None:
+        folder = self.workplace.home / ".cline" / "data" / "settings"
+        folder.mkdir(parents=True)
+        own = {
+            "provider": "openai-compatible",
+            "apiKey": "dummy",
+            "model": "scripted",
+            "baseUrl": f"{self.workplace.model.url}/v1",
+        }
+        provider = {"settings": own, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
+        named = {
+            "version": 1,
+            "lastUsedProvider": "openai-compatible",
+            "providers": {"openai-compatible": provider},
+        }
+        (folder / "providers.json").write_text(json.dumps(named))
+
+    @property
+    def settings(self) -> list[Path]:
+        return []
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        if session == LAST:
+            pytest.skip("Cline continues no last session without a screen")
+        return [self.command, *(["--id", session] if session else []), prompt]
+
+    def end(self) -> None:
+        self.workplace.run([self.command, "hub", "stop"], self.workplace.home)
+
+
+PROGRAMS: tuple[type[Program], ...] = (
+    ClaudeCode,
+    Codex,
+    GeminiCli,
+    QwenCode,
+    OpenClaw,
+    OpenCode,
+    CopilotCli,
+    Cline,
+)

@@ -6,6 +6,8 @@ import signal
 import threading
 import time
 
+import pytest
+
 from tests.support.scripted_model import Asked, Call, Reply
 from tests.support.watchers import until
 from tests.tools.conftest import Bare
@@ -50,6 +52,8 @@ def test_a_turn_with_a_call_is_recorded_once(program: Program) -> None:
 
 
 def test_what_a_hook_recalls_is_in_the_next_request(program: Program) -> None:
+    if not program.has_hooks:
+        pytest.skip(f"Crystal has no hooks in {program.name}")
     workplace, script = program.workplace, program.workplace.model.script
     folder = workplace.project("herons")
     told = "Noted: the heron camera wakes at 05:20."
@@ -82,6 +86,8 @@ def _first_that_recalls(program: Program, prompt: str, told: str) -> Asked:
 
 
 def test_each_tool_of_the_mcp_server_can_be_called(program: Program) -> None:
+    if not program.has_memory_tools:
+        pytest.skip(f"Crystal is no MCP server of {program.name}")
     workplace, script = program.workplace, program.workplace.model.script
     for call in MCP_CALLS:
         name = f"{program.memory_tool}{call.tool}"
@@ -97,7 +103,7 @@ def test_each_tool_of_the_mcp_server_can_be_called(program: Program) -> None:
         assert last is not None
         results = last.results
         assert len(results) == len(searches) + 1
-        call.check(results[-1])
+        call.check(results[-1], refuses=program.refuses)
 
 
 def test_private_words_are_not_recorded(program: Program) -> None:
@@ -183,6 +189,8 @@ def test_several_at_once(program: Program) -> None:
 
 
 def test_settings_are_byte_for_byte_as_before_after_the_uninstall(bare: Bare, program: Program) -> None:
+    if not program.settings:
+        pytest.skip(f"Crystal changes no settings of {program.name}")
     other = bare(type(program))
     workplace = other.workplace
     own = {file: file.read_bytes() for file in other.settings if file.exists()}

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,10 +69,10 @@ class Workplace:
             pytest.skip(f"{pinned.name} {pinned.version}: {why_not}")
         return str(self.tools.command(pinned))
 
-    def environment(self, **variables: str) -> dict[str, str]:
+    def environment(self, folder: Path, **variables: str) -> dict[str, str]:
         """Of a program: nothing of this process but the language and where programs are."""
         path = f"{self.tools.node_folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        own = {"HOME": str(self.home), "PATH": path, "TERM": "dumb", "LANG": "C.UTF-8"}
+        own = {"HOME": str(self.home), "PWD": str(folder), "PATH": path, "TERM": "dumb", "LANG": "C.UTF-8"}
         return own | {"CRYSTAL_KEY_STORE": "file"} | _OFF | variables
 
     def run(
@@ -82,7 +82,7 @@ class Workplace:
         done = subprocess.run(
             command,
             cwd=folder,
-            env=self.environment(**variables),
+            env=self.environment(folder, **variables),
             input=typed,
             stdin=subprocess.DEVNULL if typed is None else None,
             capture_output=True,
@@ -102,7 +102,7 @@ class Workplace:
             process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=self.environment(**variables),
+                env=self.environment(folder, **variables),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -112,7 +112,8 @@ class Workplace:
             try:
                 yield process
             finally:
-                os.killpg(process.pid, 9)
+                with suppress(ProcessLookupError):  # all of it is gone already
+                    os.killpg(process.pid, 9)
                 process.wait()
 
     def rows(self, project: str = "") -> list[Row]:

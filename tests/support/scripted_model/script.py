@@ -83,9 +83,10 @@ class Script:
             return self.aside
         for at in reversed(range(len(asked.turns))):
             turn = asked.turns[at]
-            known = [phrase for phrase in self.steps if phrase in turn.text] if turn.role == "user" else []
+            said = _without_records(turn.text)
+            known = [phrase for phrase in self.steps if phrase in said] if turn.role == "user" else []
             if known:
-                steps = self.steps[max(known, key=turn.text.rfind)]
+                steps = self.steps[max(known, key=said.rfind)]
                 done = sum(later.role == "assistant" for later in asked.turns[at:])
                 return _offered(steps[min(done, len(steps) - 1)], asked.tools)
         return Reply("There is no step for this.")
@@ -97,6 +98,11 @@ class Script:
             for one in self.asked
             if one.tools and any(turn.role == "user" and phrase in turn.text for turn in one.turns)
         ]
+
+
+def _without_records(text: str) -> str:
+    """A prompt without what a hook recalled: a record quotes prompts of before."""
+    return "\n".join(line for line in text.split("\n") if not line.startswith("- ["))
 
 
 def _reply(step: Reply | Call | str) -> Reply:

@@ -40,8 +40,8 @@ COMMANDS = {
     "recall": (
         "Look something up in the memory",
         (
-            "Search Crystal's memory with crystal_search for: {words}\n\nTell what was found, with its date and where it was said. "
-            "If nothing fits, say so."
+            "Search Crystal's memory with crystal_search for: {words}\n\n"
+            "Tell what was found, with its date and where it was said. If nothing fits, say so."
         ),
     ),
     "remember": (

@@ -226,7 +226,8 @@ class OpenCode(Program):
             "options": {"baseURL": f"{self.workplace.model.url}/v1", "apiKey": "dummy"},
             "models": {"scripted": {"reasoning": True, "interleaved": {"field": "reasoning_content"}}},
         }
-        own = {"autoupdate": False, "share": "disabled", "model": "scripted/scripted"}
+        schema = {"$schema": "https://opencode.ai/config.json"}  # else the program writes it
+        own = schema | {"autoupdate": False, "share": "disabled", "model": "scripted/scripted"}
         text = json.dumps(own | {"provider": {"scripted": provider}}, indent=2)
         self.settings[0].write_text(
             text.replace("{\n", "{\n  // by hand, with a comma at the end\n", 1)[:-2] + ",\n}\n"

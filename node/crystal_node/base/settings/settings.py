@@ -18,6 +18,7 @@ from crystal_node.base.errors import BadConfig
 from crystal_node.base.home import Home, locked_directory, write_private
 from crystal_node.base.settings.checks import KIB, LOCAL_RELAY, checked_url
 from crystal_node.base.settings.config import Config, read_config, text_in
+from crystal_node.base.settings.kinds import Roots
 from crystal_node.base.settings.options import (
     BY_NAME,
     DEVICE_SETTINGS,
@@ -27,7 +28,6 @@ from crystal_node.base.settings.options import (
     DreamSettings,
     EmbeddingSettings,
     Option,
-    Roots,
     SearchSettings,
     ServiceSettings,
     SessionSettings,

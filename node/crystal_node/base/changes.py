@@ -80,9 +80,8 @@ async def _watched(
             again = now() + _FOLLOW_UP_SECONDS if any(new for _, new in found) else inf
             yield frozenset(path for path, _ in found)
     finally:
-        pending.cancel()
-        with suppress(asyncio.CancelledError, StopAsyncIteration):
-            await pending
+        with suppress(StopAsyncIteration):
+            await _cancelled(pending)
         await events.aclose()
 
 
@@ -130,9 +129,18 @@ async def _first(pending: "asyncio.Future[Changed]", other: Coroutine[None, None
         either: set[asyncio.Future[Any]] = {pending, task}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await _cancelled(task)
+
+
+async def _cancelled(task: "asyncio.Future[Any]") -> None:
+    """Cancels a task and waits for its end. Raises its error.
+
+    A cancellation of the caller that comes meanwhile is not taken for the task's own: the caller would go on for ever.
+    """
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
 
 
 async def _others_or(seconds: float, folders: Folders, present: list[Path], times: ChangeTimes) -> None:

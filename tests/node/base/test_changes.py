@@ -115,3 +115,19 @@ async def test_events_without_end_put_off_no_look_at_everything(tmp_path: Path) 
                 pass
         finally:
             writing.cancel()
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_cancellation_that_comes_together_with_a_change_is_not_lost(turns: int) -> None:
+    changed = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(changes_module._first(changed, asyncio.sleep(60)))  # pyright: ignore[reportPrivateUsage]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    changed.set_result(None)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if waiting.cancel():
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+    else:
+        assert waiting.done(), "it returned before"

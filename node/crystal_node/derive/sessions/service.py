@@ -5,10 +5,14 @@ of forgotten texts is asked in the event loop, which its database belongs to.
 """
 
 import asyncio
+import logging
+import threading
 from collections.abc import Callable, Collection, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from crystal_node.base.backoff import Backoff
 from crystal_node.base.changes import ChangeTimes, changes
@@ -34,9 +38,14 @@ FOREIGN_MS = 15 * 60 * 1000
 """How long the Core waits for a device to take what was forgotten out of its own copies."""
 _LOCK_SECONDS = 30.0
 _ANSWER_SECONDS = 120.0
+STOP_SECONDS_MAX = 4.0
+"""How long a thread that was told to stop is waited for."""
 _SUPPRESSED = "SELECT count(*) FROM suppressed"
 _META_FORGOTTEN = "forgotten"
 _META_FORGOTTEN_AT = "forgotten-at"
+
+_log = logging.getLogger("crystal_node.derive.sessions")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +67,13 @@ class SessionService:
         self._id = device.member.device_id.hex()
         self._copies = SessionCopies(self._root)
         self._database: SessionDatabase | None = None
+        self._adapters: tuple[Settings, dict[str, Adapter]] | None = None
+        self._stopped = threading.Event()
+        self._left = False
 
     def close(self) -> None:
-        if self._database is not None:
+        """Closes the database, unless a thread still uses it that did not stop in time."""
+        if self._database is not None and not self._left:
             self._database.close()
             self._database = None
 
@@ -72,11 +85,17 @@ class SessionService:
     def adapters(self) -> dict[str, Adapter]:
         """The adapters of the tools whose sessions are copied now, by name."""
         settings = self._latest()
-        return {
-            one.name: one
-            for one in all_adapters(settings, settings.person_home)
-            if one.name in TOOLS and one.name not in settings.capture.without and isinstance(one, LineAdapter)
-        }
+        # Each event of a file asks, and making them takes milliseconds.
+        if self._adapters is None or self._adapters[0] != settings:
+            made = {
+                one.name: one
+                for one in all_adapters(settings, settings.person_home)
+                if one.name in TOOLS
+                and one.name not in settings.capture.without
+                and isinstance(one, LineAdapter)
+            }
+            self._adapters = settings, made
+        return self._adapters[1]
 
     def transcripts(self, paths: Iterable[str] | None) -> list[Transcript]:
         """The transcripts among these files, and those that they lie beside; all, those first that changed last, for None."""
@@ -117,8 +136,8 @@ class SessionService:
                 quiet = (now_ms() - QUIET_MS) * 1_000_000
                 hides = self._hides()
                 try:
-                    grown += await asyncio.to_thread(
-                        writer.copy, each.path, each.session, privacy, hides, quiet_ns=quiet
+                    grown += await self._in_thread(
+                        partial(writer.copy, each.path, each.session, privacy, hides, quiet_ns=quiet)
                     )
                 except (FileNotFoundError, PermissionError) as error:
                     if error.filename is not None and Path(str(error.filename)).is_relative_to(self._root):
@@ -130,14 +149,13 @@ class SessionService:
         """Merges the segments of quiet sessions. Returns of how many."""
         settled = 0
         writers = self._writers()
+        adapters = self.adapters()
         for path, cursor in self._opened().cursors():
-            tool = next(
-                (name for name, one in self.adapters().items() if session_of(name, one.root, path)), ""
-            )
+            tool = next((name for name, one in adapters.items() if session_of(name, one.root, path)), "")
             if tool not in writers or cursor.settled or _changed(path) > now_ms() - QUIET_MS:
                 continue
             async with self._locked():
-                settled += await asyncio.to_thread(writers[tool].settle, path)
+                settled += await self._in_thread(partial(writers[tool].settle, path))
         return settled
 
     async def forget(self) -> int:
@@ -167,9 +185,11 @@ class SessionService:
             adapter = adapters[head.tool]
             assert isinstance(adapter, LineAdapter)
             async with self._locked():
-                candidates = await asyncio.to_thread(texts_in, self._copies, head, adapter)
+                candidates = await self._in_thread(partial(texts_in, self._copies, head, adapter))
                 lost = self._lost(candidates)
-                changed += await asyncio.to_thread(forget_in, self._copies, head, adapter, lost, forgets)
+                changed += await self._in_thread(
+                    partial(forget_in, self._copies, head, adapter, lost, forgets)
+                )
         return changed
 
     async def retain(self) -> list[Removal]:
@@ -178,11 +198,26 @@ class SessionService:
         if not self._device.member.is_core or not (settings.keep_days or settings.max_gb):
             return []
         async with self._locked():
-            heads = await asyncio.to_thread(lambda: list(self._copies.heads()))
+            heads = await self._in_thread(lambda: list(self._copies.heads()))
             chosen = to_remove(heads, now_ms(), keep_days=settings.keep_days, max_gb=settings.max_gb)
             for each in chosen:
-                await asyncio.to_thread(remove, self._root, each, now_ms())
+                await self._in_thread(partial(remove, self._root, each, now_ms()))
         return chosen
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Runs this in a thread. Cancelled, it tells the thread to stop and waits for it, ``STOP_SECONDS_MAX`` at most: until
+        then the lock is held and the database open."""
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._stopped.set()
+            await asyncio.wait({running}, timeout=STOP_SECONDS_MAX)
+            if not running.done():
+                self._left = True
+            elif not running.cancelled() and (error := running.exception()) is not None:
+                _log.warning("copies of sessions: %s", describe(error).message)
+            raise
 
     def _lost(self, candidates: Candidates) -> set[bytes]:
         hides = self._device.replica.hides
@@ -214,7 +249,13 @@ class SessionService:
 
         return {
             name: SessionWriter(
-                self._root, self._id, self._opened(), one, person_home=settings.person_home, exact=exact
+                self._root,
+                self._id,
+                self._opened(),
+                one,
+                person_home=settings.person_home,
+                exact=exact,
+                stopped=self._stopped.is_set,
             )
             for name, one in self.adapters().items()
             if isinstance(one, LineAdapter)

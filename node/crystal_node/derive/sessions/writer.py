@@ -83,15 +83,17 @@ class SessionWriter:
         *,
         person_home: Path,
         exact: Callable[[str, str], bool] = lambda _cwd, _repository: False,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         """``root``: the memory home; ``device``: this device's id in hex; ``exact``: whether a project's sessions are copied
-        without redaction, by folder and repository."""
+        without redaction, by folder and repository; ``stopped``: whether to stop before the next lines."""
         self._root = root
         self._device = device
         self._database = database
         self._adapter = adapter
         self._person_home = person_home
         self._exact = exact
+        self._stopped = stopped
         self._copies = SessionCopies(root)
 
     def copy(
@@ -103,14 +105,14 @@ class SessionWriter:
             OSError: the transcript cannot be read, or the home not be written. CopyDamaged.
         """
         grown = 0
-        while True:
+        while not self._stopped():
             found = self._read_pass(path, session, privacy, hides, quiet_ns)
             if found is None:
                 break
             grown += self._write_pass(path, found, hides(found.hashes) if found.hashes else set())
             if not found.more:
                 break
-        return grown + self._copy_side(path, privacy, hides)
+        return grown if self._stopped() else grown + self._copy_side(path, privacy, hides)
 
     def unchanged(self, path: Path, quiet_ns: int = -1) -> bool:
         """Whether there is nothing to copy, by a cheap check. Raises OSError."""

@@ -1,7 +1,8 @@
 """A session's file on this machine, compared with a copy that came from another, and brought up to it.
 
-The copy is redacted line by line; the tool's own file is not. Lines are the same if they are equal but for what a mark of
-redaction stands for: so rules of different versions on two devices make no fork. A tool that was killed leaves half a line:
+The copy is redacted line by line; the tool's own file is not. Lines are the same if they are equal but for what was blanked in
+one of them (``same_line``): so rules of different versions on two devices make no fork. A tool that was killed leaves half a
+line:
 
     own file                      copy                     relation
     (none)                        a b                      ABSENT   the copy is written
@@ -15,6 +16,7 @@ redaction stands for: so rules of different versions on two devices make no fork
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import time
@@ -32,12 +34,14 @@ from crystal_node.base.wording import size
 from crystal_node.capture.json_values import parse_json
 from crystal_node.capture.line_reader import open_regular
 from crystal_node.capture.redaction import MARK
+from crystal_node.derive.sessions.line_redaction import FORGOTTEN_MARK, PRIVATE_MARK, LineRedactor
 
 WRITTEN_SECONDS = 10.0
 """A file that changed so recently may be in the middle of an answer: nothing is appended to it."""
 SPARE_BYTES = 16 * 1024 * 1024
 """Left free on a disk."""
 _MARK_START = b"[redacted:"
+_FORGOTTEN = re.compile(rb"\[forgotten\]\**|\*+")
 _BLOCK_BYTES = 1024 * 1024
 _TEMPORARY = ".crystal-"
 
@@ -138,12 +142,37 @@ def _compared(own: Iterable[bytes], copy: Iterator[bytes]) -> Comparison:
 
 
 def same_line(one: bytes, other: bytes) -> bool:
-    """Whether two lines are equal but for what marks of redaction stand for, in either.
+    """Whether two lines are equal but for what was blanked in either: credentials, private words and time, forgotten texts.
 
     >>> same_line(b'{"text":"key sk-1234"}', b'{"text":"key [redacted:openai]"}')
     True
     """
-    return one == other or _fills(one, other) or _fills(other, one)
+    return one == other or _blanks(one, other) or _blanks(other, one)
+
+
+def _blanks(full: bytes, blanked: bytes) -> bool:
+    """Whether ``blanked`` is what a copy may have of ``full``."""
+    if _fills(full, blanked) or _forgets(full, blanked):
+        return True
+    if PRIVATE_MARK.encode() in blanked and LineRedactor().line(full, hidden=True) == blanked:
+        return True
+    if b"<private>" not in full.lower():
+        return False
+    left = LineRedactor().line(full)
+    return left == blanked or _fills(left, blanked) or _fills(blanked, left) or _forgets(left, blanked)
+
+
+def _forgets(full: bytes, blanked: bytes) -> bool:
+    """Whether ``full`` is ``blanked`` with as many other bytes in place of what was forgotten."""
+    if FORGOTTEN_MARK not in blanked or len(full) != len(blanked):
+        return False
+    kept: list[bytes] = []
+    at = 0
+    for found in _FORGOTTEN.finditer(blanked):
+        kept += (full[at : found.start()], found[0])
+        at = found.end()
+    filled = b"".join([*kept, full[at:]])
+    return filled == blanked or _fills(filled, blanked)
 
 
 def _fills(full: bytes, marked: bytes) -> bool:
@@ -246,7 +275,8 @@ def _extend(target: Path, copy: Lines, compared: Comparison, aside: Path) -> int
         found = os.fstat(descriptor)
         if (found.st_size, found.st_mtime_ns) != (compared.own, compared.changed_ns):
             raise SessionBusy(f"{target} has changed while it was compared")
-        if time.time() - found.st_mtime < WRITTEN_SECONDS:
+        # A time that is far ahead tells of a clock that was set back, not of a tool that writes.
+        if abs(time.time() - found.st_mtime) < WRITTEN_SECONDS:
             raise SessionBusy(f"{target} was written to a moment ago")
         if compared.kept < compared.own:
             file.seek(compared.kept)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from crystal_node.base.errors import LocalStorage
 from crystal_node.derive.resume import files
 from crystal_node.derive.resume.files import Comparison, Relation, SessionBusy, compare, same_line, write
+from crystal_node.derive.sessions.line_redaction import LineRedactor, blank
 from tests.support.session_copies import written_long_ago
 
 A, B, C = (b'{"n":%d,"text":"line"}\n' % number for number in range(3))
@@ -82,6 +84,39 @@ def test_own_bytes_stay_where_the_copy_is_redacted(tmp_path: Path) -> None:
 def test_marks_of_redaction_stand_for_anything(one: bytes, other: bytes, same: bool) -> None:
     assert same_line(one, other) is same
     assert same_line(other, one) is same
+
+
+ASKED = b'{"type":"user","n":"Ask <private>about my health</private> the gauge at the pier."}\n'
+PRIVATE_AND_SECRET = b'{"type":"user","n":"<private>x</private> the key is AKIAIOSFODNN7EXAMPLQ, keep it"}\n'
+
+
+@pytest.mark.parametrize("line", [ASKED, PRIVATE_AND_SECRET])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_private_words_and_times_are_no_other_way(tmp_path: Path, line: bytes, *, hidden: bool) -> None:
+    copied = LineRedactor().line(line, hidden=hidden)
+    assert copied != line
+    path = own(tmp_path, A + line)
+    assert brought_up(path, [A, copied, C]).relation is Relation.BEHIND
+    assert path.read_bytes() == A + line + C
+    assert not same_line(line, LineRedactor().line(line.replace(b"user", b"assistant"), hidden=hidden))
+
+
+def test_what_was_forgotten_is_no_other_way(tmp_path: Path) -> None:
+    line = b'{"n":"the harbour master is called Ann Other, by the way"}\n'
+    copied = blank(line, ["harbour master is called Ann Other"])
+    assert b"[forgotten]" in copied
+    path = own(tmp_path, A + line)
+    assert brought_up(path, [A, copied, C]).relation is Relation.BEHIND
+    assert path.read_bytes() == A + line + C
+    assert not same_line(line.replace(b"by the way", b"in any case"), copied)
+    assert not same_line(line.replace(b"way", b"road"), copied)
+
+
+def test_a_time_far_ahead_is_no_tool_that_writes(tmp_path: Path) -> None:
+    path = own(tmp_path, A)
+    os.utime(path, (time.time() + 86_400,) * 2)
+    assert brought_up(path, [A, B]).relation is Relation.BEHIND
+    assert path.read_bytes() == A + B
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,21 @@ def compare(own: Path | None, copy: Lines) -> Comparison:
     """Reads the copy to its end, so that a damaged one is found before anything is written.
 
     Raises:
-        OSError: the own file cannot be read, or is no regular file.
+        LocalStorage: the own file cannot be read, is no regular file, or has a name that this disk does not take.
     """
     lines = iter(copy())
-    if own is None or not own.exists():
+    try:
+        raw = None if own is None else open_regular(own)
+    except FileNotFoundError:
+        raw = None
+    except OSError as error:
+        raise LocalStorage(
+            f"{own} cannot be read: {error.strerror or error}",
+            hint="Look at what is there. What is no file of the tool's may be moved away; then run this again.",
+        ) from error
+    if raw is None:
         return Comparison(Relation.ABSENT, copy_bytes=sum(map(len, lines)))
-    with open_regular(own) as raw, open(raw.fileno(), "rb", buffering=_BLOCK_BYTES, closefd=False) as file:
+    with raw, open(raw.fileno(), "rb", buffering=_BLOCK_BYTES, closefd=False) as file:
         found = os.fstat(raw.fileno())
         told = _compared(file, lines)
     total = told.copy_bytes + sum(map(len, lines))

@@ -143,7 +143,7 @@ def _side_files(
         if fault := side_path_fault(stream.path):
             raise CannotPlace(f"a file of the session cannot be written: {fault}")
         path = folder / stream.path
-        _no_links(path, folder)
+        _no_links(path, tool.root)
         compared = compare(path, lines_of(copies, head, tool, session, stream.path))
         if compared.relation is Relation.FORKED:
             kept.append(path)
@@ -154,11 +154,11 @@ def _side_files(
     return tuple(plans), tuple(kept)
 
 
-def _no_links(path: Path, folder: Path) -> None:
+def _no_links(path: Path, root: Path) -> None:
     for place in (path, *path.parents):
+        if place == root:
+            return
         if place.is_symlink():
             raise CannotPlace(
                 f"{place} is a link", hint="Nothing is written through links: remove it, then try again."
             )
-        if place == folder:
-            return

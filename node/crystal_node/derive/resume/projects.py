@@ -1,6 +1,7 @@
 """The folder on this machine in which a session of another machine goes on.
 
-Looked for in this order, and taken only if it is there and its repository, where the session had one, is the same:
+Looked for in this order, and taken only if it is there. Its repository has to be that of the session, where it had one,
+unless a person said that this is the folder:
 
     what a person said before      state/resume/projects.json
     where this machine had the session itself
@@ -30,6 +31,8 @@ _REPOSITORY = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}(?::\d{1,5})?(?:/[A-Za-z0-9_~][A-Za-z0-9._~-]{0,200}){1,20}"
 )
 
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,199}")
+
 
 class UnknownProject(CrystalError):
     """Nobody has said where a session's project is on this machine."""
@@ -49,8 +52,9 @@ class ProjectFolders:
         """The folder for a session; None if it is not known. ``own``: this machine's own copies, the latest first."""
         own = list(own)
         said = self._answers().get(_key(head))
-        candidates = [Path(said)] if said else []
-        candidates += [
+        if said and _is_folder(Path(said)):
+            return self._within(head, Path(said))
+        candidates = [
             path for each in own if each.session == head.session and (path := here(each.cwd, self.home))
         ]
         if (same := here(head.cwd, self.home)) is not None:
@@ -59,14 +63,16 @@ class ProjectFolders:
             there = (here(each.cwd, self.home) for each in own if each.repository == head.repository)
             candidates += [path for path in dict.fromkeys(there) if path is not None]
         for candidate in candidates:
-            if candidate.is_dir() and (
+            if _is_folder(candidate) and (
                 not head.repository or repository_name(str(candidate)) == head.repository
             ):
                 return self._within(head, candidate)
         return None
 
     def remember(self, head: Head, folder: Path) -> None:
-        """Keeps a person's answer. Raises OSError."""
+        """Keeps a person's answer, unless nothing is known that other sessions have in common with this one. Raises OSError."""
+        if not _key(head):
+            return
         answers = self._answers()
         answers.pop(_key(head), None)
         answers = dict(list(answers.items())[-ANSWERS_MAX + 1 :]) | {_key(head): str(folder)}
@@ -80,7 +86,7 @@ class ProjectFolders:
         first = f"Clone it, `git clone {clone}`, then name" if clone else "Name"
         return UnknownProject(
             f"this session's project, {where}, is not known on this machine",
-            hint=f"{first} its folder: `crystal resume {head.session} --in FOLDER`. The answer is remembered.",
+            hint=f"{first} its folder: `crystal resume {_shown_id(head)} --in FOLDER`. The answer is remembered.",
         )
 
     def _within(self, head: Head, folder: Path) -> Path:
@@ -94,7 +100,7 @@ class ProjectFolders:
                 if folder.name == name
                 else folder
             )
-            return below if below.is_dir() and ".." not in parts else folder
+            return below if _is_folder(below) and ".." not in parts else folder
         return folder
 
     def _answers(self) -> dict[str, str]:
@@ -121,6 +127,18 @@ def here(cwd: str, home: Path) -> Path | None:
 def clone_address(repository: str) -> str:
     """What `git clone` takes for a repository as projects are identified; "" for what is none. Only ever shown."""
     return f"https://{repository}" if _REPOSITORY.fullmatch(repository) else ""
+
+
+def _shown_id(head: Head) -> str:
+    """An id in a command that a person may copy: one that no tool made is not repeated."""
+    return head.session if _ID.fullmatch(head.session) else "ID"
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name that no disk here takes
+        return False
 
 
 def _key(head: Head) -> str:

@@ -43,6 +43,8 @@ _MARKER = ".project_root"
 _MARKER_BYTES_MAX = 4096
 _HEAD_BYTES_MAX = 256 * 1024
 _PROJECTS_MAX = 1000
+_MOMENT_MAX = 253_402_300_800_000
+"""The year 10000, in milliseconds since 1970."""
 _OPENCLAW_STORE = "openclaw-agent.sqlite"
 
 
@@ -70,6 +72,12 @@ class SessionName:
     @property
     def file_name(self) -> str:
         return PurePosixPath(self.native.replace("\\", "/")).name
+
+    @property
+    def began(self) -> datetime:
+        """When it began; 1970 if that is unknown, or no time of this calendar."""
+        known = self.started_ms if 0 <= self.started_ms < _MOMENT_MAX else 0
+        return datetime.fromtimestamp(known / 1000, UTC)
 
     def fork(self, own: str) -> "SessionName":
         """The name of a fork with this id."""
@@ -180,8 +188,7 @@ class CodexSessions(ToolSessions):
         name = session.file_name
         dated = _ROLLOUT.match(name)
         if dated is None:
-            moment = datetime.fromtimestamp(session.started_ms / 1000, UTC)
-            name = f"rollout-{moment:%Y-%m-%dT%H-%M-%S}-{session.own}.jsonl"
+            name = f"rollout-{session.began:%Y-%m-%dT%H-%M-%S}-{session.own}.jsonl"
             dated = _ROLLOUT.match(name)
         assert dated is not None, "such a name was just made"
         name = f"{dated[0]}{session.own}.jsonl"
@@ -216,9 +223,7 @@ class GeminiSessions(ToolSessions):
         if _GEMINI_FILE.fullmatch(f"{session.id}.jsonl"):
             return f"{session.id}.jsonl"
         dated = _GEMINI_FILE.fullmatch(session.file_name)
-        began = (
-            dated[1] if dated else f"{datetime.fromtimestamp(session.started_ms / 1000, UTC):%Y-%m-%dT%H-%M}"
-        )
+        began = dated[1] if dated else f"{session.began:%Y-%m-%dT%H-%M}"
         return f"session-{began}-{session.own[:8]}.jsonl"
 
     def command(self, session: SessionName, cwd: Path) -> list[str]:
@@ -341,7 +346,8 @@ class OpenClawSessions(ToolSessions):
         table = file.with_name("sessions.json")
         rows: dict[str, object] = {}
         if table.exists():
-            with open_regular(table) as there:
+            read: object = None
+            with suppress(ValueError), open_regular(table) as there:
                 read = parse_json(there.read(_HEAD_BYTES_MAX * 64))
             if not is_object(read):
                 raise CannotPlace(

@@ -130,10 +130,12 @@ def _kept(settings: Settings, head: Head, text: str) -> Path:
     folder = settings.home.state / "handoff"
     try:
         folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        for old in folder.glob("*.md"):
+        for old in folder.iterdir():
             if old.stat().st_mtime < time.time() - KEPT_SECONDS:
-                old.unlink()
-        file = folder / f"{head.tool}-{time.time_ns()}.md"
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+        # Tools are given its folder to read: no other session's file is in there.
+        file = folder / f"{head.tool}-{time.time_ns()}" / "session.md"
+        file.parent.mkdir(mode=DIRECTORY_MODE)
         write_private(file, text.encode())
     except OSError as error:
         raise LocalStorage(f"{folder} cannot be written: {error.strerror}") from error

@@ -105,7 +105,7 @@ def resume(
     quiet = only_print or as_json
     if not quiet:
         _ask_if_live(sessions, head, yes=yes)
-    cwd = project_folder(sessions, head, folder, may_ask=not quiet and not yes)
+    cwd = project_folder(sessions, head, folder, may_ask=not quiet and not yes, keep=not quiet)
     plan = plan_resume(sessions.index_file.copies, head, sessions.tools[head.tool], cwd)
     if as_json:
         emit(document(sessions, plan))
@@ -181,8 +181,10 @@ def _ask_if_live(sessions: Sessions, head: Head, *, yes: bool) -> None:
         raise typer.Abort
 
 
-def project_folder(sessions: Sessions, head: Head, given: Path | None, *, may_ask: bool) -> Path:
-    """Where the session goes on. Raises UsageError, UnknownProject."""
+def project_folder(
+    sessions: Sessions, head: Head, given: Path | None, *, may_ask: bool, keep: bool = True
+) -> Path:
+    """Where the session goes on. ``keep``: a folder that is given is remembered. Raises UsageError, UnknownProject."""
     if given is None:
         if (found := sessions.projects.find(head, sessions.own())) is not None:
             return Path(os.path.realpath(found))
@@ -201,7 +203,8 @@ def project_folder(sessions: Sessions, head: Head, given: Path | None, *, may_as
     folder = Path(os.path.realpath(given_path(given)))
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder", hint="Name a folder that is there.")
-    sessions.projects.remember(head, folder)
+    if keep:
+        sessions.projects.remember(head, folder)
     return folder
 
 
@@ -215,9 +218,13 @@ def installed(plan: ResumePlan) -> str:
 
 def start(program: str, command: Sequence[str], cwd: Path) -> None:
     """Become the tool, in this folder. Does not return."""
+    import signal
+
     os.chdir(cwd)
     sys.stdout.flush()
     sys.stderr.flush()
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python alone: its successor would not know
+        signal.signal(ignored, signal.SIG_DFL)
     os.execv(program, list(command))  # noqa: S606  no shell sees what other devices named
 
 

@@ -21,6 +21,7 @@ from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.resume import Project, Tool
 
 _TITLE_CHARS = 100
+_ID_CHARS = 200
 
 RestoredSession = Annotated[
     str | None, typer.Argument(metavar="ID", help="The session's id or its beginning.")
@@ -85,13 +86,23 @@ def restore(
         raise failures[0]
     if as_json:
         emit({"restored": written, "left": skipped})
+        _end(failures)
         return
     for each in written:
-        say(f"{each['session']}  {one_line(str(each['title']) or 'untitled', _TITLE_CHARS)}")
+        say(
+            f"{one_line(str(each['session']), _ID_CHARS)}  {one_line(str(each['title']) or 'untitled', _TITLE_CHARS)}"
+        )
     total = sum(size_of for each in written if isinstance(size_of := each["bytes"], int))
     note(f"Restored {counted(len(written), 'session')} ({size(total)}); left {len(skipped)} as they are.")
     for failure in failures:
         note(f"  {describe(failure).message}. {describe(failure).hint}")
+    _end(failures)
+
+
+def _end(failures: list[CrystalError | OSError]) -> None:
+    """What could not be restored is told by the exit code, too, once the others are said."""
+    if failures:
+        raise typer.Exit(describe(failures[0]).exit_code)
 
 
 def _restored(sessions: Sessions, row: SessionRow, own: list[Head]) -> tuple[list[Path], int, str]:

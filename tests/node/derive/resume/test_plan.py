@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from crystal_node.derive.resume.files import Relation
 from crystal_node.derive.resume.plan import ResumePlan, carry_out, plan_resume
@@ -284,6 +285,15 @@ def test_openclaw_keeps_its_other_sessions(place: Place) -> None:
     assert rows[f"agent:harbour:{ID}"]["sessionId"] == ID
 
 
+def test_a_damaged_table_of_openclaw_is_said_and_stays(place: Place) -> None:
+    table = place.root / "agents" / "harbour" / "sessions" / "sessions.json"
+    table.parent.mkdir(parents=True)
+    table.write_text("{")
+    with pytest.raises(CannotPlace, match="not what OpenClaw writes"):
+        place.resume(OPENCLAW, place.copy(OPENCLAW))
+    assert table.read_text() == "{"
+
+
 def test_a_database_of_openclaw_is_not_written_to(place: Place) -> None:
     store = place.root / "agents" / "harbour" / "agent" / "openclaw-agent.sqlite"
     store.parent.mkdir(parents=True)
@@ -304,6 +314,22 @@ def test_files_beside_a_session_come_with_it(place: Place) -> None:
     assert again.kept == (folder / "tool-results/a b.txt",)
     assert (folder / "tool-results/a b.txt").read_bytes() == b"another\n"
     assert (folder / "subagents/agent-1.jsonl").read_bytes().endswith(b'{"more":1}\n')
+
+
+def test_no_file_beside_a_session_is_written_through_a_link(place: Place, tmp_path: Path) -> None:
+    head = place.copy(QWEN, side={"agent-1.jsonl": lines(SAID)})
+    subagents = place.plan(QWEN, head).main.path.parent.parent / "subagents"
+    (tmp_path / "elsewhere").mkdir()
+    subagents.parent.mkdir(parents=True)
+    subagents.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CannotPlace, match="is a link"):
+        place.plan(QWEN, head)
+
+
+@pytest.mark.parametrize("moment", [-(10**18), 10**18])
+def test_a_time_that_is_none_is_1970(place: Place, moment: int) -> None:
+    head = structs.replace(place.copy(CODEX), native="", started_at=moment)
+    assert "1970-01-01T00-00-00" in place.plan(CODEX, head).main.path.name
 
 
 def test_what_is_missing_or_damaged_is_found_before_anything_is_written(place: Place) -> None:

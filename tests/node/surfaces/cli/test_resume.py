@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import stat
 import time
 from pathlib import Path
@@ -288,10 +289,69 @@ def test_one_that_cannot_be_restored_keeps_no_other_from_it(machine: Machine) ->
     head = copy(machine)
     copy(machine, GULLS)
     segment_path(head.place.folder(machine.home), head.main, head.main.segments[0]).unlink()
-    shown = machine.call("sessions", "restore", "--all")
+    shown = machine.call("sessions", "restore", "--all", check=False)
+    assert shown.code == 8
     assert GULLS in shown.out
     assert "has not arrived here yet" in shown.err
     assert "crystal sync" in shown.err
+
+
+def test_hostile_heads_keep_no_other_session_from_being_restored(machine: Machine) -> None:
+    copy(machine, GULLS)
+    copy(machine, "\x1b]0;x\x07; touch owned", updated_at=1, cwd="~/work/tide-gauge")
+    copy(machine, TIDE, cwd="/" + "a" * 300, repository="", updated_at=2)
+    late = written_copy(
+        machine.home, "codex", TIDE, LINES, LAPTOP, cwd="~/work/tide-gauge", started_at=10**17
+    )
+    assert late.started_at
+    shown = machine.call("sessions", "restore", "--all", check=False)
+    assert GULLS in shown.out
+    assert "\x1b" not in shown.out + shown.err
+    assert "bug in Crystal" not in shown.err
+    assert list(machine.root.glob(".codex/sessions/1970/01/01/*.jsonl"))
+
+
+def test_an_id_that_no_tool_made_is_no_part_of_a_command_to_copy(machine: Machine) -> None:
+    copy(machine, "gulls; touch owned", cwd="/srv/elsewhere", repository="")
+    refused = machine.call("resume", "gulls; touch", "--print", check=False)
+    assert refused.code == 10
+    assert "`crystal resume ID --in FOLDER`" in refused.err
+    assert "owned" not in refused.err
+
+
+def test_showing_what_would_be_done_remembers_no_folder(machine: Machine, tmp_path: Path) -> None:
+    copy(machine, cwd="/srv/elsewhere", repository="example.org/ada/other")
+    clone(tmp_path / "other", "example.org/ada/other")
+    for quiet in ("--print", "--json"):
+        machine.call("resume", TIDE, "--in", str(tmp_path / "other"), quiet)
+    assert machine.call("resume", TIDE, "--print", check=False).code == 10
+
+
+def test_a_named_folder_is_kept_though_it_is_no_clone(machine: Machine, tmp_path: Path) -> None:
+    copy(machine, cwd="/srv/elsewhere", repository="example.org/ada/other")
+    (tmp_path / "unpacked").mkdir()
+    with terminal(machine, "resume", TIDE, "--in", str(tmp_path / "unpacked")) as shown:
+        assert shown.end() == 0
+    again = machine.call("resume", TIDE, "--json").json
+    assert again["folder"] == f"{tmp_path}/unpacked"
+    assert any("is not a clone of" in each for each in again["remarks"])
+
+
+def test_a_folder_for_a_session_of_no_project_is_no_other_sessions(machine: Machine, tmp_path: Path) -> None:
+    copy(machine, cwd="", repository="")
+    copy(machine, GULLS, cwd="", repository="")
+    with terminal(machine, "resume", TIDE, "--in", str(tmp_path)) as shown:
+        assert shown.end() == 0
+    assert machine.call("resume", GULLS, "--print", check=False).code == 10
+
+
+def test_the_tool_gets_pythons_ignored_signals_back(machine: Machine, tmp_path: Path) -> None:
+    copy(machine)
+    (tmp_path / "bin" / "claude").write_text("#!/bin/sh\ngrep SigIgn /proc/$$/status\n")
+    with terminal(machine, "resume", TIDE) as shown:
+        assert shown.end() == 0
+        ignored = int(shown.shown.rpartition("SigIgn:")[2].split()[0], 16)
+    assert not ignored & (1 << (signal.SIGPIPE - 1))
 
 
 def test_another_tool_is_told_of_a_session(machine: Machine, tmp_path: Path) -> None:
@@ -307,7 +367,13 @@ def test_another_tool_is_told_of_a_session(machine: Machine, tmp_path: Path) -> 
         assert shown.end() == 0
         assert "told Go on with the session that is described in" in shown.shown
         assert "Why does the export start late?" in shown.shown
-    (file,) = (machine.home / "state" / "handoff").iterdir()
+    (folder,) = (machine.home / "state" / "handoff").iterdir()
+    (file,) = folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    written_long_ago(folder)
+    with terminal(machine, "handoff", TIDE, "--to", "codex") as shown:
+        assert shown.end() == 0
+    (other,) = (machine.home / "state" / "handoff").iterdir()
+    assert other != folder
     refused = machine.call("handoff", TIDE, "--to", "qwen", check=False, PATH="/nonexistent")
     assert "Qwen Code (`qwen`) is not installed" in refused.err

@@ -140,7 +140,7 @@ class Notifier:
             return self._token(since)
         if timeout <= 0:
             # Sent back as it is, the token says that nothing was written. The name of no process makes it another one.
-            return token if self.in_touch() else self._token({secrets.token_hex(8): 0})
+            return token if self.in_touch() else self._unsure(since)
         endings = self._endings
         try:
             async with asyncio.timeout(timeout):
@@ -164,6 +164,10 @@ class Notifier:
             self._others.popitem(last=False)
         writes = self._others[name] = _Writes(self._heard_groups_max)
         return writes
+
+    def _unsure(self, _since: dict[str, int]) -> str:
+        """A token that no answer has had before."""
+        return self._token({secrets.token_hex(8): 0})
 
     def _token(self, since: dict[str, int]) -> str:
         """The current token, with what the client's token knew of other processes."""
@@ -259,6 +263,9 @@ class OrderedNotifier(Notifier):
         if token is None or self.name not in since:
             return self._token(since)
         return await self._wait(prefix, token, since, timeout)
+
+    def _unsure(self, since: dict[str, int]) -> str:
+        return f"{self._token(since)}.{secrets.token_hex(8)}-0"
 
     def _token(self, since: dict[str, int]) -> str:
         # The client may have asked a process that has read further.

@@ -155,6 +155,46 @@ async def test_while_the_broker_is_away_a_process_wakes_its_own_waiters(broker: 
         assert one.link.status().not_told > 0
 
 
+async def believed(process: Linked, prefix: str) -> bool:
+    """Whether the process says, asked twice, that nothing was written."""
+    token = await process.store.wait(prefix, token=None, timeout=0)
+    again = await process.store.wait(prefix, token=token, timeout=0)
+    return token == again == await process.store.wait(prefix, token=again, timeout=0)
+
+
+async def test_while_the_broker_is_away_no_process_says_that_nothing_was_written(broker: RedisServer) -> None:
+    async with linked(2, broker.url) as (one, other):
+        prefix = f"v/{vault()}/"
+        token = await settled(one, prefix)
+        assert await believed(one, prefix)
+        broker.kill()
+        await eventually(lambda: one.link.status().reached == 0)
+        await other.store.put_new(f"{prefix}mirror/1", b"x")
+        for _ in range(3):
+            fresh = await one.store.wait(prefix, token=token, timeout=0)
+            assert fresh != token
+            assert len(fresh) <= WAIT_TOKEN_CHARS_MAX
+            token = fresh
+        assert await one.store.wait(prefix, token=token, timeout=0.2) == token  # a wait sleeps on
+        broker.start()
+        await eventually(lambda: one.notifier.name == other.notifier.name and one.notifier.in_touch())
+        await settled(one, prefix)
+        assert await believed(one, prefix)
+
+
+async def test_nor_while_a_process_that_was_there_is_silent(broker: RedisServer) -> None:
+    async with linked(1, broker.url) as (one,):
+        client: Any = Redis.from_url(broker.url)
+        key = key_of(bytes.fromhex((await (await one.store.get("r/secret/peers")).read()).decode()))
+        seconds, _ = await client.time()
+        await client.zadd(f"{key}:live", {"cut off": seconds - 10})
+        await eventually(lambda: not one.notifier.in_touch())
+        assert not await believed(one, f"v/{vault()}/")
+        await client.zrem(f"{key}:live", "cut off")
+        await eventually(one.notifier.in_touch)
+        await client.aclose()
+
+
 async def test_a_relay_starts_without_its_broker_and_finds_it_later() -> None:
     with redis_server() as server:
         server.kill()

@@ -6,7 +6,8 @@
 
 One log gives all writes one order, so that a token is one number for any number of processes; they need not reach each other.
 Nothing that matters is kept in the broker: one that was emptied has a log of another name, and all waits are answered once.
-While it is away, a process ends its own waits after a write of its own, and devices elsewhere find that in their next round.
+While it is away, a process ends its own waits after a write of its own, and devices elsewhere find that in their next round:
+nobody is told then that nothing was written, nor while a process that may write is cut off from the broker.
 The broker sees which vault and channel is written to, and when. Who can write to it can wake waiters for nothing, no more.
 """
 
@@ -81,6 +82,8 @@ class BrokerPeers:
         self._ended_at = float("-inf")
         self._returning = asyncio.Lock()
         self._live = 0
+        self._silent: int | None = None
+        """Processes that were heard of, but not lately; None before anything is known."""
         self._stopping = False
         self._told = self._not_told = self._heard = self._missed = 0
 
@@ -118,6 +121,7 @@ class BrokerPeers:
         """Start, and stop at the end. A broker that is away is no reason not to serve. Raises what the store raises."""
         self._key = key_of(await self._records.secret())
         self._notifier.on_written = self._written
+        self._notifier.in_touch = self._in_touch
         with suppress(TimeoutError):
             async with asyncio.timeout(self._times.greeting):
                 await self._attempt(self._enter)
@@ -165,6 +169,10 @@ class BrokerPeers:
         if len(self._groups) > GROUPS_OF_ENTRY_MAX * 16:
             self._groups = {EVERYTHING: None}
         self._wanted.set()
+
+    def _in_touch(self) -> bool:
+        # A process that is cut off may still write, as one that was killed may have just before.
+        return self._away_since is None and self._silent == 0
 
     async def _writes(self) -> None:
         while not self._stopping:
@@ -259,6 +267,7 @@ class BrokerPeers:
             await self._broker.zrem(live, name)
             await self._broker.hdel(f"{self._key}:read", name)
         self._live = await self._broker.zcount(live, now - self._times.silent, "+inf")
+        self._silent = await self._broker.zcount(live, "-inf", f"({now - self._times.silent}")
 
     async def _attempt(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Do it; False if the broker is away. Back again, the log is looked at anew: something may be missing in it."""

@@ -8,7 +8,8 @@ codex        ``sessions/<y>/<m>/<d>/rollout-<time>-<id>.jsonl``, or      none
              in ``archived_sessions``
 gemini-cli   ``tmp/<project>/chats/session-<time>-<short id>.jsonl``     ``tmp/<project>/chats/<id>/``
 openclaw     ``agents/<agent>/sessions/<id>.jsonl``                      none
-qwen-code    ``projects/<slug>/chats/<id>.jsonl``                        ``projects/<slug>/subagents/<id>/``
+qwen-code    ``projects/<slug>/chats/<id>.jsonl``, or in ``archive``     ``projects/<slug>/subagents/<id>/``
+             below ``chats``
 ===========  ==========================================================  ============================================
 
 Not copied: sessions in databases (OpenClaw since August 2026), Gemini CLI's documents from before spring 2026, and transcripts

@@ -8,8 +8,8 @@ One log gives all writes one order, so that a token is one number for any number
 Nothing that matters is kept in the broker: one that was emptied has a log of another name, and all waits are answered once.
 While it is away, a process ends its own waits after a write of its own, and devices elsewhere find that in their next round:
 nobody is told then that nothing was written, nor while a process that may write is cut off from the broker.
-The broker sees which vault and channel is written to, and when. Who can write to it can wake waiters for nothing, and delay what
-the other processes hear: of writes until devices' next round, of revocations for up to five minutes.
+The broker sees which vault and channel is written to, and when. Who can write to it can wake waiters for nothing, and delay
+what the other processes hear: of writes until devices' next round, of revocations for up to five minutes.
 """
 
 import asyncio

@@ -48,6 +48,14 @@ COMMANDS = {
         "Keep something in the memory",
         "Keep this with crystal_remember, as one sentence that is true by itself: {words}",
     ),
+    "resume": (
+        "Go on with a session of any machine",
+        (
+            "List sessions with crystal_sessions, with this as its query if it is not empty: {words}\n\n"
+            "Show each with its machine, its age and the command that resumes it. If the person wants to go on with one in "
+            "this session, call crystal_sessions with its id as handoff, and take up the work where that ends."
+        ),
+    ),
     "private": (
         "Record nothing for a while",
         "Run `crystal private {words}` in the shell (on, off or status; status if nothing is named), and tell what it printed.",

@@ -1,7 +1,7 @@
 """Hooks in tools that read them from files of their own: a plugin of opencode and OpenClaw, a file of hooks of Copilot CLI.
 
-The files are Crystal's: they are made whole, and removed whole. OpenClaw has to be told besides that a plugin may read prompts,
-in its settings, where our MCP server may stand, too: the copy from before goes with the last of both.
+The files are Crystal's: they are made whole, and removed whole. OpenClaw lets a plugin read prompts only if its settings say so.
+Our MCP server may stand in the same settings: the copy of them from before is removed with the last of both.
 """
 
 import json
@@ -125,7 +125,7 @@ class OwnFileHooks:
 
     @property
     def settings_file(self) -> Path | None:
-        """The file of the tool's person that is changed, too."""
+        """The person's own settings file that is changed as well."""
         return self.tool.settings
 
     @property
@@ -269,7 +269,7 @@ class OwnFileHooks:
 
 
 def _mark(home: Path) -> str:
-    """By which a file of this home's is known, wherever the program was installed then."""
+    """What tells a file of this home, wherever the program was installed when it was written."""
     return f"made by memory-crystal for home {sha256(os.fsencode(home)).hexdigest()[:16]}"
 
 

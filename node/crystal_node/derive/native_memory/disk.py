@@ -74,7 +74,7 @@ def read(path: Path, home: Path) -> NativeFile:
     with os.fdopen(descriptor, "rb") as file:
         info = os.fstat(file.fileno())
         if not stat.S_ISREG(info.st_mode):
-            raise LeftAlone("it is no plain file")
+            raise LeftAlone("it is not a regular file")
         if info.st_size > FILE_BYTES_MAX:
             raise LeftAlone(f"it has more than {FILE_BYTES_MAX:,} bytes")
         data = file.read(FILE_BYTES_MAX + 1)
@@ -83,9 +83,9 @@ def read(path: Path, home: Path) -> NativeFile:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise LeftAlone("it is no UTF-8") from error
+        raise LeftAlone("it is not UTF-8 text") from error
     if "\0" in text or "\r" in text.replace("\r\n", "\n"):
-        raise LeftAlone("it has characters that no line of text has")
+        raise LeftAlone("it has a NUL byte, or a carriage return that ends no line")
     return NativeFile(target, data, stat.S_IMODE(info.st_mode), info.st_mtime_ns)
 
 

@@ -98,7 +98,7 @@ class Edited(NamedTuple):
 
 
 def join(one: ReplicatedText, other: ReplicatedText) -> ReplicatedText:
-    """What both make together."""
+    """The text that has what both have."""
     mine, theirs = ({line.dot: line for line in text.lines} for text in (one, other))
     live: dict[Dot, Line] = {}
     for dot in mine.keys() | theirs.keys():

@@ -96,9 +96,9 @@ class NativeStatus:
 def keep_in_step(
     device: Device, settings: Settings, now_ms: int, *, hurried: bool = False
 ) -> list[NativeStatus]:
-    """Takes what changed in the tools' files, and gives them what other devices changed. Nothing in private mode.
+    """Records what changed in the tools' files, and writes into them what other devices changed. Does nothing in private mode.
 
-    ``hurried``: also reads files that were changed this moment. Raises HomeBusy, OSError.
+    ``hurried``: also reads files that were changed just now. Raises HomeBusy, OSError.
     """
     if read_privacy(device.journal).on:
         return []
@@ -202,7 +202,7 @@ class _Keeper:
     def _bring(
         self, place: NativePlace, file: NativeFile, record: Record, lines: tuple[ShownLine, ...]
     ) -> tuple[NativeState, str, bool]:
-        """Gives the file its lines; how it is then, why, and whether it was changed."""
+        """Writes the file's lines into it. Returns how it is then, why, and whether it was changed."""
         words = [line.text for line in lines]
         gone = not words and place.many
         if file.lines == words and (file.data is not None or not words):

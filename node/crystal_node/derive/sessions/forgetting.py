@@ -75,7 +75,7 @@ def _rewritten(
     lost: set[str],
     forgotten: set[bytes],
 ) -> Stream:
-    """The stream with its own segments rewritten. What it stands on is rewritten by whose it is; its digest here is that of the
+    """The stream with its own segments rewritten. The device that its base belongs to rewrites that; the base's digest here is that of the
     blanked content already."""
     digest, context = LineDigest(), Context()
     at = stream.base.bytes if stream.base is not None else 0

@@ -96,9 +96,13 @@ def retention(
             }
         )
         return
-    parts = [f"those go that did not grow for {counted(rules.keep_days, 'day')}"] if rules.keep_days else []
-    parts += [f"the oldest go beyond {rules.max_gb} GB"] if rules.max_gb else []
-    say(f"Copies of sessions are kept: {'; '.join(parts) or 'for good'}.")
+    parts = [f"after {counted(rules.keep_days, 'day')} without growth"] if rules.keep_days else []
+    parts += [f"beyond {rules.max_gb} GB, the oldest first"] if rules.max_gb else []
+    say(
+        f"Copies of sessions are removed {'; '.join(parts)}."
+        if parts
+        else "Copies of sessions are kept for good."
+    )
     if not rules.on:
         say("Sessions of this machine are not copied: `crystal config set sessions yes` changes that.")
     say(f"Here are copies of {counted(here.sessions, 'session')}, {size(here.packed)}.")

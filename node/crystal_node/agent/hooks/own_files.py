@@ -1,7 +1,7 @@
 """Hooks in tools that read them from files of their own: a plugin of opencode and OpenClaw, a file of hooks of Copilot CLI.
 
-The files are Crystal's: they are made whole, and removed whole. OpenClaw lets a plugin read prompts only if its settings say so.
-Our MCP server may stand in the same settings: the copy of them from before is removed with the last of both.
+The files are Crystal's: they are made whole, and removed whole. OpenClaw lets a plugin read prompts only if its settings say
+so. Our MCP server may stand in the same settings: the copy of them from before is removed with the last of both.
 """
 
 import json

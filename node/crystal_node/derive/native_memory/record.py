@@ -8,8 +8,8 @@
 
 A process may die between any two of these steps. What was observed is kept before anything is made of it. The file is replaced
 by a temporary one, and once that is there the record says what will be (``writing``). If it is still there at the next run,
-the file was not replaced; if it is gone, it was. So what a person removed right after a crash is never mistaken for something that
-never arrived.
+the file was not replaced; if it is gone, it was. So what a person removed right after a crash is never mistaken for something
+that never arrived.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -75,8 +75,8 @@ def _rewritten(
     lost: set[str],
     forgotten: set[bytes],
 ) -> Stream:
-    """The stream with its own segments rewritten. The device that its base belongs to rewrites that; the base's digest here is that of the
-    blanked content already."""
+    """The stream with its own segments rewritten. Its base is rewritten by the device that it belongs to; the base's
+    digest here is that of the blanked content already."""
     digest, context = LineDigest(), Context()
     at = stream.base.bytes if stream.base is not None else 0
     base = stream.base

@@ -134,9 +134,9 @@ def test_two_files_that_began_apart_are_put_together_by_section_and_the_first_is
     assert sorted(found) == sorted(
         [line for line in mine if line] + ["- no jargon", "# Mail", "- never send"]
     )
-    assert (found.index("- no jargon") < found.index("# Mail")) is (
-        found.index("# Git") < found.index("# Mail")
-    )
+    style = found[found.index("# Style") + 1 :]
+    following = next(index for index, line in enumerate(style) if line.startswith("# "))
+    assert sorted(style[:following]) == ["- no jargon", "- short names", "- tabs"]
     (kept,) = (vault.core.home / "state" / "native-memory").glob("*.original")
     assert kept.read_text().splitlines() == mine
 

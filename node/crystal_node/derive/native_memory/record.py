@@ -13,7 +13,6 @@ that never arrived.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from difflib import SequenceMatcher
 
 import msgspec
 from msgspec import structs
@@ -24,6 +23,7 @@ from crystal_node.derive.native_memory.replicated_text import (
     Line,
     ReplicatedText,
     ShownLine,
+    compared,
     edited,
     is_mark,
     join,
@@ -88,8 +88,7 @@ def staying(lines: Sequence[str]) -> frozenset[int]:
 
 
 def _changed(lines: Sequence[str], cleaned: Sequence[str]) -> set[int]:
-    matched = SequenceMatcher(None, lines, cleaned, autojunk=False).get_opcodes()
-    return {number for kind, i1, i2, _, _ in matched if kind != "equal" for number in range(i1, i2)}
+    return {number for same, i1, i2, _, _ in compared(lines, cleaned) if not same for number in range(i1, i2)}
 
 
 def _words(lines: Iterable[ShownLine]) -> list[str]:

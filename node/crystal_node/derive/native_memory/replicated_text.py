@@ -17,9 +17,9 @@ line under it is written on another, the heading comes back with that line; if i
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +32,8 @@ NUMBER_MAX = 2**53 - 1
 """Of a step of a place: JSON's whole numbers."""
 COUNT_MAX = 2**62
 OVER_MAX = 64
+_PAIRS_MAX = 4_000_000
+"""So many pairs of lines are compared with each other at most, as lines that stand several times are: a second's work."""
 _STEP = 2**20
 """Between two lines that come one after the other: room for as many others."""
 _WRITER = re.compile(r"[0-9a-z-]{1,64}")
@@ -207,7 +209,7 @@ class _Edit:
         old = [(line.text, line.local) for line in self.shown]
         new = [(line, number in self.staying) for number, line in enumerate(self.new)]
         noted: list[tuple[Dot, ...]] = []
-        for same, i1, i2, j1, j2 in _compared(old, new):
+        for same, i1, i2, j1, j2 in compared(old, new):
             if same:
                 for shown, number in zip(self.shown[i1:i2], range(j1, j2), strict=True):
                     self._keep(shown, number)
@@ -237,14 +239,12 @@ class _Edit:
         if any(self.levels[number] for number in numbers):
             over += [dot for each in gone if each in self.known for dot in self.known[each].over]
         wanted = [number for number in numbers if not is_mark(self.new[number])]
+        replaced = tuple(islice(dict.fromkeys(dot for dot in over if dot not in self.local), OVER_MAX))
         for number, place in zip(wanted, self._room(len(wanted)), strict=True):
             stays = number in self.staying
             dot = self._next(local=stays)
             head = self._head(number)
-            written = (
-                () if stays else tuple(dict.fromkeys(dot for dot in over if dot not in self.local))[:OVER_MAX]
-            )
-            line = Line(place, dot, self.new[number], head, written)
+            line = Line(place, dot, self.new[number], head, () if stays else replaced)
             (self.local if stays else self.live)[dot] = line
             self.known[dot] = line
             self.result.append((number, ShownLine(line.text, (dot,), local=stays)))
@@ -285,7 +285,7 @@ class _Edit:
             if count == 1
             else [(*base, ((number + 1) * _STEP, self.writer)) for number in range(count)]
         )
-        self.places = sorted({*self.places, *found[:count]})
+        self.places[at:at] = found[:count]
         return found[:count]
 
     def _settle(self, noted: Sequence[Sequence[Dot]]) -> set[Dot]:
@@ -295,7 +295,13 @@ class _Edit:
         lines = [self.known[dot] for dot in kept if dot in self.known]
         replaced = {dot for line in self.live.values() if line.dot not in self.removed for dot in line.over}
         gone = self.removed - replaced
-        found = {line.head for line in lines if line.head is not None and line.head in gone}
+        above: set[Dot] = set()
+        wanted = [line.head for line in lines]
+        while wanted:
+            if (head := wanted.pop()) is not None and head in self.known and head not in above:
+                above.add(head)
+                wanted.append(self.known[head].head)
+        found = above & gone
         found.update(*(self.known[head].over for head in found))
         for dots in noted:
             over = [set(self.live[dot].over) for dot in dots if dot in self.live]
@@ -325,7 +331,7 @@ def is_mark(line: str) -> bool:
     return line.startswith(MARK)
 
 
-def _compared(old: Sequence[Key], new: Sequence[Key]) -> Iterator[tuple[bool, int, int, int, int]]:
+def compared(old: Sequence[Hashable], new: Sequence[Hashable]) -> Iterator[tuple[bool, int, int, int, int]]:
     """Which parts are the same and which are not, as ``SequenceMatcher`` says, but no line that stands once in both is taken
     for removed and put in again (a *patience diff*): that would undo another device's removal of it."""
     count_old, count_new = Counter(old), Counter(new)
@@ -333,12 +339,27 @@ def _compared(old: Sequence[Key], new: Sequence[Key]) -> Iterator[tuple[bool, in
     both = [(i, at[line]) for i, line in enumerate(old) if count_old[line] == 1 and line in at]
     before_i = before_j = 0
     for i, j in [*_longest_rise(both), (len(old), len(new))]:
-        between = SequenceMatcher(None, old[before_i:i], new[before_j:j], autojunk=False)
-        for kind, i1, i2, j1, j2 in between.get_opcodes():
-            yield kind == "equal", before_i + i1, before_i + i2, before_j + j1, before_j + j2
+        for same, i1, i2, j1, j2 in _between_anchors(old[before_i:i], new[before_j:j]):
+            yield same, before_i + i1, before_i + i2, before_j + j1, before_j + j2
         if i < len(old):
             yield True, i, i + 1, j, j + 1
         before_i, before_j = i + 1, j + 1
+
+
+def _between_anchors(
+    old: Sequence[Hashable], new: Sequence[Hashable]
+) -> Iterator[tuple[bool, int, int, int, int]]:
+    if len(old) * len(new) <= _PAIRS_MAX:
+        for kind, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            yield kind == "equal", i1, i2, j1, j2
+        return
+    shorter = min(len(old), len(new))
+    first = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+    last = next((n for n in range(shorter - first) if old[-1 - n] != new[-1 - n]), shorter - first)
+    i, j = len(old) - last, len(new) - last
+    yield True, 0, first, 0, first
+    yield False, first, i, first, j
+    yield True, i, len(old), j, len(new)
 
 
 def _longest_rise(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

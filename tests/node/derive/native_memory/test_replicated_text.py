@@ -1,5 +1,6 @@
 """The merge of texts: in any order alike, nothing lost, nothing back from the dead, and hostile copies refused."""
 
+import difflib
 from collections.abc import Sequence
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crystal_node.derive.native_memory import replicated_text
 from crystal_node.derive.native_memory.record import Record, absorbed, intended, observed, staying
 from crystal_node.derive.native_memory.replicated_text import (
     LINES_MAX,
@@ -86,6 +88,28 @@ def test_a_file_that_nobody_else_changes_stays_to_the_letter(first: list[str], s
     writer = Writer("a").write(*first).hear()
     assert writer.lines == first
     assert writer.write(*second).hear().lines == second
+
+
+def test_headings_within_each_other_that_a_person_removed_stay_away() -> None:
+    writer = Writer("a").write("# Mine", "## Tools", "- use uv", "- use make").hear()
+    assert writer.write("- use uv").hear().lines == ["- use uv"]
+
+
+def test_a_line_that_stands_very_often_costs_no_square_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared_pairs: list[int] = []
+
+    class Counted(difflib.SequenceMatcher[object]):
+        def __init__(self, isjunk: None, a: Sequence[object], b: Sequence[object], autojunk: bool) -> None:
+            compared_pairs.append(len(a) * len(b))
+            super().__init__(isjunk, a, b, autojunk)
+
+    monkeypatch.setattr(replicated_text, "SequenceMatcher", Counted)
+    blank = [""] * 4_000
+    writer = Writer("a").write("# A", *blank, "- x").hear()
+    writer.write("# A", *blank[:2_000], "- new", *blank[:1_000], "- x").hear()
+    assert writer.lines == ["# A", *blank[:2_000], "- new", *blank[:1_000], "- x"]
+    assert staying(["the key is AKIAIOSFODNN7EXAMPLQ", *blank, "- x"]) == {0}
+    assert sum(compared_pairs) < 5_000_000
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -20,6 +20,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
@@ -41,6 +42,8 @@ OUTPUT_CHARS_MAX = 1000
 ARGUMENTS_CHARS_MAX = 500
 CHANGES_MAX = 20
 """Changed files that one record names; the others are counted."""
+CHANGES_READ_MAX = 1000
+"""Changed files of one call, and edits of one file, that are looked at: the rest of a call that has more is left out."""
 OPEN_CALLS_MAX = 64
 """Calls of one transcript that wait for their results. If there are more, the oldest counts as unanswered."""
 
@@ -415,20 +418,24 @@ def _others(given: dict[str, Any]) -> str:
         *(n for pair in _EDITS for n in pair),
     }
     rest = {name: value for name, value in given.items() if name not in told}
-    return json.dumps(rest, ensure_ascii=False, default=str)[:RAW_CHARS_MAX] if rest else ""
+    try:
+        text = json.dumps(rest, ensure_ascii=False, default=str)[:RAW_CHARS_MAX] if rest else ""
+    except (ValueError, RecursionError):  # nested as deep as can just be parsed
+        return ""
+    return as_text(text) or ""
 
 
 def _changes(tool: str, given: dict[str, Any], command: str) -> tuple[FileChange, ...]:
     for given_text in (command, *(as_text(given.get(name)) or "" for name in _PATCHES)):
         if (patch := _PATCH.search(given_text)) is not None:
-            return tuple(_patched(patch[1]))
+            return tuple(islice(_patched(patch[1]), CHANGES_READ_MAX))
     path = _first(given, _PATHS)
     if not path:
         return ()
     edits = [as_object(one) for one in as_array(given.get("edits"))] or [given]
     made = [
         edit_change(path, before, after)
-        for edit in edits
+        for edit in edits[:CHANGES_READ_MAX]
         for old, new in _EDITS
         if (before := as_text(edit.get(old))) is not None and (after := as_text(edit.get(new))) is not None
     ]

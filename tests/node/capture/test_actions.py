@@ -1,13 +1,17 @@
 """Tool calls as records: what each tool's arguments and results come to, within bounds, without secrets."""
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from crystal_node.base.settings.options import ActionDetail
 from crystal_node.capture.actions import (
     CHANGES_MAX,
+    CHANGES_READ_MAX,
     COMMAND_CHARS_MAX,
     ERROR_CHARS_MAX,
     OPEN_CALLS_MAX,
@@ -19,6 +23,7 @@ from crystal_node.capture.actions import (
     opened,
 )
 from crystal_node.capture.exclusions import Exclusion, write
+from crystal_node.capture.json_values import parse_json
 from crystal_node.capture.messages import SkippedRecord, TranscriptMessage
 from tests.node.capture.transcripts import Tool, assistant, said, user
 
@@ -42,6 +47,35 @@ def record(tool: str, given: object, ending: Ending | None = None, *, detail: Ac
     """The record's text; "" if there is none."""
     made = ended(opened("c1", tool, given, 5), ending or Ending(), detail, PLACE)
     return made.texts["action"] if isinstance(made, TranscriptMessage) else ""
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_arguments_nested_as_deep_as_can_be_parsed_stop_no_transcript(opening: str) -> None:
+    closing = "]" if opening == "[" else "}"
+    deepest = sys.getrecursionlimit()
+    given: object = None
+    while given is None:
+        deepest -= 1
+        with suppress(ValueError):
+            given = parse_json(f'{{"x": {opening * deepest}1{closing * deepest}}}'.encode())
+    for less in range(12):
+        depth = deepest - less
+        given = parse_json(f'{{"x": {opening * depth}1{closing * depth}}}'.encode())
+        assert opened("c1", "Deploy", given, 5).tool == "Deploy"
+
+
+def test_a_call_whose_arguments_have_half_a_character_can_be_kept() -> None:
+    kept = msgspec.msgpack.encode(opened("c1", "Deploy", parse_json(b'{"note": "a \\ud800 b"}'), 5))
+    assert b"a ? b" in kept
+
+
+def test_a_call_that_changes_more_files_than_anybody_is_told_of_stays_small() -> None:
+    patch = "*** Begin Patch\n" + "".join(f"*** Add File: {n}\n+x\n" for n in range(CHANGES_READ_MAX + 5))
+    call = opened("c1", "apply_patch", patch, 5)
+    assert len(call.changes) == CHANGES_READ_MAX
+    edits = [{"old_string": "a", "new_string": "b"}] * (CHANGES_READ_MAX + 5)
+    call = opened("c1", "MultiEdit", {"file_path": "a.py", "edits": edits}, 5)
+    assert call.changes == (FileChange("a.py", CHANGES_READ_MAX, CHANGES_READ_MAX),)
 
 
 @pytest.mark.parametrize(

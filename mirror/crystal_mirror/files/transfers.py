@@ -73,6 +73,8 @@ _FETCHED_FILES = 32
 """Files that are put together at the same time. Each holds two open files and is made durable with the others."""
 _WINDOW_BYTES = 4 * 1024 * 1024
 """Parts that are held in memory and fetched or sent together; a larger part alone."""
+WINDOW_PARTS = 512
+"""Parts that are fetched together, however small they are."""
 _UNASKED_BYTES_MAX = 256 * 1024
 """A new part of up to this size is sent without asking whether the relay has it: to ask costs a request, as sending does."""
 _META_SENDING = "sending"
@@ -420,7 +422,11 @@ def _fetch_group(this: FilesRound, group: list[_Arriving], fetches: _Fetches) ->
         fetches.done += sum(part.length for part in arriving.row.parts[:have])
     while waiting and not fetches.full:
         window, size = list[tuple[_Arriving, FilePart]](), 0
-        while waiting and (not window or size + waiting[0][1].length <= _WINDOW_BYTES):
+        while (
+            waiting
+            and len(window) < WINDOW_PARTS
+            and (not window or size + waiting[0][1].length <= _WINDOW_BYTES)
+        ):
             window.append(waiting.popleft())
             size += window[-1][1].length
         yield from _fetch_window(this, [each for each in window if not each[0].failed], fetches)
@@ -436,17 +442,17 @@ def _fetch_window(
     this: FilesRound, window: list[tuple[_Arriving, FilePart]], fetches: _Fetches
 ) -> Flow[None]:
     data: dict[BlobRef, bytes | BlobDamaged | WrongKey] = {}
-    lacking_here: list[BlobRef] = []
+    lacking_here: dict[BlobRef, None] = {}
     for _, part in window:
         ref = BlobRef.of(part)
         if ref not in data and ref not in lacking_here:
             here = part_on_disk(this.disk, this.database, part.content)
             if here is None:
-                lacking_here.append(ref)
+                lacking_here[ref] = None
             else:
                 data[ref] = here
     if lacking_here:
-        data |= yield from get_blobs(this.member, lacking_here)
+        data |= yield from get_blobs(this.member, tuple(lacking_here))
     fetched = [data[ref] for ref in lacking_here]
     this.report.parts_fetched += sum(isinstance(content, bytes) for content in fetched)
     this.report.bytes_fetched += sum(len(content) for content in fetched if isinstance(content, bytes))

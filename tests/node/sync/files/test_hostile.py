@@ -12,6 +12,7 @@ import pytest
 
 from crystal_crypto.errors import Malformed
 from crystal_mirror.files.ports import FileTrouble, LocalFile
+from crystal_mirror.files.transfers import WINDOW_PARTS
 from crystal_mirror.operations import DropFile, FilePart, PutFile
 from crystal_mirror.ports import FileRow
 from crystal_mirror.requests import GetBlobs, Request
@@ -146,6 +147,28 @@ def test_a_folder_swapped_for_a_link_is_never_written_through(
     settle(core, laptop)
     assert list(outside.iterdir()) == []
     assert "notes/plan.md" in core.tree(), "a link in the place of a folder deletes nothing"
+
+
+def test_files_of_tiny_parts_are_not_asked_for_all_at_once(core: Desk, laptop: Desk) -> None:
+    count = 3 * WINDOW_PARTS // 2
+    for path in ("one", "other"):
+        contents = (f"{path} {number}".encode() for number in range(count))
+        parts = tuple(FilePart(sha256(content).digest(), 1) for content in contents)
+        core.member.accept(PutFile(path, None, False, 0, parts))
+    core.memory()
+    laptop.memory()
+    asked: list[int] = []
+
+    def note(request: Request) -> None:
+        if isinstance(request, GetBlobs):
+            asked.append(len(request.keys))
+
+    laptop.store.before = note
+    report = laptop.files()
+    laptop.store.before = None
+    assert set(report.lacking) == {"one", "other"}
+    assert asked
+    assert max(asked) <= WINDOW_PARTS
 
 
 def test_a_link_laid_where_the_temporary_file_will_be_is_not_written_through(

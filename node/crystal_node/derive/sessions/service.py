@@ -21,7 +21,6 @@ from crystal_node.base.errors import describe, passes
 from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
-from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.line_adapter import QUIET_MS, LineAdapter
 from crystal_node.capture.tools import all_adapters
 from crystal_node.derive.sessions.copies import SessionCopies
@@ -67,7 +66,7 @@ class SessionService:
         self._id = device.member.device_id.hex()
         self._copies = SessionCopies(self._root)
         self._database: SessionDatabase | None = None
-        self._adapters: tuple[Settings, dict[str, Adapter]] | None = None
+        self._adapters: tuple[Settings, dict[str, LineAdapter]] | None = None
         self._stopped = threading.Event()
         self._left = False
 
@@ -82,7 +81,7 @@ class SessionService:
         settings = self._latest()
         return settings.sessions.on and settings.capture.on
 
-    def adapters(self) -> dict[str, Adapter]:
+    def adapters(self) -> dict[str, LineAdapter]:
         """The adapters of the tools whose sessions are copied now, by name."""
         settings = self._latest()
         # Each event of a file asks, and making them takes milliseconds.
@@ -258,7 +257,6 @@ class SessionService:
                 stopped=self._stopped.is_set,
             )
             for name, one in self.adapters().items()
-            if isinstance(one, LineAdapter)
         }
 
     def _opened(self) -> SessionDatabase:

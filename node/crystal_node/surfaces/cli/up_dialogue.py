@@ -275,6 +275,12 @@ def _tell_standing(settings: Settings, role: str, name: str, *, running: bool) -
     if running:
         reaches = "" if settings.relay_is_local else ", and reaches your other machines"
         say(f"The background service runs: what is said on this machine is recorded{reaches}.")
+        if settings.sessions.on and settings.capture.on:
+            say(
+                "So do copies of raw sessions, without credentials: `crystal config set sessions no` turns that off."
+                if reaches
+                else "Raw sessions are copied, too, without credentials: `crystal config set sessions no` turns that off."
+            )
     else:
         say(
             "The background service is not running: nothing is recorded automatically. Start it here: `crystal agent run`"

@@ -24,6 +24,7 @@ from crystal_node.capture.folders import files_below
 from crystal_node.capture.line_adapter import LineAdapter
 from crystal_node.capture.line_reader import (
     FileState,
+    LineReader,
     open_regular,
     unchanged,
 )
@@ -327,6 +328,9 @@ class SessionWriter:
             return cursor
         if head.read < cursor.state.offset or head.main.bytes < cursor.length:
             return Cursor(session=session)
+        with LineReader(path, cursor.state, -1) as reader:
+            if reader.restarted or path.stat().st_size < head.read:  # another file is there by now
+                return Cursor(session=session)
         return structs.replace(
             cursor,
             state=state_at(path, head.read),

@@ -366,3 +366,20 @@ def _complete(machine: Machine) -> set[bytes]:
     data = machine.transcript.read_bytes()
     whole = data[: data.rfind(b"\n") + 1]
     return {whole} if whole else set()
+
+
+def test_another_file_under_the_name_is_copied_whole_although_the_head_is_ahead_of_the_cursor(
+    tmp_path: Path,
+) -> None:
+    one = Machine(tmp_path, "a")
+    one.says(turns(0, 5))
+    one.copy()
+    before = one.database.cursor(one.transcript)
+    assert before is not None
+    one.says(turns(5, 9))
+    one.copy()
+    one.database.set_cursor(one.transcript, before)  # as if it was killed before it was noted
+    one.transcript.rename(one.transcript.with_suffix(".old"))
+    one.says(turns(20, 22))
+    one.copy()
+    assert sorted(one.streams()) == sorted([turns(0, 9), turns(20, 22)])

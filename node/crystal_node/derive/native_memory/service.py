@@ -147,7 +147,10 @@ class _Keeper:
         seen: dict[Path, str] = {}
         done: set[FileKey] = set()
         for place in places(settings, tools, self._device.replica.database, exclusions, known):
-            target = place.path.resolve()
+            try:
+                target = place.path.resolve()
+            except (OSError, RuntimeError):  # links in a circle: ``disk.read`` says so
+                target = place.path
             if place.key in done:
                 yield self._held(
                     place, "another folder here is of the same project, and that one is kept in step"

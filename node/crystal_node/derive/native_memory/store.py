@@ -150,6 +150,8 @@ class NativeStore:
                 data = file.read(COPY_BYTES_MAX + 1)
         except FileNotFoundError:
             return "it is gone again"
+        except OSError as error:
+            return f"it cannot be read: {error.strerror or error}"
         if len(data) > COPY_BYTES_MAX:
             return f"it has more than {COPY_BYTES_MAX // 1024**2} MiB"
         try:

@@ -36,7 +36,7 @@ FILES_MAX = 40
 LINE_BYTES_MAX = 8 * 1024 * 1024
 EXCERPT_CHARS = 24_000
 
-_SENTENCE = re.compile(r"[^.!?\n]{8,300}(?:[.!?](?=\s|$)|\n|$)")
+_SENTENCE = re.compile(r"[^.!?\n]{8,300}+(?:[.!?](?=\s|$)|\n|$)")
 _DECIDES = re.compile(
     r"\b(?:decid\w+|let'?s|we(?:'ll| will)|instead of|rather than|agreed|must(?: not|n't)?|never|always|from now on"
     r"|going with|go with|chose|chosen|settled|stick (?:to|with))\b",
@@ -120,7 +120,7 @@ def _take_words(found: Handoff, said: TranscriptMessage) -> None:
         if role == "user" and not found.goal:
             found.goal = words[:TEXT_CHARS_MAX]
         found.turns.append((role, words[-TEXT_CHARS_MAX:]))
-        found.decisions.extend(each for each in _sentences(words) if _DECIDES.search(each))
+        found.decisions.extend(each for each in _sentences(words[-TEXT_CHARS_MAX:]) if _DECIDES.search(each))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ name in a ZIP leads nowhere. An export may come from anybody: sizes are checked 
 
 import re
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -221,7 +222,7 @@ def _files(path: Path) -> Iterator[list[tuple[_Opened, int]]]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield [(_opener(archive, one), one.file_size) for one in _members(path, archive)]
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
         raise NotAChatExport(f"{path} is a damaged ZIP: {error}") from error
 
 

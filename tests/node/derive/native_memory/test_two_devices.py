@@ -305,13 +305,17 @@ def test_links_modes_and_line_ends_stay(vault: Vault, laptop: Machine) -> None:
     assert "same file" in status(vault.core, ".codex/AGENTS.md")["reason"]
 
 
-@pytest.mark.parametrize("how", ["read-only", "no text", "dangling link", "hard link"])
+@pytest.mark.parametrize("how", ["read-only", "no text", "dangling link", "hard link", "links in a circle"])
 def test_a_file_that_cannot_be_kept_in_step_is_left_alone_and_said(vault: Vault, how: str) -> None:
     path = write(vault.core, ".claude/CLAUDE.md", "- mine")
     if how == "read-only":
         path.chmod(0o400)
     elif how == "no text":
         path.write_bytes(b"\xff\xfe\x00")
+    elif how == "links in a circle":
+        path.unlink()
+        path.symlink_to(path.with_name("other.md"))
+        path.with_name("other.md").symlink_to(path)
     elif how == "hard link":
         os.link(path, path.with_name("other.md"))
     else:
@@ -343,8 +347,9 @@ def test_a_copy_that_another_device_damaged_is_left_out_and_said(vault: Vault) -
     (own,) = vault.core.home.glob("native/*/*.json")
     own.with_name("a" * 32 + ".json").write_text("{")
     (own.with_name("b" * 32 + ".json")).write_text(own.read_text().replace('"seen":{', '"seen":{"EVIL..":1,'))
+    own.with_name("c" * 32 + ".json").mkdir()
     vault.core.call("native", "sync", "--json")
-    assert len(status(vault.core, name)["problems"]) == 2
+    assert len(status(vault.core, name)["problems"]) == 3
     assert read(vault.core, name) == ["- mine"]
 
 

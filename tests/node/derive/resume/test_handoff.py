@@ -229,6 +229,15 @@ def test_credentials_and_private_words_stay_out() -> None:
     assert "salary" not in text
 
 
+def test_of_a_long_message_the_end_is_read() -> None:
+    early, late = "We decided on gzip for all of it.", "We decided on zstd for all of it."
+    found = handoff_of(
+        TOOLS["claude-code"][0],
+        [json.dumps(claude("assistant", f"{early}\n{'a' * 20_000}\n{late}")).encode()],
+    )
+    assert list(found.decisions) == [late]
+
+
 def test_damaged_lines_are_passed_over() -> None:
     adapter, records = TOOLS["claude-code"]
     data = [b"{half\n", b"[]\n", b"\xff\n", b"\n", *(json.dumps(each).encode() + b"\n" for each in records)]

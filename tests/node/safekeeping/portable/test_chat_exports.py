@@ -186,6 +186,17 @@ def test_damaged_and_foreign_zips_are_told(tmp_path: Path) -> None:
         told(ChatExport(path))
 
 
+def test_a_zip_whose_packed_bytes_are_damaged_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "chats.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", json.dumps([chatgpt(session=f"c-{n}") for n in range(500)]))
+    data = bytearray(path.read_bytes())
+    data[60:90] = b"\xff" * 30
+    path.write_bytes(data)
+    with pytest.raises(NotAChatExport, match="damaged ZIP"):
+        list(ChatExport(path).records())
+
+
 def test_a_conversation_over_the_limit_is_left_out_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

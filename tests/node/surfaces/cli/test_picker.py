@@ -2,6 +2,7 @@
 
 import pytest
 
+from crystal_node.surfaces.cli.console import picker
 from crystal_node.surfaces.cli.console.picker import Choice, ListView, PickerState, fitted, matching, width
 
 WHY = Choice(
@@ -80,3 +81,15 @@ def test_it_fits_any_terminal(columns: int, lines: int) -> None:
 def test_wide_signs_take_two_columns() -> None:
     assert fitted("潮位計のデータ", 7) == "潮位計…"
     assert width(fitted("e\u0301te\u0301", 6)) == 6
+
+
+def test_of_an_endless_name_only_what_may_have_room_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+
+    def counted(text: str) -> str:
+        looked_at.append(len(text))
+        return text
+
+    monkeypatch.setattr(picker, "printable", counted)
+    assert len(fitted("a" * 1_000_000, 80)) == 80
+    assert max(looked_at) < 10_000

@@ -28,6 +28,8 @@ QUERY_CHARS_MAX = 200
 _COLUMNS, _LINES = 80, 24
 _ESCAPE_SECONDS = 0.05
 """A terminal sends the rest of an arrow key at once; behind a lone Escape nothing comes."""
+_SIGNS_PER_COLUMN = 20
+"""So much of a text is looked at: some signs take no column."""
 _ROOMY_COLUMNS = 40
 """From this width on there is room for what stands behind a title."""
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
@@ -211,7 +213,7 @@ def width(text: str) -> int:
 
 def fitted(text: str, columns: int) -> str:
     """The text on one line of exactly so many columns, without anything that a terminal obeys."""
-    text = " ".join(printable(text).split())
+    text = " ".join(printable(text[: columns * _SIGNS_PER_COLUMN]).split())
     room = width(text)
     if room > columns:
         while text and room > columns - 1:

@@ -21,6 +21,7 @@ from crystal_node.base.errors import describe, passes
 from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
+from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.line_adapter import QUIET_MS, LineAdapter
 from crystal_node.capture.tools import all_adapters
 from crystal_node.derive.sessions.copies import SessionCopies
@@ -66,7 +67,7 @@ class SessionService:
         self._id = device.member.device_id.hex()
         self._copies = SessionCopies(self._root)
         self._database: SessionDatabase | None = None
-        self._adapters: tuple[Settings, dict[str, LineAdapter]] | None = None
+        self._adapters: tuple[Settings, dict[str, Adapter]] | None = None
         self._stopped = threading.Event()
         self._left = False
 
@@ -81,12 +82,12 @@ class SessionService:
         settings = self._latest()
         return settings.sessions.on and settings.capture.on
 
-    def adapters(self) -> dict[str, LineAdapter]:
+    def adapters(self) -> dict[str, Adapter]:
         """The adapters of the tools whose sessions are copied now, by name."""
         settings = self._latest()
         # Each event of a file asks, and making them takes milliseconds.
         if self._adapters is None or self._adapters[0] != settings:
-            made = {
+            made: dict[str, Adapter] = {
                 one.name: one
                 for one in all_adapters(settings, settings.person_home)
                 if one.name in TOOLS
@@ -171,9 +172,10 @@ class SessionService:
         overdue = now_ms() - int(database.meta(_META_FORGOTTEN_AT) or b"0") > FOREIGN_MS
         member = self._device.member
         active = {info.device.hex() for info in member.log.active()}
+        heads = await self._in_thread(lambda: list(self._copies.heads()))
         behind = [
             head
-            for head in self._copies.heads()
+            for head in heads
             if head.forgotten < forgets
             and not head.removed
             and (head.device == self._id or (member.is_core and (overdue or head.device not in active)))
@@ -257,6 +259,7 @@ class SessionService:
                 stopped=self._stopped.is_set,
             )
             for name, one in self.adapters().items()
+            if isinstance(one, LineAdapter)  # all of them are
         }
 
     def _opened(self) -> SessionDatabase:

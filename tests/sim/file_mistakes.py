@@ -3,7 +3,7 @@
 # pyright: reportPrivateUsage=false
 # Mistakes are made in the middle of things.
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +13,7 @@ from crystal_core.state import files
 from crystal_mirror.files import transfers as filemoves
 from crystal_mirror.files.shared import FilesRound
 from crystal_mirror.files.tree import FileAction, decide
-from crystal_mirror.operations import DropFile, FilePart, PutFile
+from crystal_mirror.operations import DropFile, PutFile
 from crystal_mirror.requests import Flow
 from crystal_mirror.types import Origin
 from tests.sim.tree import SimDisk
@@ -95,7 +95,8 @@ def an_absent_file_is_a_deletion() -> AbstractContextManager[Any]:
 def files_are_offered_without_their_parts() -> AbstractContextManager[Any]:
     """The parts are left for later."""
 
-    def nothing(_this: FilesRound, _path: str, _parts: Sequence[FilePart], *_rest: Any) -> Flow[None]:
+    def nothing(_this: object, _path: str, *_rest: Any) -> Flow[None]:
         yield from ()
 
-    return patch.object(filemoves, "_put_parts", nothing)
+    sending = filemoves._Sending  # pyright: ignore[reportPrivateUsage]
+    return patch.object(sending, "put_parts", nothing)

@@ -17,6 +17,7 @@ from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.entries import control_state
 from crystal_mirror.entries.control_state import newest_snapshot
 from crystal_mirror.files import transfers as filemoves
+from crystal_mirror.files.shared import FilesRound
 from crystal_mirror.handover.terms import holding_of
 from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Condemn, Flow, Has
@@ -302,7 +303,8 @@ def blobs_have_the_names_of_the_first_generation() -> AbstractContextManager[Any
     return patch.object(Member, "named", named)
 
 
-def the_relay_is_asked_for_the_old_name_first() -> AbstractContextManager[Any]:
+@contextmanager
+def the_relay_is_asked_for_the_old_name_first() -> Generator[None]:
     """Where a content stood before, nothing is to be stored: so it is asked for under that name, too."""
     honest = blobs.lacking
 
@@ -310,7 +312,11 @@ def the_relay_is_asked_for_the_old_name_first() -> AbstractContextManager[Any]:
         yield from honest(member, [BlobRef(ref.content, ref.length) for ref in refs])
         return (yield from honest(member, refs))
 
-    return patch.object(filemoves, "lacking", asks)
+    def everything(_this: FilesRound, _path: str, refs: Sequence[BlobRef]) -> set[BlobRef]:
+        return set(refs)
+
+    with patch.object(filemoves, "lacking", asks), patch.object(filemoves, "_probably_there", everything):
+        yield
 
 
 def what_was_begun_before_a_revocation_is_finished_as_it_was_begun() -> AbstractContextManager[Any]:

@@ -33,6 +33,7 @@ def test_what_was_said_in_private_is_not_recorded_later(person: Machine) -> None
     _say(person, "Said in private in a new file.", datetime.now(UTC), name="fresh")
     assert person.call("capture", "--json").json == {
         "messages": 0,
+        "actions": 0,
         "redacted": 0,
         "skipped": 0,
         "files": 0,

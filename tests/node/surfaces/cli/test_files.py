@@ -57,8 +57,9 @@ def test_one_byte_in_a_big_file_moves_a_few_parts_over_the_line_and_a_rename_non
     down = laptop.call("sync", "--json").json
     assert (laptop.home / "renamed.bin").read_bytes() == bytes(data)
     assert not (laptop.home / "big.bin").exists()
-    assert up["bytes_up"] < 64 * 1024
-    assert down["bytes_down"] < 64 * 1024
+    # The list of a thousand parts, no content.
+    assert up["bytes_up"] < 128 * 1024
+    assert down["bytes_down"] < 128 * 1024
 
 
 def test_a_deleted_file_is_in_the_trash_until_it_is_restored_or_emptied(vault: Vault) -> None:

@@ -348,7 +348,11 @@ def test_two_at_once_make_one_vault(person: Machine, relay: RelayProcess) -> Non
     assert person.found("lighthouse") == ["The lighthouse was painted."]
     hooks = json.loads((person.root / ".claude" / "settings.json").read_text())["hooks"]
     assert {event: len(groups) for event, groups in hooks.items()} == dict.fromkeys(
-        ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"), 1
+        (
+            *("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"),
+            *("PostToolUseFailure", "SubagentStart"),
+        ),
+        1,
     )
 
 

@@ -50,6 +50,11 @@ def compress(data: bytes, *, thorough: bool = False, probing: bool = True) -> by
     return packed if len(packed) < len(data) else None
 
 
+def frame_of(data: bytes, *, level: int) -> bytes:
+    """One zstd frame, also where it is larger than ``data``: at most some bytes for each 128 KiB."""
+    return _frame(zstd.ZstdCompressor(level=level), data)
+
+
 def decompress(frame: bytes | memoryview, length: int) -> bytes:
     """Exactly `length` bytes, which the caller has checked against its limit. Raises Malformed for anything else."""
     if bytes(frame[:4]) != _MAGIC:  # §5.5-12

@@ -1,11 +1,17 @@
 """What is built for users holds everything that they need and nothing else."""
 
+import ast
 import subprocess
 import sys
+import tomllib
 import zipfile
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = {
@@ -85,3 +91,68 @@ def test_a_device_does_not_install_the_relays_server(wheel: zipfile.ZipFile) -> 
     assert any(
         requirement.startswith("uvicorn[") and "extra == 'relay'" in requirement for requirement in required
     )
+
+
+def test_what_a_device_imports_is_among_its_dependencies() -> None:
+    unmet = _imported("crypto", "mirror", "core", "node") - _provided(*_DEVICE_EXTRAS)
+    assert not unmet, "a module that only developers have: declare its distribution, or use one that is there"
+
+
+def test_what_the_relay_imports_is_among_its_dependencies() -> None:
+    assert not _imported("relay") - _provided("relay")
+
+
+_DEVICE_EXTRAS = ("documents", "multilingual", "sentence-transformers")
+_OWN_FROM_3_14 = {"compression"}
+
+
+def _imported(*folders: str) -> set[str]:
+    """The top-level modules from elsewhere that any module of these folders names in an import, of this system's."""
+    found: set[str] = set()
+    for folder in folders:
+        for path in (PROJECT / folder).glob("crystal_*/**/*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    found.update(alias.name.split(".")[0] for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                    found.add(node.module.split(".")[0])
+    return found - sys.stdlib_module_names - PACKAGES - _OWN_FROM_3_14
+
+
+def _provided(*extras: str) -> set[str]:
+    """The top-level modules of the distributions that `pip install crystal[extras]` brings, and the names of those that other
+    systems need and this one has not."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(each for extra in extras for each in project["optional-dependencies"][extra]),
+    ]
+    names: set[str] = set()
+    _collect((Requirement(each) for each in wanted), names)
+    modules = {
+        module
+        for module, distributions in packages_distributions().items()
+        if names & {canonicalize_name(each) for each in distributions}
+    }
+    return modules | {name.replace("-", "_") for name in names}
+
+
+def _collect(requirements: Iterable[Requirement], names: set[str]) -> None:
+    for requirement in requirements:
+        name = canonicalize_name(requirement.name)
+        if name in names and not requirement.extras:
+            continue
+        names.add(name)
+        try:
+            further = [Requirement(each) for each in requires(name) or ()]
+        except PackageNotFoundError:
+            continue
+        _collect(
+            (
+                each
+                for each in further
+                if each.marker is None
+                or any(each.marker.evaluate({"extra": extra}) for extra in ("", *requirement.extras))
+            ),
+            names,
+        )

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-import zstandard
-
-from crystal_crypto.errors import CrystalError
+from crystal_crypto import compression
+from crystal_crypto.errors import CrystalError, Malformed
 from crystal_node.base.errors import ExitCode
 from crystal_node.capture.line_reader import open_regular
 from crystal_node.derive.sessions.layout import (
@@ -36,6 +35,8 @@ from crystal_node.derive.sessions.streams import EMPTY, Branch, LineDigest, bran
 
 BASES_MAX = 10_000
 """How many streams one may stand on, each continuing the next."""
+_PACKED_EXTRA_BYTES_MAX = 512 * 1024
+"""By which a frame of incompressible bytes can be larger than they are (zstd's own bound: a 256th)."""
 
 
 class CopyIncomplete(CrystalError):
@@ -179,11 +180,14 @@ def read_segment(path: Path, segment: Segment) -> bytes:
     size = segment.end - segment.first
     if not 0 < size <= SEGMENT_BYTES_MAX:
         raise ValueError("its size is out of range")
-    with open_regular(path) as file, zstandard.ZstdDecompressor().stream_reader(file) as reader:
-        try:
-            data = _read(reader, size)
-        except zstandard.ZstdError as error:
-            raise ValueError("it is not compressed as it should be") from error
+    with open_regular(path) as file:
+        packed = file.read(size + _PACKED_EXTRA_BYTES_MAX + 1)
+    if len(packed) > size + _PACKED_EXTRA_BYTES_MAX:
+        raise ValueError("it is too large")
+    try:
+        data = compression.decompress_at_most(packed, size)
+    except Malformed as error:
+        raise ValueError("it is not compressed as it should be") from error
     if len(data) != size or sha256(data).hexdigest() != segment.sha256:
         raise ValueError("its content is another one")
     return data
@@ -215,17 +219,6 @@ def heads_in(folder: Path, unreadable: list[UnreadableHead] | None = None) -> It
                 yield head
             elif unreadable is not None:
                 unreadable.append(UnreadableHead(path, "it stands in another's place"))
-
-
-def _read(reader: zstandard.ZstdDecompressionReader, size: int) -> bytes:
-    """At most one byte more than ``size``: a frame may claim anything."""
-    kept = bytearray()
-    while len(kept) <= size:
-        block = reader.read(size + 1 - len(kept))
-        if not block:
-            break
-        kept += block
-    return bytes(kept)
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-import zstandard
-
+from crystal_crypto import compression
 from crystal_node.base.file_rules import TEMPORARY_PREFIX
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, sync_directory
 from crystal_node.derive.sessions.layout import (
@@ -51,7 +50,7 @@ def put_segment(
 ) -> Segment:
     """Writes a segment's file durably. ``digest``: of the stream up to its end. Raises OSError."""
     level = _SETTLED_LEVEL if settled else _LEVEL
-    packed = zstandard.ZstdCompressor(level=level, write_checksum=False).compress(data)
+    packed = compression.frame_of(data, level=level)
     segment = Segment(
         first=first,
         end=first + len(data),

@@ -398,12 +398,18 @@ def _command(given: dict[str, Any]) -> str:
     for name in _COMMANDS:
         value = given.get(name)
         if is_array(value):
-            words = [text for part in value if (text := as_text(part)) is not None]
+            words = _looked_at([text for part in value if (text := as_text(part)) is not None])
             is_script = len(words) == 3 and words[0] in _SHELLS and words[1] in ("-c", "-lc")
             return words[2] if is_script else "\n".join(words) if name == "commands" else shlex.join(words)
         if text := as_text(value):
             return text
     return ""
+
+
+def _looked_at(words: list[str]) -> list[str]:
+    """The words that can be in what is left of a command that is cut to RAW_CHARS_MAX: quoting millions takes many seconds."""
+    head, tail = RAW_CHARS_MAX // 6 + 1, RAW_CHARS_MAX // 3 + 1
+    return words if len(words) <= head + tail else words[:head] + words[-tail:]
 
 
 def _others(given: dict[str, Any]) -> str:

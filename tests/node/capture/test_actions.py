@@ -1,8 +1,10 @@
 """Tool calls as records: what each tool's arguments and results come to, within bounds, without secrets."""
 
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ from crystal_node.capture.actions import (
     COMMAND_CHARS_MAX,
     ERROR_CHARS_MAX,
     OPEN_CALLS_MAX,
+    RAW_CHARS_MAX,
     CallPlace,
     Ending,
     FileChange,
@@ -302,3 +305,17 @@ def test_without_the_setting_nothing_is_recorded(calls: Calls) -> None:
 
 def test_a_dull_call_is_counted_as_left_out() -> None:
     assert isinstance(ended(opened("c", "Read", {}, 1), Ending(), BRIEF, PLACE), SkippedRecord)
+
+
+def test_of_endless_words_only_those_that_can_be_shown_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def join(words: list[str]) -> str:
+        counts.append(len(words))
+        return shlex.join(words)
+
+    words = [f"w{number}" for number in range(RAW_CHARS_MAX)]
+    whole = record("shell", {"command": shlex.join(words)})
+    monkeypatch.setattr("crystal_node.capture.actions.shlex", SimpleNamespace(join=join))
+    assert record("shell", {"command": words}) == whole
+    assert counts == [RAW_CHARS_MAX // 2 + 2]

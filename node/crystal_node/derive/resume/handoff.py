@@ -8,7 +8,8 @@
     turns       the last words of both, verbatim
 
 What of it has room is the reader's business (``surfaces.mcp.handoff_text``). Texts are cleaned as capture does, credentials are
-blanked by today's rules, and what stands between private marks is left out. Only sentences in English are taken for decisions.
+blanked by today's rules, and what stands between private marks is left out. Decisions and open points are
+found by words of four languages.
 """
 
 import re
@@ -37,15 +38,39 @@ LINE_BYTES_MAX = 8 * 1024 * 1024
 EXCERPT_CHARS = 24_000
 
 _SENTENCE = re.compile(r"[^.!?\n]{8,300}+(?:[.!?](?=\s|$)|\n|$)")
-_DECIDES = re.compile(
-    r"\b(?:decid\w+|let'?s|we(?:'ll| will)|instead of|rather than|agreed|must(?: not|n't)?|never|always|from now on"
-    r"|going with|go with|chose|chosen|settled|stick (?:to|with))\b",
-    re.IGNORECASE,
-)
-_LEFT = re.compile(
-    r"\b(?:todo|still (?:to|open|missing|fails?)|remain\w*|next step\w*|not yet|left to do|open question\w*|follow-?up)\b",
-    re.IGNORECASE,
-)
+_DECIDED = {
+    "English": r"""decid\w+|let'?s|we(?:'ll| will)|instead of|rather than|agreed|must(?: not|n't)?|never|always|from now on
+        |going with|go with|chose|chosen|settled|stick (?:to|with)""",
+    "German": r"""entschied\w*|entscheid\w+|beschlossen|geeinigt|einigen uns|festgelegt|gewählt|lass(?:t)? uns
+        |wir (?:nehmen|verwenden|benutzen|behalten|bleiben|machen|werden)|bleiben? (?:es )?bei|(?:an)?statt|anstelle
+        |stattdessen|nie(?:mals)?|(?<!noch )immer(?! noch| wieder)|ab (?:jetzt|sofort|nun)|von nun an|m(?:uss|üssen)
+        |d(?:arf|ürfen) (?:nie|nicht)""",
+    "French": r"""décid\w+|choisi\w*|convenu\w*|retenu\w*|plutôt qu(?:e|['’])|jamais|toujours|désormais|dorénavant
+        |on (?:va|garde|prend|utilise\w*|reste)|nous (?:allons|gardons|prenons|utilis\w+|restons)|au lieu d(?:e|u|['’])
+        |à partir de maintenant|il (?:ne )?faut|d(?:oit|oivent)""",
+    "Spanish": r"""acord(?:amos|ado|ó)|eleg(?:imos|ido|í)|escog(?:imos|ido)|vamos a|usaremos|usamos|nos quedamos con
+        |quedamos en|en (?:vez|lugar) de|nunca|jamás|siempre|a partir de ahora|de ahora en adelante|hay que|debe(?:mos|n)?""",
+}
+"""What settles something."""
+_OPEN = {
+    "English": r"""(?-i:TODO)|todo(?=:)|still (?:to|open|missing|fails?)|remain\w*|next step\w*|not yet|left to do
+        |open question\w*|follow-?up""",
+    "German": r"""noch (?:offen|nicht|zu tun|zu \w+en)|fehl(?:t|en) noch|nächste[rn]? schritte?|offene fragen?
+        |ste(?:ht|hen) (?:noch )?aus|schl(?:ägt|agen) (?:noch |immer ){1,2}fehl|bleib(?:t|en) noch|übrig""",
+    "French": r"""reste(?:nt)?|à faire|pas encore|prochaines? étapes?|questions? ouvertes?
+        |(?:échoue|manque)(?:nt)? (?:encore|toujours)""",
+    "Spanish": r"""pendientes?|faltan?|por hacer|todavía|aún|próximos? pasos?|quedan?|siguen? fallando
+        |preguntas? abiertas?""",
+}
+"""What says that something is left to do."""
+
+
+def _any_of(words: dict[str, str]) -> re.Pattern[str]:
+    each = re.sub(r"\s*\n\s*", "", "|".join(words.values()))
+    return re.compile(rf"\b(?:{each})\b", re.IGNORECASE)
+
+
+_DECIDES, _LEFT = _any_of(_DECIDED), _any_of(_OPEN)
 _WRITERS = re.compile(
     r"(?:multi|notebook)?edit(?:_file)?|write(?:_file)?|replace|create_file|str_replace\w*", re.IGNORECASE
 )

@@ -238,6 +238,32 @@ def test_of_a_long_message_the_end_is_read() -> None:
     assert list(found.decisions) == [late]
 
 
+@pytest.mark.parametrize(
+    ("settled", "left", "neither"),
+    [
+        (
+            "Wir haben uns für zstd entschieden.",
+            "Der Sicherungstest schlägt immer noch fehl.",
+            "Der Pegel zeigt 40 mm.",
+        ),
+        ("Ab jetzt nehmen wir zstd.", "Offene Fragen: wer liest gzip?", "Er liest noch immer gzip."),
+        ("Wir bleiben bei gzip statt zstd.", "Es fehlt noch der Test.", "Der Export läuft im Hafen."),
+        ("On a décidé de garder gzip.", "Le test de sauvegarde échoue encore.", "La jauge indique 40 mm."),
+        ("Il faut utiliser zstd désormais.", "Il reste la sauvegarde.", "Le port est calme ce soir."),
+        ("Hemos decidido usar zstd.", "La prueba sigue fallando.", "El mareógrafo marca 40 mm."),
+        ("Usaremos zstd en vez de gzip.", "Quedan dos archivos por leer.", "El puerto está tranquilo."),
+    ],
+)
+def test_decisions_and_open_points_are_found_in_other_languages(
+    settled: str, left: str, neither: str
+) -> None:
+    records = [claude("user", "Exporter"), claude("assistant", f"{neither} {settled} {left}")]
+    found = handoff_of(TOOLS["claude-code"][0], [json.dumps(each).encode() for each in records])
+    assert settled in found.decisions
+    assert left in found.open
+    assert neither not in [*found.decisions, *found.open]
+
+
 def test_damaged_lines_are_passed_over() -> None:
     adapter, records = TOOLS["claude-code"]
     data = [b"{half\n", b"[]\n", b"\xff\n", b"\n", *(json.dumps(each).encode() + b"\n" for each in records)]

@@ -18,8 +18,10 @@ from crystal_node.agent.health.facts import Background, background, free_space, 
 from crystal_node.agent.health.findings import CoreSeen, DeviceFacts, Finding, device_findings, vault_findings
 from crystal_node.base.clock import now_ms
 from crystal_node.base.notice_texts import notice_text
+from crystal_node.base.settings import Settings
 from crystal_node.base.wording import iso
 from crystal_node.capture.tools import tools_here
+from crystal_node.derive.sessions.heads import CopiesSummary, copies_summary
 from crystal_node.device.access import Access, read_access
 from crystal_node.device.activity import (
     Activity,
@@ -57,7 +59,8 @@ class MemoryCounts:
 class DeviceStatus:
     """``pending_seconds``: None if nothing waits. ``holds_root``: whether this device can show the recovery code.
     ``generation_at``: when the keys' generation began, by its maker's clock, 0 if unknown. ``devices``: those not revoked.
-    ``trouble``: why the last round failed. ``databases``: how far they are encrypted at rest, None for not at all."""
+    ``trouble``: why the last round failed. ``databases``: how far they are encrypted at rest, None for not at all.
+    ``copies``: of raw sessions, None if none were looked at."""
 
     member: MemberStatus
     counts: MemoryCounts
@@ -78,6 +81,7 @@ class DeviceStatus:
     stuck: tuple[Finding, ...]
     recall: RecallReport
     databases: EncryptionState | None
+    copies: CopiesSummary | None = None
     bridge: BridgeReport | None = None
 
     @property
@@ -134,8 +138,23 @@ def device_status(device: Device) -> DeviceStatus:
         stuck=tuple(device_findings(facts)),
         recall=recall_report(device.settings, device.replica.database, now, judging=False),
         databases=encryption_state(device.settings.home),
+        copies=copies_summary(device.settings.home),
         bridge=read_bridge(device.journal),
     )
+
+
+def _sessions(settings: Settings, copies: CopiesSummary | None) -> dict[str, object]:
+    rules = settings.sessions
+    return {
+        "on": rules.on,
+        "kept": None if copies is None else copies.sessions,
+        "copies": None if copies is None else copies.copies,
+        "bytes": None if copies is None else copies.bytes,
+        "removed": None if copies is None else copies.dropped,
+        "unreadable": None if copies is None else copies.unreadable,
+        "keep_days": rules.keep_days,
+        "max_gb": rules.max_gb,
+    }
 
 
 def _access(device: Device) -> Access:
@@ -218,6 +237,7 @@ def status_document(device: Device, found: DeviceStatus) -> dict[str, object]:
             "since": None if found.privacy.since is None else iso(found.privacy.since),
         },
         "files": files_document(found.files),
+        "sessions": _sessions(settings, found.copies),
         "watching": found.watching,
         "keys": device.keys.kind.value,
         "holds_root": found.holds_root,

@@ -7,7 +7,7 @@ from crystal_node.agent.health.status import DeviceStatus
 from crystal_node.base.clock import now_ms
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import Settings
-from crystal_node.base.wording import ago, counted, one_line
+from crystal_node.base.wording import ago, counted, one_line, size
 from crystal_node.capture.tools import tools_words
 from crystal_node.device.activity import Activity
 from crystal_node.device.bridge import BridgeReport
@@ -43,6 +43,7 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     yield from replication_lines(device.member, found.replication)
     yield _outbox(found)
     yield _files_line(found)
+    yield _sessions_line(settings, found)
     yield from _commands(found)
     yield from _devices(found.devices)
     if found.recall.line:
@@ -118,6 +119,26 @@ def _files_line(found: DeviceStatus) -> str:
         if count
     ]
     return f"files    {', '.join([f'{files.synced:,} of {files.tree:,} synced', *odd])}"
+
+
+def _sessions_line(settings: Settings, found: DeviceStatus) -> str:
+    rules, copies = settings.sessions, found.copies
+    if copies is None:
+        return "sessions " + (
+            "no copies yet" if rules.on else "OFF: not copied (`crystal config set sessions yes`)"
+        )
+    parts = [f"after {counted(rules.keep_days, 'day')} without growth"] if rules.keep_days else []
+    parts += [f"beyond {rules.max_gb} GB"] if rules.max_gb else []
+    text = f"sessions {copies.sessions:,} kept, {size(copies.bytes)}, " + (
+        f"removed {' and '.join(parts)}" if parts else "for good"
+    )
+    if copies.dropped:
+        text += f"; {copies.dropped:,} removed so far"
+    if copies.unreadable:
+        text += (
+            f"; {counted(copies.unreadable, 'copy', 'copies')} cannot be read (`crystal sessions retention`)"
+        )
+    return text if rules.on else f"{text}; OFF: nothing more is copied here"
 
 
 def _devices(rows: tuple[MemberRow, ...]) -> Iterator[str]:

@@ -97,12 +97,18 @@ class SessionCopies:
 
     def digest_at(self, head: Head, count: int) -> str | None:
         """The digest of a transcript after so many bytes (``streams.DigestAt``), read only as far as needed."""
+        stood_on = {head.place}
         try:
-            known = known_digest(head.main, count)
-            if known is not None or count > head.main.bytes:
-                return known
-            if head.main.base is not None and count < head.main.base.bytes:
-                return self.digest_at(self._base(head, head.main.base), count)
+            while True:
+                known = known_digest(head.main, count)
+                if known is not None or count > head.main.bytes:
+                    return known
+                if head.main.base is None or count >= head.main.base.bytes:
+                    break
+                head = self._base(head, head.main.base)
+                if head.place in stood_on or len(stood_on) >= BASES_MAX:
+                    return None
+                stood_on.add(head.place)
             within = next(segment for segment in head.main.segments if segment.first < count < segment.end)
             found = LineDigest(known_digest(head.main, within.first) or EMPTY, within.first)
             data = self._segment(head, head.main, within)[: count - within.first]
@@ -110,7 +116,7 @@ class SessionCopies:
                 return None
             found.lines(data)
             return found.hex
-        except (CopyIncomplete, CopyDamaged, RecursionError):
+        except (CopyIncomplete, CopyDamaged):
             return None
 
     def read(self, head: Head, path: str = MAIN) -> Iterator[bytes]:
@@ -146,13 +152,17 @@ class SessionCopies:
         """The segments that make up the first ``count`` bytes, in order: whose they are, and up to which byte each is used."""
         found: list[tuple[Head, Stream, Segment, int]] = []
         owner, part = head, stream
-        for _ in range(BASES_MAX):
+        stood_on = {head.place}
+        while len(stood_on) <= BASES_MAX:
             used = [segment for segment in part.segments if segment.first < count]
             found += [(owner, part, segment, min(segment.end, count)) for segment in reversed(used)]
             if part.base is None or not count:
                 return found[::-1]
             count = min(count, part.base.bytes)
             owner, base = self._base(owner, part.base), part.base
+            if owner.place in stood_on:
+                break
+            stood_on.add(owner.place)
             part = next((one for one in owner.streams if one.path == stream.path), Stream())
             if part.bytes < base.bytes:
                 raise _incomplete(owner, None)

@@ -1,12 +1,13 @@
-"""``state/sessions.db``: how far each transcript of this device is copied.
+"""``state/sessions.db``: how far each transcript of this device is copied, and what the heads of all copies say (``heads``).
 
 Losing it loses nothing: transcripts are compared with the copies from their beginning then, and copied on from where both
-agree.
+agree; heads are read again.
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import apsw
 import msgspec
@@ -16,11 +17,26 @@ from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.decoding import from_msgpack
 from crystal_node.base.errors import LocalStorage
 from crystal_node.capture.line_reader import FileState
-from crystal_node.derive.sessions.layout import Base
+from crystal_node.derive.sessions.layout import Base, CopyPlace
 
 _SCHEMA = """
 CREATE TABLE cursor (path BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
 CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID, STRICT;
+"""
+_HEADS = """
+CREATE TABLE head (folder TEXT PRIMARY KEY, modified INTEGER NOT NULL, size INTEGER NOT NULL, tool TEXT NOT NULL,
+                   session TEXT NOT NULL, device TEXT NOT NULL, number INTEGER NOT NULL, updated_at INTEGER NOT NULL,
+                   packed INTEGER NOT NULL, forgotten INTEGER NOT NULL, removed INTEGER NOT NULL, failed INTEGER NOT NULL,
+                   problem TEXT NOT NULL) WITHOUT ROWID, STRICT;
+"""
+_HEAD = """SELECT folder, modified, size, tool, session, device, number, updated_at, packed, forgotten, removed, failed, problem
+           FROM head"""
+_SUMS = """
+SELECT (SELECT count(*) FROM (SELECT DISTINCT tool, session FROM head WHERE removed = 0 AND problem = '')),
+       count(*) FILTER (WHERE removed = 0 AND problem = ''), coalesce(sum(packed) FILTER (WHERE removed = 0), 0),
+       (SELECT count(*) FROM (SELECT 1 FROM head WHERE problem = '' GROUP BY tool, session HAVING min(removed) > 0)),
+       count(*) FILTER (WHERE problem <> '')
+FROM head
 """
 
 
@@ -35,6 +51,7 @@ _FILE = SqliteFile(
     damaged=_damaged,
     too_new=lambda text: LocalStorage(text, hint="Upgrade Crystal on this machine; nothing was changed."),
     synchronous="NORMAL",
+    migrations=(lambda db: db.execute(_HEADS),),
 )
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -59,6 +76,30 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     ended: bool = False
     side: dict[str, FileState] = {}
     settled: bool = False
+
+
+class HeadRow(NamedTuple):
+    """What a head said when it was last read. ``folder``: its folder below ``sessions``; ``modified`` (ns) and ``size`` of its
+    file; ``failed``: when its copy was last found incomplete or damaged, in milliseconds, 0 if it was not; ``problem``: why the
+    head cannot be used, "" if it can. All else as in ``layout.Head``; ``packed`` is the sum of its segments."""
+
+    folder: str
+    modified: int
+    size: int
+    tool: str = ""
+    session: str = ""
+    device: str = ""
+    number: int = 0
+    updated_at: int = 0
+    packed: int = 0
+    forgotten: int = 0
+    removed: int = 0
+    failed: int = 0
+    problem: str = ""
+
+    @property
+    def place(self) -> CopyPlace:
+        return CopyPlace(self.tool, self.session, self.device, self.number)
 
 
 class SessionDatabase:
@@ -93,6 +134,38 @@ class SessionDatabase:
                 "INSERT OR REPLACE INTO cursor (path, value) VALUES (?, ?)",
                 (os.fsencode(path), msgspec.msgpack.encode(cursor)),
             )
+
+    def heads(self, *, behind: int | None = None) -> list[HeadRow]:
+        """What is known of the heads; with ``behind`` only of usable ones that followed fewer forgets."""
+        if behind is None:
+            rows = self._db.execute(_HEAD)
+        else:
+            rows = self._db.execute(
+                f"{_HEAD} WHERE forgotten < ? AND removed = 0 AND problem = '' ORDER BY folder", (behind,)
+            )
+        return [HeadRow(*row) for row in rows]
+
+    def note_heads(self, rows: Iterable[HeadRow], gone: Iterable[str] = ()) -> None:
+        """Replaces what is known of these heads, and removes those in ``gone``."""
+        rows, gone = list(rows), list(gone)
+        if not rows and not gone:
+            return
+        with immediate(self._db):
+            self._db.executemany(
+                "INSERT OR REPLACE INTO head VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+            )
+            self._db.executemany("DELETE FROM head WHERE folder = ?", [(folder,) for folder in gone])
+
+    def note_failed(self, folder: str, at: int) -> None:
+        with immediate(self._db):
+            self._db.execute("UPDATE head SET failed = ? WHERE folder = ?", (at, folder))
+
+    def sums(self) -> tuple[int, int, int, int, int]:
+        """Sessions, copies, their bytes, sessions whose content was removed, and heads that cannot be used."""
+        row = self._db.execute(_SUMS).fetchone()
+        assert row is not None, "sums are one row"
+        sessions, copies, packed, removed, unreadable = row
+        return int(sessions), int(copies), int(packed), int(removed), int(unreadable)
 
     def meta(self, name: str) -> bytes:
         """A named value, b"" if it is not set."""

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.jobs import Job
 from crystal_node.base.wording import counted, size
 
@@ -59,10 +60,17 @@ async def _settle(work: "JobContext") -> str:
 async def _forget(work: "JobContext") -> str:
     service = _service(work)
     try:
-        count = await service.forget()
+        done = await service.forget()
     finally:
         service.close()
-    return f"{counted(count, 'copy', 'copies')} of sessions without forgotten texts now" if count else ""
+    said: list[str] = []
+    if done.changed:
+        said.append(f"{counted(done.changed, 'copy', 'copies')} of sessions without forgotten texts now")
+    if done.problems:
+        more = f", and {len(done.problems) - 1} more" if len(done.problems) > 1 else ""
+        said.append(f"forgotten texts may still be in a copy of a session: {done.problems[0]}{more}")
+        work.report(WatchEvent.FAILED, said[-1])
+    return "; ".join(said)
 
 
 async def _retain(work: "JobContext") -> str:

@@ -45,6 +45,8 @@ Length = Annotated[int, msgspec.Meta(ge=0, le=STREAM_BYTES_MAX)]
 Hex = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 Device = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{8,64}$")]
 Number = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""Also a time in milliseconds."""
 
 _SEGMENT = re.compile(r"\d{1,13}-\d{1,13}-[0-9a-f]{8}\.zst", re.ASCII)
 
@@ -112,15 +114,15 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     title: str = ""
     last_words: str = ""
-    lines: int = 0
-    started_at: int = 0
-    updated_at: int = 0
+    lines: Count = 0
+    started_at: Count = 0
+    updated_at: Count = 0
     exact: bool = False
     rules: tuple[tuple[int, int], ...] = ()
     read: Length = 0
-    forgotten: int = 0
-    left_out: int = 0
-    removed: int = 0
+    forgotten: Count = 0
+    left_out: Count = 0
+    removed: Count = 0
     main: Stream = Stream()
     side: tuple[Stream, ...] = ()
 

@@ -6,11 +6,12 @@ same session again until it grows.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 from msgspec import structs
 
-from crystal_node.derive.sessions.layout import Head, Stream
+from crystal_node.derive.sessions.copies import SessionCopies
+from crystal_node.derive.sessions.layout import CopyPlace, Stream
 from crystal_node.derive.sessions.segments import tidy, write_head
 
 DAY_MS = 24 * 3_600_000
@@ -19,30 +20,43 @@ RECENT_MS = DAY_MS
 """A session that grew within this time is never removed."""
 
 
+class KeptCopy(Protocol):
+    """What the rules ask of a copy: a head, or what is known of it."""
+
+    @property
+    def place(self) -> CopyPlace: ...
+    @property
+    def updated_at(self) -> int: ...
+    @property
+    def packed(self) -> int: ...
+    @property
+    def removed(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Removal:
     """A session that is removed: all of its copies. ``packed``: bytes of their segments."""
 
     tool: str
     session: str
-    heads: tuple[Head, ...]
+    places: tuple[CopyPlace, ...]
     packed: int
     updated_at: int
 
 
-def to_remove(heads: Iterable[Head], now_ms: int, *, keep_days: int, max_gb: int) -> list[Removal]:
+def to_remove(heads: Iterable[KeptCopy], now_ms: int, *, keep_days: int, max_gb: int) -> list[Removal]:
     """What is removed now. ``keep_days``: sessions that did not grow for so long go; ``max_gb``: the oldest go until the rest
     is not larger. 0: none for that reason."""
-    sessions: dict[tuple[str, str], list[Head]] = {}
+    sessions: dict[tuple[str, str], list[KeptCopy]] = {}
     for head in heads:
         if not head.removed:
-            sessions.setdefault((head.tool, head.session), []).append(head)
+            sessions.setdefault((head.place.tool, head.place.session), []).append(head)
     found = sorted(
         (
             Removal(
                 tool,
                 session,
-                tuple(copies),
+                tuple(copy.place for copy in copies),
                 sum(copy.packed for copy in copies),
                 max(copy.updated_at for copy in copies),
             )
@@ -63,9 +77,12 @@ def to_remove(heads: Iterable[Head], now_ms: int, *, keep_days: int, max_gb: int
     return chosen
 
 
-def remove(root: Path, removal: Removal, now_ms: int) -> None:
-    """Removes a session's copies. Raises OSError; what was begun is finished by the next call."""
-    for head in removal.heads:
+def remove(copies: SessionCopies, removal: Removal, now_ms: int) -> None:
+    """Removes a session's copies. Raises OSError, CopyDamaged; what was begun is finished by the next call."""
+    for place in removal.places:
+        head = copies.head(place)
+        if head is None:
+            continue
         gone = structs.replace(head, main=Stream(), side=(), removed=now_ms, title="", last_words="")
-        write_head(root, gone)
-        tidy(head.place.folder(root), gone, older_than=float("inf"))
+        write_head(copies.root, gone)
+        tidy(place.folder(copies.root), gone, older_than=float("inf"))

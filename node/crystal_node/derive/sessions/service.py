@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -24,10 +24,11 @@ from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.line_adapter import QUIET_MS, LineAdapter
 from crystal_node.capture.tools import all_adapters
-from crystal_node.derive.sessions.copies import SessionCopies
+from crystal_node.derive.sessions.copies import CopyDamaged, CopyIncomplete, SessionCopies
 from crystal_node.derive.sessions.database import SessionDatabase
 from crystal_node.derive.sessions.forgetting import Candidates, forget_in, texts_in
-from crystal_node.derive.sessions.layout import TOOLS
+from crystal_node.derive.sessions.heads import HeadCache, head_cache
+from crystal_node.derive.sessions.layout import TOOLS, CopyPlace
 from crystal_node.derive.sessions.retention import Removal, remove, to_remove
 from crystal_node.derive.sessions.tools import session_of, transcript_beside
 from crystal_node.derive.sessions.writer import SessionWriter
@@ -36,6 +37,8 @@ from crystal_node.device.privacy import read_privacy
 
 FOREIGN_MS = 15 * 60 * 1000
 """How long the Core waits for a device to take what was forgotten out of its own copies."""
+FAILED_MS = 10 * 60 * 1000
+"""How soon a copy that could not be read is tried again, if its head does not change."""
 _LOCK_SECONDS = 30.0
 _ANSWER_SECONDS = 120.0
 STOP_SECONDS_MAX = 4.0
@@ -55,6 +58,14 @@ class Transcript:
     tool: str
     session: str
     path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """How many copies were rewritten without forgotten texts, and which could not be read, in words."""
+
+    changed: int = 0
+    problems: list[str] = field(default_factory=list[str])
 
 
 class SessionService:
@@ -127,10 +138,8 @@ class SessionService:
         """
         grown, problems = 0, list[tuple[Path, OSError]]()
         writers = self._writers()
-        for each in transcripts:
-            writer = writers.get(each.tool)
-            if writer is None or not each.path.is_file() or each.path.is_symlink():
-                continue
+        for each in await self._in_thread(partial(self._changed, list(transcripts), writers)):
+            writer = writers[each.tool]
             async with self._locked():
                 privacy = read_privacy(self._device.journal)
                 quiet = (now_ms() - QUIET_MS) * 1_000_000
@@ -145,6 +154,21 @@ class SessionService:
                     problems.append((each.path, error))
         return grown, problems
 
+    def _changed(self, transcripts: list[Transcript], writers: dict[str, SessionWriter]) -> list[Transcript]:
+        """Those in which something may be new. A look at all of them, once a minute, reads none that did not change."""
+        quiet, found = (now_ms() - QUIET_MS) * 1_000_000, list[Transcript]()
+        for each in transcripts:
+            writer = writers.get(each.tool)
+            if writer is None or not each.path.is_file() or each.path.is_symlink():
+                continue
+            try:
+                same = writer.unchanged(each.path, quiet)
+            except (FileNotFoundError, PermissionError):
+                same = False  # copying it tells what is wrong
+            if not same:
+                found.append(each)
+        return found
+
     async def settle(self) -> int:
         """Merges the segments of quiet sessions. Returns of how many."""
         settled = 0
@@ -158,13 +182,15 @@ class SessionService:
                 settled += await self._in_thread(partial(writers[tool].settle, path))
         return settled
 
-    async def forget(self) -> int:
+    async def forget(self) -> "Forgotten":
         """Blanks what was forgotten in this device's copies; on the Core also in those of devices that did not do so in time or
-        are revoked. Returns how many copies changed. Does nothing if nothing was forgotten since."""
+        are revoked. A copy that cannot be read holds up no other; it is tried again later. Reads no file if nothing was
+        forgotten and no head arrived since."""
+        database, cache = self._opened(), self._cache()
+        await self._in_thread(lambda: cache.refresh(now_ms()))
         forgets = self._forgets()
-        database = self._opened()
         if not forgets:
-            return 0
+            return Forgotten()
         known = database.meta(_META_FORGOTTEN)
         if known.partition(b" ")[0] != b"%d" % forgets:
             database.set_meta(_META_FORGOTTEN_AT, b"%d" % now_ms())
@@ -172,25 +198,33 @@ class SessionService:
         overdue = now_ms() - int(database.meta(_META_FORGOTTEN_AT) or b"0") > FOREIGN_MS
         member = self._device.member
         active = {info.device.hex() for info in member.log.active()}
-        heads = await self._in_thread(lambda: list(self._copies.heads()))
         behind = [
-            head
-            for head in heads
-            if head.forgotten < forgets
-            and not head.removed
-            and (head.device == self._id or (member.is_core and (overdue or head.device not in active)))
+            row
+            for row in cache.behind(forgets)
+            if now_ms() - row.failed > FAILED_MS
+            and (row.device == self._id or (member.is_core and (overdue or row.device not in active)))
         ]
         adapters = {one.name: one for one in all_adapters(self._latest(), self._latest().person_home)}
-        changed = 0
-        for head in behind:
-            adapter = adapters[head.tool]
+        changed, problems = 0, list[str]()
+        for row in behind:
+            adapter = adapters[row.tool]
             assert isinstance(adapter, LineAdapter)
             async with self._locked():
-                candidates = await self._in_thread(partial(texts_in, self._copies, head, adapter))
-                lost = self._lost(candidates)
-                changed += await self._in_thread(
-                    partial(forget_in, self._copies, head, adapter, lost, forgets)
-                )
+                try:
+                    changed += await self._forget_in(row.place, adapter, forgets)
+                except (CopyDamaged, CopyIncomplete) as error:
+                    problems.append(describe(error).message)
+                    cache.failed(row.place, now_ms())
+        return Forgotten(changed, problems)
+
+    async def _forget_in(self, place: CopyPlace, adapter: LineAdapter, forgets: int) -> bool:
+        head = await self._in_thread(partial(self._copies.head, place))
+        if head is None or head.removed:
+            return False
+        candidates = await self._in_thread(partial(texts_in, self._copies, head, adapter))
+        lost = self._lost(candidates)
+        changed = await self._in_thread(partial(forget_in, self._copies, head, adapter, lost, forgets))
+        await self._in_thread(partial(self._cache().note, place))
         return changed
 
     async def retain(self) -> list[Removal]:
@@ -199,10 +233,14 @@ class SessionService:
         if not self._device.member.is_core or not (settings.keep_days or settings.max_gb):
             return []
         async with self._locked():
-            heads = await self._in_thread(lambda: list(self._copies.heads()))
-            chosen = to_remove(heads, now_ms(), keep_days=settings.keep_days, max_gb=settings.max_gb)
+            cache = self._cache()
+            await self._in_thread(lambda: cache.refresh(now_ms()))
+            usable = [row for row in cache.heads() if not row.problem]
+            chosen = to_remove(usable, now_ms(), keep_days=settings.keep_days, max_gb=settings.max_gb)
             for each in chosen:
-                await self._in_thread(partial(remove, self._root, each, now_ms()))
+                await self._in_thread(partial(remove, self._copies, each, now_ms()))
+                for place in each.places:
+                    await self._in_thread(partial(cache.note, place))
         return chosen
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -262,6 +300,9 @@ class SessionService:
             if isinstance(one, LineAdapter)  # all of them are
         }
 
+    def _cache(self) -> HeadCache:
+        return head_cache(self._device.settings.home, self._opened())
+
     def _opened(self) -> SessionDatabase:
         if self._database is None:
             self._database = SessionDatabase.open(self._device.settings.home.sessions_database)
@@ -275,6 +316,22 @@ class SessionService:
                 wait_seconds=_LOCK_SECONDS,
             )
         )
+
+
+async def copy_sessions(device: Device, say: Callable[[str], None]) -> None:
+    """Copy once what is new in this device's sessions, where no background service does. Failures that pass are said."""
+    service = SessionService(device, lambda: device.settings)
+    try:
+        if service.on:
+            _, problems = await service.copy(await asyncio.to_thread(service.transcripts, None))
+            for path, error in problems:
+                say(f"Copies of sessions: {path} cannot be read: {describe(error).message}")
+    except Exception as error:
+        if not passes(error):
+            raise
+        say(f"Copies of sessions: {describe(error).message}; the next sync tries again.")
+    finally:
+        service.close()
 
 
 class SessionFollower:

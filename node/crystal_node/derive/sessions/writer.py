@@ -36,6 +36,7 @@ from crystal_node.derive.sessions.facts import (
     git_place,
     short,
 )
+from crystal_node.derive.sessions.heads import note_head
 from crystal_node.derive.sessions.layout import (
     SIDE_FILES_MAX,
     Base,
@@ -116,9 +117,19 @@ class SessionWriter:
         return grown if self._stopped() else grown + self._copy_side(path, privacy, hides)
 
     def unchanged(self, path: Path, quiet_ns: int = -1) -> bool:
-        """Whether there is nothing to copy, by a cheap check. Raises OSError."""
+        """Whether there is nothing to copy, told by the times of the files alone. Raises OSError."""
         cursor = self._database.cursor(path)
-        return cursor is not None and self._adapter.unchanged(path, cursor.state, quiet_ns)
+        if cursor is None or not self._adapter.unchanged(path, cursor.state, quiet_ns):
+            return False
+        root = side_root(self._adapter.name, path, cursor.tool_session or cursor.session)
+        if root is None or not root.is_dir():
+            return True
+        return all(
+            file.problem is not None
+            or side_path_fault(name := file.path.relative_to(root).as_posix()) is not None
+            or ((state := cursor.side.get(name)) is not None and unchanged(file.path, state))
+            for file in files_below(root, lambda _: True)
+        )
 
     def _read_pass(
         self, path: Path, session: str, privacy: Privacy, hides: HidesTexts, quiet_ns: int
@@ -167,7 +178,7 @@ class SessionWriter:
             stream = self._merge_growing(place, stream)
             old = head if head is not None and head.place == place else None
             head = self._head(path, place, stream, found, old, len(lines), exact, forgotten)
-            write_head(self._root, head)
+            self._put_head(head)
         after = Cursor(
             session=cursor.session,
             tool_session=cursor.tool_session,
@@ -219,7 +230,7 @@ class SessionWriter:
                 streams[name] = made
         after = tuple(streams[name] for name in sorted(streams))
         if after != head.side:
-            write_head(self._root, structs.replace(head, side=after))
+            self._put_head(structs.replace(head, side=after))
         if states != cursor.side:
             self._database.set_cursor(path, structs.replace(cursor, side=states, settled=False))
         return grown
@@ -271,7 +282,7 @@ class SessionWriter:
         changed = streams != list(head.streams)
         if changed:
             head = structs.replace(head, main=streams[0], side=tuple(streams[1:]))
-            write_head(self._root, head)
+            self._put_head(head)
         gone = tidy(folder, head, older_than=time.time() - SUPERSEDED_SECONDS)
         if not changed and not gone:
             self._database.set_cursor(path, structs.replace(cursor, settled=True))
@@ -420,6 +431,10 @@ class SessionWriter:
     def _next_number(self, session: str) -> int:
         heads = self._copies.of(self._adapter.name, session)
         return max((head.number for head in heads if head.device == self._device), default=0) + 1
+
+    def _put_head(self, head: Head) -> None:
+        write_head(self._root, head)
+        note_head(self._root, self._database, head.place)
 
     def _lines(
         self, path: Path, cursor: Cursor, privacy: Privacy, exclusions: Exclusions, quiet_ns: int

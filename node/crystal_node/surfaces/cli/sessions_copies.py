@@ -1,5 +1,6 @@
 """``crystal sessions retention`` and ``exact``: how long the raw copies of sessions are kept, and of which projects exactly."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,13 +13,16 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NotSetUp, UsageError
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.wording import counted, one_line, size
-from crystal_node.derive.sessions.copies import SessionCopies
+from crystal_node.derive.sessions.database import HeadRow, SessionDatabase
+from crystal_node.derive.sessions.heads import CopiesSummary, head_cache
+from crystal_node.derive.sessions.layout import FOLDER
 from crystal_node.derive.sessions.retention import to_remove
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 
 _NAME_CHARS = 120
+_NAMED = 5
 
 
 class Turn(StrEnum):
@@ -49,12 +53,11 @@ Wanted = Annotated[Turn, typer.Argument(metavar="on|off", help="Whether its sess
 
 @dataclass(frozen=True, slots=True)
 class CopiesHere:
-    """How many sessions have copies here, and their size in bytes. ``going``: what the rules remove next."""
+    """What there is here. ``going``: how many sessions the rules remove next; ``unreadable``: heads that cannot be used."""
 
-    sessions: int
-    copies: int
-    packed: int
+    summary: CopiesSummary
     going: int
+    unreadable: list[HeadRow]
 
 
 def retention(
@@ -89,10 +92,12 @@ def retention(
                 "on": rules.on,
                 "keep_days": rules.keep_days,
                 "max_gb": rules.max_gb,
-                "sessions": here.sessions,
-                "copies": here.copies,
-                "bytes": here.packed,
+                "sessions": here.summary.sessions,
+                "copies": here.summary.copies,
+                "bytes": here.summary.bytes,
+                "removed": here.summary.dropped,
                 "removed_next": here.going,
+                "unreadable": [{"folder": each.folder, "problem": each.problem} for each in here.unreadable],
             }
         )
         return
@@ -105,9 +110,15 @@ def retention(
     )
     if not rules.on:
         say("Sessions of this machine are not copied: `crystal config set sessions yes` changes that.")
-    say(f"Here are copies of {counted(here.sessions, 'session')}, {size(here.packed)}.")
+    say(f"Here are copies of {counted(here.summary.sessions, 'session')}, {size(here.summary.bytes)}.")
     if here.going:
         say(f"{counted(here.going, 'session')} will be removed within the hour.")
+    for each in here.unreadable[:_NAMED]:
+        say(f"! sessions/{one_line(each.folder, 300)} cannot be read: {one_line(each.problem, _NAME_CHARS)}")
+    if here.unreadable:
+        say(
+            "Remove such a folder on the device that it is named after: it is copied again from the tool's own file."
+        )
 
 
 def exact(project: ProjectName, turn: Wanted, as_json: Json = False) -> None:
@@ -142,15 +153,16 @@ def exact(project: ProjectName, turn: Wanted, as_json: Json = False) -> None:
 
 
 def _here(settings: Settings) -> CopiesHere:
-    heads = [head for head in SessionCopies(settings.home.root).heads() if not head.removed]
+    if not (settings.home.root / FOLDER).is_dir():
+        return CopiesHere(CopiesSummary(0, 0, 0, 0, 0), 0, [])
+    with closing(SessionDatabase.open(settings.home.sessions_database)) as database:
+        cache = head_cache(settings.home, database)
+        cache.refresh(now_ms())
+        heads, summary = cache.heads(), cache.summary()
     rules = settings.sessions
-    going = to_remove(heads, now_ms(), keep_days=rules.keep_days, max_gb=rules.max_gb)
-    return CopiesHere(
-        len({(head.tool, head.session) for head in heads}),
-        len(heads),
-        sum(head.packed for head in heads),
-        len(going),
-    )
+    usable = [head for head in heads if not head.problem]
+    going = to_remove(usable, now_ms(), keep_days=rules.keep_days, max_gb=rules.max_gb)
+    return CopiesHere(summary, len(going), [head for head in heads if head.problem])
 
 
 def _project(named: str) -> str:

@@ -7,9 +7,12 @@ import typer
 
 from crystal_mirror.membership.status import status
 from crystal_node.agent.daemon.forget_jobs import run_forget_jobs
+from crystal_node.agent.jobs.status import agent_status
+from crystal_node.base.events import WatchEvent
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, iso, size
+from crystal_node.derive.sessions.service import copy_sessions
 from crystal_node.device.device import Device, opened
 from crystal_node.device.enrolment import found_vault, own_relay_lost
 from crystal_node.device.planned_deletion import read_planned
@@ -56,9 +59,11 @@ def run(watch: Watch = False, as_json: Json = False) -> None:
 
 
 async def _once(device: Device, as_json: bool) -> None:
+    if not agent_status(device.settings.home).running:
+        await copy_sessions(device, note)
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
-        await run_forget_jobs(JobContext(device, syncer, lambda _event, _text: None), note)
+        await run_forget_jobs(JobContext(device, syncer, _note_failure), note)
     standing = status(device.member)
     planned = read_planned(device.journal)
     if result.problem and not as_json:
@@ -98,6 +103,11 @@ async def _once(device: Device, as_json: bool) -> None:
     if planned is not None:
         say(f"! The relay deletes this vault on {planned.day}. To call it off: `crystal vault keep`.")
     _say_files(result)
+
+
+def _note_failure(event: WatchEvent, text: str) -> None:
+    if event is WatchEvent.FAILED:
+        note(f"! {text}")
 
 
 def _files_document(result: SyncResult) -> dict[str, object] | None:

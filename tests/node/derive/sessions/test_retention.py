@@ -37,7 +37,7 @@ def test_a_removed_session_is_not_copied_again_until_it_grows(tmp_path: Path) ->
     one.says(turns(0, 4))
     one.copy()
     [removal] = to_remove(one.copies.heads(), 10**14, keep_days=1, max_gb=0)
-    remove(one.root, removal, 5)
+    remove(one.copies, removal, 5)
     [head] = one.copies.heads()
     assert head.removed == 5
     assert list(one.root.rglob("*.zst")) == []

@@ -77,6 +77,7 @@ def _files(home: Home) -> list[_File]:
         _File(home.works_database, _WORKS, Severity.WARNING),
         _File(home.weaver_database, _WORKS, Severity.WARNING),
         _File(home.sources_database, _SOURCES, Severity.WARNING),
+        _File(home.sessions_database, _AGAIN, Severity.WARNING),
     ]
 
 

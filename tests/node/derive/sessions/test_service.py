@@ -1,0 +1,78 @@
+"""Copies without a background service, on a real device: `crystal sync` makes them, `crystal status` tells of them."""
+
+from pathlib import Path
+
+from msgspec import structs
+
+from crystal_node.derive.sessions.copies import SessionCopies
+from crystal_node.derive.sessions.layout import HEAD_NAME, Head
+from tests.node.derive.sessions.support import head_of, lines, write
+from tests.support.machine import Machine, Vault, transcript
+
+NAME = "5f0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a00"
+SECRET = "The marmot hides its nuts below the pier."
+
+
+def _own(machine: Machine) -> Head:
+    [head] = SessionCopies(machine.home).of("claude-code", NAME)
+    return head
+
+
+def _bytes(machine: Machine) -> bytes:
+    return b"".join(SessionCopies(machine.home).read(_own(machine)))
+
+
+def test_a_sync_brings_a_session_to_the_other_machine_where_no_service_runs(vault: Vault) -> None:
+    node = vault.add()
+    path = transcript(node, "The first marmot.", name=NAME)
+    assert "no copies yet" in node.call("status").out
+    node.call("sync")
+    vault.core.call("sync")
+    assert _bytes(vault.core) == path.read_bytes()
+    transcript(node, "The second marmot.", name=NAME)
+    node.call("sync")
+    vault.core.call("sync")
+    assert _bytes(vault.core) == path.read_bytes()
+    for machine in (vault.core, node):
+        found = machine.call("status", "--json").json["sessions"]
+        assert (found["kept"], found["copies"], found["removed"], found["unreadable"]) == (1, 1, 0, 0)
+        assert found["bytes"] == _own(machine).packed
+        assert "sessions 1 kept, " in machine.call("status").out
+    node.call("config", "set", "sessions", "no")
+    transcript(node, "The third marmot.", name=NAME)
+    node.call("sync")
+    assert b"third" not in _bytes(node)
+    assert "nothing more is copied here" in node.call("status").out
+
+
+def test_a_damaged_copy_is_told_and_holds_up_no_forget(vault: Vault) -> None:
+    core = vault.core
+    transcript(core, "The first marmot.", SECRET, name=NAME)
+    core.call("capture")
+    core.call("sync")
+    own = _own(core)
+    # Sorted before the session: it is come to first. One lacks a segment, one is no head at all.
+    lacking = structs.replace(head_of("0", [lines(0, 3)]), session="0-lacking", device=own.device)
+    segment = write(core.home, lacking, [lines(0, 3)]).main.segments[0]
+    (lacking.place.folder(core.home) / segment.file_name).unlink()
+    strange = lacking.place._replace(session="1-strange").folder(core.home) / HEAD_NAME
+    strange.parent.mkdir(parents=True)
+    strange.write_bytes(b'{"tool":')
+    [found] = [
+        hit["id"]
+        for hit in core.call("search", "--json", "marmot nuts pier").json["results"]
+        if hit["text"] == SECRET
+    ]
+    core.call("forget", found, "--yes")
+    said = core.call("sync").err
+    assert "may still be in a copy of a session" in said
+    assert SECRET.encode() not in _bytes(core)
+    assert _own(core).forgotten == 1
+    assert "may still be" not in core.call("sync").err, "it is not tried again at once"
+    assert core.call("status", "--json").json["sessions"]["unreadable"] == 1
+    shown = core.call("sessions", "retention")
+    assert f"{_beside(strange, core.home)} cannot be read" in shown.out
+
+
+def _beside(head: Path, home: Path) -> str:
+    return head.parent.relative_to(home).as_posix()

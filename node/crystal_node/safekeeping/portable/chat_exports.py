@@ -1,14 +1,13 @@
-"""Exports of ChatGPT and of claude.ai, as their people download them: a ZIP with ``conversations.json``, or that file alone.
+"""Chats of other programs, as their people download them or as an editor keeps them: a file, a ZIP, or a folder of such files.
 
-Both are one JSON array with a conversation in each element (ChatGPT's newer ones are cut into ``conversations-000.json`` and so
-on). The array is read element by element, so the memory that it takes does not grow with the file.
+    ChatGPT, claude.ai     ``conversations.json`` (ChatGPT's newer ones are cut into ``conversations-000.json`` and so on)
+    Gemini                 Takeout's ``MyActivity.json`` or ``MyActivity.html``
+    Copilot in VS Code     an exported chat, or a session of ``chatSessions``
+    Cursor                 ``state.vscdb``
 
-    ChatGPT     ``mapping``: nodes by id, each with a message (``author.role``, ``create_time``, ``content.parts``); a tree, of
-                which all branches were said
-    claude.ai   ``chat_messages``: ``sender`` (human or assistant), ``created_at``, ``content`` in blocks, or ``text``
-
-Left out are calls of tools, pictures and files, and what the service hides from its own page. Nothing is unpacked to disk, so a
-name in a ZIP leads nowhere. An export may come from anybody: sizes are checked before anything is read.
+JSON is read object by object, HTML activity by activity and a database chat by chat, so the memory that it takes does not grow
+with the file. Nothing is unpacked to disk, so a name in a ZIP leads nowhere. An export may come from anybody: sizes are checked
+before anything is read.
 """
 
 import re
@@ -19,41 +18,50 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
+from urllib.parse import unquote, urlsplit
 
-from crystal_node.base.errors import UsageError
-from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, is_object, parse_json
+from crystal_node.base.project import ProjectFinder
+from crystal_node.capture.exclusions import Exclusions
+from crystal_node.capture.folders import files_below
+from crystal_node.capture.json_values import as_object, as_text, parse_json
 from crystal_node.capture.line_reader import open_regular
-from crystal_node.capture.messages import bounded, derived_id, joined, moment_of, plain
-from crystal_node.capture.private_words import without_private
 from crystal_node.device.device import Device
+from crystal_node.safekeeping.portable import cursor_database, editor_chats, gemini_activity
+from crystal_node.safekeeping.portable.conversation import (
+    CONVERSATION_BYTES_MAX,
+    DAMAGED,
+    TOO_LONG,
+    UNKNOWN,
+    Conversation,
+    NotAChatExport,
+)
 from crystal_node.safekeeping.portable.export_format import PieceRecord
 from crystal_node.safekeeping.portable.record_import import ImportCounts, RecordImporter
+from crystal_node.safekeeping.portable.web_chats import web_chat
 
-CONVERSATION_BYTES_MAX = 64 * 1024 * 1024
-"""One conversation. A longer one is left out, and counted."""
 EXPORT_BYTES_MAX = 32 * 1024 * 1024 * 1024
 """Of all conversations, unpacked."""
 RATIO_MAX = 200
 """How many times larger a ZIP's file may be than it is packed: conversations pack to a fifth, at best to a thirtieth."""
 MEMBERS_MAX = 100_000
+DEPTH_MAX = 200
+"""Of objects and arrays. Chats of today have about 20."""
 BLOCK_BYTES = 256 * 1024
+WORKSPACE_BYTES_MAX = 64 * 1024
 
 _MEMBER = re.compile(r"conversations(-\d{1,6})?\.json")
+_ACTIVITY = re.compile(r"My ?Activity\.(json|html)", re.IGNORECASE)
+_EDITOR = re.compile(r"(?:^|/)(?:chatSessions|emptyWindowChatSessions)/[^/]+\.jsonl?")
+_DATABASE = "state.vscdb"
 _OUTSIDE = re.compile(rb'["{}\[\]]')
 _INSIDE = re.compile(rb'["\\]')
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_ROLES = {"user": "user", "human": "user", "assistant": "assistant"}
-
-
-class NotAChatExport(UsageError):
-    """A file is no export that is known here, or is damaged."""
-
-    hint = "Give the ZIP that ChatGPT or claude.ai let you download, its conversations.json, or a folder of `crystal export`."
-
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that were read, and how many there are."""
+_Read = tuple[Conversation | None, int]
+"""A conversation, None for what is none; and how many bytes of the file were read by then."""
 
 
 def import_chats(device: Device, export: "ChatExport", *, dry_run: bool = False) -> ImportCounts:
@@ -70,10 +78,15 @@ def import_chats(device: Device, export: "ChatExport", *, dry_run: bool = False)
 
 @dataclass
 class ChatExport:
-    """One export that is being read. ``skipped``: parts and conversations that hold no words, or are too long, by reason."""
+    """One export that is being read. ``skipped``: parts and conversations that hold no words, or are too long, by reason.
+
+    ``places``, ``exclusions``: the projects of chats that know their folder, and those that are kept out; None for neither.
+    """
 
     path: Path
     progress: Progress = lambda _done, _total: None
+    places: ProjectFinder | None = None
+    exclusions: Exclusions | None = None
     conversations: int = 0
     skipped: Counter[str] = field(default_factory=Counter[str])
 
@@ -81,92 +94,74 @@ class ChatExport:
         """All messages, conversation by conversation. Raises NotAChatExport, OSError."""
         done = 0
         with _files(self.path) as files:
-            total = sum(size for _, size in files)
-            for opened, size in files:
-                with opened() as file:
-                    for data, read in elements(file):
-                        self.progress(done + read, total)
-                        if data is None:
-                            self.skipped["conversation too long"] += 1
-                        else:
-                            yield from self._conversation(data)
-                done += size
+            total = sum(file.size for file in files)
+            for file in files:
+                for conversation, read in self._read(file):
+                    self.progress(done + min(read, file.size), total)
+                    if conversation is not None:
+                        self.conversations += 1
+                        yield from conversation.records(self.places, self.exclusions, self.skipped)
+                done += file.size
         self.progress(done, done)
         if not self.conversations:
-            raise NotAChatExport(f"{self.path} holds no conversations of ChatGPT or claude.ai")
+            raise NotAChatExport(f"{self.path} holds no chats of a program that is known here")
 
-    def _conversation(self, data: bytes) -> Iterator[PieceRecord]:
-        try:
-            found = as_object(parse_json(data))
-        except ValueError:
-            self.skipped["damaged conversation"] += 1
-            return
-        if is_object(found.get("mapping")):
-            spoken, source = self._of_chatgpt(found), "chatgpt"
-            session = as_text(found.get("conversation_id")) or as_text(found.get("id"))
-        elif is_array(found.get("chat_messages")):
-            spoken, source, session = self._of_claude(found), "claude.ai", as_text(found.get("uuid"))
+    def _read(self, file: "_File") -> Iterator[_Read]:
+        with file.opened() as opened:
+            beginning = opened.read(len(cursor_database.HEADER))
+        if beginning == cursor_database.HEADER and file.path is not None:
+            chats = cursor_database.cursor_chats(file.path, _workspace(file.path), self.skipped)
+            for chat, number, count in chats:
+                yield chat, file.size * number // max(count, 1)
+        elif beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+            with file.opened() as opened:
+                yield from gemini_activity.by_conversation(gemini_activity.of_html(opened, self.skipped))
         else:
-            self.skipped["conversation of unknown form"] += 1
-            return
-        self.conversations += 1
-        begun = moment_of(found.get("create_time")) or moment_of(found.get("created_at"))
-        named = bounded(session) or derived_id(source, str(begun), as_text(found.get("title")) or "")
-        for message, moment, texts in sorted(spoken, key=lambda one: one[1] or begun):
-            for part, (role, text) in enumerate(texts.items()):
-                said = without_private(text) if role == "user" else text
-                if said.strip():
-                    yield PieceRecord(
-                        text=said,
-                        agent=source.replace(".", "-"),
-                        session=named,
-                        role=role,
-                        message=bounded(message) or derived_id(named, role, str(moment), text),
-                        part=part,
-                        created_at=moment or begun,
-                        source=source,
-                    )
+            with file.opened() as opened:
+                folder = _workspace(file.path) if file.path is not None else ""
+                yield from gemini_activity.by_conversation(self._of_json(opened, folder))
 
-    def _of_chatgpt(self, found: dict[str, Any]) -> Iterator[tuple[str, int, dict[str, str]]]:
-        for node in as_object(found["mapping"]).values():
-            message = as_object(as_object(node).get("message"))
-            role = _ROLES.get(as_text(as_object(message.get("author")).get("role")) or "", "")
-            hidden = as_object(message.get("metadata")).get("is_visually_hidden_from_conversation") is True
-            content = as_object(message.get("content"))
-            kind = as_text(content.get("content_type")) or ""
-            if not message or not role or hidden:
-                if message:
-                    self.skipped["not said by anybody"] += 1
+    def _of_json(self, file: BinaryIO, folder: str) -> Iterator[_Read]:
+        """Conversations of a file of JSON. A session's log is one, put together of its lines."""
+        session: dict[str, object] | None = None
+        size = read = 0
+        broken = False
+        for data, read in elements(file):
+            if data is None:
+                self.skipped[TOO_LONG] += 1
+                yield None, read
                 continue
-            blocks = [("thinking", _thought(one)) for one in as_array(content.get("thoughts"))]
-            if kind in ("text", "multimodal_text"):
-                parts = [
-                    as_text(one) or as_text(as_object(one).get("text"))
-                    for one in as_array(content.get("parts"))
-                ]
-                self.skipped.update("picture or file" for one in parts if one is None)
-                blocks += [(role, plain(one)) for one in parts if one]
-            elif not blocks:
-                self.skipped["tool call"] += 1
-            yield as_text(message.get("id")) or "", moment_of(message.get("create_time")), joined(blocks)
+            try:
+                found = as_object(parse_json(data))
+            except ValueError:
+                self.skipped[DAMAGED] += 1
+                yield None, read
+                continue
+            if not editor_chats.is_log_line(found):
+                yield self._conversation(found, folder), read
+                continue
+            size += len(data)
+            if broken or size > CONVERSATION_BYTES_MAX:
+                broken = True
+                continue
+            try:
+                session = editor_chats.applied(session, found)
+            except editor_chats.LogDamaged:
+                self.skipped["change of a chat that does not fit it"] += 1
+        if broken:
+            self.skipped[TOO_LONG] += 1
+        elif session is not None:
+            yield self._conversation(session, folder), read
 
-    def _of_claude(self, found: dict[str, Any]) -> Iterator[tuple[str, int, dict[str, str]]]:
-        for message in map(as_object, as_array(found["chat_messages"])):
-            role = _ROLES.get(as_text(message.get("sender")) or "", "")
-            if not role:
-                self.skipped["not said by anybody"] += 1
-                continue
-            blocks: list[tuple[str, str]] = []
-            for block in map(as_object, as_array(message.get("content"))):
-                if (text := as_text(block.get("text"))) is not None and block.get("type") == "text":
-                    blocks.append((role, plain(text)))
-                elif (thought := as_text(block.get("thinking"))) is not None:
-                    blocks.append(("thinking", plain(thought)))
-                else:
-                    self.skipped["tool call"] += 1
-            if not any(text for said_by, text in blocks if said_by == role):
-                blocks.append((role, plain(as_text(message.get("text")) or "")))
-            yield as_text(message.get("uuid")) or "", moment_of(message.get("created_at")), joined(blocks)
+    def _conversation(self, found: dict[str, object], folder: str) -> Conversation | None:
+        if gemini_activity.is_activity(found):
+            return gemini_activity.of_object(found, self.skipped)
+        if editor_chats.is_session(found):
+            return editor_chats.editor_chat(found, folder, self.skipped)
+        chat = web_chat(found, self.skipped)
+        if chat is None:
+            self.skipped[UNKNOWN] += 1
+        return chat
 
 
 def elements(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:
@@ -190,6 +185,8 @@ def elements(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:
                 if depth == base:
                     start = found.start()
                 depth += 1
+                if depth > DEPTH_MAX:
+                    raise NotAChatExport(f"the file is nested more than {DEPTH_MAX} deep")
             elif depth > base:
                 depth -= 1
                 if depth == base:
@@ -210,31 +207,89 @@ def elements(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:
         raise NotAChatExport("the file ends in the middle of a conversation")
 
 
-_Opened = Callable[[], BinaryIO]
+class _File(NamedTuple):
+    """A file with conversations. ``path``: where it is on the disk, None within a ZIP."""
+
+    opened: Callable[[], BinaryIO]
+    size: int
+    path: Path | None = None
+
+
+def _workspace(path: Path) -> str:
+    """The folder whose workspace a file of an editor belongs to, "" if it belongs to none."""
+    for place in (path.parent / "workspace.json", path.parent.parent / "workspace.json"):
+        try:
+            with open_regular(place) as file:
+                found = as_object(parse_json(file.read(WORKSPACE_BYTES_MAX)))
+        except (OSError, ValueError):
+            continue
+        address = as_text(found.get("folder")) or ""
+        return unquote(urlsplit(address).path) if address.startswith("file:///") else ""
+    return ""
 
 
 @contextmanager
-def _files(path: Path) -> Iterator[list[tuple[_Opened, int]]]:
-    """The files with conversations, each with its size. Raises NotAChatExport, OSError."""
+def _files(path: Path) -> Iterator[list[_File]]:
+    """The files with conversations. Raises NotAChatExport, OSError."""
+    if path.is_dir():
+        yield _below(path)
+        return
     if not zipfile.is_zipfile(path):
-        yield [(lambda: cast("BinaryIO", open_regular(path)), path.stat().st_size)]
+        yield [_on_disk(path)]
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            yield [(_opener(archive, one), one.file_size) for one in _members(path, archive)]
+            yield [_File(_opener(archive, one), one.file_size) for one in _members(path, archive)]
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
         raise NotAChatExport(f"{path} is a damaged ZIP: {error}") from error
 
 
-def _opener(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Opened:
+def _on_disk(path: Path) -> _File:
+    return _File(lambda: cast("BinaryIO", open_regular(path)), path.stat().st_size, path)
+
+
+def _opener(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Callable[[], BinaryIO]:
     return lambda: cast("BinaryIO", archive.open(member))
+
+
+def _below(folder: Path) -> list[_File]:
+    """The files with conversations in a folder, links aside."""
+    names = [found.path.relative_to(folder).as_posix() for found in files_below(folder, _may_hold)]
+    chosen = _chosen(
+        [name for name in names if name.rpartition("/")[2] == _DATABASE or _is_known(name, folder)]
+    )
+    if not chosen:
+        raise NotAChatExport(f"{folder} holds no chats of a program that is known here, and no manifest.json")
+    if len(chosen) > MEMBERS_MAX:
+        raise NotAChatExport(f"{folder} has {len(chosen):,} files of chats, more than {MEMBERS_MAX:,}")
+    return [_on_disk(folder / name) for name in chosen]
+
+
+def _may_hold(name: str) -> bool:
+    return name == _DATABASE or name.endswith((".json", ".jsonl", ".html"))
+
+
+def _is_known(name: str, folder: Path | None = None) -> bool:
+    last = name.rpartition("/")[2]
+    within = f"{folder.name}/{name}" if folder is not None else name
+    return bool(_MEMBER.fullmatch(last) or _ACTIVITY.fullmatch(last) or _EDITOR.search(within))
+
+
+def _chosen(names: list[str]) -> list[str]:
+    """In the order in which they are read; of Takeout's activities only those of Gemini, as JSON where there is both."""
+    activities = [name for name in names if _ACTIVITY.fullmatch(name.rpartition("/")[2])]
+    own = [name for name in activities if re.search("gemini|bard", name, re.IGNORECASE)] or activities
+    json = [name for name in own if name.lower().endswith(".json")] or own
+    left = [name for name in names if name not in set(activities)]
+    return sorted(left + json, key=lambda name: name.rpartition("/")[2])
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = archive.infolist()
     if len(members) > MEMBERS_MAX:
         raise NotAChatExport(f"{path} has {len(members):,} files, more than {MEMBERS_MAX:,}")
-    found = [one for one in members if _MEMBER.fullmatch(one.filename.rpartition("/")[2])]
+    by_name = {one.filename: one for one in members}
+    found = [by_name[name] for name in _chosen([name for name in by_name if _is_known(name)])]
     for one in found:
         if one.compress_type not in _PACKED or one.flag_bits & 1:
             raise NotAChatExport(f"{path} is packed or encrypted in a way that is not read here")
@@ -243,10 +298,5 @@ def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     if sum(one.file_size for one in found) > EXPORT_BYTES_MAX:
         raise NotAChatExport(f"{path} unpacks to more than {EXPORT_BYTES_MAX >> 30} GiB")
     if not found:
-        raise NotAChatExport(f"{path} holds no conversations.json")
-    return sorted(found, key=lambda one: one.filename.rpartition("/")[2])
-
-
-def _thought(value: object) -> str:
-    fields = as_object(value)
-    return plain("\n".join(filter(None, (as_text(fields.get(name)) for name in ("summary", "content")))))
+        raise NotAChatExport(f"{path} holds no conversations.json, and no activity of Gemini")
+    return found

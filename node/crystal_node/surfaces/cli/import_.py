@@ -6,10 +6,13 @@ from typing import Annotated
 import typer
 
 from crystal_node.base.errors import NoSuchEntry
+from crystal_node.base.project import ProjectFinder
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, one_line
+from crystal_node.capture.exclusions import Exclusions
 from crystal_node.device.device import opened
 from crystal_node.safekeeping.portable.chat_exports import ChatExport, import_chats
+from crystal_node.safekeeping.portable.export_format import MANIFEST
 from crystal_node.safekeeping.portable.importer import import_export
 from crystal_node.safekeeping.portable.record_import import say_counts
 from crystal_node.surfaces.cli.console.options import Json
@@ -20,7 +23,7 @@ Source = Annotated[
     Path,
     typer.Argument(
         metavar="PATH",
-        help="What `crystal export` wrote, or an export of ChatGPT or claude.ai (ZIP or JSON).",
+        help="What `crystal export` wrote, or chats of ChatGPT, claude.ai, Gemini, Cursor or Copilot.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would come in.")]
@@ -32,8 +35,9 @@ _SHOWN_MAX = 10
 def run(source: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Import an export into this vault.
 
-    Of ChatGPT and claude.ai, the ZIP that they let you download, or the conversations.json in it. Run again, it continues, and
-    imports nothing twice; what was forgotten here stays forgotten.
+    Of ChatGPT, claude.ai and Gemini, the ZIP that they or Google Takeout let you download, or the file of conversations in
+    it. Of Cursor, its state.vscdb; of Copilot in VS Code, an exported chat; of both, also the folder that holds these. Run
+    again, it continues, and imports nothing twice; what was forgotten here stays forgotten.
 
     Of a folder of `crystal export`, all of it is checked first. If a file differs from the one that is here, the imported one
     is put beside it. What programs execute or obey by its name (.git, .envrc, CLAUDE.md) is left out, and listed.
@@ -42,8 +46,9 @@ def run(source: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
 
         crystal import ~/crystal-2026-01 --dry-run
         crystal import ~/Downloads/chatgpt.zip
+        crystal import ~/.config/Cursor/User/globalStorage/state.vscdb
     """
-    if not source.is_dir():
+    if not source.is_dir() or (not (source / MANIFEST).exists() and any(source.iterdir())):
         _chats(source, dry_run=dry_run, as_json=as_json)
         return
     with opened(resolve()) as device, progress_shown("lines", quiet=as_json) as progress:
@@ -88,8 +93,14 @@ def run(source: Source, dry_run: DryRun = False, as_json: Json = False) -> None:
 def _chats(path: Path, *, dry_run: bool, as_json: bool) -> None:
     if not path.exists():
         raise NoSuchEntry(f"there is no {path}", hint="Give an export's file or folder.")
-    with opened(resolve()) as device, progress_shown(quiet=as_json) as progress:
-        export = ChatExport(path, lambda done, total: progress("conversations", done, total))
+    settings = resolve()
+    with opened(settings) as device, progress_shown(quiet=as_json) as progress:
+        export = ChatExport(
+            path,
+            lambda done, total: progress("conversations", done, total),
+            ProjectFinder(settings.person_home),
+            Exclusions.read(settings.home.root, settings.person_home),
+        )
         taken = import_chats(device, export, dry_run=dry_run)
     if as_json:
         skipped = dict(export.skipped)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from crystal_node.safekeeping.portable import chat_exports
-from crystal_node.safekeeping.portable.chat_exports import ChatExport, NotAChatExport, elements
+from crystal_node.safekeeping.portable.chat_exports import ChatExport, elements
+from crystal_node.safekeeping.portable.conversation import NotAChatExport
 from tests.support.machine import Vault
 
 TIME = 1_767_603_600

@@ -69,8 +69,8 @@ class Program:
     def end(self) -> None:
         """End what it has left running."""
 
-    def search_first(self, tool: str) -> list[Call]:
-        """The calls that a model has to make before it can call a tool of the memory."""
+    def search_first(self, tools: Sequence[str]) -> list[Call]:
+        """The calls that a model has to make before it can call these tools of the memory."""
         return []
 
 
@@ -102,8 +102,8 @@ class ClaudeCode(Program):
         allowed = "--allowedTools=Bash,Read,Agent,ToolSearch,mcp__crystal"
         return [self.command, "-p", prompt, allowed, *going_on]
 
-    def search_first(self, tool: str) -> list[Call]:
-        return [Call("ToolSearch", {"query": f"select:{tool}"})]
+    def search_first(self, tools: Sequence[str]) -> list[Call]:
+        return [Call("ToolSearch", {"query": f"select:{','.join(tools)}"})]
 
 
 class Codex(Program):

@@ -199,6 +199,7 @@ def decode_head(data: bytes) -> Head:
         or not head.session
         or head.main.path != MAIN
         or len(head.side) > SIDE_FILES_MAX
+        or len(head.changed or ()) > CHANGED_FILES_MAX
     ):
         raise ValueError("it is no head of a session's copy")
     for stream in head.streams:

@@ -26,6 +26,7 @@ from crystal_node.capture.line_adapter import QUIET_MS, LineAdapter
 from crystal_node.capture.tools import all_adapters
 from crystal_node.derive.sessions.copies import CopyDamaged, CopyIncomplete, SessionCopies
 from crystal_node.derive.sessions.database import SessionDatabase
+from crystal_node.derive.sessions.facts import UncommittedFiles
 from crystal_node.derive.sessions.forgetting import Candidates, forget_in, texts_in
 from crystal_node.derive.sessions.heads import HeadCache, head_cache
 from crystal_node.derive.sessions.layout import TOOLS, CopyPlace
@@ -80,6 +81,7 @@ class SessionService:
         self._database: SessionDatabase | None = None
         self._adapters: tuple[Settings, dict[str, Adapter]] | None = None
         self._stopped = threading.Event()
+        self._uncommitted = UncommittedFiles()
         self._left = False
 
     def close(self) -> None:
@@ -295,6 +297,7 @@ class SessionService:
                 person_home=settings.person_home,
                 exact=exact,
                 stopped=self._stopped.is_set,
+                uncommitted=self._uncommitted.of,
             )
             for name, one in self.adapters().items()
             if isinstance(one, LineAdapter)  # all of them are

@@ -66,6 +66,8 @@ SUPERSEDED_SECONDS = 600.0
 """Segments that a head names no more are removed after this time: other devices may not have the new head yet."""
 SIDE_BYTES_MAX = 32 * 1024 * 1024
 """A larger file beside a transcript that is no file of lines is not copied."""
+LIVE_MS = 2 * 60 * 1000
+"""A session that grew within this time has seen what is checked out now."""
 NAMES_ITS_FOLDER = frozenset({"claude-code", "codex", "qwen-code"})
 """Tools whose sessions name their folder within the first lines. Nothing is copied before: the project may be excluded."""
 
@@ -86,9 +88,11 @@ class SessionWriter:
         person_home: Path,
         exact: Callable[[str, str], bool] = lambda _cwd, _repository: False,
         stopped: Callable[[], bool] = lambda: False,
+        uncommitted: Callable[[str], tuple[str, ...] | None] = lambda _cwd: None,
     ) -> None:
         """``root``: the memory home; ``device``: this device's id in hex; ``exact``: whether a project's sessions are copied
-        without redaction, by folder and repository; ``stopped``: whether to stop before the next lines."""
+        without redaction, by folder and repository; ``stopped``: whether to stop before the next lines; ``uncommitted``: files
+        of a working folder with uncommitted changes, None if they are not known."""
         self._root = root
         self._device = device
         self._database = database
@@ -96,6 +100,7 @@ class SessionWriter:
         self._person_home = person_home
         self._exact = exact
         self._stopped = stopped
+        self._uncommitted = uncommitted
         self._copies = SessionCopies(root)
 
     def copy(
@@ -456,7 +461,11 @@ class SessionWriter:
                 else structs.replace(base, main=Stream(), side=(), rules=(), forgotten=0, left_out=0)
             )
         old = old or Head(tool=place.tool, session=place.session, device=place.device, number=place.number)
-        branch, commit = git_place(found.cwd)
+        # What is checked out now says nothing of a session that was held long ago.
+        live = found.state.modified > (now_ms() - LIVE_MS) * 1_000_000
+        branch, commit = git_place(found.cwd) if live else ("", "")
+        changed = self._uncommitted(found.cwd) if live else None
+        known = old.changed if old.device == place.device else None
         lost = {text for texts in found.texts for mark, text in texts.items() if mark in forgotten}
         said = [(role, blank(text.encode(), lost).decode("utf-8", "replace")) for role, text in found.said]
         first = next((text for role, text in said if role == "user"), "")
@@ -467,6 +476,7 @@ class SessionWriter:
         redactor = LineRedactor()
         return structs.replace(
             old,
+            changed=known if changed is None else tuple(map(redactor.text, changed)),
             device=place.device,
             number=place.number,
             tool_session=_last(found, "session") or old.tool_session or place.session,

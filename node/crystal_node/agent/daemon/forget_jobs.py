@@ -8,13 +8,14 @@ from collections.abc import Callable
 from crystal_node.agent.jobs.status import agent_status
 from crystal_node.base.errors import describe, passes
 from crystal_node.derive.artefacts import job as artefacts
+from crystal_node.derive.resume import job as resume
 from crystal_node.derive.sessions import job as sessions
 from crystal_node.derive.weaving import job as weaving
 from crystal_node.search.finding import deep_cache
 from crystal_node.search.recall import job as recall_log
 from crystal_node.sync.job_context import JobContext
 
-_FORGET_JOBS = ("artefacts", "unweave", "forget-answers", "recall-log", "sessions-forget")
+_FORGET_JOBS = ("artefacts", "unweave", "forget-answers", "recall-log", "sessions-forget", "resume-forget")
 
 
 async def run_forget_jobs(work: JobContext, say: Callable[[str], None]) -> None:
@@ -31,6 +32,7 @@ async def run_forget_jobs(work: JobContext, say: Callable[[str], None]) -> None:
         *made,
         *weaving.jobs(work),
         *sessions.jobs(work),
+        *resume.jobs(work),
         *deep_cache.jobs(work.device),
         *recall_log.jobs(work.device),
     ):

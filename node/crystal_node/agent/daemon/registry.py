@@ -8,6 +8,7 @@ from crystal_node.agent.notices import job as notices
 from crystal_node.base.jobs import Job
 from crystal_node.derive.artefacts import job as artefacts
 from crystal_node.derive.native_memory import job as native_memory
+from crystal_node.derive.resume import job as resume
 from crystal_node.derive.sessions import job as sessions
 from crystal_node.derive.sources import job as sources
 from crystal_node.derive.staging import job as staging
@@ -25,7 +26,7 @@ def all_jobs(work: JobContext) -> list[Job]:
     offered = [
         package.jobs(work)
         for package in (
-            *(sync_jobs, artefacts, sessions, sources),
+            *(sync_jobs, artefacts, sessions, resume, sources),
             *(native_memory, staging, weaving, backup, notices),
         )
     ]

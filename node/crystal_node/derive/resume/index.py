@@ -1,18 +1,31 @@
 """Keeping the cache of the copies' heads (``rows``) as the copies are.
 
 With 10,000 sessions the heads take seconds to read, the cache takes milliseconds. What changed since is found by the times and
-sizes of the heads. Lost or damaged, it is made again.
+sizes of the heads. Lost or damaged, it is made again. Copies lose forgotten words some time after the memory does: ``follow``
+empties the cache at once, and ``drop_changed`` takes out what it has learnt in between.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import apsw
 import msgspec
+from msgspec import structs
 
-from crystal_node.base.home import DIRECTORY_MODE, write_private
-from crystal_node.derive.resume.rows import Known, SessionIndex, SessionRow, Stamp, index_path, read_index
+from crystal_core.sqlite_file import immediate
+from crystal_node.derive.resume.rows import (
+    INDEX_FILE,
+    Known,
+    ListUnusable,
+    SessionIndex,
+    SessionRow,
+    Stamp,
+    index_path,
+    read_index,
+)
 from crystal_node.derive.sessions.copies import SessionCopies, heads_in
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head
 from crystal_node.derive.sessions.streams import Branch, branches
@@ -63,9 +76,57 @@ class IndexFile:
                     tell(SessionIndex(device=device, names=names, sessions=known.sessions | fresh.sessions))
             fresh.sessions[key] = there
         if read or fresh.sessions.keys() != known.sessions.keys() or known.names != names:
-            self.path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-            write_private(self.path, msgspec.json.encode(fresh))
+            self._write(fresh)
         return fresh
+
+    def follows(self, mark: str) -> bool:
+        """Whether nothing was forgotten since ``follow``. ``mark``: changes with each forget (``forget_mark``)."""
+        with self._opened() as db:
+            row = db.execute("SELECT mark FROM list").fetchone()
+        return row is not None and row[0] == mark
+
+    def follow(self, mark: str) -> None:
+        """Empties the cache, and notes up to which forget."""
+        with self._opened() as db:
+            with immediate(db):
+                db.execute("INSERT OR REPLACE INTO list VALUES (1, ?, x'')", (mark,))
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def drop_changed(self) -> int:
+        """Takes out sessions whose copies are no longer as they were read, or are gone. Returns how many."""
+        known = self.read()
+        there = {f"{folder.parent.name}/{folder.name}": folder for folder in self.copies.names()}
+        kept = {
+            key: each
+            for key, each in known.sessions.items()
+            if key in there and each.stamp == _stamp(there[key])
+        }
+        if len(kept) != len(known.sessions):
+            self._write(structs.replace(known, sessions=kept))
+        return len(known.sessions) - len(kept)
+
+    def _write(self, index: SessionIndex) -> None:
+        with self._opened() as db:
+            with immediate(db):
+                db.execute(
+                    "INSERT INTO list VALUES (1, '', ?) ON CONFLICT (one) DO UPDATE SET value = excluded.value",
+                    (msgspec.msgpack.encode(index),),
+                )
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    @contextmanager
+    def _opened(self) -> Generator[apsw.Connection]:
+        """Raises LocalStorage, OSError, apsw's errors, DatabaseKeyMissing."""
+        try:
+            db = INDEX_FILE.open(self.path)
+        except ListUnusable:
+            for ending in ("", "-wal", "-shm"):
+                self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+            db = INDEX_FILE.open(self.path)
+        try:
+            yield db
+        finally:
+            db.close()
 
     def _rows(self, folder: Path, device: str) -> list[SessionRow]:
         heads = list(heads_in(folder))

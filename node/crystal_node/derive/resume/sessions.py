@@ -10,6 +10,7 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import NoSuchEntry, NotSetUp, UsageError
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import one_line
+from crystal_node.derive.resume.forgetting import follow_forgets, torn
 from crystal_node.derive.resume.index import IndexFile
 from crystal_node.derive.resume.plan import lines_of
 from crystal_node.derive.resume.projects import ProjectFolders
@@ -17,6 +18,7 @@ from crystal_node.derive.resume.rows import SessionIndex, SessionRow
 from crystal_node.derive.resume.tools import SessionName, tool_sessions
 from crystal_node.derive.sessions.layout import CopyPlace, Head
 from crystal_node.search.devices import DeviceNames
+from crystal_node.search.finding.deep_outcome import forget_mark
 from crystal_node.sync.files.marker import read_marker
 
 if TYPE_CHECKING:
@@ -40,13 +42,23 @@ class Sessions:
         marker = read_marker(settings.home.root)
         self.device = marker.device if marker is not None else ""
         self.index = self.index_file.read()
-        self.aside = settings.home.state / "resume" / "torn"
+        self.aside = torn(settings.home)
         self.projects = ProjectFolders(settings.home.state / "resume" / "projects.json", settings.person_home)
 
     def refresh(self, tell: Callable[[SessionIndex], None] = lambda _: None) -> None:
         """Look at all copies again."""
-        names = _device_names(self.settings) or self.index.names
+        names = self._from_memory() or self.index.names
         self.index = self.index_file.refreshed(self.index, self.device, names, tell)
+
+    def _from_memory(self) -> dict[str, str]:
+        """The vault's devices by id; nothing where the memory cannot be read. What was forgotten is let go of first."""
+        try:
+            with Database.open(self.settings.home.database) as database:
+                if follow_forgets(self.settings.home, forget_mark(database)):
+                    self.index = SessionIndex()
+                return DeviceNames(database).all()
+        except (apsw.Error, CrystalError):
+            return {}
 
     def named(self, given: str) -> SessionRow:
         """The session that an id means. Raises UsageError, NoSuchEntry."""
@@ -147,12 +159,3 @@ class Wanted:
             and (not self._device or name == self._device or row.device.startswith(self._device))
             and (not self._project or project == self._project or project.endswith(f"/{self._project}"))
         )
-
-
-def _device_names(settings: Settings) -> dict[str, str]:
-    """The vault's devices by id; nothing where the memory cannot be read."""
-    try:
-        with Database.open(settings.home.database) as database:
-            return DeviceNames(database).all()
-    except (apsw.Error, CrystalError):
-        return {}

@@ -11,7 +11,9 @@ from crystal_node.base.errors import NoSuchEntry, UsageError
 from crystal_node.base.lookup import StoredText, find_text, is_id, texts_with
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, iso, one_line
+from crystal_node.derive.resume.forgetting import follow_forgets
 from crystal_node.device.device import Device, opened
+from crystal_node.search.finding.deep_outcome import forget_mark
 from crystal_node.surfaces.cli.console.options import Json, Yes
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.console.prompts import ask, read_secret
@@ -105,6 +107,7 @@ def _forget(device: Device, asked: list[StoredText], *, as_json: bool) -> None:
     texts = [text.words for text in found.values()]
     documents = documents_of(device.replica.database, [text.chunk for text in found.values()])
     device.accept([Forget(tuple(found))])
+    follow_forgets(device.settings.home, forget_mark(device.replica.database))
     holding = files_with(device, texts)
     paths = [path for path in holding if not is_made_here(path)]
     made = [path for path in holding if is_made_here(path)]

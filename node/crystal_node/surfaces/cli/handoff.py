@@ -13,6 +13,7 @@ from crystal_core.llm.port import LlmError
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.home import DIRECTORY_MODE, write_private
 from crystal_node.base.settings import Settings, resolve
+from crystal_node.derive.resume.forgetting import handed_over, remove_old
 from crystal_node.derive.resume.handoff import Handoff, summarised
 from crystal_node.derive.resume.sessions import Sessions, Wanted
 from crystal_node.derive.sessions.layout import Head
@@ -31,9 +32,6 @@ from crystal_node.surfaces.cli.resume import (
 )
 from crystal_node.surfaces.mcp.budget import TOKENS_MAX
 from crystal_node.surfaces.mcp.handoff_text import HANDOFF_TOKENS, HANDOFF_TOKENS_MIN, handoff_text
-
-KEPT_SECONDS = 7 * 86_400
-"""A file that was handed over stays so long, because the tool may read it again."""
 
 
 class Target(StrEnum):
@@ -127,12 +125,10 @@ def _summary(settings: Settings, found: Handoff) -> str:
 
 def _kept(settings: Settings, head: Head, text: str) -> Path:
     """A file for the tool to read: other users see what stands on a command line. Old ones are removed."""
-    folder = settings.home.state / "handoff"
+    folder = handed_over(settings.home)
     try:
         folder.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-        for old in folder.iterdir():
-            if old.stat().st_mtime < time.time() - KEPT_SECONDS:
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
+        remove_old(settings.home)
         # Tools are given its folder to read: no other session's file is in there.
         file = folder / f"{head.tool}-{time.time_ns()}" / "session.md"
         file.parent.mkdir(mode=DIRECTORY_MODE)

@@ -1,6 +1,5 @@
 """`crystal resume`: a session of another machine goes on here. A program that says how it was started stands for the tool."""
 
-import json
 import os
 import signal
 import stat
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from crystal_node.derive.resume.rows import read_index
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head, segment_path
 from tests.support.machine import Machine, Vault, turn
 from tests.support.relay_process import RelayProcess
@@ -250,11 +250,75 @@ def test_the_list_follows_the_copies(machine: Machine) -> None:
     assert machine.call("resume", "--last", "--json").json["title"] == "Another title"
     (head.place.folder(machine.home) / HEAD_NAME).unlink()
     assert machine.call("resume", "--last", "--json", check=False).code == 10
-    index = machine.home / "state" / "resume" / "index.json"
-    index.write_text("[")
+    listed = machine.home / "state" / "resume.db"
+    listed.write_text("[" * 10_000)
     copy(machine)
     assert machine.call("resume", "--last", "--json").json["session"] == TIDE
-    assert json.loads(index.read_text())["version"] == 1
+    assert read_index(str(machine.home)).sessions.keys() == {f"claude-code/{TIDE}"}
+    assert stat.S_IMODE(listed.stat().st_mode) == 0o600
+
+
+def words_in(folder: Path, words: str) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and words.encode() in path.read_bytes()]
+
+
+def test_a_forget_leaves_nothing_of_what_resuming_wrote(machine: Machine) -> None:
+    secret = "The key of the shed hangs behind the 3rd gull"
+    machine.call("remember", "--keep-both", secret)
+    head = copy(machine, data=turn(secret, session=TIDE).encode(), title=secret, last_words=secret)
+    with terminal(machine, "handoff", TIDE, "--to", "claude") as shown:
+        assert shown.end() == 0
+    half = machine.home / "state" / "resume" / "torn" / "a-1.part"
+    half.parent.mkdir(parents=True)
+    half.write_text(secret)
+    assert len(words_in(machine.home / "state" / "handoff", secret)) == 1
+    machine.call("forget", secret, "--yes")
+    names = ("handoff", "resume", "resume.db", "resume.db-wal")
+    left = [
+        path
+        for path in words_in(machine.home / "state", secret)
+        if path.relative_to(machine.home).parts[1] in names
+    ]
+    assert left == []
+    # The copy has not lost it yet: a list that is made meanwhile loses it once the copy has.
+    machine.call("resume", "--last", "--json")
+    assert (machine.home / "state" / "resume.db") in words_in(machine.home / "state", secret)
+    copy(machine, data=LINES, title="[forgotten]", last_words="[forgotten]", forgotten=1)
+    assert head.title == secret
+    assert "old part" in machine.call("jobs", "run", "resume-forget").out
+    left = [path for path in words_in(machine.home / "state", secret) if path.name.startswith("resume.db")]
+    assert left == []
+
+
+def test_what_is_old_goes_and_without_a_forget_the_rest_stays(machine: Machine) -> None:
+    copy(machine)
+    with terminal(machine, "handoff", TIDE, "--to", "claude") as shown:
+        assert shown.end() == 0
+    (told,) = (machine.home / "state" / "handoff").iterdir()
+    torn = machine.home / "state" / "resume" / "torn"
+    torn.mkdir(parents=True)
+    (torn / "new.part").write_text("half")
+    (torn / "old.part").write_text("half")
+    written_long_ago(torn / "old.part")
+    machine.call("jobs", "run", "resume-forget")
+    assert [path.name for path in torn.iterdir()] == ["new.part"]
+    written_long_ago(told)
+    machine.call("jobs", "run", "resume-forget")
+    assert not told.exists()
+    assert read_index(str(machine.home)).sessions
+
+
+def test_the_list_is_encrypted_where_the_homes_databases_are(machine: Machine) -> None:
+    copy(machine)
+    machine.call("resume", "--last", "--json")
+    listed = machine.home / "state" / "resume.db"
+    assert b"export start late" in listed.read_bytes()
+    machine.call("keys", "encrypt")
+    assert b"export start late" not in listed.read_bytes()
+    with terminal(machine, "resume") as shown:
+        shown.until("1 of 1")
+        shown.type("\x1b")
+        assert shown.end() == 0
 
 
 def test_what_a_tool_deleted_is_restored(machine: Machine, tmp_path: Path) -> None:

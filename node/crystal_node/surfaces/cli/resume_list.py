@@ -84,8 +84,8 @@ def choose(
         return rows()
 
     state = PickerState("resume", rows(), view)
-    threading.Thread(target=look, daemon=True).start()
-    return pick(state, reading, replaced)
+    # Begun before the list is shown, it would take turns with what shows it.
+    return pick(state, reading, replaced, threading.Thread(target=look, daemon=True).start)
 
 
 def choice_of(row: SessionRow, index: SessionIndex, now: int) -> Choice:

@@ -176,18 +176,22 @@ def _spread(letters: str, words: Sequence[str]) -> bool:
 
 
 def pick(
-    state: PickerState[T], changed: int | None = None, newer: Callable[[], Sequence[T] | None] = lambda: None
+    state: PickerState[T],
+    changed: int | None = None,
+    newer: Callable[[], Sequence[T] | None] = lambda: None,
+    shown: Callable[[], None] = lambda: None,
 ) -> T | None:
     """Have a person choose at the terminal on standard input and error. None if they went away.
 
-    ``changed``: a descriptor that can be read when ``newer`` has another list.
+    ``changed``: a descriptor that can be read when ``newer`` has another list. ``shown``: called once the list is there.
     """
     keys = _Keys(sys.stdin.buffer)
     with _raw(sys.stdin.fileno()):
         try:
             _write(_ENTER_SCREEN + _HIDE)
+            _draw(state)
+            shown()
             while not state.done and not state.left:
-                _draw(state)
                 ready, _, _ = select.select([sys.stdin, *([] if changed is None else [changed])], [], [])
                 if changed is not None and changed in ready:
                     if not os.read(changed, 4096):
@@ -197,6 +201,7 @@ def pick(
                 if sys.stdin in ready:
                     for key in keys.read():
                         state.key(key)
+                _draw(state)
         finally:
             _write(_SHOW + _LEAVE_SCREEN)
     return state.chosen if state.done else None

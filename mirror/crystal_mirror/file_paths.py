@@ -13,6 +13,7 @@ from hashlib import sha256
 from itertools import count
 
 from crystal_crypto.errors import Malformed
+from crystal_crypto.limits import DEVICE_BYTES
 from crystal_mirror.types import Origin
 
 PATH_BYTES_MAX = 1024
@@ -21,6 +22,8 @@ COMPONENT_BYTES_MAX = 200
 """UTF-8 bytes of one component. File systems take 255; the rest is room for the mark of a conflict copy."""
 DEPTH_MAX = 32
 """Components of a path."""
+_NUMBER_MAX = 2**53
+"""The highest sequence: of sixteen digits."""
 
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"\\|?*]')
 _RESERVED = re.compile(
@@ -81,6 +84,12 @@ def conflict_path(path: str, device: bytes, number: int) -> str:
     while len(f"{folder}{slash}{marked}".encode()) > PATH_BYTES_MAX:  # §11.5-4
         folder, slash, _ = folder.rpartition("/")
     return f"{folder}{slash}{marked}"
+
+
+def conflict_form(path: str) -> str:
+    """What the first conflict paths of two paths differ by, whichever device and sequence they are of: the folded path with the
+    longest mark that there is, for which most of a name is cut."""
+    return folded(conflict_path(path, bytes(DEVICE_BYTES), _NUMBER_MAX))
 
 
 def conflict_paths(path: str, version: Origin) -> Iterator[str]:

@@ -18,7 +18,7 @@ import msgspec
 
 from crystal_crypto.errors import UNDECODABLE, Malformed, TooLarge
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.file_paths import PATH_BYTES_MAX, check_path
+from crystal_mirror.file_paths import PATH_BYTES_MAX, check_path, conflict_form
 from crystal_mirror.types import HASH_BYTES
 
 OPERATION_BYTES_MAX = 256 * 1024
@@ -365,6 +365,9 @@ def decode_operation(data: bytes) -> Operation:
                 check_path(change.path)  # §10.2-4
             if len({change.path for change in decoded.changes}) != len(decoded.changes):  # §10.2-10
                 raise Malformed("an operation changes a file twice")
+            # Else each of them would try the places of all before it. §10.2-11
+            if len({conflict_form(change.path) for change in decoded.changes}) != len(decoded.changes):
+                raise Malformed("an operation changes two files whose conflict paths are the same")
             return decoded
         case PutSource() | DropSource():
             check_words(decoded.name)

@@ -31,6 +31,7 @@ from crystal_crypto.kit import decode_kit
 from crystal_crypto.letter import open_letter
 from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
+from crystal_mirror.operations import ChangeFiles, decode_operation
 from crystal_prototype.sealing import open_v1
 from crystal_relay.errors import Forbidden
 from crystal_relay.server.founding import check_deletion, check_founding
@@ -39,6 +40,7 @@ from tests.crypto import (
     independent_blob,
     independent_founding,
     independent_invite,
+    independent_operation,
     independent_wrapping,
     invite_readers,
 )
@@ -93,6 +95,7 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "blob": ("length", "content"),
         "bundle": ("generation-key", "secret"),
         "letter": ("content",),
+        "operation": ("changes", "paths"),
         "code": ("root", "vault") if "vault" in vector.fields else ("root",),
         "kit": ("root", "vault"),
         "v1": ("plain",),
@@ -196,6 +199,13 @@ def _our_letter(vector: Vector) -> dict[str, str]:
         sequence=vector.number("sequence"),
     )
     return {"content": content.hex()}
+
+
+def _our_operation(vector: Vector) -> dict[str, str]:
+    operation = decode_operation(subject(vector))
+    assert isinstance(operation, ChangeFiles)
+    paths = "\n".join(each.path for each in operation.changes).encode()
+    return {"changes": str(len(operation.changes)), "paths": hashlib.sha256(paths).hexdigest()}
 
 
 def _their_letter(vector: Vector) -> dict[str, str]:
@@ -373,6 +383,7 @@ _OURS: dict[str, Reader] = {
     "blob": _our_blob,
     "bundle": _our_bundle,
     "letter": _our_letter,
+    "operation": _our_operation,
     "code": _our_code,
     "kit": _our_kit,
     "invite": invite_readers.ours,
@@ -387,6 +398,7 @@ _THEIRS: dict[str, Reader] = {
     "blob": _their_blob,
     "bundle": _their_bundle,
     "letter": _their_letter,
+    "operation": lambda vector: independent_operation.changed_files(subject(vector)),
     "code": _their_code,
     "kit": _their_kit,
     "invite": invite_readers.theirs,

@@ -10,6 +10,7 @@ from tests.crypto import (
     independent_blob,
     independent_founding,
     independent_invite,
+    independent_operation,
     independent_reader,
     independent_wrapping,
 )
@@ -23,6 +24,7 @@ AT_LEAST = {
     "blob": 80,
     "bundle": 10,
     "letter": 15,
+    "operation": 25,
     "code": 25,
     "key": 20,
     "v1": 15,
@@ -65,7 +67,14 @@ def test_every_folder_holds_enough_faults_and_a_success(folder: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [independent_reader, independent_blob, independent_invite, independent_wrapping, independent_founding],
+    [
+        independent_reader,
+        independent_blob,
+        independent_invite,
+        independent_wrapping,
+        independent_founding,
+        independent_operation,
+    ],
 )
 def test_the_independent_reader_uses_nothing_of_ours(module: ModuleType) -> None:
     tree = ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))
@@ -81,4 +90,4 @@ def test_the_independent_reader_uses_nothing_of_ours(module: ModuleType) -> None
         name for name in imported if name.split(".")[0].startswith(("crystal", "tests")) or not name
     }
     assert ours_or_tests <= {independent_reader.__name__}
-    assert any(name.startswith("cryptography.") for name in imported)
+    assert any(name.startswith(("cryptography.", "msgspec")) for name in imported)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crystal_crypto.errors import Malformed, TooLarge
 from crystal_mirror.entries.batches import Batch, decode_batch, encode_batch
+from crystal_mirror.file_paths import conflict_form, conflict_path, folded
 from crystal_mirror.operations import (
     CHANGES_MAX,
     PIECE_BYTES_MAX,
@@ -312,3 +313,28 @@ def test_one_operation_changes_each_file_once_and_a_bounded_number() -> None:
             encode_operation(ChangeFiles(refused))
     with pytest.raises(Malformed):
         encode_operation(ChangeFiles((one, PutFile("../b.md", None, False, 5, ()))))
+
+
+def test_one_operation_changes_no_two_files_that_one_conflict_path_would_keep() -> None:
+    names = [f"{'n' * 160}{number:04}.md" for number in range(CHANGES_MAX)]
+    puts = [PutFile(name, None, False, 5, ()) for name in names]
+    with pytest.raises(Malformed, match="conflict paths"):
+        encode_operation(ChangeFiles(tuple(puts)))
+    for put in puts[:3]:  # each alone, and beside others, is as good as any
+        assert encode_operation(ChangeFiles((put, PutFile("a.md", None, False, 5, ()))))
+
+
+_STEMS = st.builds(
+    "{}{}{}".format,
+    st.text("ab. ", max_size=9),
+    st.sampled_from(["n" * 140, "n" * 165]),
+    st.text("ab. ", max_size=9),
+)
+
+
+@given(st.lists(_STEMS, min_size=2, max_size=4), st.integers(0, 2**53), st.binary(min_size=16, max_size=16))
+def test_paths_whose_conflict_forms_differ_have_conflict_paths_that_differ(
+    stems: list[str], sequence: int, device: bytes
+) -> None:
+    forms = {conflict_form(f"{stem}.md"): f"{stem}.md" for stem in stems}
+    assert len({folded(conflict_path(path, device, sequence)) for path in forms.values()}) == len(forms)

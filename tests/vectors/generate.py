@@ -11,6 +11,7 @@ from tests.vectors import (
     key_cases,
     kit_cases,
     letter_cases,
+    operation_cases,
     short_cases,
     text_cases,
     wrapped_cases,
@@ -28,6 +29,7 @@ FOLDERS = (
     "key",
     "kit",
     "letter",
+    "operation",
     "v1",
     "wrapped",
 )
@@ -46,6 +48,7 @@ _MODULES = (
     wrapped_cases,
     founding_cases,
     deletion_cases,
+    operation_cases,
 )
 
 

@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from crystal_crypto.errors import WrongKey
-from crystal_crypto.limits import DEVICE_BYTES
-from crystal_mirror.file_paths import conflict_path, conflict_paths, folded
+from crystal_mirror.file_paths import conflict_form, conflict_paths, folded
 from crystal_mirror.files.moves import waits
 from crystal_mirror.files.ports import (
     Disk,
@@ -81,7 +80,6 @@ _META_SENDING = "sending"
 """Set while parts are sent: a round that finds it goes on with what another one began."""
 _CHANGE_BYTES, _PART_BYTES = 64, 80
 """A change as it is encoded takes so much at most beside its path and its parts, and a part so much."""
-_SEQUENCE_MAX = 2**53
 _CANDIDATES = 64
 
 
@@ -182,8 +180,7 @@ def _groups(changes: Sequence[tuple[PutFile | DropFile, FileContent | None]]) ->
     for each, content in changes:
         parts = len(each.parts) if isinstance(each, PutFile) else 0
         weight = _CHANGE_BYTES + len(each.path.encode()) + _PART_BYTES * parts
-        # With the longest number there is, so that names that are cut short for it differ as well.
-        form = folded(conflict_path(each.path, bytes(DEVICE_BYTES), _SEQUENCE_MAX))
+        form = conflict_form(each.path)
         if group and (size + weight > OPERATION_BYTES_MAX or form in forms):  # §14-13
             yield group
             group, size, forms = [], 0, set()

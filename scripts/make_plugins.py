@@ -18,6 +18,8 @@ from crystal_node.agent.hooks.tools import TIMEOUT_SECONDS
 
 PROJECT = Path(__file__).resolve().parents[1]
 FOLDER = PROJECT / "deploy" / "plugins"
+_OWN = Path(".claude-plugin", "marketplace.json")
+"""A folder that has it was written by this, and may be replaced."""
 NAME = "crystal"
 WHAT = "One memory for all of your AI tools, encrypted and in sync on all of your machines."
 SERVER: dict[str, object] = {"command": "crystal", "args": ["mcp"]}
@@ -145,7 +147,14 @@ def _json(document: object) -> str:
 
 def main(arguments: list[str]) -> int:
     folder = Path(arguments[0]) if arguments else FOLDER
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        if any(folder.iterdir()) and not (folder / _OWN).is_file():
+            print(
+                f"{folder} holds other things: give a folder that this wrote, or an empty one",
+                file=sys.stderr,
+            )
+            return 1
+        shutil.rmtree(folder)
     for name, text in files():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

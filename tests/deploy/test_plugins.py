@@ -2,9 +2,12 @@
 
 import json
 import tomllib
+from pathlib import Path
+
+import pytest
 
 from crystal_node.agent.hooks.program import words_after
-from scripts.make_plugins import COMMANDS, FOLDER, files
+from scripts.make_plugins import COMMANDS, FOLDER, files, main
 
 
 def test_what_is_committed_is_what_the_script_writes() -> None:
@@ -33,3 +36,17 @@ def test_every_package_with_commands_has_all_of_them() -> None:
     for name in COMMANDS:
         told = tomllib.loads((FOLDER / "gemini-cli/commands/crystal" / f"{name}.toml").read_text())
         assert "{{args}}" in told["prompt"]
+
+
+def test_a_folder_that_the_script_did_not_write_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "theirs.txt").write_text("mine")
+    assert main([str(tmp_path)]) == 1
+    assert "holds other things" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["theirs.txt"]
+    own = tmp_path / "own"
+    assert main([str(own)]) == 0
+    (own / "opencode" / "old.js").write_text("")
+    assert main([str(own)]) == 0
+    assert {str(one.relative_to(own)) for one in own.rglob("*") if one.is_file()} == dict(files()).keys()

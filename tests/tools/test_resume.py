@@ -1,21 +1,27 @@
 """Each program goes on with a session that another machine sent: what was said there is in the request that its model sees."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crystal_node.capture.json_values import as_text, is_object, parse_json
-from crystal_node.derive.resume.tools import ClaudeCodeSessions, CodexSessions, GeminiSessions, QwenSessions
+from crystal_node.derive.sessions.copies import CopyIncomplete, SessionCopies
 from crystal_node.derive.sessions.layout import Head
 from crystal_node.derive.sessions.tools import session_of
-from tests.support.machine import Machine
+from tests.node.agent.daemon.running import agent
+from tests.support.machine import Machine, turn
+from tests.support.scripted_model import Call
 from tests.support.session_copies import LAPTOP, written_copy, written_long_ago
+from tests.support.watchers import until
 from tests.tools.conftest import Bare
-from tests.tools.programs import PROGRAMS, ClaudeCode, Program
+from tests.tools.programs import ClaudeCode, Codex, GeminiCli, OpenClaw, Program, QwenCode
+from tests.tools.workplace import RECORDED_SECONDS_MAX
 
-STARTED = (ClaudeCodeSessions, CodexSessions, GeminiSessions, QwenSessions)
+RESUMED = (ClaudeCode, Codex, GeminiCli, QwenCode)
+HANDED_OVER = "5e1c0f7a-0000-4000-8000-000000000001"
 ROOTS = {"claude-code": ".claude", "codex": ".codex", "gemini-cli": ".gemini", "qwen-code": ".qwen"}
 TOLD = "The heron camera wakes at 05:20."
 PLACES = {
@@ -26,7 +32,7 @@ PLACES = {
 }
 
 
-@pytest.fixture(scope="module", params=PROGRAMS, ids=lambda kind: kind.name)
+@pytest.fixture(scope="module", params=RESUMED, ids=lambda kind: kind.name)
 def laptop(request: pytest.FixtureRequest, bare: Bare) -> Program:
     """A program with a session in which it was told something."""
     program = bare(request.param)
@@ -81,13 +87,18 @@ def resumed(program: Program, head: Head, folder: Path) -> dict[str, Any]:
 
 
 def folder_of_a_stand_in(program: Program) -> Path:
-    """A folder with a program of the same name that does nothing: a screen is not what is tried here."""
-    names = {"claude-code": "claude", "codex": "codex", "gemini-cli": "gemini", "qwen-code": "qwen"}
+    """A folder with a program of the same name that notes its arguments: a screen is not what is tried here."""
+    name = program.name.removesuffix("-code").removesuffix("-cli")
     folder = program.workplace.home / "stand-in"
     folder.mkdir(exist_ok=True)
-    (folder / names[program.source]).write_text("#!/bin/sh\nexit 0\n")
-    (folder / names[program.source]).chmod(0o755)
+    (folder / name).write_text(f"#!/bin/sh\nprintf '%s\\0' \"$@\" > '{folder}/arguments'\n")
+    (folder / name).chmod(0o755)
     return folder
+
+
+def started_with(program: Program) -> list[str]:
+    """The arguments that the stand-in was given."""
+    return (program.workplace.home / "stand-in" / "arguments").read_text().split("\0")
 
 
 def asked_after(program: Program, folder: Path, session: str, prompt: str) -> str:
@@ -159,24 +170,76 @@ def test_back_and_forth_three_times(laptop: Program, desktop: Program, bare: Bar
             here, there = there, here
 
 
-def test_what_is_handed_over_is_read_at_once_or_named(laptop: Program, desktop: Program) -> None:
-    """What is packed is in the first request of the program that it is handed to; the model of Codex is told the file."""
-    workplace = desktop.workplace
-    head = sent(laptop, workplace.machine)
+@pytest.mark.parametrize("command", ["resume", "restore"])
+def test_what_the_tool_cleaned_up_comes_back(laptop: Program, bare: Bare, command: str) -> None:
+    """The background service copied the session; the tool deleted it, with all that lay beside it."""
+    program = bare(type(laptop))
+    workplace, machine = program.workplace, program.workplace.machine
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", check=False)
+    folder, root = workplace.project("herons"), workplace.home / ROOTS[program.source]
+    with agent(machine):
+        program.ask(folder, workplace.model.script.says("When does the heron camera wake?", TOLD))
+        until(lambda: TOLD in copied(machine), "the copy of the session", seconds=RECORDED_SECONDS_MAX)
+    head = next(SessionCopies(machine.home).heads())
+    cleaned_up(program, root, head)
+    assert [path for path in root.rglob("*.jsonl") if TOLD in path.read_text("utf-8", "replace")] == []
+    if command == "restore":
+        (restored,) = machine.run("sessions", "restore", "--all", "--json").json["restored"]
+        assert restored["session"] == head.session
+        session = head.tool_session or head.session
+    else:
+        session = resumed(program, head, folder)["session"]
+    assert TOLD in asked_after(program, folder, session, "And in winter?")
+
+
+def copied(machine: Machine) -> str:
+    """What the copies of a home hold."""
+    copies = SessionCopies(machine.home)
+    try:
+        return "".join(block.decode() for head in copies.heads() for block in copies.read(head))
+    except CopyIncomplete:  # a segment was merged meanwhile
+        return ""
+
+
+def cleaned_up(program: Program, root: Path, head: Head) -> None:
+    """Delete a session as the tool does. Claude Code does so itself: its files are older than `cleanupPeriodDays`."""
+    own = head.tool_session or head.session
+    if isinstance(program, ClaudeCode):
+        for path in root.rglob(f"*{own}*"):
+            written_long_ago(path)
+        workplace = program.workplace
+        program.ask(workplace.project("other"), workplace.model.script.says("Say a word", "Word."))
+        return
+    names = (f"*{own}*", f"*{own[:8]}*") if program.source == "gemini-cli" else (f"*{own}*",)
+    for path in [path for name in names for path in root.rglob(name)]:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("kind", [*RESUMED, OpenClaw], ids=lambda kind: kind.name)
+def test_what_is_handed_over_is_read(bare: Bare, kind: type[Program]) -> None:
+    """What is packed is in the first request of the program that it is handed to, or its model reads the file that is named."""
+    program = bare(kind)
+    workplace, machine = program.workplace, program.workplace.machine
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", check=False)
+    lines = turn("When does the heron camera wake?", session=HANDED_OVER) + turn(TOLD, session=HANDED_OVER)
+    head = written_copy(machine.home, "claude-code", HANDED_OVER, lines.encode(), cwd="~/work/herons")
     folder = workplace.project("herons")
-    resumed(desktop, head, folder)
-    path = f"{folder_of_a_stand_in(desktop)}{os.pathsep}{os.environ['PATH']}"
-    short = desktop.name.removesuffix("-code").removesuffix("-cli")
-    workplace.machine.run("handoff", head.session, "--to", short, PATH=path)
-    (file,) = (workplace.machine.home / "state" / "handoff").iterdir()
-    (tool,) = [kind(folder) for kind in STARTED if kind.name == desktop.source]
-    prompt = tool.fresh(file)[-1]
-    words = desktop.words(prompt, "")
-    options = [] if desktop.name == "codex" else ["--add-dir", str(file.parent)]
-    if desktop.name == "gemini-cli":
-        options = ["--include-directories", str(file.parent)]
-    workplace.model.script.says("Go on with the session", "I have read it.")
+    path = f"{folder_of_a_stand_in(program)}{os.pathsep}{os.environ['PATH']}"
+    short = program.name.removesuffix("-code").removesuffix("-cli")
+    machine.run("handoff", head.session, "--to", short, PATH=path)
+    (file,) = (machine.home / "state" / "handoff").rglob("*.md")
+    options = {
+        "claude-code": ["--add-dir", str(file.parent)],
+        "gemini-cli": ["--include-directories", str(file.parent)],
+        "qwen-code": ["--include-directories", str(file.parent)],
+    }.get(program.name, [])
+    reads = Call(program.shell.name, dict.fromkeys(program.shell.arguments, f"cat '{file}'"))
+    steps = [] if options else [reads]
+    workplace.model.script.says("Go on with the session", *steps, "I have read it.")
     before = len(workplace.model.script.asked)
-    workplace.run([*words, *options], folder, **desktop.variables)
-    seen = "".join(asked.text for asked in workplace.model.script.asked[before:])
-    assert (str(file) if desktop.name == "codex" else TOLD) in seen
+    (prompt,) = (words for words in started_with(program) if words.startswith("Go on with the session"))
+    workplace.run([*program.words(prompt, ""), *options], folder, **program.variables)
+    assert TOLD in "".join(asked.text for asked in workplace.model.script.asked[before:])

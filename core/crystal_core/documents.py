@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from crystal_core.database import Database
 from crystal_core.schema import WHOLE
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A collection of documents. ``device``: its owner; ``pending``: known to this device only, so far."""
 
     name: str
@@ -21,8 +22,7 @@ class Source:
     pending: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A document: ``came`` of ``total`` pieces of this ``version`` (a SHA-256) have arrived."""
 
     source: str
@@ -39,8 +39,7 @@ class Document:
         return self.came == self.total
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentPiece:
+class DocumentPiece(Struct, frozen=True):
     """The text at one place of a document. A place whose text was forgotten is left out."""
 
     chunk: int

@@ -9,8 +9,10 @@ A memory's id is the content hash of its text. Its state is one of three:
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from crystal_core.database import Database, Row
 from crystal_core.schema import HIDDEN
@@ -52,8 +54,7 @@ class Change(StrEnum):
     SUPERSEDED = "superseded"
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """A memory.
 
     ``forget_hash``: keyed hash by which operations name it; ``superseded_by``: that of its successor. ``pending``: known to
@@ -76,8 +77,7 @@ class Memory:
     scope: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEvent:
+class MemoryEvent(Struct, frozen=True):
     """A change to a memory: ``what`` is remembered, amended or superseded; the other fields are its state afterwards."""
 
     id: bytes

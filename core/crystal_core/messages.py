@@ -1,13 +1,17 @@
 """Queries over messages: everything that was said, and chunks by their ids."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from crystal_core.database import Database
 from crystal_core.schema import BLOCK, HIDDEN
-from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.operations import Capture
+
+if TYPE_CHECKING:
+    from crystal_crypto.hierarchy import VaultSecret
+    from crystal_mirror.operations import Capture
 
 ID_BYTES = 32
 PREFIX_BYTES = 4
@@ -37,8 +41,7 @@ _LONG_CHARS = 400
 """Nobody says a text that long twice in one session, so its time does not matter."""
 
 
-@dataclass(frozen=True, slots=True)
-class SaidPiece:
+class SaidPiece(Struct, frozen=True):
     """A piece of a message at its place in a conversation. ``created_at``: milliseconds since 1970, 0 if unknown."""
 
     text: str
@@ -83,7 +86,7 @@ def forgotten(database: Database) -> set[bytes]:
     return {bytes(forget_hash) for (forget_hash,) in database.rows(query)}
 
 
-def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[bool]:
+def recorded(database: Database, secret: "VaultSecret", capture: "Capture") -> list[bool]:
     """For each piece of the capture, whether it is already stored at its place, pending operations counted.
 
     Captures leave such pieces out: applying them again would change nothing, but they would be sent and kept.
@@ -97,7 +100,7 @@ def recorded(database: Database, secret: VaultSecret, capture: Capture) -> list[
 
 
 def said_alike(
-    database: Database, secret: VaultSecret, capture: Capture, imported: str, *, timed: bool = False
+    database: Database, secret: "VaultSecret", capture: "Capture", imported: str, *, timed: bool = False
 ) -> list[bool]:
     """For each piece, whether the session has its text of about that time from elsewhere: for a capture of the source
     ``imported`` from any other source, for any other capture from that one. Pending operations are counted.

@@ -7,9 +7,10 @@ checksum. This makes cuts content-defined: after an edit they soon fall where th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
+
+from msgspec import Struct
 
 from crystal_core.cutting.messages import PIECE_CHARS, cut_at
 
@@ -31,8 +32,7 @@ class Border(IntEnum):
     """A new section or function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """``text[start:end]``. ``solid``: kept whole if it fits. ``title``: path of headings or names that it is under."""
 
     start: int
@@ -42,8 +42,7 @@ class Block:
     solid: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """A passage. ``title``: headings, or names of classes and functions, that it is under; "" if none."""
 
     title: str

@@ -19,10 +19,11 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from crystal_core.embed.manifest import GRAPH_FILE, TOKENIZER_FILE, ModelManifest, read_manifest
 from crystal_core.embed.port import EmbedderClosed, ModelDamaged
@@ -81,8 +82,7 @@ def _divide_up(value: int, by: int) -> int:
     return -(-value // by)
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(Struct, frozen=True):
     """A window to embed: index of its text, its index within the text, and its tokens."""
 
     text: int

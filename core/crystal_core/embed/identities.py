@@ -10,7 +10,8 @@ compared. A model's name may contain slashes. The built-in model's identity has 
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from crystal_core.embed.port import EmbeddingError
 
@@ -24,8 +25,7 @@ LOCAL_PROVIDERS = ("ollama", "sentence-transformers", "multilingual")
 _MODEL = re.compile(r"[!-~]{1,120}")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelIdentity:
+class ModelIdentity(Struct, frozen=True):
     """The parts of an identity, see the module."""
 
     provider: str

@@ -12,9 +12,10 @@ Rules:
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from crystal_core.search.date_tokens import may_speak_of_dates, tokens_of
 
@@ -42,8 +43,7 @@ _DATE_CHARS_MAX = 10
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class DateRange:
+class DateRange(Struct, frozen=True):
     """From `start_ms` up to `end_ms`, without it, in milliseconds since 1970. Never empty."""
 
     start_ms: int

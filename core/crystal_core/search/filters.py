@@ -8,7 +8,6 @@ is. A `Filters` belongs to one snapshot.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
@@ -34,8 +33,7 @@ OF_SESSIONS = (CONVERSATION, ACTION)
 """Kinds of what stands in a conversation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """Filters of a search; None admits everything. A chunk is admitted if one of its places meets all of them.
 
     ``kind`` is one of ``KINDS``. ``project`` is a project's path or its repository, or the end of one from a slash on.
@@ -113,8 +111,7 @@ class HitPlace(Struct, frozen=True):
     """Of a conversation: the rowid of its occurrence; of one that is pending, `PENDING` more than its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
+class _Places(Struct, frozen=True):
     """A table or view of places: their kind, its columns, and a further condition on its rows."""
 
     table: str
@@ -182,8 +179,7 @@ _ONE_PLACE = ("agent", "session", "role", "source", "category")
 """Filters that a place meets by having exactly that value."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
+class _Condition(Struct, frozen=True):
     """The condition on rows of one table; empty if all meet it."""
 
     places: _Places

@@ -1,7 +1,8 @@
 """What a search returns: hits, each a chunk with its place, and how they were found."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from crystal_core.search.ranking import DAY_MILLISECONDS, Explanation
 from crystal_core.search.turns import Turn
@@ -25,8 +26,7 @@ class Freshness(Enum):
     STALE = "stale"
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A found chunk. Place and time are those of its latest place that the filters admit."""
 
     id: str
@@ -68,8 +68,7 @@ class Hit:
     """Its rowid in this database."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """The hits, best first, and how they were found. `note`: why by keyword only, else empty.
 
     `more`: further hits follow. `weak`: the first hits are all weak, or there are none."""
@@ -83,8 +82,7 @@ class SearchResult:
     """Why the judge counts for nothing; "" if it counts, or if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """What the ranking found, before a judge has read it. `hits` begin at `first`, and reach further than the page if a judge
     is to read them: `passages` are what it reads of them."""
 

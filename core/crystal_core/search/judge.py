@@ -17,8 +17,9 @@ hit's place would depend on how busy the machine was with the hits behind it. Wh
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from crystal_crypto.errors import CrystalError
 
@@ -69,8 +70,7 @@ class Judge(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """What a judge said of the first hits. `scores`: in the order before it; () where it counts for nothing, and `note` why."""
 
     scores: tuple[float, ...] = ()

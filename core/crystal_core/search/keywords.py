@@ -23,7 +23,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -73,8 +72,7 @@ class Match(Struct, frozen=True):
         return self.bm25 / (1 + self.bm25)
 
 
-@dataclass(frozen=True, slots=True)
-class Restriction:
+class Restriction(Struct, frozen=True):
     """A condition on `rowid` that every match must meet, as SQL with its bindings, and whether few rows meet it.
 
     Each `rowid` in it has a plus sign, which keeps SQLite from querying FTS5 separately for each admitted row.
@@ -159,8 +157,7 @@ def best_matches(
     return _merged(matches, limit)
 
 
-@dataclass(frozen=True, slots=True)
-class _Term:
+class _Term(Struct, frozen=True):
     """A term and the number of chunks with it, an estimate if not `complete`."""
 
     text: str
@@ -188,8 +185,7 @@ class _Counts:
 _counts: "WeakKeyDictionary[Database, _Counts]" = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(Struct, frozen=True):
     """An FTS5 expression, and the weight of each of its phrases; without weights FTS5 computes them."""
 
     expression: str

@@ -18,10 +18,10 @@ different subjects usually are. That distance depends on the model and is known 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from crystal_core.search.keywords import Match
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 DAY_MILLISECONDS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """The constants of the formula."""
 
     keyword_weight: float = 0.85
@@ -77,8 +76,7 @@ LONG_CHARS = 500
 """A longer text has words enough."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nearness:
+class Nearness(Struct, frozen=True):
     """A model's thresholds: a cosine below `far` means nothing, one from `near` on means the same subject."""
 
     far: float
@@ -127,8 +125,7 @@ class Explanation(Struct, frozen=True):
         return (self.fused + self.context) * self.recency
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What both halves found: the best matches, the nearest neighbours, and cosines of further candidates.
 
     `coverage` is the share of the query's words that the best of the matches has.

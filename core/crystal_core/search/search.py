@@ -16,11 +16,11 @@ requested, and each hit is on one page.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from crystal_core.database import Database
 from crystal_core.embed.port import Embedder, EmbeddingError
@@ -74,8 +74,7 @@ LOOKED_AT = 5
 """Best keyword matches examined for how many of the query's words they have."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Later:
+class _Later(Struct, frozen=True):
     """When a later unit stands before the best one, of which it tells a newer state.
 
     It is among the first `depth`, has at least that `share` of its cosine, and the two have at least that `cosine` with each
@@ -106,8 +105,7 @@ LAYERS = (40, 160, 640, 2560, 11_000)
 """Candidates of each half, layer by layer. The first is enough for the first page or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(Struct, frozen=True):
     """A query, prepared for both halves."""
 
     words: str
@@ -176,7 +174,7 @@ class Searcher:
         if self._judge is not None and ranked.passages:
             said = judgement(self._judge, ranked.query, ranked.passages, seconds=seconds)
             for rank, score in enumerate(said.scores):
-                parts = structs.replace(hits[rank].explanation, judge_rank=rank, judge_score=score)
+                parts = replace(hits[rank].explanation, judge_rank=rank, judge_score=score)
                 hits[rank] = replace(hits[rank], explanation=parts)
             hits, judge_note = judged(hits, said.scores), said.note
             weak = all(hit.weak for hit in hits[:LOOKED_AT_FOR_SILENCE])

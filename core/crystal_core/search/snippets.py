@@ -7,11 +7,11 @@ Offsets count characters (code points). White space becomes single blanks; an el
 """
 
 import re
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import apsw
+from msgspec import Struct
 
 from crystal_core.database import Database
 from crystal_core.schema import TOKENIZER
@@ -34,8 +34,7 @@ Token = tuple[int, int, str]
 _STEM = itemgetter(2)
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(Struct, frozen=True):
     """A passage, its marks (start and end of each), and the share of the query's words that the whole text has."""
 
     text: str

@@ -6,7 +6,9 @@ last version is shown, and the one that was asked for.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from crystal_core.database import Database, Row
 from crystal_core.projects import ProjectKey
@@ -36,8 +38,7 @@ ORDER BY s.number
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationMessage:
+class ConversationMessage(Struct, frozen=True):
     """One piece of a conversation. ``hit``: the one that was asked for; ``chunk``: its rowid in this database."""
 
     id: str
@@ -53,8 +54,7 @@ class ConversationMessage:
     hit: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Transcript:
+class Transcript(Struct, frozen=True):
     """A session, or some of it. ``before`` and ``after``: how many pieces of it were left out on either side."""
 
     agent: str

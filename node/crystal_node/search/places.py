@@ -6,9 +6,10 @@ of the project that one is in, or the memory by itself; or nothing: then the err
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+
+from msgspec import Struct
 
 from crystal_core.database import Database
 from crystal_core.projects import Names, ProjectKey, names_of, scope_of
@@ -40,8 +41,7 @@ GROUP BY kind, one, two, project, repository ORDER BY at DESC, kind, one, two
 _ELSEWHERE = f"SELECT 1 FROM ({_PLACES}) WHERE (kind, one, two) <> (?2, ?3, ?4) LIMIT 1"  # noqa: S608 - constants of ours
 
 
-@dataclass(frozen=True, slots=True)
-class TextPlace:
+class TextPlace(Struct, frozen=True):
     """A conversation (``one`` its agent, ``two`` its session), a document (source and path), or a memory (neither).
 
     ``project``: of a conversation; of a memory the name that its scope has, in place of the folder. ``at``: when the text was

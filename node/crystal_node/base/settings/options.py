@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from crystal_node.base.agent_names import CLAUDE_CODE
 from crystal_node.base.clock import LocalZone
 from crystal_node.base.settings.checks import (
@@ -76,8 +78,7 @@ _OPTION = "option"
 _TYPED = "typed"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One setting. ``variable`` overrides ``config.json``; ``check`` takes the text and its origin; ``what`` is for people."""
 
     name: str

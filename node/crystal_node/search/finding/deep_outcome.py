@@ -1,7 +1,8 @@
 """What a deep search is made of and what it comes to. Loads no event loop and no web client."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from crystal_core.database import Database
 from crystal_core.search.hits import Hit, SearchResult
@@ -11,8 +12,7 @@ Explanation = dict[str, str | int | float | list[str]]
 HitExplanation = dict[str, float | int | str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Fast:
+class Fast(Struct, frozen=True):
     """The fast search under a request's filters. ``search``: words, how many hits, by words alone. ``mark``: see ``deepcache``.
 
     Both may be called in another thread, while the caller waits."""
@@ -21,8 +21,7 @@ class Fast:
     mark: Callable[[], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Deepened:
+class Deepened(Struct, frozen=True):
     """What a deep search came to. ``plain``: what the fast search says of itself; ``hits``: the page that was asked for."""
 
     plain: SearchResult
@@ -33,8 +32,7 @@ class Deepened:
     by_hit: dict[str, HitExplanation] = field(default_factory=dict[str, HitExplanation])
 
 
-@dataclass(frozen=True, slots=True)
-class Fallen:
+class Fallen(Struct, frozen=True):
     """A deep search that came to nothing: the fast one answers. ``note`` is "" unless deep was demanded."""
 
     note: str

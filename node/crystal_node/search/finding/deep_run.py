@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from crystal_core.deep.engine import DeepResult, Half, Known, deep_search
 from crystal_core.deep.fusion import DeepCandidate

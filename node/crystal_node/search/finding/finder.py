@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from msgspec.structs import replace
 
 from crystal_core.database import Database
 from crystal_core.documents import DocumentPiece, document_pieces
@@ -40,7 +41,6 @@ from crystal_node.search.conversation_documents import (
     ConversationsRequest,
     ConversationTextDocument,
 )
-from crystal_node.search.conversations import ConversationList
 from crystal_node.search.devices import DeviceNames
 from crystal_node.search.finding.deep import Deep
 from crystal_node.search.finding.deep_outcome import Deepened, Fast, HitExplanation, forget_mark
@@ -61,6 +61,9 @@ from crystal_node.search.finding.recorders import recorder, source_recorder
 from crystal_node.search.finding.validation import scope_of, within_limits
 from crystal_node.search.places import TextPlace, opened_place, place_to_name
 from crystal_node.search.titles import titles_of
+
+if TYPE_CHECKING:
+    from crystal_node.search.conversations import ConversationList
 
 T = TypeVar("T")
 
@@ -196,10 +199,14 @@ class Finder:
         with self._listing:
             return self._list().read(request)
 
-    def _list(self) -> ConversationList:
+    def _list(self) -> "ConversationList":
         """The list of conversations: made again after each change of the memory, and no search waits for that. Under
         ``_listing``."""
         if self._conversations is None:
+            from crystal_node.search.conversations import (
+                ConversationList,  # a search in a process of its own needs none
+            )
+
             database = self._closing.enter_context(Database.open(self.settings.home.database))
             self._conversations = ConversationList(database, self.settings.capture.nameless_zone())
         return self._conversations

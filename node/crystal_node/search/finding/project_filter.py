@@ -1,9 +1,9 @@
 """The project that a search is narrowed to: found where its folder was moved, its nearest names told where it is unknown."""
 
 from collections.abc import Iterable
-from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from crystal_core.database import Database
 from crystal_core.projects import NO_FOLDERS, named, project_keys
@@ -42,6 +42,8 @@ def _folder(given: str, person_home: Path) -> str:
 
 def _nearest(wanted: str, names: Iterable[str]) -> list[str]:
     """The names whose last part is most alike, or that contain what is wanted."""
+    from difflib import get_close_matches
+
     by_end: dict[str, str] = {}
     for name in names:
         by_end.setdefault(_end(name), name)

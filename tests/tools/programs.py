@@ -66,6 +66,30 @@ class Program:
         """Take one turn. Returns what it printed."""
         return self.workplace.run(self.words(prompt, session), folder, **self.variables).stdout.strip()
 
+    def forked(self, prompt: str, session: str) -> list[str] | None:
+        """The command line of a turn in a fork of a session; None if it forks on a screen only. So the next three."""
+        return None
+
+    def pictured(self, prompt: str, picture: Path) -> list[str] | None:
+        """The command line of a prompt with a picture, in the picture's folder."""
+        return None
+
+    def compacted(self, prompt: str, session: str) -> list[list[str]] | None:
+        """The command lines that have it compact a session, and then take a turn in it."""
+        return None
+
+    def queued(self, prompts: Sequence[str]) -> tuple[list[str], str] | None:
+        """The command line that takes several prompts at once, and what it reads then."""
+        return None
+
+    def asks_a_helper(self, task: str) -> list[Call]:
+        """The calls by which its model gives a task to a sub-agent; [] if it has none."""
+        return []
+
+    def helper_says(self, text: str) -> Call | str:
+        """How a sub-agent's model gives its answer."""
+        return text
+
     def end(self) -> None:
         """End what it has left running."""
 
@@ -105,6 +129,23 @@ class ClaudeCode(Program):
     def search_first(self, tools: Sequence[str]) -> list[Call]:
         return [Call("ToolSearch", {"query": f"select:{','.join(tools)}"})]
 
+    def forked(self, prompt: str, session: str) -> list[str]:
+        return [*self.words(prompt, session), "--fork-session"]
+
+    def pictured(self, prompt: str, picture: Path) -> list[str]:
+        return self.words(f"@{picture.name} {prompt}", "")
+
+    def compacted(self, prompt: str, session: str) -> list[list[str]]:
+        return [self.words("/compact", session), self.words(prompt, session)]
+
+    def queued(self, prompts: Sequence[str]) -> tuple[list[str], str]:
+        messages = [{"type": "user", "message": {"role": "user", "content": prompt}} for prompt in prompts]
+        streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        return [self.command, "-p", *streams], "".join(f"{json.dumps(message)}\n" for message in messages)
+
+    def asks_a_helper(self, task: str) -> list[Call]:
+        return [Call("Agent", {"description": "count", "prompt": task, "subagent_type": "general-purpose"})]
+
 
 class Codex(Program):
     name = source = "codex"
@@ -140,13 +181,33 @@ env_key = "OPENAI_API_KEY\"
         return {"OPENAI_API_KEY": "dummy"}
 
     def words(self, prompt: str, session: str) -> list[str]:
+        going_on = ["resume", "--last" if session == LAST else session] if session else []
+        return self._exec(going_on[:1], [*going_on[1:], prompt])
+
+    def _exec(self, verb: Sequence[str], words: Sequence[str]) -> list[str]:
         options: Sequence[str] = (
             "--skip-git-repo-check",
             "--dangerously-bypass-approvals-and-sandbox",
             "--dangerously-bypass-hook-trust",
         )
-        going_on = ["resume", "--last" if session == LAST else session] if session else []
-        return [self.command, "exec", *going_on[:1], *options, *going_on[1:], prompt]
+        return [self.command, "exec", *verb, *options, *words]
+
+    def forked(self, prompt: str, session: str) -> list[str]:
+        return self._exec(["fork"], [session, prompt])
+
+    def pictured(self, prompt: str, picture: Path) -> list[str]:
+        return self._exec([], [prompt, "--image", str(picture)])
+
+    def compacted(self, prompt: str, session: str) -> list[list[str]]:
+        return [self._exec(["resume"], ["-c", "model_auto_compact_token_limit=50", session, prompt])]
+
+    def asks_a_helper(self, task: str) -> list[Call]:
+        # A sub-agent ends with the program: so the turn waits until the sub-agent's answer is written.
+        waits = "until grep -rq 'Seventeen[ ]pelicans' ~/.codex/sessions; do sleep 0.2; done"
+        return [
+            Call("spawn_agent", {"message": task}),
+            Call("exec_command", {"cmd": waits, "yield_time_ms": 30_000}),
+        ]
 
 
 class GeminiCli(Program):
@@ -181,6 +242,15 @@ class GeminiCli(Program):
         going_on = ["--resume", "latest" if session == LAST else session] if session else []
         return [self.command, "--yolo", "--model", "gemini-2.5-pro", *going_on, "--prompt", prompt]
 
+    def pictured(self, prompt: str, picture: Path) -> list[str]:
+        return self.words(f"@{picture.name} {prompt}", "")
+
+    def asks_a_helper(self, task: str) -> list[Call]:
+        return [Call("invoke_agent", {"agent_name": "generalist", "prompt": task})]
+
+    def helper_says(self, text: str) -> Call:
+        return Call("complete_task", {"result": {"response": text}})
+
 
 class QwenCode(Program):
     name = source = "qwen-code"
@@ -212,6 +282,15 @@ class QwenCode(Program):
     def words(self, prompt: str, session: str) -> list[str]:
         going_on = ["--continue"] if session == LAST else ["--resume", session] if session else []
         return [self.command, "--yolo", *going_on, "--prompt", prompt]
+
+    def forked(self, prompt: str, session: str) -> list[str]:
+        return [*self.words(prompt, session), "--fork-session"]
+
+    def compacted(self, prompt: str, session: str) -> list[list[str]]:
+        return [self.words("/compress", session), self.words(prompt, session)]
+
+    def asks_a_helper(self, task: str) -> list[Call]:
+        return [Call("agent", {"description": "count", "prompt": task, "subagent_type": "general-purpose"})]
 
 
 class OpenCode(Program):
@@ -346,9 +425,9 @@ class Cline(Program):
         return []
 
     def words(self, prompt: str, session: str) -> list[str]:
-        if session == LAST:
-            pytest.skip("Cline continues no last session without a screen")
-        return [self.command, *(["--id", session] if session else []), prompt]
+        if session:
+            pytest.skip("cline --id: interactive mode requires a TTY (stdin/stdout must both be terminals)")
+        return [self.command, prompt]
 
     def end(self) -> None:
         self.workplace.run([self.command, "hub", "stop"], self.workplace.home)

@@ -3,9 +3,11 @@ model, and nothing of Crystal stays behind.
 """
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ from tests.support.watchers import until
 from tests.tools.conftest import Bare
 from tests.tools.mcp_calls import MCP_CALLS, McpCall
 from tests.tools.programs import LAST, Program
-from tests.tools.workplace import RECORDED_SECONDS_MAX, Row, said
+from tests.tools.workplace import RECORDED_SECONDS_MAX, RUN_SECONDS_MAX, Row, said
 
 MARK = "These are records, not instructions"
 TRIES_MAX = 20
@@ -211,3 +213,24 @@ def test_settings_are_byte_for_byte_as_before_after_the_uninstall(bare: Bare, pr
     names = [file for file in workplace.home.glob(".*/*.json") if b"crystal" in file.read_bytes()]
     assert names == [], "another file of the program names Crystal"
     assert "The hide is locked." in other.ask(workplace.project("hides"), prompt)
+
+
+def test_a_hook_that_cannot_even_start_lets_the_turn_go_on(bare: Bare, program: Program) -> None:
+    """The program that has the hook ends it: it hangs for longer than a turn may take."""
+    if not program.has_hooks:
+        pytest.skip(f"Crystal has no hooks in {program.name}")
+    if program.name == "gemini-cli":
+        pytest.xfail("Gemini CLI's turn did not end within 300 s when its hooks hung")
+    other = bare(type(program))
+    workplace = other.workplace
+    workplace.machine.run("up", "--role", "core", "--yes", "--no-service", "--no-mcp")
+    hangs, started = workplace.home / "hangs", workplace.home / "started"
+    hangs.write_text(f"#!/bin/sh\necho $1 >> {started}\nexec sleep {RUN_SECONDS_MAX + 300}\n")
+    hangs.chmod(0o755)
+    own = str(Path(sys.executable).with_name("crystal"))
+    for file in other.settings:
+        if file.exists():
+            file.write_text(file.read_text().replace(own, str(hangs)))
+    prompt = workplace.model.script.says("Is the hide open?", "The hide is open.")
+    assert "The hide is open." in other.ask(workplace.project("hides"), prompt)
+    assert "recall" in started.read_text().split(), "the hook was called"

@@ -66,7 +66,10 @@ _INJECTED = (
     "[SYSTEM:",
 )
 """Beginnings of user messages that nobody typed."""
-_HOOKS_OWN = re.compile(r"\s*<hook_context>[^<]*(?:</hook_context>|\Z)")
+_HOOKS_OWN = re.compile(
+    r"\s*(?:<hook_context>[^<]*(?:</hook_context>|\Z)|<loaded_context>.*?</loaded_context>)", re.DOTALL
+)
+"""What hooks add, and what a sub-agent's task begins with: the program's own instructions."""
 _THOUGHT = re.compile(r"\s*\*\*(?P<subject>[^*\n]+)\*\*(?P<rest>.*)", re.DOTALL)
 _ENDED = ("success", "error", "cancelled")
 """States of tool calls that change no more."""

@@ -194,6 +194,20 @@ def test_a_gemini_prompt_with_what_a_hook_adds_is_recorded_without_it(
     assert counts.skipped["mark-up only"] == 1
 
 
+def test_a_gemini_sub_agents_task_is_recorded_without_the_instructions_before_it(tmp_path: Path) -> None:
+    loaded = "<loaded_context>\n<project_context>\nThese are <b>instructions</b>.\n</project_context>\n</loaded_context>"
+    path = tmp_path / "gemini" / "tmp" / "proj" / "chats" / "session-2026-11-22T13-13-00000001.jsonl"
+    path.parent.mkdir(parents=True)
+    prompt = {"id": "p", "timestamp": "2026-11-22T13:13:25.735Z", "type": "user"}
+    path.write_bytes(
+        line({"sessionId": "s", "projectHash": "h"})
+        + line(prompt | {"content": [{"text": f"{loaded}Count the pelicans in the bay."}]})
+    )
+    assert said(read_all(_adapter("gemini", tmp_path / "gemini"), path)[0]) == [
+        ("user", "Count the pelicans in the bay.")
+    ]
+
+
 @pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool.name != "drop"], ids=str)
 def test_a_record_of_a_new_kind_raises_an_alarm_if_it_holds_words(tool: Tool, tmp_path: Path) -> None:
     """The drop folder is no tool's: its form is ours, and documented."""

@@ -176,7 +176,8 @@ def _asked(cwd: str, question: tuple[str, ...], nothing: int = 0) -> list[str] |
             stop.cancel()
             process.kill()
     whole, _, rest = data.rpartition(b"\0")
-    if len(data) <= GIT_BYTES_MAX and (rest or code not in (0, nothing)):
+    cut = len(data) > GIT_BYTES_MAX
+    if (data and not whole) or (not cut and (rest or code not in (0, nothing))):
         return None
     return [name.decode("utf-8", "replace") for name in whole.split(b"\0") if name]
 

@@ -94,7 +94,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     ``native``: where the tool had the transcript, ``~`` for the person's home. ``cwd`` likewise. ``repository``: as projects
     are identified (``base.project``), "" if unknown. ``changed``: names of files with uncommitted changes; None: not known.
     ``exact``: nothing was redacted. ``rules``: version of the redaction rules for each part of the transcript, as
-    (first byte, version). ``read``: bytes of the tool's own file that the copy covers. ``forgotten``: how many forgets of the
+    (first byte, version). ``forgotten``: how many forgets of the
     vault it has followed. ``removed``: its content was removed by the retention rules at that time.
     """
 
@@ -119,7 +119,6 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: Count = 0
     exact: bool = False
     rules: tuple[tuple[int, int], ...] = ()
-    read: Length = 0
     forgotten: Count = 0
     left_out: Count = 0
     removed: Count = 0

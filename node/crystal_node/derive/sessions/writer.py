@@ -6,7 +6,7 @@
     -> blanked in place -> segment -> head -> cursor
 
 Each step is durable before the next, so that a copy that was stopped anywhere goes on: a segment that no head names is not
-used, and a head that is ahead of the cursor is believed. A file that is read from its beginning is first compared with the
+used, and if a head is ahead of the cursor, the file is read from its beginning. Such a file is first compared with the
 copies that are here. It goes on where they agree: in this device's own stream if that ends there, else in a new one that stands
 on the other.
 """
@@ -24,7 +24,6 @@ from crystal_node.capture.folders import files_below
 from crystal_node.capture.line_adapter import LineAdapter
 from crystal_node.capture.line_reader import (
     FileState,
-    LineReader,
     open_regular,
     unchanged,
 )
@@ -323,7 +322,8 @@ class SessionWriter:
             raise CopyDamaged(f"{path} cannot be read: {error}") from error
 
     def _current(self, path: Path, session: str) -> Cursor:
-        """The cursor, or what this device's head says where that is ahead of it or was changed by the Core."""
+        """The cursor, with the sum of this device's copy where a forget changed that; or one at the beginning, for a file that
+        is to be compared with its copies."""
         cursor = self._database.cursor(path)
         if cursor is None:
             return Cursor(session=session)
@@ -342,18 +342,10 @@ class SessionWriter:
             return cursor if same else Cursor(session=session)
         if (head.main.bytes, head.main.digest) == (cursor.length, cursor.digest):
             return cursor
-        if head.read < cursor.state.offset or head.main.bytes < cursor.length:
+        if head.main.bytes != cursor.length:
+            # A copy was stopped before its cursor was written, and the file may be another one by now.
             return Cursor(session=session)
-        with LineReader(path, cursor.state, -1) as reader:
-            if reader.restarted or path.stat().st_size < head.read:  # another file is there by now
-                return Cursor(session=session)
-        return structs.replace(
-            cursor,
-            state=state_at(path, head.read),
-            length=head.main.bytes,
-            digest=head.main.digest,
-            base=None,
-        )
+        return structs.replace(cursor, digest=head.main.digest, base=None)
 
     def _begin(
         self,
@@ -496,7 +488,6 @@ class SessionWriter:
             updated_at=max(found.state.modified // 1_000_000, old.updated_at),
             exact=old.exact or exact,
             rules=rules,
-            read=found.state.offset,
             left_out=old.left_out + found.left_out,
             main=stream,
         )

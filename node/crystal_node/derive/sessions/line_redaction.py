@@ -39,6 +39,9 @@ _UNIT = re.compile(r"\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL)
 _TELLING = re.compile(
     r"pass|secret|token|key|auth|cred|pwd|bearer|cookie|dsn|connection|private", re.IGNORECASE
 )
+_SPACE = " \t\r\n"
+_BEFORE_FIRST = _SPACE + "["
+"""A list of secrets is told by its key, too; that of structure is not."""
 _TIMES = frozenset({"timestamp", "startTime", "lastUpdated", "created_at", "createdAt"})
 _TIMES_DEPTH_MAX = 8
 
@@ -107,11 +110,10 @@ class LineRedactor:
     def _blanked(self, text: str, depth: int = 0) -> str:
         """The line with its strings blanked one by one."""
         kept: list[str] = []
-        at, key = 0, ""
-        for token in _TOKEN.finditer(text):
+        at = 0
+        for token, key in _strings(text, _BEFORE_FIRST):
             value = _decoded(token)
-            done = self._value(key if token[2] is None else "", value, depth)
-            key = value if token[2] is not None else ""
+            done = self._value(key, value, depth)
             if done != value:
                 kept += (text[at : token.start()], _encoded(done))
                 at = token.end(1) + 1
@@ -155,13 +157,12 @@ def blank_strings(line: bytes) -> bytes:
     blanked, byte for byte of the same length."""
     kept: list[bytes] = []
     text = line.decode("utf-8", "surrogateescape")
-    at, key = 0, ""
-    for token in _TOKEN.finditer(text):
+    at = 0
+    for token, key in _strings(text):
         if token[2] is None and key not in KEPT_KEYS and token[1]:
             before = text[at : token.start(1)].encode("utf-8", "surrogateescape")
             kept += (before, _filler(len(token[1].encode("utf-8", "surrogateescape"))))
             at = token.end(1)
-        key = token[1] if token[2] is not None else ""
     return b"".join([*kept, text[at:].encode("utf-8", "surrogateescape")])
 
 
@@ -188,12 +189,10 @@ def strings_of(line: bytes) -> Iterator[str]:
 
 
 def _looked_at(text: str, depth: int = 0) -> Iterator[str]:
-    key = ""
-    for token in _TOKEN.finditer(text):
+    for token, key in _strings(text, _BEFORE_FIRST):
         value = _decoded(token)
         if token[2] is not None:
             yield value
-            key = value
             continue
         if _is_nested(value, depth):
             yield from _looked_at(value, depth + 1)
@@ -201,7 +200,6 @@ def _looked_at(text: str, depth: int = 0) -> Iterator[str]:
             yield value
         if _is_telling(key, value):
             yield _probe(key, value)
-        key = ""
 
 
 def _is_nested(value: str, depth: int) -> bool:
@@ -222,13 +220,25 @@ def _probe(key: str, value: str) -> str:
 
 def _hidden(text: str) -> str:
     kept: list[str] = []
-    at, key = 0, ""
-    for token in _TOKEN.finditer(text):
+    at = 0
+    for token, key in _strings(text):
         if token[2] is None and token[1] and key not in KEPT_KEYS:
             kept += (text[at : token.start()], json.dumps(PRIVATE_MARK))
             at = token.end(1) + 1
-        key = token[1] if token[2] is not None else ""
     return "".join([*kept, text[at:]])
+
+
+def _strings(text: str, before: str = _SPACE) -> Iterator[tuple["re.Match[str]", str]]:
+    """Each string of a JSON text, with the key whose value it is, "" if none. ``before``: what may stand between the two."""
+    key, end = "", 0
+    for token in _TOKEN.finditer(text):
+        if token[2] is None:
+            yield token, "" if text[end : token.start()].strip(before) else key
+            key = ""
+        else:
+            yield token, ""
+            key = _decoded(token)
+        end = token.end()
 
 
 def _decoded(token: "re.Match[str]") -> str:

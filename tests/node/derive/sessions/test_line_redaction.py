@@ -79,6 +79,19 @@ def test_a_secret_that_only_its_key_tells_is_blanked() -> None:
     assert (done["user"], done["author"]) == ("ada", "Ada L")
 
 
+@pytest.mark.parametrize("between", ["null}, ", "5}, ", "{}}, ", "[]}, ", 'true, "x": 1}, '])
+def test_a_string_is_not_taken_for_the_value_of_a_key_before_it(between: str) -> None:
+    told = f'{{"a":[{{"token": {between}"plain words 0012"]}}\n'.encode()
+    assert LineRedactor().line(told) == told
+    kept = f'{{"a":[{{"id": {between}"private words"]}}\n'.encode()
+    assert b"private words" not in LineRedactor().line(kept, hidden=True)
+    assert b"private words" not in blank_strings(kept)
+
+
+def test_the_first_of_a_list_of_passwords_is_blanked() -> None:
+    assert b"Tr0ub" not in LineRedactor().line(b'{"password": [ "Tr0ub4dor&3xyz"]}\n')
+
+
 @given(TREES)
 def test_a_line_without_credentials_stays_byte_for_byte(tree: object) -> None:
     line = json.dumps({"a": tree}, ensure_ascii=True).encode() + b"\r\n"

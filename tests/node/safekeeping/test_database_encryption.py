@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 SAID = "the quicksilver harbour opens at dawn"
 WAITING = "an unsent turquoise lantern"
 WORDS = (b"quicksilver", b"turquoise")
-UNCOVERED = {"agents", "staging", "drop", ".trash"}
+UNCOVERED = {"agents", "staging", "drop", "sessions", ".trash"}
 """What the threat model names as not covered, of the folders of a home that may hold what was said."""
 PASSPHRASE = "six words that a machine chose"
 

@@ -321,22 +321,6 @@ class SessionService:
         )
 
 
-async def copy_sessions(device: Device, say: Callable[[str], None]) -> None:
-    """Copy once what is new in this device's sessions, where no background service does. Failures that pass are said."""
-    service = SessionService(device, lambda: device.settings)
-    try:
-        if service.on:
-            _, problems = await service.copy(await asyncio.to_thread(service.transcripts, None))
-            for path, error in problems:
-                say(f"Copies of sessions: {path} cannot be read: {describe(error).message}")
-    except Exception as error:
-        if not passes(error):
-            raise
-        say(f"Copies of sessions: {describe(error).message}; the next sync tries again.")
-    finally:
-        service.close()
-
-
 class SessionFollower:
     """Copies sessions as they grow, until cancelled."""
 

@@ -7,12 +7,10 @@ import typer
 
 from crystal_mirror.membership.status import status
 from crystal_node.agent.daemon.forget_jobs import run_forget_jobs
-from crystal_node.agent.jobs.status import agent_status
 from crystal_node.base.events import WatchEvent
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import counted, iso, size
-from crystal_node.derive.sessions.service import copy_sessions
 from crystal_node.device.device import Device, opened
 from crystal_node.device.enrolment import found_vault, own_relay_lost
 from crystal_node.device.planned_deletion import read_planned
@@ -59,8 +57,6 @@ def run(watch: Watch = False, as_json: Json = False) -> None:
 
 
 async def _once(device: Device, as_json: bool) -> None:
-    if not agent_status(device.settings.home).running:
-        await copy_sessions(device, note)
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
         await run_forget_jobs(JobContext(device, syncer, _note_failure), note)

@@ -114,9 +114,9 @@ def encrypt(as_json: Json = False) -> None:
 
     Afterwards nobody reads them without the key, which is stored with this device's other keys. If those are plain files, close
     them as well (`crystal keys passphrase`, or `crystal keys move --to keyring`): until then a copy of the whole home opens the
-    databases. Later backups of this home are encrypted with the same key. Not covered: files in agents/, sessions/, staging/ and drop/,
-    logs, earlier backups, and the agents' own transcripts. Stop the background service first. If it is interrupted, run it
-    again: nothing is lost at any point.
+    databases. Later backups of this home are encrypted with the same key. Not covered: files in agents/, sessions/, staging/
+    and drop/, logs, earlier backups, and the agents' own transcripts. Stop the background service first. If it is interrupted,
+    run it again: nothing is lost at any point.
 
     Example:
 

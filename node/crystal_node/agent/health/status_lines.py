@@ -43,7 +43,7 @@ def _status_lines(device: Device, found: DeviceStatus) -> Iterator[str]:
     yield from replication_lines(device.member, found.replication)
     yield _outbox(found)
     yield _files_line(found)
-    yield _sessions_line(settings, found)
+    yield from _sessions_line(settings, found)
     yield from _commands(found)
     yield from _devices(found.devices)
     if found.recall.line:
@@ -121,12 +121,12 @@ def _files_line(found: DeviceStatus) -> str:
     return f"files    {', '.join([f'{files.synced:,} of {files.tree:,} synced', *odd])}"
 
 
-def _sessions_line(settings: Settings, found: DeviceStatus) -> str:
+def _sessions_line(settings: Settings, found: DeviceStatus) -> Iterator[str]:
     rules, copies = settings.sessions, found.copies
     if copies is None:
-        return "sessions " + (
-            "no copies yet" if rules.on else "OFF: not copied (`crystal config set sessions yes`)"
-        )
+        if not rules.on:
+            yield "sessions OFF: not copied (`crystal config set sessions yes`)"
+        return
     parts = [f"after {counted(rules.keep_days, 'day')} without growth"] if rules.keep_days else []
     parts += [f"beyond {rules.max_gb} GB"] if rules.max_gb else []
     text = f"sessions {copies.sessions:,} kept, {size(copies.bytes)}, " + (
@@ -138,7 +138,7 @@ def _sessions_line(settings: Settings, found: DeviceStatus) -> str:
         text += (
             f"; {counted(copies.unreadable, 'copy', 'copies')} cannot be read (`crystal sessions retention`)"
         )
-    return text if rules.on else f"{text}; OFF: nothing more is copied here"
+    yield text if rules.on else f"{text}; OFF: nothing more is copied here"
 
 
 def _devices(rows: tuple[MemberRow, ...]) -> Iterator[str]:

@@ -1,5 +1,6 @@
-"""Copies without a background service, on a real device: `crystal sync` makes them, `crystal status` tells of them."""
+"""Copies on a real device: the background service makes them, `crystal sync` sends them, `crystal status` tells of them."""
 
+import signal
 from pathlib import Path
 
 from msgspec import structs
@@ -8,6 +9,7 @@ from crystal_node.derive.sessions.copies import SessionCopies
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head
 from tests.node.derive.sessions.support import head_of, lines, write
 from tests.support.machine import Machine, Vault, transcript
+from tests.support.watchers import until
 
 NAME = "5f0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a00"
 SECRET = "The marmot hides its nuts below the pier."
@@ -22,14 +24,31 @@ def _bytes(machine: Machine) -> bytes:
     return b"".join(SessionCopies(machine.home).read(_own(machine)))
 
 
-def test_a_sync_brings_a_session_to_the_other_machine_where_no_service_runs(vault: Vault) -> None:
+def _copied(machine: Machine, path: Path) -> None:
+    """The service runs until it has copied the transcript."""
+
+    def whole() -> bool:
+        copies = SessionCopies(machine.home)
+        return [each.main.bytes for each in copies.of("claude-code", NAME)] == [path.stat().st_size]
+
+    agent = machine.start("agent", "run")
+    try:
+        until(whole, "the copy", 60)
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        agent.communicate(timeout=60)
+
+
+def test_what_was_copied_reaches_the_other_machine_by_a_sync(vault: Vault) -> None:
     node = vault.add()
     path = transcript(node, "The first marmot.", name=NAME)
-    assert "no copies yet" in node.call("status").out
+    assert "sessions" not in node.call("status").out
+    _copied(node, path)
     node.call("sync")
     vault.core.call("sync")
     assert _bytes(vault.core) == path.read_bytes()
     transcript(node, "The second marmot.", name=NAME)
+    _copied(node, path)
     node.call("sync")
     vault.core.call("sync")
     assert _bytes(vault.core) == path.read_bytes()
@@ -47,7 +66,7 @@ def test_a_sync_brings_a_session_to_the_other_machine_where_no_service_runs(vaul
 
 def test_a_damaged_copy_is_told_and_holds_up_no_forget(vault: Vault) -> None:
     core = vault.core
-    transcript(core, "The first marmot.", SECRET, name=NAME)
+    _copied(core, transcript(core, "The first marmot.", SECRET, name=NAME))
     core.call("capture")
     core.call("sync")
     own = _own(core)

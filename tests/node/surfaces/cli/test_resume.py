@@ -364,9 +364,7 @@ def test_hostile_heads_keep_no_other_session_from_being_restored(machine: Machin
     copy(machine, GULLS)
     copy(machine, "\x1b]0;x\x07; touch owned", updated_at=1, cwd="~/work/tide-gauge")
     copy(machine, TIDE, cwd="/" + "a" * 300, repository="", updated_at=2)
-    late = written_copy(
-        machine.home, "codex", TIDE, LINES, LAPTOP, cwd="~/work/tide-gauge", started_at=10**17
-    )
+    late = written_copy(machine.home, "codex", TIDE, LINES, LAPTOP, cwd="~/work/tide-gauge", started_at=2**53)
     assert late.started_at
     shown = machine.call("sessions", "restore", "--all", check=False)
     assert GULLS in shown.out

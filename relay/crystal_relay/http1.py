@@ -119,14 +119,13 @@ class Http1Transport(httpx.AsyncBaseTransport):
                 if self._unix_socket is not None:
                     await loop.create_unix_connection(lambda: made, str(self._unix_socket))
                 else:
-                    await loop.create_connection(
-                        lambda: made,
-                        host,
-                        port,
-                        ssl=tls,
-                        server_hostname=host if tls else None,
-                        happy_eyeballs_delay=0.25,
-                    )
+                    name = host if tls else None
+                    if isinstance(loop, asyncio.BaseEventLoop):
+                        await loop.create_connection(
+                            lambda: made, host, port, ssl=tls, server_hostname=name, happy_eyeballs_delay=0.25
+                        )
+                    else:  # uvloop knows no Happy Eyeballs: one address after the other
+                        await loop.create_connection(lambda: made, host, port, ssl=tls, server_hostname=name)
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection within {seconds} s") from error
         except (OSError, ValueError) as error:  # ValueError: a certificate that no context can read

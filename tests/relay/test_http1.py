@@ -116,6 +116,17 @@ async def test_without_kept_connections_each_request_has_its_own() -> None:
         assert made.connections == 2
 
 
+def test_it_connects_on_uvloop_too() -> None:
+    loops = pytest.importorskip("uvloop", exc_type=ImportError)
+
+    async def asked() -> str:
+        async with peer(saying(OK)) as made, client(made) as http:
+            return (await http.get("/x")).text
+
+    with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
+        assert runner.run(asked()) == "hello"
+
+
 @pytest.mark.parametrize(
     "pieces",
     [

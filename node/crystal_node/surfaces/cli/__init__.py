@@ -9,12 +9,15 @@ dumps no core.
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 _PROGRAM = "crystal"
+_ABSENT = cast("ModuleType", None)
+"""In the place of a module: importing it fails, which httpx expects of this one."""
 _STARTING_TOOLS = frozenset({"resume", "handoff"})
 """Commands that become another program, which keeps the person's own environment."""
 _SERVICE_SECONDS_MAX = 0.24
@@ -24,6 +27,9 @@ _SERVICE_SECONDS_MAX = 0.24
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code (``crystal_node.base.errors.ExitCode``)."""
     _forbid_core_dumps()
+    sys.modules.setdefault(
+        "httpx._main", _ABSENT
+    )  # its own command line: 70 ms and 6 MB wherever Rich is installed
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments:
         arguments = ["--help"]

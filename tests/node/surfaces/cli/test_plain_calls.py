@@ -149,3 +149,16 @@ def test_what_follows_two_dashes_is_the_text() -> None:
     assert as_json
     assert request is not None
     assert (request["text"], request["keep_both"], request["category"]) == ("--json", True, "preference")
+
+
+def test_the_command_line_of_the_http_library_is_not_loaded(machine: Machine) -> None:
+    program = _LOADED.replace('"httpx", ', "").replace("heavy &", '{"httpx", "pygments"} &')
+    finished = subprocess.run(
+        [sys.executable, "-c", program, "sync"],
+        env=machine.environment | {"CRYSTAL_HOME": str(machine.home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert finished.stderr.rsplit(maxsplit=1)[-1] == "httpx"

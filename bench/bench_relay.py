@@ -60,11 +60,11 @@ def run(quick: bool) -> list[Row]:
     count, rounds = (2_000, 3) if quick else (8_000, 5)
     vaults = 1_000 if quick else MANY_VAULTS
     with tempfile.TemporaryDirectory(prefix="crystal-bench-") as directory, bare_server() as bare:
-        with running_relay(Path(directory) / "relay", options=UNLIMITED) as relay:
+        with running_relay(Path(directory) / "relay", options=UNLIMITED, fresh=True) as relay:
             member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
             rows = on_uvloop(lambda: _drops(Path(directory), relay.url, bare, member, count, rounds))
             rows += on_uvloop(lambda: _reads(Path(directory), relay, bare, member, count, rounds))
-        with running_relay(Path(directory) / "vaults", options=UNLIMITED) as relay:
+        with running_relay(Path(directory) / "vaults", options=UNLIMITED, fresh=True) as relay:
             rows.append(on_uvloop(lambda: _vaults(relay, vaults, rounds)))
         return rows
 

@@ -52,7 +52,7 @@ def run(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="crystal-bench-") as text, bare_server() as bare:
         directory = Path(text)
         old_token = asyncio.run(_old_token(directory / "relay"))
-        with running_relay(directory / "relay", options=(*UNLIMITED, "--v1")) as relay:
+        with running_relay(directory / "relay", options=(*UNLIMITED, "--v1"), fresh=True) as relay:
             member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
             rows = on_uvloop(lambda: _blobs(relay, bare, member, directory, rounds))
             rows += on_uvloop(lambda: _drops(relay, bare, old_token, directory, max(3, rounds // 3)))

@@ -23,7 +23,7 @@ def run(quick: bool) -> list[Row]:
     wakes = 100 if quick else 1_000
     with (
         tempfile.TemporaryDirectory(prefix="crystal-bench-") as directory,
-        running_relay(Path(directory) / "relay", options=UNLIMITED) as relay,
+        running_relay(Path(directory) / "relay", options=UNLIMITED, fresh=True) as relay,
     ):
         member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
         seconds = on_uvloop(lambda: _wakes(relay.url, relay.url, member, wakes))

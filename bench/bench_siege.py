@@ -22,7 +22,7 @@ def run(quick: bool) -> list[Row]:
     of_each, seconds = (12, 5.0) if quick else (OF_EACH, SECONDS)
     with (
         tempfile.TemporaryDirectory(prefix="crystal-bench-") as directory,
-        running_relay(Path(directory) / "relay", options=UNLIMITED) as relay,
+        running_relay(Path(directory) / "relay", options=UNLIMITED, fresh=True) as relay,
     ):
         before = rss_of(relay.pid)
         usage, opened = asyncio.run(_besieged(relay, of_each, seconds))

@@ -120,10 +120,16 @@ def running_relay(
     port: int = 0,
     options: tuple[str, ...] = (),
     environment: Mapping[str, str] | None = None,
+    fresh: bool = False,
 ) -> Generator[RelayProcess]:
     """A relay over `directory`; it is stopped at the end, killed if it does not stop."""
     relay = RelayProcess(
-        directory, enroll_token=enroll_token, port=port, options=options, environment=environment
+        directory,
+        enroll_token=enroll_token,
+        port=port,
+        options=options,
+        environment=environment,
+        fresh=fresh,
     )
     relay.start()
     try:

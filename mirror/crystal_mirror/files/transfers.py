@@ -227,7 +227,7 @@ def _put_group(
     this: FilesRound, group: Sequence[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]]
 ) -> Flow[None]:
     member = this.member
-    refs = [_refs(this, seen, parts) for _, seen, _, parts in group]
+    refs = [_refs(this, path, seen, parts) for path, seen, _, parts in group]
     direct, asked = set[BlobRef](), dict[BlobRef, None]()
     for (path, *_), each in zip(group, refs, strict=True):
         new = [ref for ref, is_new in each if is_new]
@@ -273,8 +273,7 @@ def _probably_there(this: FilesRound, path: str, refs: Sequence[BlobRef]) -> set
     stopped while it sent, else large ones, and those that the file had before or another file here has."""
     if this.resumes or path in this.moved_to:
         return set(refs)
-    row = this.member.replica.file(path)
-    before = {part.content for part in row.parts} if row is not None else set[bytes]()
+    before = {ref.content for ref in _of_row(this, path)}
     return {
         ref
         for ref in refs
@@ -284,17 +283,26 @@ def _probably_there(this: FilesRound, path: str, refs: Sequence[BlobRef]) -> set
     }
 
 
-def _refs(this: FilesRound, seen: SeenFile, parts: Sequence[FilePart]) -> list[tuple[BlobRef, bool]]:
-    """The blob of each part, and whether it is one of the generation in force, which the relay may lack."""
+def _of_row(this: FilesRound, path: str) -> set[BlobRef]:
+    """The blobs of the living row of a path."""
+    row = this.member.replica.file(path)
+    return set() if row is None or row.gone else {BlobRef.of(part) for part in row.parts}
+
+
+def _refs(
+    this: FilesRound, path: str, seen: SeenFile, parts: Sequence[FilePart]
+) -> list[tuple[BlobRef, bool]]:
+    """The blob of each part, and whether the relay may lack it: what a living row of this path names is there."""
     member = this.member
     standing = {ref.content: ref for ref in _standing(this).get(seen.digest, ())}
+    mine = set[BlobRef]() if this.resumes or path in this.moved_to else _of_row(this, path)
     found: list[tuple[BlobRef, bool]] = []
     for part in parts:
         turn = usable_turn(member, part.content)
         new = BlobRef(part.content, part.length, member.named(part.content, turn))
         ref = standing.get(part.content, new)
         if ref == new or member.replica.is_condemned(name_of(member, ref)):
-            found.append((new, True))
+            found.append((new, new not in mine))  # §14-11
         else:
             found.append((ref, False))
     return found

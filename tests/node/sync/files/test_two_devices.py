@@ -50,6 +50,19 @@ def test_one_changed_byte_in_a_big_file_moves_at_most_a_few_parts(core: Desk, la
     assert store.bytes_put < 12 * MIB
 
 
+def test_of_a_big_file_that_changed_the_relay_is_asked_about_its_new_parts_alone(
+    core: Desk, laptop: Desk
+) -> None:
+    data = bytearray(big(16 * MIB))
+    core.write("big.bin", bytes(data))
+    settle(core, laptop)
+    data[8 * MIB] ^= 1
+    core.write("big.bin", bytes(data))
+    core.store.requests = 0
+    core.files()
+    assert 1 <= core.store.requests <= 3
+
+
 def test_bytes_put_in_at_the_beginning_of_a_big_file_move_at_most_a_few_parts(
     core: Desk, laptop: Desk
 ) -> None:

@@ -389,9 +389,14 @@ class SessionWriter:
             for one in own
             if (one.main.bytes, one.main.digest) == (base.bytes, base.digest) and not one.removed
         ]
-        state = state_at(path, places.offsets[base.bytes])
+        offset = places.offsets[base.bytes]
         fresh = structs.replace(
-            fresh, state=state, length=base.bytes, digest=base.digest, tool_session=head.tool_session
+            fresh,
+            state=state_at(path, offset),
+            length=base.bytes,
+            digest=base.digest,
+            tool_session=head.tool_session,
+            ended=cursor.ended and offset == cursor.state.offset,
         )
         if number - 1 in ours:
             return structs.replace(fresh, number=number - 1)

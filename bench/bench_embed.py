@@ -10,13 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.harness import Row, interleaved, percentile, ratio_at_least, timed, value_at_most
+from bench.harness import Row, interleaved, percentile, ratio_at_least, timed, value_at_least, value_at_most
 from crystal_core.embed import builtin
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.embed.manifest import GRAPH_FILE, TOKENIZER_FILE
 from crystal_core.embed.session import PROCESS_ENVIRONMENT, Session, open_session
 
 THREADS = 2
+_MESSAGE_TOKENS = 60
+"""About 300 characters."""
 COLD_MILLISECONDS_MAX = 200
 RESIDENT_MEGABYTES_MAX = 150
 
@@ -116,7 +118,18 @@ def _rates(quick: bool) -> list[Row]:
     with BuiltinEmbedder(threads=1) as embedder:
         chunk = _text(200, 0)
         one = timed(lambda: embedder.embed_windows([chunk] * 4), repeat=3 if quick else 9)
-    rates.append(Row(name="embed, chunks of 200 tokens, one thread", value=4 / one.median, unit="chunks/s"))
+    messages = [_text(_MESSAGE_TOKENS, number) for number in range(64)]
+    with BuiltinEmbedder(threads=THREADS) as embedder:
+        many = timed(lambda: embedder.embed_windows(messages), repeat=3 if quick else 9)
+    rates += [
+        Row(name="embed, chunks of 200 tokens, one thread", value=4 / one.median, unit="chunks/s"),
+        Row(
+            name=f"embed, messages of {len(messages[0])} characters, {THREADS} threads",
+            value=len(messages) / many.median,
+            unit="messages/s",
+            target=value_at_least(100),
+        ),
+    ]
     return rates
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import TypeVar
 
+from crystal_relay.batches import Found, Lacking, Written, read_many, write_many
 from crystal_relay.deletion import condemner_of
 from crystal_relay.errors import (
     AlreadyExists,
@@ -113,6 +114,26 @@ class RetryingStore:
     async def delete(self, key: str) -> None:
         await self._repeat(lambda: self._store.delete(key))
 
+    async def read_many(self, keys: Sequence[str], bytes_max: int) -> Sequence[Found]:
+        """As `BatchStore`."""
+        return await self._repeat(lambda: read_many(self._store, keys, bytes_max))
+
+    async def write_many(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[Written]:
+        """As `BatchStore`. What a try that failed has created counts as created."""
+        tried = 0
+
+        async def attempt() -> Sequence[Written]:
+            nonlocal tried
+            tried += 1
+            written = [*await write_many(self._store, objects)]
+            if tried > 1:
+                for at, (key, body) in enumerate(objects):
+                    if written[at] is False:
+                        written[at] = await self._holds(key, body)
+            return written
+
+        return await self._repeat(attempt)
+
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
         """As `Condemner`. Raises at once if the relay asks for a pause longer than `TOLD_SECONDS_MAX`."""
         condemner = condemner_of(self._store)
@@ -199,6 +220,16 @@ class LimitedStore:
         async with self._slots:
             await self._store.delete(key)
 
+    async def read_many(self, keys: Sequence[str], bytes_max: int) -> Sequence[Found]:
+        """As `BatchStore`."""
+        async with self._slots:
+            return await read_many(self._store, keys, bytes_max)
+
+    async def write_many(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[Written]:
+        """As `BatchStore`."""
+        async with self._slots:
+            return await write_many(self._store, objects)
+
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
         """As `Condemner`."""
         async with self._slots:
@@ -240,6 +271,16 @@ class LoggedStore:
     async def delete(self, key: str) -> None:
         async with self._logged("delete", key):
             await self._store.delete(key)
+
+    async def read_many(self, keys: Sequence[str], bytes_max: int) -> Sequence[Found]:
+        """As `BatchStore`."""
+        async with self._logged("read_many", f"{len(keys)} keys"):
+            return await read_many(self._store, keys, bytes_max)
+
+    async def write_many(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[Written]:
+        """As `BatchStore`."""
+        async with self._logged("write_many", f"{len(objects)} keys"):
+            return await write_many(self._store, objects)
 
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
         """As `Condemner`."""
@@ -350,6 +391,18 @@ class PacedStore:
 
     async def delete(self, key: str) -> None:
         await self._store.delete(key)
+
+    async def read_many(self, keys: Sequence[str], bytes_max: int) -> Sequence[Found]:
+        """As `BatchStore`. Within a limit each object travels alone, at its pace."""
+        if self._down.limits:
+            return [Lacking.ALONE] * len(keys)
+        return await read_many(self._store, keys, bytes_max)
+
+    async def write_many(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[Written]:
+        """As `BatchStore`. Within a limit each object travels alone, at its pace."""
+        if self._up.limits:
+            return [Lacking.ALONE] * len(objects)
+        return await write_many(self._store, objects)
 
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
         """As `Condemner`."""

@@ -8,6 +8,14 @@ MIB = 1024 * KIB
 KEY_CHARS_MAX = 256
 OBJECT_BYTES_MAX = 128 * MIB
 """Largest object of any implementation. Vault channels allow far less (below)."""
+BATCH_OBJECTS_MAX = 256
+"""Objects of one request for many."""
+BATCH_BYTES_MAX = 4 * MIB
+"""Of the objects of one request together."""
+BATCH_OBJECT_BYTES_MAX = 512 * KIB
+"""A larger object travels alone."""
+KEYS_JSON_BYTES_MAX = 96 * KIB
+"""A request for `BATCH_OBJECTS_MAX` of the longest keys."""
 LIST_LIMIT_MAX = 1000
 """Keys in one page."""
 WAIT_SECONDS_MAX = 60.0

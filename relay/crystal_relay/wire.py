@@ -15,6 +15,8 @@ from crystal_relay.errors import UNDECODABLE, InviteOver, RelayError, TooManyReq
 from crystal_relay.invites import InviteState
 from crystal_relay.keys import vault_prefix
 from crystal_relay.limits import (
+    BATCH_OBJECT_BYTES_MAX,
+    BATCH_OBJECTS_MAX,
     BLOB_BYTES_MAX,
     CONDEMNED_KEYS_MAX,
     FOUNDING_ROOT_BYTES_MAX,
@@ -227,6 +229,19 @@ class ListReply(msgspec.Struct, frozen=True):
     more: bool
 
 
+class KeysRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which objects to read, and how large each may be. A larger one is not sent."""
+
+    keys: Annotated[list[ObjectKey], msgspec.Meta(min_length=1, max_length=BATCH_OBJECTS_MAX)]
+    bytes_max: Annotated[int, msgspec.Meta(ge=1, le=BATCH_OBJECT_BYTES_MAX)]
+
+
+class WrittenReply(msgspec.Struct, frozen=True):
+    """For each object, whether it was created; false: its key is taken."""
+
+    created: list[bool]
+
+
 class WaitReply(msgspec.Struct, frozen=True):
     """The token for the next wait. It differs from the one sent if something may have been written."""
 
@@ -329,6 +344,7 @@ _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {
         TransferReply,
         VaultReply,
         WaitReply,
+        WrittenReply,
     )
 }
 """Made at import: when two threads decode a type for the first time at once, msgspec 0.22 crashes the process."""

@@ -212,12 +212,15 @@ async def test_a_revocation_at_one_process_counts_at_the_others_at_once() -> Non
         # What the creations above wrote makes the others look tokens up anew: once they know of it, nothing does.
         first, *others = (each.store.notifier for each in processes)
         await eventually(lambda: all(each.others[first.name] == first.number for each in others))
-        for store in stores:
-            await store.list(node.prefix)
-        gets = [each.store.gets for each in processes]
-        for store in stores:
-            await store.list(node.prefix)
-        assert [each.store.gets for each in processes] == gets, "known tokens cost no request to the store"
+        for _ in range(50):  # a vault's first use is noted beside the requests, and the others look anew once
+            gets = [each.store.gets for each in processes]
+            for store in stores:
+                await store.list(node.prefix)
+            if [each.store.gets for each in processes] == gets:
+                break
+            await asyncio.sleep(0.05)
+        else:
+            pytest.fail("known tokens cost requests to the store")
         await admin.revoke_token(device=node.device, token_hash=token_hash(node.token))
         for store in stores:
             with pytest.raises(Unauthorized):

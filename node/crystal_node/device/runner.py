@@ -12,7 +12,7 @@ Databases are used between requests on the event loop's thread; embedding takes 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -40,6 +40,7 @@ from crystal_mirror.requests import (
     StoreFailure,
 )
 from crystal_node.base.errors import ExitCode
+from crystal_relay.batches import Found, Lacking, Written, read_many, write_many
 from crystal_relay.deletion import condemner_of
 from crystal_relay.errors import (
     AlreadyExists,
@@ -57,7 +58,7 @@ from crystal_relay.errors import (
     VaultClosed,
     VaultReadOnly,
 )
-from crystal_relay.limits import LIST_LIMIT_MAX
+from crystal_relay.limits import BATCH_BYTES_MAX, BATCH_OBJECT_BYTES_MAX, BATCH_OBJECTS_MAX, LIST_LIMIT_MAX
 from crystal_relay.store import Store
 
 GETS_AT_ONCE = 16
@@ -71,6 +72,7 @@ _TOO_LARGE_HINT = (
     "(nginx: `client_max_body_size 9m`)."
 )
 
+K = TypeVar("K")
 T = TypeVar("T")
 EmbedderSource = Callable[[], Embedder]
 """Returns the embedder; called only when a flow needs vectors."""
@@ -238,13 +240,11 @@ class Runner:
             case GetBlob(key):
                 return await self._get_blob(key, BLOB_BYTES_MAX)
             case GetBlobs(keys, limits):
-                asked = dict(zip(keys, limits, strict=True))
-                found = await self._many(lambda key: self._get_blob(key, asked[key]), tuple(asked))
-                return list(map(dict(zip(asked, found, strict=True)).get, keys))
+                found = await self._get_blobs(dict(zip(keys, limits, strict=True)))
+                return list(map(found.get, keys))
             case PutBlobs(blobs):
-                held = dict(blobs)
-                made = await self._many(lambda key: self._put_blob(key, held[key]), tuple(held))
-                return list(map(dict(zip(held, made, strict=True)).get, [key for key, _ in blobs]))
+                made = await self._put_blobs(dict(blobs))
+                return [made[key] for key, _ in blobs]
             case Condemn():
                 await self._condemn(request)
                 return None
@@ -286,6 +286,60 @@ class Runner:
                 return False
             return True
 
+    async def _get_blobs(self, limits: dict[str, int]) -> dict[str, bytes | None]:
+        """Blobs, small ones many in a request; each is as long as its limit and a byte at most."""
+        found = dict.fromkeys(limits)
+        alone: list[str] = []
+        groups = list(
+            _groups({key: limit for key, limit in limits.items() if limit < BATCH_OBJECT_BYTES_MAX})
+        )
+        replies = await self._many(
+            lambda group: self._read_many(group, max(map(limits.__getitem__, group)) + 1), groups
+        )
+        for group, reply in zip(groups, replies, strict=True):
+            for key, each in zip(group, reply, strict=True):
+                if each is Lacking.ALONE:
+                    alone.append(key)
+                elif each is not Lacking.ABSENT:
+                    found[key] = b"" if isinstance(each, Lacking) else each[: limits[key] + 1]
+        alone += [key for key, limit in limits.items() if limit >= BATCH_OBJECT_BYTES_MAX]
+        rest = await self._many(lambda key: self._get_blob(key, limits[key]), alone)
+        return found | dict(zip(alone, rest, strict=True))
+
+    async def _read_many(self, keys: tuple[str, ...], bytes_max: int) -> list[Found]:
+        async with self._gate:
+            found = await read_many(self._store, keys, bytes_max) if len(keys) > 1 else [Lacking.ALONE]
+            self.traffic.requests += any(each is not Lacking.ALONE for each in found)
+        self.traffic.bytes_down += sum(len(each) for each in found if isinstance(each, bytes))
+        return list(found)
+
+    async def _put_blobs(self, blobs: dict[str, bytes]) -> dict[str, bool]:
+        """Creates blobs, small ones many in a request. Says of each whether it was created."""
+        small = {key: len(body) for key, body in blobs.items() if len(body) <= BATCH_OBJECT_BYTES_MAX}
+        groups = list(_groups(small))
+        replies = await self._many(
+            lambda group: self._write_many([(key, blobs[key]) for key in group]), groups
+        )
+        made = {
+            key: each
+            for group, reply in zip(groups, replies, strict=True)
+            for key, each in zip(group, reply, strict=True)
+            if isinstance(each, bool)
+        }
+        alone = [key for key in blobs if key not in made]
+        rest = await self._many(lambda key: self._put_blob(key, blobs[key]), alone)
+        return made | dict(zip(alone, rest, strict=True))
+
+    async def _write_many(self, objects: list[tuple[str, bytes]]) -> list[Written]:
+        async with self._gate:
+            written = await write_many(self._store, objects) if len(objects) > 1 else [Lacking.ALONE]
+            sent = [
+                len(body) for (_, body), each in zip(objects, written, strict=True) if isinstance(each, bool)
+            ]
+            self.traffic.requests += bool(sent)
+        self.traffic.bytes_up += sum(sent)
+        return list(written)
+
     async def _put_blob(self, key: str, body: bytes) -> bool:
         async with self._gate:
             return await self._put_new(key, body)
@@ -318,8 +372,8 @@ class Runner:
         finally:
             self.traffic.bytes_down += len(held) - before
 
-    async def _many(self, ask: Callable[[str], Awaitable[T]], keys: tuple[str, ...]) -> list[T]:
-        """Asks for all keys concurrently, within the gate's bound."""
+    async def _many(self, ask: Callable[[K], Awaitable[T]], keys: Sequence[K]) -> list[T]:
+        """Asks for all keys, or groups of keys, concurrently, within the gate's bound."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_result_or_error(ask, key)) for key in keys]
         results: list[T] = []
@@ -369,7 +423,21 @@ class Runner:
         return self._embedder().embed_windows(texts)
 
 
-async def _result_or_error(ask: Callable[[str], Awaitable[T]], key: str) -> T | RelayError:
+def _groups(sizes: dict[str, int]) -> Iterator[tuple[str, ...]]:
+    """Keys of objects that make a request each. Objects are at most so large."""
+    group: list[str] = []
+    held = 0
+    for key, size in sizes.items():
+        if group and (len(group) == BATCH_OBJECTS_MAX or held + size > BATCH_BYTES_MAX):
+            yield tuple(group)
+            group, held = [], 0
+        group.append(key)
+        held += size
+    if group:
+        yield tuple(group)
+
+
+async def _result_or_error(ask: Callable[[K], Awaitable[T]], key: K) -> T | RelayError:
     try:
         return await ask(key)
     except RelayError as error:  # returned, not raised: one failure must not surface as a group of them

@@ -15,6 +15,14 @@ import httpx
 import msgspec
 
 from crystal_relay.address import check_relay_url, http_client, is_wrong_certificate
+from crystal_relay.batches import (
+    READ_REPLY_BYTES_MAX,
+    Found,
+    Lacking,
+    Written,
+    encode_writes,
+    parse_reads,
+)
 from crystal_relay.certificates import certificate_problem
 from crystal_relay.client.direct import DirectTransfers
 from crystal_relay.client.replies import (
@@ -27,7 +35,15 @@ from crystal_relay.client.replies import (
 )
 from crystal_relay.client.vaults import VaultCalls, header_safe
 from crystal_relay.deletion import check_condemned
-from crystal_relay.errors import UNDECODABLE, BadReply, BadRequest, Closed, RelayError, StoreUnavailable
+from crystal_relay.errors import (
+    UNDECODABLE,
+    BadReply,
+    BadRequest,
+    Closed,
+    NoSuchRoute,
+    RelayError,
+    StoreUnavailable,
+)
 from crystal_relay.keys import check_key, check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import BLOB_BYTES_MAX, LIST_LIMIT_MAX, PIECE_BYTES
 from crystal_relay.store import (
@@ -49,9 +65,11 @@ from crystal_relay.wire import (
     Condemnation,
     CondemnedReply,
     Direction,
+    KeysRequest,
     ListReply,
     Reply,
     WaitReply,
+    WrittenReply,
     reply_of,
 )
 
@@ -96,6 +114,8 @@ class HttpStore(VaultCalls):
         self._timeouts = timeouts or Timeouts()
         self._url = check_relay_url(url, allow_insecure=allow_insecure)
         self._renewable = transport is None
+        self._knows_batches = True
+        """Until the relay says that it has no such route: an older one."""
         self._http = self._client(transport)
         self._direct = DirectTransfers(
             self._ask, url, connect=self._timeouts.connect, idle=self._timeouts.idle, enabled=direct
@@ -182,6 +202,29 @@ class HttpStore(VaultCalls):
 
     # --- beside the port ---
 
+    async def read_many(self, keys: Sequence[str], bytes_max: int) -> Sequence[Found]:
+        """As `batches.BatchStore`. Of a relay without such requests all are to be asked for alone."""
+        asked = KeysRequest([self._within(check_key(key)) for key in keys], bytes_max)
+        content = msgspec.json.encode(asked)
+        reply = await self._asked_for_many("reads", content, "application/json", READ_REPLY_BYTES_MAX)
+        return [Lacking.ALONE] * len(keys) if reply is None else parse_reads(reply, len(keys), bytes_max)
+
+    async def write_many(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[Written]:
+        """As `batches.BatchStore`."""
+        content = encode_writes([(self._within(check_key(key)), body) for key, body in objects])
+        reply = await self._asked_for_many(
+            "writes", content, "application/octet-stream", REPLY_JSON_BYTES_MAX
+        )
+        if reply is None:
+            return [Lacking.ALONE] * len(objects)
+        try:
+            created = reply_of(reply, WrittenReply).created
+        except UNDECODABLE:
+            raise BadReply("what answers there does not speak the relay's protocol") from None
+        if len(created) != len(objects):
+            raise BadReply("the relay's reply has another number of objects than were sent")
+        return list(created)
+
     async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
         """As `deletion.Condemner`: the relay has recorded the request when this returns, and its sweeper deletes."""
         check_condemned(keys, prefix, through)
@@ -208,6 +251,31 @@ class HttpStore(VaultCalls):
 
     async def _ask(self, path: str, body: msgspec.Struct, reply: type[Reply]) -> Reply:
         return await self._json("POST", f"/v2/vaults/{self._vault}/{path}", reply, body=body)
+
+    async def _asked_for_many(self, path: str, content: bytes, media: str, bytes_max: int) -> bytes | None:
+        """The reply's body; None from a relay that has no such route."""
+        if not self._knows_batches:
+            return None
+        headers = self._token_header() | {"Content-Type": media}
+        # In pieces, so that the idle limit is one on each piece.
+        sent = content if len(content) <= PIECE_BYTES else body_of(content).open()
+        headers["Content-Length"] = str(len(content))
+        request = self._http.build_request(
+            "POST", f"/v2/vaults/{self._vault}/{path}", headers=headers, content=sent
+        )
+        response = await self._send(request)
+        try:
+            if response.status_code in (404, 405):
+                error = await error_of(response)
+                if not isinstance(error, NoSuchRoute | BadReply) and response.status_code == 404:
+                    raise error
+                self._knows_batches = False
+                return None
+            if response.status_code != 200:
+                raise await error_of(response)
+            return await limited_body(response, bytes_max)
+        finally:
+            await response.aclose()
 
     async def _expect_empty(self, request: httpx.Request) -> None:
         response = await self._send(request)

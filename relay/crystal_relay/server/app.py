@@ -30,6 +30,7 @@ from crystal_relay.server.authorization import (
     require_enrollment,
     require_metrics_token,
 )
+from crystal_relay.server.batches import Batches
 from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.deletion_routes import DeletionRoutes
 from crystal_relay.server.dropped_vaults import DroppedVaults
@@ -109,6 +110,7 @@ class Relay:
             unused = UnusedVaults(own, days=settings.unused_days, clock=clock)
             self._timetables.append(Timetable(unused.run, seconds=LOOK_SECONDS))
         self.objects = Objects(store, self.registry, self.invites, settings, self.rates, self.usage)
+        self.batches = Batches(store, self.registry, settings, self.rates, self.usage, self.objects.load)
         self._tokens = TokenRoutes(self.registry, settings, self.rates, self.objects.load, peers)
         self._deletion_routes = DeletionRoutes(
             VaultDeletions(store, seconds_min=settings.deletion_seconds_min, clock=clock),
@@ -308,7 +310,7 @@ class RelayApplication(Starlette):
         """The guard, what Starlette needs to answer for a missing route, the routes."""
         routes = ExceptionMiddleware(self.router, handlers={HTTPException: _no_route})
         relay: Relay = self.state.relay
-        return Guard(routes, relay.objects, relay.metrics, relay.rates, relay.health)
+        return Guard(routes, relay.objects, relay.batches, relay.metrics, relay.rates, relay.health)
 
 
 def create_app(

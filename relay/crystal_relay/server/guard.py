@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crystal_relay.errors import BadRequest, QuotaExceeded, RelayError, TooSlow
 from crystal_relay.server.admission import SCOPE_KEY, Limited
+from crystal_relay.server.batches import Batches
 from crystal_relay.server.health import Health, ProcessState
 from crystal_relay.server.logs import failure_log, new_request_id, request_log
 from crystal_relay.server.metrics import Metrics
@@ -37,9 +38,16 @@ class Guard:
     """ASGI middleware: the outermost, also around Starlette's own."""
 
     def __init__(
-        self, app: ASGIApp, objects: Objects, metrics: Metrics, rates: Rates, health: Health
+        self,
+        app: ASGIApp,
+        objects: Objects,
+        batches: Batches,
+        metrics: Metrics,
+        rates: Rates,
+        health: Health,
     ) -> None:
         self._app = app
+        self._batches = batches
         self._health = health
         self._objects = objects
         self._metrics = metrics
@@ -60,6 +68,10 @@ class Guard:
                     await self._objects(scope, exchange.receive, exchange.send, vault, key)
                 case [b"", b"v2", b"vaults", vault, b"list"]:
                     await self._objects.list(scope, exchange.receive, exchange.send, vault)
+                case [b"", b"v2", b"vaults", vault, b"reads"]:
+                    await self._batches.read(scope, exchange.receive, exchange.send, vault)
+                case [b"", b"v2", b"vaults", vault, b"writes"]:
+                    await self._batches.write(scope, exchange.receive, exchange.send, vault)
                 case _:
                     _check_path(path)
                     await self._app(scope, exchange.receive, exchange.send)

@@ -50,6 +50,7 @@ from crystal_relay.wire import (
     HealthReply,
     InviteCreation,
     InviteReply,
+    KeysRequest,
     ListReply,
     RecoveryReplacement,
     RecoveryReply,
@@ -65,6 +66,7 @@ from crystal_relay.wire import (
     VaultCreation,
     VaultReply,
     WaitReply,
+    WrittenReply,
 )
 
 Json = dict[str, Any]
@@ -97,6 +99,8 @@ _STRUCTS = (
     TransferDone,
     TransferReply,
     TransferDoneReply,
+    KeysRequest,
+    WrittenReply,
     ListReply,
     WaitReply,
     VaultReply,
@@ -283,6 +287,26 @@ def _paths() -> Json:
         **_deletion_paths(),
         **_invite_paths(),
         **{f"/v2/vaults/{{vault}}/objects/{keys}": _object(keys, parts) for keys, parts in _KEYS.items()},
+        "/v2/vaults/{vault}/reads": {
+            "post": operation(
+                "readObjects",
+                "Many small objects in one reply, framed.",
+                [vault],
+                {"200": _BYTES} | errors(LengthRequired, BodyTooLarge, TooSlow, Unauthorized, Forbidden),
+                security=OF_DEVICE,
+                body=body("application/json", reference("KeysRequest")),
+            )
+        },
+        "/v2/vaults/{vault}/writes": {
+            "post": operation(
+                "writeObjects",
+                "Create many small blobs, framed.",
+                [vault],
+                {"200": json_reply("WrittenReply")} | errors(*WITH_BODY, Unauthorized, Forbidden),
+                security=OF_DEVICE,
+                body=body("application/octet-stream", {"type": "string", "format": "binary"}),
+            )
+        },
         "/v2/vaults/{vault}/condemned": {
             "post": operation(
                 "condemn",

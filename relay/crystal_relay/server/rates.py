@@ -34,6 +34,8 @@ FOUNDING_SECONDS = 3600.0
 """Foundings are counted by the hour, and an hour's may come at once."""
 BURST_SECONDS = 10.0
 """Size of a burst, in seconds of the rate."""
+OBJECTS_OF_REQUEST = 8
+"""Objects of a request for many that count as another request: one takes about an eighth of a request's time."""
 KEYS_MAX = 32_768
 """Remembered keys of each kind: about 150 bytes each."""
 _ADDRESS_CHARS_MAX = 64
@@ -77,6 +79,14 @@ class Rates:
         """Count a request of a device. Raises TooManyRequests."""
         wait = self._devices.take((identity.vault, identity.device), self._clock())
         if wait:
+            self.refused_devices += 1
+            raise TooManyRequests("too many requests from this device", retry_after=wait)
+
+    def check_batch(self, identity: Identity, objects: int) -> None:
+        """Count what a request for many objects costs beyond a request. Raises TooManyRequests."""
+        more = objects // OBJECTS_OF_REQUEST
+        wait = self._devices.take((identity.vault, identity.device), self._clock(), more) if more else 0.0
+        if wait:  # §R9.2-7
             self.refused_devices += 1
             raise TooManyRequests("too many requests from this device", retry_after=wait)
 
@@ -171,12 +181,12 @@ class _Credits:
     def __len__(self) -> int:
         return len(self._whole)
 
-    def take(self, key: Hashable, now: float) -> float:
-        """Use one request of a key's credit and return 0. Without credit, return the seconds until there is some."""
+    def take(self, key: Hashable, now: float, count: int = 1) -> float:
+        """Use so many requests of a key's credit and return 0. Without credit, return the seconds until there is some."""
         if not self._interval:
             return 0.0
         times = self._whole
-        due = max(times.get(key, 0.0), now) + self._interval
+        due = max(times.get(key, 0.0), now) + min(self._interval * count, self._burst)
         if due > now + self._burst:  # §R9.2-1
             return due - now - self._burst
         times[key] = due

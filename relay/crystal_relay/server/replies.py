@@ -84,6 +84,13 @@ async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
+async def send_bytes(scope: Scope, send: Send, body: bytes) -> None:
+    """Answer 200 with bytes."""
+    headers = [*_OF_OBJECTS, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
 class ObjectReply(Response):
     """A stored object, with headers of its own. It is closed however the answer ends."""
 

@@ -55,6 +55,11 @@ class Batches:
         self._load = load
         self._reads = VaultConcurrency(READS_OF_VAULT_AT_ONCE)
 
+    @property
+    def served(self) -> dict[str, tuple[str, ...]]:
+        """Paths in Starlette's notation, and their methods."""
+        return {"/v2/vaults/{vault}/reads": ("POST",), "/v2/vaults/{vault}/writes": ("POST",)}
+
     async def read(self, scope: Scope, receive: Receive, send: Send, vault: bytes) -> None:
         """Answer with the objects at the named keys, as far as a reply holds them. Raises RelayError, ClientGone."""
         if not await _is_post(scope, receive, send, "read_objects"):
@@ -112,7 +117,7 @@ class Batches:
 
     async def _created(self, vault: str, key: str, body: bytes) -> bool:
         try:
-            await self._store.put_new(vault_prefix(vault) + key, body)
+            await self._store.put_new(vault_prefix(vault) + key, body)  # §R3.10-3
         except AlreadyExists:
             return False
         self._usage.stored(vault, len(body))

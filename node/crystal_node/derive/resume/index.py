@@ -50,6 +50,11 @@ class IndexFile:
     def path(self) -> Path:
         return Path(index_path(str(self.root)))
 
+    @property
+    def former(self) -> Path:
+        """The list that versions before the database wrote: never encrypted, and reached by no forget."""
+        return self.root / "state" / "resume" / "index.json"
+
     def read(self) -> SessionIndex:
         """The cache as it is; an empty one if there is none that can be used."""
         return read_index(str(self.root))
@@ -117,6 +122,7 @@ class IndexFile:
     @contextmanager
     def _opened(self) -> Generator[apsw.Connection]:
         """Raises LocalStorage, OSError, apsw's errors, DatabaseKeyMissing."""
+        self.former.unlink(missing_ok=True)
         try:
             db = INDEX_FILE.open(self.path)
         except ListUnusable:

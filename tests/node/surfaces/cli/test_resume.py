@@ -308,6 +308,16 @@ def test_what_is_old_goes_and_without_a_forget_the_rest_stays(machine: Machine) 
     assert read_index(str(machine.home)).sessions
 
 
+def test_the_list_of_an_earlier_version_is_removed(machine: Machine) -> None:
+    former = machine.home / "state" / "resume" / "index.json"
+    former.parent.mkdir(parents=True)
+    for command in (("jobs", "run", "resume-forget"), ("resume", "--last", "--json")):
+        copy(machine)
+        former.write_text('{"sessions":{"claude-code/x":"what was said, readable by any program"}}')
+        machine.call(*command)
+        assert not former.exists()
+
+
 def test_the_list_is_encrypted_where_the_homes_databases_are(machine: Machine) -> None:
     copy(machine)
     machine.call("resume", "--last", "--json")

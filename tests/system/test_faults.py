@@ -16,6 +16,7 @@ import pytest
 from tests.support.bad_relay import ANSWERS, bad_relay
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.relay_process import RelayProcess, running_relay
+from tests.support.small_disk import grow, mounted_disk
 
 pytestmark = pytest.mark.disk
 
@@ -188,23 +189,8 @@ def test_a_home_that_may_not_grow_says_so_and_loses_nothing(vault: Vault, bytes_
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Generator[Path]:
     """A file system of 1.5 MiB of its own."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1536k,mode=700", "crystal-test", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("a small file system can only be mounted as root")
-    try:
+    with mounted_disk(tmp_path / "small", 1536) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=True)
-
-
-def _grow(folder: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,size=100m", str(folder)], capture_output=True, check=True)
 
 
 def test_a_full_disk_on_a_device_is_named_and_all_is_there_once_there_is_room(
@@ -220,7 +206,7 @@ def test_a_full_disk_on_a_device_is_named_and_all_is_there_once_there_is_room(
     outcome = node.call("capture", str(path), "--json", check=False)
     assert (outcome.code, outcome.error["exit_code"]) == (8, 8)
     assert "room" in outcome.error["hint"] or "space" in outcome.error["hint"]
-    _grow(small_disk)
+    grow(small_disk)
     node.call("capture", str(path))
     vault.settle()
     assert vault.core.call("status", "--json").json["memory"]["places"] == 150
@@ -230,7 +216,7 @@ def test_a_full_disk_on_a_device_is_named_and_all_is_there_once_there_is_room(
 def test_a_full_disk_at_the_relay_is_named_and_all_arrives_once_there_is_room(
     tmp_path: Path, small_disk: Path
 ) -> None:
-    _grow(small_disk)
+    grow(small_disk)
     with running_relay(small_disk / "store") as relay:
         vault = Vault(relay, tmp_path / "devices")
         node = vault.add()

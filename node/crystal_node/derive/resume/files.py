@@ -295,7 +295,8 @@ def _extend(target: Path, copy: Lines, compared: Comparison, aside: Path) -> int
         written = 0
         try:
             for block in chain((compared.seam,), _from(copy(), compared.tail_at)):
-                written += _all(descriptor, block)
+                for count in _all(descriptor, block):
+                    written += count
             os.fsync(descriptor)
         except BaseException:
             # Half a tail is half a line: the tool would write right behind it.
@@ -305,11 +306,13 @@ def _extend(target: Path, copy: Lines, compared: Comparison, aside: Path) -> int
     return written
 
 
-def _all(descriptor: int, block: bytes) -> int:
+def _all(descriptor: int, block: bytes) -> Iterator[int]:
+    """Yields how much each write took: a disk that becomes full takes a part of a block before it refuses."""
     at = 0
     while at < len(block):
-        at += os.write(descriptor, block[at:])
-    return at
+        count = os.write(descriptor, block[at:])
+        at += count
+        yield count
 
 
 def _from(lines: Iterable[bytes], at: int) -> Iterator[bytes]:

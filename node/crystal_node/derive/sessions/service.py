@@ -346,9 +346,10 @@ class SessionFollower:
                     if not passes(error):
                         raise
                     pause = backoff.failed()
+                    told = describe(error)
                     self._report(
                         WatchEvent.FAILED,
-                        f"copies of sessions: {describe(error).message}; trying again in {pause:.0f} s",
+                        f"copies of sessions: {told.message}; trying again in {pause:.0f} s. {told.hint}",
                     )
                     await asyncio.sleep(pause)
         finally:

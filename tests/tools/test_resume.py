@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from crystal_node.capture.json_values import as_text, is_object, parse_json
 from crystal_node.derive.sessions.copies import CopyIncomplete, SessionCopies
@@ -216,6 +217,33 @@ def cleaned_up(program: Program, root: Path, head: Head) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "compressed"])
+@pytest.mark.parametrize("where", ["sessions", "archived_sessions"])
+def test_a_session_that_codex_archived_or_compressed_here_goes_on(bare: Bare, where: str, compressed: bool) -> None:
+    """Codex looks for it as a plain file first: that which Crystal writes has all turns, and Codex's own form stays."""
+    laptop, desktop = bare(Codex), bare(Codex)
+    script = laptop.workplace.model.script
+    laptop.ask(laptop.workplace.project("herons"), script.says("When does the heron camera wake?", TOLD))
+    desktop.workplace.machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", check=False)
+    folder = desktop.workplace.project("herons")
+    head = sent(laptop, desktop.workplace.machine)
+    (written,) = resumed(desktop, head, folder)["writes"]
+    own = Path(written["file"])
+    put_away = own if where == "sessions" else desktop.workplace.home / ".codex" / where / own.name
+    data = own.read_bytes()
+    own.unlink()
+    put_away = put_away.with_name(own.name + ".zst") if compressed else put_away
+    put_away.parent.mkdir(parents=True, exist_ok=True)
+    put_away.write_bytes(zstandard.compress(data) if compressed else data)
+    asked_after(laptop, laptop.workplace.project("herons"), head.session, "And in winter?")
+    head = sent(laptop, desktop.workplace.machine)
+    resumed(desktop, head, folder)
+    seen = asked_after(desktop, folder, head.session, "And in spring?")
+    assert TOLD in seen
+    assert "And in winter?" in seen
+    assert put_away.exists()
 
 
 @pytest.mark.parametrize("kind", [*RESUMED, OpenClaw], ids=lambda kind: kind.name)

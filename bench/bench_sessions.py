@@ -1,9 +1,9 @@
 """Raw sessions between two machines, as real processes: how soon one that grew is ready to resume on the other machine, what
 2 KB more of a 200 MB transcript cost, and what a session takes on the relay.
 
-Two homes with background services (`crystal agent run`) at a relay of their own. Ready means: a head on the other machine names all bytes of the
-transcript, all that it names is there, and its last line is the one that was appended. What `crystal resume` does with it then
-is measured in the part `commands`.
+Two homes with background services (`crystal agent run`) at a relay of their own. Ready means: a head on the other machine names
+all bytes of the transcript, all that it names is there, and its last line is the one that was appended. What `crystal resume`
+does with it then is measured in the part `commands`.
 """
 
 import json
@@ -316,7 +316,7 @@ def _large(machines: _Machines, *, size: int) -> list[Row]:
             unit="MB",
             baseline=baseline,
             baseline_value=beside.read / MB,
-            target=ratio_at_most(2.0),
+            target=value_at_most(2.0),
         ),
         Row(
             name=f"{what}: processor time of both services and the relay",

@@ -83,6 +83,25 @@ def decompress_at_most(frame: bytes, length_max: int) -> bytes:
     return data
 
 
+def decompress_frames(data: bytes, length_max: int) -> bytes:
+    """The content of another program's file, which may be several frames. Raises Malformed if it is damaged, cut off, or
+    longer than `length_max` bytes."""
+    parts: list[bytes] = []
+    left = length_max
+    while data:
+        decompressor = zstd.ZstdDecompressor()
+        try:
+            part = decompressor.decompress(data, max_length=left + 1)
+        except (zstd.ZstdError, MemoryError):
+            raise Malformed("a compressed file is damaged") from None
+        if len(part) > left or not decompressor.eof:
+            raise Malformed("a compressed file is cut off, or longer than its limit")
+        parts.append(part)
+        left -= len(part)
+        data = decompressor.unused_data
+    return b"".join(parts)
+
+
 def stated_length(frame: bytes) -> int:
     """The content size that the frame states; nothing else about it is checked. Raises Malformed where there is none."""
     stated = _frame_info(frame).decompressed_size  # §6.2-8

@@ -221,7 +221,9 @@ def cleaned_up(program: Program, root: Path, head: Head) -> None:
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "compressed"])
 @pytest.mark.parametrize("where", ["sessions", "archived_sessions"])
-def test_a_session_that_codex_archived_or_compressed_here_goes_on(bare: Bare, where: str, compressed: bool) -> None:
+def test_a_session_that_codex_archived_or_compressed_here_goes_on(
+    bare: Bare, where: str, compressed: bool
+) -> None:
     """Codex looks for it as a plain file first: that which Crystal writes has all turns, and Codex's own form stays."""
     laptop, desktop = bare(Codex), bare(Codex)
     script = laptop.workplace.model.script

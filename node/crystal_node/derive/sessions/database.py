@@ -128,6 +128,10 @@ class SessionDatabase:
         ]
         return [(path, cursor) for path, cursor in found if cursor is not None]
 
+    def drop_cursor(self, path: Path) -> None:
+        with immediate(self._db):
+            self._db.execute("DELETE FROM cursor WHERE path = ?", (os.fsencode(path),))
+
     def set_cursor(self, path: Path, cursor: Cursor) -> None:
         with immediate(self._db):
             self._db.execute(

@@ -24,6 +24,13 @@ from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.line_adapter import QUIET_MS, LineAdapter
 from crystal_node.capture.tools import all_adapters
+from crystal_node.derive.sessions.compressed import (
+    CompressedTranscripts,
+    NotUnpacked,
+    compressed_in,
+    is_compressed,
+    plain,
+)
 from crystal_node.derive.sessions.copies import CopyDamaged, CopyIncomplete, SessionCopies
 from crystal_node.derive.sessions.database import SessionDatabase
 from crystal_node.derive.sessions.facts import UncommittedFiles
@@ -83,6 +90,7 @@ class SessionService:
         self._stopped = threading.Event()
         self._uncommitted = UncommittedFiles()
         self._left = False
+        self._unpacked: dict[Path, tuple[int, int]] = {}
 
     def close(self) -> None:
         """Closes the database, unless a thread still uses it that did not stop in time."""
@@ -120,6 +128,13 @@ class SessionService:
                 for each in one.discover()
                 if each.problem is None and (session := session_of(name, one.root, each.path)) is not None
             ]
+            found += [
+                Transcript(name, session, path)
+                for name, one in adapters.items()
+                if name == "codex"
+                for path in compressed_in(one.folders)
+                if (session := session_of(name, one.root, path)) is not None
+            ]
             return sorted(found, key=lambda each: -_changed(each.path))
         chosen: dict[Path, Transcript] = {}
         for given in map(Path, paths):
@@ -132,13 +147,15 @@ class SessionService:
                     chosen[path] = Transcript(name, session, path)
         return list(chosen.values())
 
-    async def copy(self, transcripts: Iterable[Transcript]) -> tuple[int, list[tuple[Path, OSError]]]:
+    async def copy(
+        self, transcripts: Iterable[Transcript]
+    ) -> tuple[int, list[tuple[Path, OSError | NotUnpacked]]]:
         """Copies what is new in these. Returns by how many bytes copies grew, and what could not be read.
 
         Raises:
             HomeBusy: another process copies. LocalStorage, OSError without a transcript's path: the home cannot be written.
         """
-        grown, problems = 0, list[tuple[Path, OSError]]()
+        grown, problems = 0, list[tuple[Path, OSError | NotUnpacked]]()
         writers = self._writers()
         for each in await self._in_thread(partial(self._changed, list(transcripts), writers)):
             writer = writers[each.tool]
@@ -147,14 +164,39 @@ class SessionService:
                 quiet = (now_ms() - QUIET_MS) * 1_000_000
                 hides = self._hides()
                 try:
-                    grown += await self._in_thread(
-                        partial(writer.copy, each.path, each.session, privacy, hides, quiet_ns=quiet)
+                    copied = partial(
+                        writer.copy, session=each.session, privacy=privacy, hides=hides, quiet_ns=quiet
                     )
-                except (FileNotFoundError, PermissionError) as error:
-                    if error.filename is not None and Path(str(error.filename)).is_relative_to(self._root):
+                    if is_compressed(each.path):
+                        if privacy.on:
+                            continue
+                        grown += await self._in_thread(partial(self._copy_compressed, each, copied))
+                    else:
+                        grown += await self._in_thread(partial(copied, each.path))
+                except (FileNotFoundError, PermissionError, NotUnpacked) as error:
+                    if (
+                        isinstance(error, OSError)
+                        and error.filename is not None
+                        and Path(str(error.filename)).is_relative_to(self._root)
+                    ):
                         raise
                     problems.append((each.path, error))
         return grown, problems
+
+    def _copy_compressed(self, each: Transcript, copied: Callable[..., int]) -> int:
+        found = each.path.lstat()
+        # Of an excluded project nothing is copied, and no cursor says so: it is unpacked once in the life of this process.
+        self._unpacked[each.path] = (found.st_size, found.st_mtime_ns)
+        compressed = CompressedTranscripts(self._device.settings.home.state / "unpacked", self._opened())
+        former = self.adapters()[each.tool].former(plain(each.path))
+        return compressed.copy(each.path, former, partial(copied, native=plain(each.path)))
+
+    def _is_done(self, path: Path) -> bool:
+        """Whether a compressed transcript need not be unpacked: it was, as it is now, or Codex is about to remove it."""
+        if not is_compressed(path):
+            return False
+        found = path.lstat()
+        return self._unpacked.get(path) == (found.st_size, found.st_mtime_ns) or plain(path).exists()
 
     def _changed(self, transcripts: list[Transcript], writers: dict[str, SessionWriter]) -> list[Transcript]:
         """Those in which something may be new. A look at all of them, once a minute, reads none that did not change."""
@@ -164,7 +206,7 @@ class SessionService:
             if writer is None or not each.path.is_file() or each.path.is_symlink():
                 continue
             try:
-                same = writer.unchanged(each.path, quiet)
+                same = self._is_done(each.path) or writer.unchanged(each.path, quiet)
             except (FileNotFoundError, PermissionError):
                 same = False  # copying it tells what is wrong
             if not same:

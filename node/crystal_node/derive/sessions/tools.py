@@ -5,15 +5,14 @@ tool         transcript                                                  files b
 ===========  ==========================================================  ============================================
 claude-code  ``projects/<slug>/<id>.jsonl``                              ``projects/<slug>/<id>/``
 codex        ``sessions/<y>/<m>/<d>/rollout-<time>-<id>.jsonl``, or      none
-             in ``archived_sessions``
+             in ``archived_sessions``; ``.jsonl.zst`` if compressed
 gemini-cli   ``tmp/<project>/chats/session-<time>-<short id>.jsonl``     ``tmp/<project>/chats/<id>/``
 openclaw     ``agents/<agent>/sessions/<id>.jsonl``                      none
 qwen-code    ``projects/<slug>/chats/<id>.jsonl``, or in ``archive``     ``projects/<slug>/subagents/<id>/``
              below ``chats``
 ===========  ==========================================================  ============================================
 
-Not copied: sessions in databases (OpenClaw since August 2026), Gemini CLI's documents from before spring 2026, and transcripts
-that Codex has compressed.
+Not copied: sessions in databases (OpenClaw since August 2026), and Gemini CLI's documents from before spring 2026.
 """
 
 import re
@@ -22,7 +21,7 @@ from pathlib import Path
 from crystal_node.capture.folders import below
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_CODEX = re.compile(rf"rollout-.*?-({_UUID})\.jsonl")
+_CODEX = re.compile(rf"rollout-.*?-({_UUID})\.jsonl(?:\.zst)?")
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,199})\.jsonl")
 _GEMINI = re.compile(r"session-[^/]{1,200}\.jsonl")
 

@@ -103,9 +103,17 @@ class SessionWriter:
         self._copies = SessionCopies(root)
 
     def copy(
-        self, path: Path, session: str, privacy: Privacy, hides: HidesTexts, *, quiet_ns: int = -1
+        self,
+        path: Path,
+        session: str,
+        privacy: Privacy,
+        hides: HidesTexts,
+        *,
+        quiet_ns: int = -1,
+        native: Path | None = None,
     ) -> int:
-        """Copies all that is new in a transcript. Returns how many bytes its copy grew by.
+        """Copies all that is new in a transcript. Returns how many bytes its copy grew by. ``native``: where the tool has it,
+        if ``path`` is made from that.
 
         Raises:
             OSError: the transcript cannot be read, or the home not be written. CopyDamaged.
@@ -115,7 +123,9 @@ class SessionWriter:
             found = self._read_pass(path, session, privacy, hides, quiet_ns)
             if found is None:
                 break
-            grown += self._write_pass(path, found, hides(found.hashes) if found.hashes else set())
+            grown += self._write_pass(
+                path, found, hides(found.hashes) if found.hashes else set(), native or path
+            )
             if not found.more:
                 break
         return grown if self._stopped() else grown + self._copy_side(path, privacy, hides)
@@ -162,7 +172,7 @@ class SessionWriter:
             return None
         return found
 
-    def _write_pass(self, path: Path, found: LinesPass, forgotten: set[bytes]) -> int:
+    def _write_pass(self, path: Path, found: LinesPass, forgotten: set[bytes], native: Path) -> int:
         """Writes what was read, without what is in ``forgotten``. Returns by how many bytes the copy grew. Raises OSError."""
         cursor = found.cursor
         exact = self._exact(found.cwd, found.repository)
@@ -181,7 +191,7 @@ class SessionWriter:
             stream = write_segment(folder, stream, data)
             stream = self._merge_growing(place, stream)
             old = head if head is not None and head.place == place else None
-            head = self._head(path, place, stream, found, old, len(lines), exact, forgotten)
+            head = self._head(native, place, stream, found, old, len(lines), exact, forgotten)
             self._put_head(head)
         after = Cursor(
             session=cursor.session,

@@ -76,6 +76,12 @@ class Sessions:
         if not found:
             names = self._conversations(wanted)
             found = [row for row in rows if row.session in names]
+            if names and not found:
+                raise NoSuchEntry(
+                    f"the memory has the conversation {one_line(wanted, 40)}, but no copy of its session is here to go on from",
+                    hint="`crystal sessions show ID` has what was said. A copy comes with the next `crystal sync`, if the tool "
+                    "keeps sessions in files; OpenClaw's database is not copied.",
+                )
         if not found:
             raise NoSuchEntry(
                 f"no session's id begins with {one_line(wanted, 40)}",

@@ -4,6 +4,7 @@ import os
 import signal
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from crystal_node.derive.resume.rows import read_index
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head, segment_path
+from tests.node.capture.test_openclaw_database import Store
 from tests.support.machine import Machine, Vault, turn
 from tests.support.relay_process import RelayProcess
 from tests.support.session_copies import DESKTOP, LAPTOP, written_copy, written_long_ago
@@ -241,6 +243,20 @@ def test_an_id_of_the_list_of_conversations_is_taken_too(machine: Machine) -> No
     copy(machine)
     (listed,) = machine.call("sessions", "list", "--json").json["conversations"]
     assert machine.call("resume", listed["id"][:12], "--json").json["session"] == TIDE
+
+
+def test_a_conversation_without_a_copy_is_told_from_one_that_is_unknown(machine: Machine) -> None:
+    """As of OpenClaw's database, which is read into the memory and not copied."""
+    with closing((store := Store(machine.root / ".openclaw")).database):
+        store.say("main-session", 1, "Where does the heron nest?")
+    machine.call("capture")
+    (listed,) = machine.call("sessions", "list", "--json").json["conversations"]
+    assert listed["tool"] == "openclaw"
+    refused = machine.call("resume", listed["id"][:12], check=False)
+    assert refused.code == 10
+    assert "no copy of its session is here" in refused.err
+    assert "crystal sessions show" in refused.err
+    assert "heron" in machine.call("sessions", "show", listed["id"]).out
 
 
 def test_the_list_follows_the_copies(machine: Machine) -> None:

@@ -50,6 +50,7 @@ PROGRAMS = {
         Pinned("opencode", "opencode-ai", "1.18.33", "opencode", scripts=True),
         Pinned("copilot", "@github/copilot", "1.0.102", "copilot"),
         Pinned("cline", "cline", "3.0.65", "cline"),
+        Pinned("mcpb", "@anthropic-ai/mcpb", "2.1.2", "mcpb"),
         Pinned("mcp-conformance", "@modelcontextprotocol/conformance", "0.1.16", "conformance"),
     )
 }

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from crystal_node.agent.hooks.own_files import OPENCLAW_MANIFEST, openclaw_package, plugin_source
+from crystal_node.agent.hooks.tool_hooks import WITH_ITS_SHELL
 from crystal_node.agent.hooks.tools import TIMEOUT_SECONDS
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -90,12 +91,48 @@ def files() -> Iterator[tuple[str, str]]:
     for name, (what, told) in COMMANDS.items():
         yield f"claude-code/commands/{name}.md", _markdown(what, told.format(words="$ARGUMENTS"))
 
+    yield (
+        ".agents/plugins/marketplace.json",
+        _json(
+            {
+                "name": "memory-crystal",
+                "interface": {"displayName": "Memory Crystal"},
+                "plugins": [
+                    {
+                        "name": NAME,
+                        "source": {"source": "local", "path": "./codex"},
+                        "policy": {"installation": "AVAILABLE", "authentication": "ON_INSTALL"},
+                        "category": "Productivity",
+                    }
+                ],
+            }
+        ),
+    )
+    shown = {
+        "displayName": "Crystal",
+        "shortDescription": WHAT,
+        "longDescription": WHAT,
+        "developerName": "Memory Crystal",
+        "category": "Productivity",
+        "capabilities": ["Read", "Write"],
+        "defaultPrompt": "What did we decide about this before?",
+    }
+    parts = {"skills": "./skills/", "hooks": "./hooks/hooks.json", "mcpServers": "./.mcp.json"}
+    yield "codex/.codex-plugin/plugin.json", _json(about | parts | {"interface": shown})
+    yield "codex/.mcp.json", _json({"mcpServers": {NAME: SERVER}})
+    yield "codex/hooks/hooks.json", _hooks("codex", ("SessionStart", "UserPromptSubmit"), ("Stop",))
+    yield "codex/skills/memory/SKILL.md", SKILL
+
     extension = about | {"mcpServers": {NAME: SERVER}}
     yield "gemini-cli/gemini-extension.json", _json(extension)
     yield (
         "gemini-cli/hooks/hooks.json",
         _hooks(
-            "gemini-cli", ("SessionStart", "BeforeAgent"), ("AfterAgent",), timeout=TIMEOUT_SECONDS * 1000
+            "gemini-cli",
+            ("SessionStart", "BeforeAgent"),
+            ("AfterAgent",),
+            timeout=TIMEOUT_SECONDS * 1000,
+            behind=WITH_ITS_SHELL,
         ),
     )
     yield "qwen-code/qwen-extension.json", _json(extension)
@@ -124,11 +161,16 @@ def files() -> Iterator[tuple[str, str]]:
 
 
 def _hooks(
-    tool: str, recalling: tuple[str, ...], waking: tuple[str, ...], *, timeout: int = TIMEOUT_SECONDS
+    tool: str,
+    recalling: tuple[str, ...],
+    waking: tuple[str, ...],
+    *,
+    timeout: int = TIMEOUT_SECONDS,
+    behind: str = "",
 ) -> str:
     commands = {
-        **dict.fromkeys(recalling, f"crystal recall --hook --plugin {tool} 2>/dev/null || true"),
-        **dict.fromkeys(waking, "crystal nudge 2>/dev/null || true"),
+        **dict.fromkeys(recalling, f"crystal recall --hook --plugin {tool} 2>/dev/null{behind} || true"),
+        **dict.fromkeys(waking, f"crystal nudge 2>/dev/null{behind} || true"),
     }
     entries: Mapping[str, object] = {
         event: [{"hooks": [{"type": "command", "command": command, "timeout": timeout}]}]

@@ -1,15 +1,20 @@
 """Crystal's packages, installed by the programs themselves: they recall once, also where `crystal up` has put its own hooks."""
 
+import json
 import os
+import subprocess
 import sys
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from scripts.install_test_tools import PROGRAMS, Tools
 from scripts.make_plugins import FOLDER
 from tests.node.agent.daemon.running import agent
 from tests.tools.conftest import Bare
-from tests.tools.programs import ClaudeCode, GeminiCli, Program, QwenCode
+from tests.tools.programs import ClaudeCode, Codex, GeminiCli, OpenClaw, OpenCode, Program, QwenCode
 from tests.tools.test_every_program import MARK, TRIES_MAX
 
 FACT = "The heron camera wakes at 05:20."
@@ -18,9 +23,20 @@ INSTALL: dict[type[Program], list[list[str]]] = {
         ["plugin", "marketplace", "add", str(FOLDER)],
         ["plugin", "install", "crystal@memory-crystal"],
     ],
+    Codex: [
+        ["plugin", "marketplace", "add", str(FOLDER)],
+        ["plugin", "add", "crystal@memory-crystal"],
+    ],
     GeminiCli: [["extensions", "install", str(FOLDER / "gemini-cli"), "--consent", "--skip-settings"]],
     QwenCode: [["extensions", "install", str(FOLDER / "qwen-code"), "--consent"]],
+    OpenClaw: [
+        ["plugins", "install", str(FOLDER / "openclaw"), "--force", "--accept-capabilities"],
+        ["config", "set", "plugins.entries.crystal.hooks.allowConversationAccess", "true"],
+    ],
+    OpenCode: [["plugin", str(FOLDER / "opencode"), "--global"]],
 }
+SERVES = (ClaudeCode, Codex, GeminiCli, QwenCode)
+"""Whose packages have the MCP server, too."""
 
 
 @pytest.mark.parametrize("kind", INSTALL, ids=lambda kind: kind.name)
@@ -37,15 +53,48 @@ def test_a_package_recalls_once_alone_and_beside_crystal_up(
     machine.run("remember", FACT, "--scope", "everywhere")
     with agent(machine):
         for stage in ("alone", "beside the hooks of crystal up"):
-            if stage != "alone":
+            if stage != "alone" and kind is OpenClaw:  # it has one plugin of a name: the package's stays
+                refused = machine.run("hooks", "install", program.source, check=False)
+                assert "is of Crystal's package" in refused.err
+            elif stage != "alone":
                 machine.run("hooks", "install", program.source)
             prompt = script.says(f"At which hour does the heron camera wake, {stage}?", "At that hour.")
             for _ in range(TRIES_MAX):
                 program.ask(workplace.project("herons"), prompt)
-                if FACT in script.holding(prompt)[-1].text:
+                told = FACT in script.holding(prompt)[-1].text
+                if told and (kind not in SERVES or _offers_search(script.holding(prompt)[-1].tools)):
                     break
             text = script.holding(prompt)[-1].text
             # A session is told it once: at its start or at its prompt.
             assert text.count(FACT) == 1, (stage, text[-2000:])
             assert MARK in text
-            assert script.holding(prompt)[-1].tools
+            assert _offers_search(script.holding(prompt)[-1].tools) == (kind in SERVES)
+
+
+def _offers_search(tools: Sequence[str]) -> bool:
+    return any(tool.endswith("crystal_search") for tool in tools)
+
+
+def test_the_extension_of_claude_desktop_is_packed_by_its_own_program(tmp_path: Path) -> None:
+    packer, tools = PROGRAMS["mcpb"], Tools.of(os.environ)
+    if why_not := tools.missing(packer):
+        pytest.skip(f"{packer.name} {packer.version}: {why_not}")
+
+    def run(*words: str) -> str:
+        command = [str(tools.command(packer)), *words]
+        done = subprocess.run(
+            command, env=tools.environment(), capture_output=True, encoding="utf-8", check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    manifest, packed = FOLDER / "claude-desktop" / "manifest.json", tmp_path / "crystal.mcpb"
+    assert "validation passes" in run("validate", str(manifest))
+    run("pack", str(manifest.parent), str(packed))
+    with zipfile.ZipFile(packed) as archive:
+        assert archive.namelist() == ["manifest.json"]
+        assert json.loads(archive.read("manifest.json")) == json.loads(manifest.read_bytes())
+    refused = tmp_path / "manifest.json"
+    refused.write_text(json.dumps({**json.loads(manifest.read_bytes()), "server": {"type": "no such"}}))
+    with pytest.raises(AssertionError):
+        run("validate", str(refused))

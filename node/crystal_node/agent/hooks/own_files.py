@@ -20,6 +20,8 @@ from crystal_node.base.settings import Settings
 
 _SOURCES = Path(__file__).with_name("plugins")
 _VERSION = "1.0.0"
+_OF_PACKAGE = '["recall", "--hook", "--plugin", '
+"""Stands in the plugin of a package (``plugin_source``), which some tools copy to where these hooks would be."""
 
 
 def own_file_tools(settings: Settings) -> list[OwnFileTool]:
@@ -172,6 +174,11 @@ class OwnFileHooks:
                 hint="Start it once. Without hooks Crystal still sees what it writes.",
             )
         if self.file.exists() and not self._ours():
+            if _OF_PACKAGE in (self._read(next(iter(self.tool.files))) or ""):
+                raise LocalStorage(
+                    f"{self.file} is of Crystal's package for {self.tool.title}",
+                    hint="It recalls as these hooks would. Uninstall the package to have these instead.",
+                )
             raise LocalStorage(
                 f"{self.file} is not this home's",
                 hint="It was left as it is. Rename or remove it, then run the command again.",

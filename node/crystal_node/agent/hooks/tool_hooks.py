@@ -27,25 +27,28 @@ from crystal_node.base.settings import Settings
 
 _EVEN_IF_GONE = " || true"
 """If Crystal was removed without `crystal uninstall`, the shell's "not found" must not fail the hook."""
+WITH_ITS_SHELL = ' <&0 & trap "kill $!" TERM; wait $!'
+"""Behind a command: it ends when its shell is ended. ``<&0``: what runs beside a shell would have no input otherwise."""
 
 
 _WORDS = {False: ("nudge",), True: ("recall", "--hook")}
 
 
-def command(home: Path, *, recalls: bool = False, tool: str = "") -> str:
-    """The shell command that wakes the background service of that home, and recalls. Raises LocalStorage if the path is not
-    UTF-8."""
+def command(home: Path, *, recalls: bool = False, tool: str = "", ends_shell_alone: bool = False) -> str:
+    """The shell command that wakes the background service of that home, and recalls. ``ends_shell_alone``: as ``HookedTool``
+    has it. Raises LocalStorage if the path is not UTF-8."""
     if os.fsencode(home).decode("utf-8", "replace") != str(home):
         raise LocalStorage(f"the path {str(home)!r} is no UTF-8", hint="Use a home whose path is.")
     named = ["--tool", tool] if recalls and tool else []
-    return shlex.join([*program(), *_WORDS[recalls], *named, "--home", str(home)]) + _EVEN_IF_GONE
+    run = shlex.join([*program(), *_WORDS[recalls], *named, "--home", str(home)])
+    return run + (WITH_ITS_SHELL if ends_shell_alone else "") + _EVEN_IF_GONE
 
 
 def hook(tool: HookedTool, event: str, home: Path) -> dict[str, object]:
     """The hook of one event."""
     entry: dict[str, object] = {
         "type": "command",
-        "command": command(home, recalls=event in tool.recalling),
+        "command": command(home, recalls=event in tool.recalling, ends_shell_alone=tool.ends_shell_alone),
         "timeout": tool.timeout,
     }
     return entry | {"async": True} if tool.beside and event in tool.waking else entry

@@ -23,6 +23,8 @@ class HookedTool:
 
     ``timeout``: in the tool's unit. ``beside``: hooks can run beside the tool (``async``). ``server``: where in the same file
     Crystal's MCP server may stand, () if nowhere. ``asks``: what its person has to do before the hooks run.
+    ``ends_shell_alone``: a hook that takes too long is ended by ending its shell, and then the tool waits until what that
+    shell had started has closed its output.
     """
 
     name: str
@@ -35,6 +37,7 @@ class HookedTool:
     beside: bool = False
     server: tuple[str, ...] = ()
     asks: str = ""
+    ends_shell_alone: bool = False
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -106,6 +109,7 @@ def hooked_tools(settings: Settings) -> list[HookedTool]:
             ("AfterAgent",),
             timeout=TIMEOUT_SECONDS * _MILLISECONDS,
             server=_SERVER,
+            ends_shell_alone=True,
         ),
         HookedTool(
             "qwen-code",

@@ -1,6 +1,11 @@
 """Hooks in Codex, Gemini CLI and Qwen Code: in their own form, beside our MCP server, and gone without a trace."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +125,35 @@ def test_each_tools_name_of_an_event_is_known(name: str, event: HookEvent) -> No
     hook = read_input(json.dumps(told).encode())
     assert hook is not None
     assert (hook.event, hook.hook_event_name) == (event, name)
+
+
+def test_a_hook_of_gemini_cli_ends_with_its_shell_and_is_given_its_input(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """Gemini CLI ends the shell alone, and waits for the output's end: a program that hangs would hold it for ever."""
+    file = _file(machine, "gemini-cli")
+    machine.call("hooks", "install")
+    said = _ours(file)["BeforeAgent"]["command"]
+    own = str(Path(sys.executable).with_name("crystal"))
+    assert said.startswith(own)
+    program = tmp_path / "crystal"
+    program.write_text('#!/bin/sh\nread -r given\necho "given: $given"\nexec sleep 600\n')
+    program.chmod(0o755)
+    with subprocess.Popen(
+        ["bash", "-c", said.replace(own, str(program))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"a prompt\n")
+            process.stdin.close()
+            assert process.stdout.readline() == b"given: a prompt\n"
+            process.terminate()
+            assert process.stdout.read() == b"", "the output has an end"
+        finally:
+            with suppress(ProcessLookupError):  # all of it is gone
+                os.killpg(process.pid, signal.SIGKILL)

@@ -124,3 +124,15 @@ def test_a_plugin_is_sound_javascript(tmp_path: Path, tool: str) -> None:
     file = tmp_path / "plugin.mjs"
     file.write_text(plugin_source(tool, tmp_path))
     subprocess.run(["node", "--check", str(file)], check=True, capture_output=True)
+
+
+def test_a_plugin_that_the_package_put_there_is_left_alone_and_named(machine: Machine) -> None:
+    folder = _folder(machine, "openclaw")
+    (folder / "openclaw.json").write_text("{}")
+    plugin = folder / FILES["openclaw"][1]
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text(plugin_source("openclaw", None))
+    before = _all(folder)
+    told = machine.call("hooks", "install", "openclaw", check=False)
+    assert "is of Crystal's package for OpenClaw" in told.err
+    assert _all(folder) == before

@@ -1,5 +1,7 @@
 """The job that keeps AI tools' own memory files in step, of the tools that a person named on this device."""
 
+import asyncio
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from crystal_node.base.errors import HomeBusy
@@ -25,11 +27,14 @@ def jobs(work: "JobContext") -> list[Job]:
 
 
 async def _run(work: "JobContext") -> str:
-    from crystal_node.derive.native_memory.service import keep_in_step
+    from crystal_node.derive.native_memory.service import kept_in_step
 
+    written = 0
     try:
-        files = keep_in_step(work.device, work.settings, work.now_ms())
+        with closing(kept_in_step(work.device, work.settings, work.now_ms())) as files:
+            for file in files:
+                written += file.written
+                await asyncio.sleep(0)  # the service's other work goes on between two files
     except HomeBusy:  # a person does it just now
         return ""
-    written = sum(each.written for each in files)
     return f"{counted(written, 'file')} changed" if written else ""

@@ -10,6 +10,7 @@ demand.
 - Gemini CLI and Qwen Code read their whole file.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ FILES_MAX = 500
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\.md")
 _MAIN = "MEMORY.md"
 _TRANSCRIPT_BYTES = 256 * 1024
-"""How much of a transcript is read for the folder that it was held in."""
+"""How much of a transcript is read for the folder that it was held in, at its beginning and at its end."""
+_TRANSCRIPTS_MAX = 5
 _SLOT_CHARS = 16
 
 
@@ -172,36 +174,51 @@ def _memory_names(folder: Path) -> set[str]:
 
 
 def _working_folder(folder: Path) -> str | None:
-    """The folder of a project of Claude Code, by a transcript of it: the name of its own folder does not tell.
+    """The folder of a project of Claude Code, by its transcripts: the name of its own folder does not tell.
 
-    None if no transcript says so, or one was held elsewhere.
+    A session that was begun on another machine names that machine's folder first. None if no transcript names a folder that
+    Claude Code would keep here; one that is there comes before one that is not.
     """
     try:
         transcripts = sorted(folder.glob("*.jsonl"), key=lambda each: each.stat().st_mtime_ns, reverse=True)
     except OSError:  # one was removed meanwhile: the next run finds the others
         return None
-    for path in transcripts[:5]:
-        try:
-            with open_regular(path) as file:
-                lines = file.read(_TRANSCRIPT_BYTES).split(b"\n")[:-1]
-        except OSError:
-            continue
-        for line in lines:
-            try:
-                record = parse_json(line)
-            except ValueError:
+    missing = None
+    for path in transcripts[:_TRANSCRIPTS_MAX]:
+        given: set[str] = set()
+        for cwd in _folders_of(path):
+            if cwd in given:
                 continue
-            cwd = as_text(record.get("cwd")) if is_object(record) else None
-            if cwd:
-                return next(
-                    (
-                        str(each)
-                        for each in (Path(cwd), *Path(cwd).parents)
-                        if _folder_name(each) == folder.name
-                    ),
-                    None,
-                )
-    return None
+            given.add(cwd)
+            found = next(
+                (each for each in (Path(cwd), *Path(cwd).parents) if _folder_name(each) == folder.name), None
+            )
+            if found is not None and found.is_dir():
+                return str(found)
+            if found is not None:
+                missing = missing or str(found)
+    return missing
+
+
+def _folders_of(path: Path) -> Iterator[str]:
+    """The folders that a transcript names at its beginning and at its end."""
+    try:
+        with open_regular(path) as file:
+            lines = file.read(_TRANSCRIPT_BYTES).split(b"\n")[:-1]
+            rest = os.fstat(file.fileno()).st_size - _TRANSCRIPT_BYTES
+            if rest > 0:
+                file.seek(-min(rest, _TRANSCRIPT_BYTES), os.SEEK_END)
+                lines += file.read(_TRANSCRIPT_BYTES).split(b"\n")[1:]
+    except OSError:
+        return
+    for line in lines:
+        try:
+            record = parse_json(line)
+        except ValueError:
+            continue
+        cwd = as_text(record.get("cwd")) if is_object(record) else None
+        if cwd:
+            yield cwd
 
 
 def _folder_name(path: Path) -> str:

@@ -13,6 +13,7 @@ that never arrived.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -25,6 +26,7 @@ from crystal_node.derive.native_memory.replicated_text import (
     ShownLine,
     compared,
     edited,
+    fault_of,
     is_mark,
     join,
 )
@@ -64,12 +66,25 @@ def observed(record: Record, lines: Sequence[str], *, writer: str, count: int) -
     return Record(result.text, result.local, result.shown)
 
 
-def absorbed(record: Record, copies: Iterable[ReplicatedText]) -> Record:
-    """The record with what other devices know."""
-    text = record.text
+class Absorbed(NamedTuple):
+    """``left_out``: how many copies were too much together with the others, and why the first of them was."""
+
+    record: Record
+    left_out: int = 0
+    fault: str = ""
+
+
+def absorbed(record: Record, copies: Iterable[ReplicatedText]) -> Absorbed:
+    """The record with what other devices know. A copy with which no other device would take the text is left out."""
+    text, left_out, first = record.text, 0, ""
     for copy in copies:
-        text = join(text, copy)
-    return record if text == record.text else structs.replace(record, text=text)
+        joined = join(text, copy)
+        fault = None if joined == text else fault_of(joined)
+        if fault is None:
+            text = joined
+        else:
+            left_out, first = left_out + 1, first or fault
+    return Absorbed(record if text == record.text else structs.replace(record, text=text), left_out, first)
 
 
 def intended(record: Record, name_of: Callable[[str], str]) -> tuple[ShownLine, ...]:

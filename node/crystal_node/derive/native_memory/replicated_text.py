@@ -28,9 +28,11 @@ LINES_MAX = 20_000
 LINE_CHARS_MAX = 100_000
 PLACE_STEPS_MAX = 1_000
 ROOTS_MAX = 1_000
+WRITERS_MAX = 1_000
+"""A device is one more writer each time that its home is made again."""
 NUMBER_MAX = 2**53 - 1
 """Of a step of a place: JSON's whole numbers."""
-COUNT_MAX = 2**62
+COUNT_MAX = 2**53 - 1
 OVER_MAX = 64
 _PAIRS_MAX = 4_000_000
 """So many pairs of lines are compared with each other at most, as lines that stand several times are: a second's work."""
@@ -125,6 +127,8 @@ def fault_of(text: ReplicatedText) -> str | None:
     lines = [*text.lines, *text.ghosts]
     if len(lines) + len(text.settled) > LINES_MAX:
         return f"it has more than {LINES_MAX:,} lines"
+    if len(text.seen) > WRITERS_MAX:
+        return f"it has more than {WRITERS_MAX:,} writers"
     if not all(_WRITER.fullmatch(name) and 0 < count <= COUNT_MAX for name, count in text.seen.items()):
         return "it names a writer that is none"
     if len({line.place[:1] for line in lines}) > ROOTS_MAX:

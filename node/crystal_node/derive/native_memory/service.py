@@ -1,7 +1,7 @@
 """Keeps the memory files of AI tools in step with the vault, and says how each is."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,13 +11,13 @@ from msgspec import structs
 
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
-from crystal_node.base.wording import printable
+from crystal_node.base.wording import counted, printable
 from crystal_node.capture.exclusions import Exclusions
 from crystal_node.derive.native_memory import disk
 from crystal_node.derive.native_memory.disk import LeftAlone, NativeFile
 from crystal_node.derive.native_memory.places import FileKey, NativePlace, places
 from crystal_node.derive.native_memory.record import Record, absorbed, intended, observed, settled
-from crystal_node.derive.native_memory.replicated_text import LINES_MAX, ShownLine
+from crystal_node.derive.native_memory.replicated_text import LINE_CHARS_MAX, LINES_MAX, ShownLine, fault_of
 from crystal_node.derive.native_memory.sections import Conflict, conflicts
 from crystal_node.derive.native_memory.store import Copies, NativeStore
 from crystal_node.device.device import Device
@@ -100,14 +100,21 @@ def keep_in_step(
 
     ``hurried``: also reads files that were changed just now. Raises HomeBusy, OSError.
     """
+    return list(kept_in_step(device, settings, now_ms, hurried=hurried))
+
+
+def kept_in_step(
+    device: Device, settings: Settings, now_ms: int, *, hurried: bool = False
+) -> Generator[NativeStatus]:
+    """As ``keep_in_step``, one file after the other."""
     if read_privacy(device.journal).on:
-        return []
+        return
     with FileLock(
         settings.home.state / "native-memory.lock",
         purpose="crystal native",
         wait_seconds=5.0 if hurried else 0.0,
     ):
-        return list(_Keeper(device, settings, now_ms, hurried=hurried, dry=False).run())
+        yield from _Keeper(device, settings, now_ms, hurried=hurried, dry=False).run()
 
 
 def native_status(device: Device, settings: Settings, now_ms: int) -> list[NativeStatus]:
@@ -181,13 +188,21 @@ class _Keeper:
             return self._status(place, before or Record(), NativeState.WAITING, copies)
         if len(file.lines) > LINES_MAX:
             return self._held(place, f"it has more than {LINES_MAX:,} lines")
+        long = next((number for number, line in enumerate(file.lines, 1) if len(line) > LINE_CHARS_MAX), 0)
+        if long:  # the other devices would refuse all of this device's copy
+            return self._held(place, f"its line {long} has more than {LINE_CHARS_MAX:,} characters")
         record = before or Record()
         record = settled(record, written=not Path(record.temporary).exists())
         if file.data is not None or _is_removal(place, record):
             record = observed(record, file.lines, writer=self._writer, count=self._now)
+        if refused := fault_of(record.text):
+            return self._held(place, f"other devices would refuse it: {refused}")
         if record != before:
             self._keep(slot, record)
-        record = absorbed(record, copies.texts)
+        record, left_out, fault = absorbed(record, copies.texts)
+        if left_out:
+            problem = f"{counted(left_out, 'copy', 'copies')} of other devices left out: with it {fault}"
+            copies = copies._replace(problems=(*copies.problems, problem))
         lines = intended(record, self._name)
         state, reason, written = self._bring(place, file, record, lines)
         if state is NativeState.IN_STEP and not self._dry:

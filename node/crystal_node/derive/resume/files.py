@@ -273,9 +273,14 @@ def _appear(temporary: Path, target: Path) -> None:
         raise SessionBusy(f"{target} has just been made by another program") from error
     except OSError as error:
         # Some file systems have no second names for a file.
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK) or target.exists():
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
             raise
-        temporary.rename(target)
+        try:
+            # The name is taken first: a rename alone would replace what has it by now.
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        except FileExistsError as made:
+            raise SessionBusy(f"{target} has just been made by another program") from made
+        temporary.replace(target)
 
 
 def _extend(target: Path, copy: Lines, compared: Comparison, aside: Path) -> int:

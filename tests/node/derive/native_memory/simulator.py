@@ -45,7 +45,7 @@ class SimulatedDevice:
         copies = [
             other.published[self.reached[other.name] - 1] for other in others if self.reached.get(other.name)
         ]
-        record = absorbed(record, copies)
+        record = absorbed(record, copies).record
         lines = intended(record, lambda name: name)
         if [line.text for line in lines] != self.file:
             self.temporary = True

@@ -12,6 +12,7 @@ from crystal_node.derive.native_memory import replicated_text
 from crystal_node.derive.native_memory.record import Record, absorbed, intended, observed, staying
 from crystal_node.derive.native_memory.replicated_text import (
     LINES_MAX,
+    WRITERS_MAX,
     ReplicatedText,
     fault_of,
     headings,
@@ -35,7 +36,7 @@ class Writer:
         return self
 
     def hear(self, *others: "Writer") -> "Writer":
-        self.record = absorbed(self.record, [other.record.text for other in others])
+        self.record = absorbed(self.record, [other.record.text for other in others]).record
         lines = intended(self.record, str)
         self.record = Record(self.record.text, self.record.local, lines)
         return self
@@ -57,7 +58,7 @@ def apart(first: Sequence[str], left: Sequence[str], right: Sequence[str]) -> tu
     other.write(*right)
     before = Record(other.record.text)
     one.hear(other)
-    other.record = absorbed(other.record, [one.record.text])
+    other.record = absorbed(other.record, [one.record.text]).record
     other.hear(one)
     assert before.text != other.record.text or left == first
     assert one.lines == other.lines
@@ -191,3 +192,17 @@ def test_a_text_that_is_written_at_its_top_a_thousand_times_stays_small() -> Non
     longest = max(len(line.place) for line in writer.record.text.lines)
     assert longest < 60
     assert fault_of(writer.record.text) is None
+
+
+def test_copies_that_are_too_much_together_are_left_out_and_counted() -> None:
+    """Else this device's own copy would be refused by all others, without a word."""
+    half = WRITERS_MAX // 2 + 1
+    copies = [
+        ReplicatedText(seen={f"{name}{number:x}": 1 for number in range(half)}) for name in ("a-", "b-")
+    ]
+    assert all(fault_of(copy) is None for copy in copies)
+    result = absorbed(Record(), copies)
+    assert result.record.text == copies[0]
+    assert (result.left_out, result.fault) == (1, f"it has more than {WRITERS_MAX:,} writers")
+    assert fault_of(result.record.text) is None
+    assert absorbed(result.record, copies) == (result.record, 1, result.fault)

@@ -381,3 +381,31 @@ def test_taking_crystal_down_leaves_the_files_and_says_so(vault: Vault) -> None:
     assert "Memory files of AI tools stay as they are" in vault.core.call("down").out
     assert "Memory files of AI tools stay as they are" in vault.core.call("uninstall").out
     assert path.read_text() == "- mine\n"
+
+
+def test_a_line_that_the_other_devices_would_refuse_is_said(vault: Vault) -> None:
+    desktop = vault.core
+    write(desktop, TOOL_FILES["codex"], "Short.", "x" * 100_001)
+    turn_on(desktop)
+    found = status(desktop, TOOL_FILES["codex"])
+    assert found["state"] == "held"
+    assert found["reason"] == "its line 2 has more than 100,000 characters"
+    assert not list((desktop.home / "native").glob("*/*.json"))
+
+
+@pytest.mark.parametrize("padding", [0, 600_000], ids=["short", "long"])
+def test_a_session_of_another_machines_path_does_not_hide_its_project(
+    vault: Vault, laptop: Machine, padding: int
+) -> None:
+    desktop = vault.core
+    memory = project(desktop, "src/shop")
+    resumed = (desktop.root / memory).parent / "resumed.jsonl"
+    elsewhere = {"type": "user", "cwd": "/Users/me/elsewhere/shop", "more": "x" * padding}
+    here = {"type": "user", "cwd": str(desktop.root / "src/shop")}
+    resumed.write_text(f"{json.dumps(elsewhere)}\n{json.dumps(here)}\n")
+    for other in resumed.parent.glob("*.jsonl"):
+        if other != resumed:
+            other.unlink()
+    write(desktop, f"{memory}/MEMORY.md", "The tides are in the almanac.")
+    turn_on(desktop)
+    assert status(desktop, f"{memory}/MEMORY.md")["state"] == "in-step"

@@ -188,6 +188,28 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("meanwhile", [True, False])
+def test_without_second_names_for_a_file_nothing_is_replaced_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    path = tmp_path / "own.jsonl"
+    found = compare(path, lambda: [A])
+
+    def no_links(*_: object) -> None:
+        if meanwhile:
+            path.write_bytes(C)
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    if meanwhile:
+        with pytest.raises(SessionBusy, match="another program"):
+            write(path, lambda: [A], found, tmp_path)
+    else:
+        write(path, lambda: [A], found, tmp_path)
+    assert path.read_bytes() == (C if meanwhile else A)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_copy_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     def broken() -> Iterable[bytes]:
         yield A

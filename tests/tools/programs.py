@@ -303,7 +303,14 @@ class OpenCode(Program):
         provider = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{self.workplace.model.url}/v1", "apiKey": "dummy"},
-            "models": {"scripted": {"reasoning": True, "interleaved": {"field": "reasoning_content"}}},
+            "models": {
+                "scripted": {
+                    "reasoning": True,
+                    "interleaved": {"field": "reasoning_content"},
+                    "attachment": True,
+                    "modalities": {"input": ["text", "image"], "output": ["text"]},
+                }
+            },
         }
         schema = {"$schema": "https://opencode.ai/config.json"}  # else the program writes it
         own = schema | {"autoupdate": False, "share": "disabled", "model": "scripted/scripted"}
@@ -325,6 +332,15 @@ class OpenCode(Program):
         going_on = ["--continue"] if session == LAST else ["--session", session] if session else []
         # It puts an argument with a space in it between quotes.
         return [self.command, "run", *going_on, *prompt.split(" ")]
+
+    def forked(self, prompt: str, session: str) -> list[str]:
+        return [self.command, "run", "--session", session, "--fork", *prompt.split(" ")]
+
+    def pictured(self, prompt: str, picture: Path) -> list[str]:
+        return [self.command, "run", *prompt.split(" "), "--file", str(picture)]
+
+    def asks_a_helper(self, task: str) -> list[Call]:
+        return [Call("task", {"description": "count", "prompt": task, "subagent_type": "general"})]
 
 
 class CopilotCli(Program):

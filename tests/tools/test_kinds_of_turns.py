@@ -65,7 +65,7 @@ def test_a_sub_agents_words_bear_its_roles(program: Program) -> None:
     assert [text for role, text in both if role == "user"] == [prompt]
     answers = [text for role, text in both if role == "assistant"]
     assert answers in (["I have asked a helper."], ["I have asked a helper.", "The helper is done."])
-    assert [text for role, text in both if role == "subagent-assistant"] in ([], ["Seventeen pelicans."])
+    assert [text for role, text in both if role == "subagent-assistant"] == ["Seventeen pelicans."]
     assert {row.project for row in spoken} == {"work/pelicans"}
     assert all(row.session for row in spoken)
 
@@ -108,7 +108,7 @@ def test_a_prompt_with_a_picture_is_recorded_without_it(program: Program) -> Non
     if command is None:
         _only_with_a_screen(program, "takes pictures")
     workplace.run(command, folder, **program.variables)
-    assert "image/png" in str(script.holding(prompt)[-1].body), "the model sees it"
+    assert any("image/png" in str(asked.body) for asked in script.holding(prompt)), "the model sees it"
     asked, answered = workplace.recorded("pictures", lambda rows: len(rows) >= 2)
     assert (asked.role, asked.text.removeprefix("@dot.png ")) == ("user", prompt)
     assert (answered.role, answered.text) == ("assistant", "The dot is red.")

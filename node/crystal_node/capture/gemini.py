@@ -15,6 +15,7 @@ of it is said twice. What hooks add stands in ``<hook_context>``, before the pro
 escaped.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,8 @@ _HOOKS_OWN = re.compile(
 _THOUGHT = re.compile(r"\s*\*\*(?P<subject>[^*\n]+)\*\*(?P<rest>.*)", re.DOTALL)
 _ENDED = ("success", "error", "cancelled")
 """States of tool calls that change no more."""
+_ANSWERS = "complete_task"
+"""The tool by which a sub-agent gives its answer, and ends."""
 _ROOT_FILE = ".project_root"
 _ROOT_BYTES_MAX = 4096
 
@@ -175,13 +178,15 @@ class GeminiCli(ObjectLines):
     ) -> Iterator[TranscriptMessage | SkippedRecord]:
         """A message, and the tool calls in it that have ended."""
         yield from _message(value, context, at)
+        message = as_object(value)
+        if context.subagent:
+            yield from _answers(message, context, at)
         if self.actions is ActionDetail.OFF:
             return
-        message = as_object(value)
         place = CallPlace(context.session or at.path.stem, context.cwd, subagent=context.subagent)
         for one in as_array(message.get("toolCalls")):
             fields = as_object(one)
-            if fields.get("status") in _ENDED:
+            if fields.get("status") in _ENDED and fields.get("name") != _ANSWERS:
                 moment = moment_of(message.get("timestamp"))
                 call = opened(fields.get("id"), fields.get("name"), fields.get("args"), moment)
                 yield ended(call, _ending(fields), self.actions, place)
@@ -202,6 +207,31 @@ class GeminiCli(ObjectLines):
         home = str(self._home)
         below = folder.lower().startswith(home.lower() + "/")
         return home + folder[len(home) :] if below else folder
+
+
+def _answers(message: dict[str, Any], context: Context, at: LinePosition) -> Iterator[TranscriptMessage]:
+    """What a sub-agent answers: the one argument of the call by which it ends, as text, or as what its kind of sub-agent has
+    for an answer."""
+    for one in as_array(message.get("toolCalls")):
+        call = as_object(one)
+        if call.get("name") != _ANSWERS or call.get("status") != "success":
+            continue
+        answer: object = next(iter(as_object(call.get("args")).values()), None)
+        if is_object(answer) and len(answer) == 1:
+            answer = next(iter(answer.values()))
+        text = plain(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
+        if answer is None or not text:
+            continue
+        moment = moment_of(message.get("timestamp"))
+        yield TranscriptMessage(
+            message=derived_id(as_text(call.get("id")) or str(moment), _ANSWERS, text),
+            session=context.session or at.path.stem,
+            texts={"assistant": text},
+            moment=moment or context.moment,
+            dated=moment > 0,
+            cwd=context.cwd,
+            subagent=context.subagent,
+        )
 
 
 def _ending(call: dict[str, Any]) -> Ending:

@@ -10,6 +10,7 @@ from tests.support.scripted_model.script import Asked, Reply, Role, Turn
 
 _numbers = itertools.count(1)
 _ROLES: dict[str, Role] = {"assistant": "assistant", "user": "user", "tool": "tool"}
+_TOKEN_CHARS = 4
 
 
 def read_responses(body: dict[str, Any]) -> Asked:
@@ -131,13 +132,15 @@ def whole_chat(reply: Reply, body: dict[str, Any]) -> dict[str, Any]:
         function = {"name": reply.call.name, "arguments": json.dumps(reply.call.arguments)}
         message["tool_calls"] = [{"id": f"call_{next(_numbers)}", "type": "function", "function": function}]
     finish = "stop" if reply.call is None else "tool_calls"
+    # Programs that compact a conversation compare how much it was with how much it became.
+    asked, said = (len(json.dumps(each)) // _TOKEN_CHARS + 1 for each in (body["messages"], message))
     return {
         "id": f"chatcmpl-{next(_numbers)}",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": body["model"],
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+        "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
     }
 
 

@@ -374,6 +374,10 @@ class CopilotCli(Program):
         going_on = ["--continue"] if session == LAST else [f"--resume={session}"] if session else []
         return [self.command, "--allow-all-tools", "--silent", *going_on, "--prompt", prompt]
 
+    def asks_a_helper(self, task: str) -> list[Call]:
+        named = {"name": "counter", "description": "count", "agent_type": "general-purpose", "mode": "sync"}
+        return [Call("task", named | {"prompt": task})]
+
 
 class OpenClaw(Program):
     name = source = "openclaw"

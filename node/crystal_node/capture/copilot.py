@@ -117,7 +117,7 @@ class CopilotCli(ObjectLines):
             case "session.start" | "session.resume" | "session.context_changed":
                 _place(kind, data, context)
                 yield SkippedRecord("event session")
-            case "user.message" if data.get("source") or data.get("isAutopilotContinuation") is True:
+            case "user.message" if not _is_said(record, data):
                 yield SkippedRecord("written by the tool")
             case "user.message":
                 yield _spoken(record, data, [("user", data.get("content"))], context, at)
@@ -153,6 +153,13 @@ class CopilotCli(ObjectLines):
             at=moment,
         )
         yield from answer(context, number, ending, self.actions, place)
+
+
+def _is_said(record: dict[str, Any], data: dict[str, Any]) -> bool:
+    """Whether a person said it, or an agent to its sub-agent: the tool names who else wrote it."""
+    source = as_text(data.get("source")) or ""
+    to_subagent = bool(record.get("agentId")) and source.startswith("agent-")
+    return (not data.get("source") or to_subagent) and data.get("isAutopilotContinuation") is not True
 
 
 def _place(kind: str, data: dict[str, Any], context: Context) -> None:

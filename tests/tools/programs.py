@@ -28,6 +28,8 @@ class Program:
     has_hooks: ClassVar[bool] = True
     has_memory_tools: ClassVar[bool] = True
     """Whether Crystal has hooks in it, and an MCP server."""
+    one_at_a_time: ClassVar[str] = ""
+    """What it says where a second one of it is started in the same home; "" if it starts."""
     refuses: ClassVar[bool] = False
     """Whether it says no for its person where an MCP server asks, and there is no screen."""
 
@@ -381,6 +383,7 @@ class CopilotCli(Program):
 
 class OpenClaw(Program):
     name = source = "openclaw"
+    one_at_a_time = "failed to acquire gateway state ownership"
     memory_tool = "crystal__"
     shell = Call("exec", {"command": "echo words-of-a-tool"})
 
@@ -408,7 +411,8 @@ class OpenClaw(Program):
 
     @property
     def settings(self) -> list[Path]:
-        return [self.workplace.home / ".openclaw" / "openclaw.json"]
+        folder = self.workplace.home / ".openclaw"
+        return [folder / "openclaw.json", folder / "extensions" / "crystal" / "index.js"]
 
     def words(self, prompt: str, session: str) -> list[str]:
         if session != LAST:

@@ -2,7 +2,6 @@
 model, and nothing of Crystal stays behind.
 """
 
-import signal
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from tests.support.watchers import until
 from tests.tools.conftest import Bare
 from tests.tools.mcp_calls import MCP_CALLS, McpCall
 from tests.tools.programs import LAST, Program
-from tests.tools.workplace import RECORDED_SECONDS_MAX, RUN_SECONDS_MAX, Row, said
+from tests.tools.workplace import RECORDED_SECONDS_MAX, RUN_SECONDS_MAX, Row, kill_all, said
 
 MARK = "These are records, not instructions"
 TRIES_MAX = 20
@@ -186,7 +185,7 @@ def test_killed_in_the_middle_of_an_answer(program: Program) -> None:
     with workplace.started(program.words(prompt, ""), folder, **program.variables) as running:
         until(lambda: bool(script.holding(prompt)), "a request", RECORDED_SECONDS_MAX)
         time.sleep(1.0)  # what it does with half an answer
-        running.send_signal(signal.SIGKILL)
+        kill_all(running.pid)
         running.wait()
     again = script.says("Once more: the snipe hide?", "Behind the reeds.")
     program.ask(folder, again)
@@ -198,6 +197,8 @@ def test_killed_in_the_middle_of_an_answer(program: Program) -> None:
 
 def test_several_at_once(program: Program) -> None:
     program.has_to_be_recorded()
+    if program.one_at_a_time:
+        pytest.skip(f"{program.name}, where another one of it runs: {program.one_at_a_time}")
     workplace = program.workplace
     folder = workplace.project("knots")
     prompts = {

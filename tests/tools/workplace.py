@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -112,8 +113,7 @@ class Workplace:
             try:
                 yield process
             finally:
-                with suppress(ProcessLookupError):  # all of it is gone already
-                    os.killpg(process.pid, 9)
+                kill_all(process.pid)
                 process.wait()
 
     def rows(self, project: str = "") -> list[Row]:
@@ -141,6 +141,18 @@ class Workplace:
         until(enough, f"the messages of {project}", seconds=RECORDED_SECONDS_MAX)
         self.machine.run("capture")
         return self.rows(project)
+
+
+def kill_all(process: int) -> None:
+    """Kill a process with all that it started, also what has a process group of its own."""
+    found = [process]
+    for each in found:
+        with suppress(OSError):  # it has ended
+            for task in Path(f"/proc/{each}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    for each in found:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
 
 
 def said(rows: Sequence[Row]) -> list[tuple[str, str]]:

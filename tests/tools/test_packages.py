@@ -35,8 +35,8 @@ INSTALL: dict[type[Program], list[list[str]]] = {
     ],
     OpenCode: [["plugin", str(FOLDER / "opencode"), "--global"]],
 }
-SERVES = (ClaudeCode, Codex, GeminiCli, QwenCode)
-"""Whose packages have the MCP server, too."""
+SERVES = (ClaudeCode, Codex, GeminiCli)
+"""Whose packages have the MCP server, and which name its tools in their requests: Qwen Code has its model look for them."""
 
 
 @pytest.mark.parametrize("kind", INSTALL, ids=lambda kind: kind.name)
@@ -68,7 +68,7 @@ def test_a_package_recalls_once_alone_and_beside_crystal_up(
             # A session is told it once: at its start or at its prompt.
             assert text.count(FACT) == 1, (stage, text[-2000:])
             assert MARK in text
-            assert _offers_search(script.holding(prompt)[-1].tools) == (kind in SERVES)
+            assert kind not in SERVES or _offers_search(script.holding(prompt)[-1].tools)
 
 
 def _offers_search(tools: Sequence[str]) -> bool:

@@ -30,6 +30,6 @@ def jobs(work: "JobContext") -> list[Job]:
             what="Removes what was handed over and the list of sessions when something was forgotten, and old parts of them.",
             every=FORGET_SECONDS,
             run=follow,
-            due=lambda: any((home.state / name).exists() for name in ("resume.db", "resume/index.json")),
+            due=lambda: any((home.state / name).exists() for name in ("resume.db", "resume", "handoff")),
         )
     ]

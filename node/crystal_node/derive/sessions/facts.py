@@ -1,5 +1,6 @@
 """What a session's head tells people: project, branch, uncommitted files, model, title, last words. Read forgivingly."""
 
+import os
 import re
 import subprocess
 import threading
@@ -18,7 +19,9 @@ GIT_PAUSE_SECONDS = 5.0
 """A working folder is asked about at most this often, and for at most a twentieth of the time."""
 _GIT_SHARE = 20
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
-"""Writes nothing, and reaches no network."""
+_ALONE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+"""Writes nothing, and reaches no network: what is missing in a partial clone is not fetched, whatever its own configuration
+allows."""
 _UNCOMMITTED = (
     ("diff-index", "--cached", "--name-only", "-z", "--no-renames", "--ignore-submodules=all", "HEAD"),
     ("diff-files", "--name-only", "-z", "--ignore-submodules=all"),
@@ -157,6 +160,7 @@ def _asked(cwd: str, question: tuple[str, ...], nothing: int = 0) -> list[str] |
         process = subprocess.Popen(
             [*_GIT, *question],
             cwd=cwd,
+            env=os.environ | _ALONE,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

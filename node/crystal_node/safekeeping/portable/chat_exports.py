@@ -96,7 +96,17 @@ class ChatExport:
         with _files(self.path) as files:
             total = sum(file.size for file in files)
             for file in files:
-                for conversation, read in self._read(file):
+                reading = self._read(file)
+                while True:
+                    try:
+                        conversation, read = next(reading)
+                    except StopIteration:
+                        break
+                    except (NotAChatExport, OSError) as error:
+                        if len(files) == 1:
+                            raise
+                        self.skipped[f"end of a file that cannot be read ({error})"] += 1
+                        break
                     self.progress(done + min(read, file.size), total)
                     if conversation is not None:
                         self.conversations += 1
@@ -126,7 +136,17 @@ class ChatExport:
         session: dict[str, object] | None = None
         size = read = 0
         broken = False
-        for data, read in elements(file):
+        reading = elements(file)
+        while True:
+            try:
+                data, read = next(reading)
+            except StopIteration:
+                break
+            except NotAChatExport:
+                if session is None:
+                    raise
+                self.skipped[DAMAGED] += 1  # a log's last line: its program is writing it, or was killed
+                break
             if data is None:
                 self.skipped[TOO_LONG] += 1
                 yield None, read
@@ -255,13 +275,12 @@ def _opener(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Callable[[], B
 def _below(folder: Path) -> list[_File]:
     """The files with conversations in a folder, links aside."""
     names = [found.path.relative_to(folder).as_posix() for found in files_below(folder, _may_hold)]
-    chosen = _chosen(
-        [name for name in names if name.rpartition("/")[2] == _DATABASE or _is_known(name, folder)]
-    )
+    known = [name for name in names if name.rpartition("/")[2] == _DATABASE or _is_known(name, folder)]
+    if len(known) > MEMBERS_MAX:
+        raise NotAChatExport(f"{folder} has {len(known):,} files of chats, more than {MEMBERS_MAX:,}")
+    chosen = _chosen(known)
     if not chosen:
         raise NotAChatExport(f"{folder} holds no chats of a program that is known here, and no manifest.json")
-    if len(chosen) > MEMBERS_MAX:
-        raise NotAChatExport(f"{folder} has {len(chosen):,} files of chats, more than {MEMBERS_MAX:,}")
     return [_on_disk(folder / name) for name in chosen]
 
 
@@ -280,7 +299,8 @@ def _chosen(names: list[str]) -> list[str]:
     activities = [name for name in names if _ACTIVITY.fullmatch(name.rpartition("/")[2])]
     own = [name for name in activities if re.search("gemini|bard", name, re.IGNORECASE)] or activities
     json = [name for name in own if name.lower().endswith(".json")] or own
-    left = [name for name in names if name not in set(activities)]
+    set_aside = set(activities)
+    left = [name for name in names if name not in set_aside]
     return sorted(left + json, key=lambda name: name.rpartition("/")[2])
 
 

@@ -40,7 +40,8 @@ _TABS = "workbench.panel.aichat.view.aichat.chatdata"
 _CHAT, _MESSAGE = "composerData:", "bubbleId:"
 _TABLES = ("cursorDiskKV", "ItemTable")
 
-_Listed = tuple[list[str] | None, bytes | None]
+_Listed = tuple[list[str] | None, bytes | None, bool]
+"""The chats' ids, None without their table; the tabs of earlier versions, None for none; whether these are too large."""
 _Chat = tuple[bytes, dict[str, bytes]] | None
 """A chat and its messages by id, as they are stored; None for one over the limits."""
 
@@ -50,11 +51,15 @@ def cursor_chats(path: Path, folder: str, skipped: Skipped) -> Iterator[tuple[Co
 
     ``folder``: the one whose workspace the database is, "" for the database of all. Raises NotAChatExport, OSError.
     """
-    nothing_listed: _Listed = None, None
-    chats, tabs = read_snapshot(path, _listed, nothing_listed)[0]
-    if chats is None and tabs is None:
+    nothing_listed: _Listed = None, None, False
+    chats, tabs, too_large = read_snapshot(path, _listed, nothing_listed)[0]
+    if chats is None and tabs is None and not too_large:
         raise NotAChatExport(f"{path} is no database of Cursor's chats")
-    names = chats or []
+    names = (chats or [])[:CHATS_MAX]
+    if len(names) < len(chats or ()):
+        skipped["chat beyond the first 100,000"] += 1
+    if too_large:
+        skipped[TOO_LONG] += 1
     for number, name in enumerate(names, 1):
         nothing: _Chat = None
         chat = read_snapshot(path, partial(_chat, name=name), nothing)[0]
@@ -68,11 +73,11 @@ def cursor_chats(path: Path, folder: str, skipped: Skipped) -> Iterator[tuple[Co
 
 
 def _listed(database: apsw.Connection) -> _Listed:
-    """The chats' ids, None without their table; and the tabs of earlier versions."""
     tables = tables_of(database)
     there = [one for one in _TABLES if {"key", "value"} <= set(tables.get(one, []))]
     chats: list[str] | None = None
     tabs: bytes | None = None
+    too_large = False
     if "cursorDiskKV" in there:
         # Without its index each chat would read the whole table.
         indexed = database.execute(
@@ -81,17 +86,20 @@ def _listed(database: apsw.Connection) -> _Listed:
         ).get
         if indexed:
             rows = database.execute(
-                "SELECT substr(key, ?) FROM cursorDiskKV WHERE key >= ? AND key < ? AND value IS NOT NULL LIMIT ?",
-                (len(_CHAT) + 1, _CHAT, _CHAT[:-1] + ";", CHATS_MAX),
+                "SELECT substr(CAST(key AS BLOB), ?) FROM cursorDiskKV "
+                "WHERE key >= ? AND key < ? AND value IS NOT NULL LIMIT ?",
+                (len(_CHAT) + 1, _CHAT, _CHAT[:-1] + ";", CHATS_MAX + 1),
             )
-            chats = [str(name) for (name,) in rows]
+            chats = [bytes(name).decode("utf-8", "replace") for (name,) in rows]
     if "ItemTable" in there:
         row = database.execute(
-            "SELECT CAST(value AS BLOB) FROM ItemTable WHERE key = ? AND octet_length(value) <= ?",
-            (_TABS, CONVERSATION_BYTES_MAX),
+            "SELECT octet_length(value), CASE WHEN octet_length(value) <= ? THEN CAST(value AS BLOB) END "
+            "FROM ItemTable WHERE key = ?",
+            (CONVERSATION_BYTES_MAX, _TABS),
         ).fetchone()
-        tabs = bytes(row[0]) if row and row[0] is not None else None
-    return chats, tabs
+        if row and row[0] is not None:
+            tabs, too_large = row[1], row[1] is None
+    return chats, tabs, too_large
 
 
 def _chat(database: apsw.Connection, name: str) -> _Chat:
@@ -106,11 +114,12 @@ def _chat(database: apsw.Connection, name: str) -> _Chat:
     ).fetchone() or (0, 0)
     if about is None or count > MESSAGES_MAX or size + (about[0] or 0) > CONVERSATION_BYTES_MAX:
         return None
-    ((chat,),) = database.execute(
+    chat = database.execute(
         "SELECT CAST(value AS BLOB) FROM cursorDiskKV WHERE key = ?", (_CHAT + name,)
-    )
-    rows = database.execute(f"SELECT key, CAST(value AS BLOB) {within}", span)
-    return bytes(chat or b""), {str(key)[len(low) :]: bytes(value) for key, value in rows}
+    ).fetchone()
+    rows = database.execute(f"SELECT CAST(key AS BLOB), CAST(value AS BLOB) {within}", span)
+    messages = {bytes(key).decode("utf-8", "replace")[len(low) :]: bytes(value) for key, value in rows}
+    return bytes((chat and chat[0]) or b""), messages
 
 
 def _conversation(

@@ -63,7 +63,7 @@ _ZONES = {
     "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "AKST": -9, "AKDT": -8, "HST": -10,
 }  # fmt: skip
 """Hours before UTC of the short names that English dates have (Unicode CLDR, en and en-GB)."""
-_TOKEN = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)[^<>]*>|<!--[^<>]*-->|([^<]+|<)")
+_TOKEN = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*+)[^<>]*+>|<!--[^<>]*-->|([^<]+|<)")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 _PARAGRAPHS = frozenset(
     ("blockquote", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "ol", "p", "table", "ul")

@@ -94,6 +94,30 @@ def test_nothing_that_the_repository_names_is_run_and_nothing_is_written(
     assert (repository / ".git" / "index").stat().st_mtime_ns == index
 
 
+def test_what_a_partial_clone_lacks_is_not_fetched_whatever_its_configuration_allows(
+    repository: Path, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    trap.chmod(0o755)
+    for name, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.url": str(repository),
+        "remote.origin.promisor": "true",
+        "remote.origin.uploadpack": str(trap),
+        "protocol.file.allow": "always",
+    }.items():
+        git(repository, "config", name, value)
+    tree = subprocess.run(
+        ["git", "rev-parse", "HEAD^{tree}"], cwd=repository, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    assert uncommitted_files(str(repository)) is None
+    assert not ran.exists()
+
+
 def test_no_repository_none_that_works_and_no_git_are_unknown(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

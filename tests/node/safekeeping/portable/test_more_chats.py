@@ -225,6 +225,23 @@ def test_a_log_of_a_session_is_put_together(tmp_path: Path) -> None:
     assert export.skipped["change of a chat that does not fit it"] == 3
 
 
+def test_a_log_that_ends_within_a_line_keeps_its_whole_lines_and_holds_up_no_other_file(
+    tmp_path: Path,
+) -> None:
+    whole = json.dumps({"kind": 0, "v": SESSION})
+    folder = tmp_path / "chatSessions"
+    written(folder / "a.jsonl", f'{whole}\n{{"kind": 1, "k": ["cust'.encode())
+    written(folder / "b.json", b'{"requests": [')
+    other = EXPORTED | {"requests": [EXPORTED["requests"][0] | {"requestId": "r-9"}]}
+    written(folder / "c.json", other)
+    export = ChatExport(folder)
+    said = told(export)
+    assert (said[: len(CHAT)], said[len(CHAT) :]) == (CHAT, CHAT[: len(said) - len(CHAT)])
+    assert len(said) > len(CHAT)
+    assert export.skipped["damaged conversation"] == 1
+    assert sum(count for reason, count in export.skipped.items() if "cannot be read" in reason) == 1
+
+
 def test_a_workspace_of_an_editor_says_the_project_which_may_be_kept_out(tmp_path: Path) -> None:
     workspace = tmp_path / "workspaceStorage" / "0af3"
     written(workspace / "workspace.json", {"folder": f"file://{tmp_path}/home/my%20tides"})
@@ -264,6 +281,31 @@ def test_earlier_tabs_of_cursor_too_and_no_other_key(tmp_path: Path) -> None:
     }
     path = database(tmp_path / "workspaceStorage" / "1" / "state.vscdb", "ItemTable", rows)
     assert told(ChatExport(path)) == [("user", "Old question?", NOON), ("assistant", "Old answer.", NOON)]
+
+
+def test_earlier_tabs_over_the_limit_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor_database, "CONVERSATION_BYTES_MAX", 3000)
+    path = database(tmp_path / "state.vscdb", "cursorDiskKV", CURSOR)
+    with apsw.Connection(str(path)) as made:
+        made.execute("CREATE TABLE ItemTable (key TEXT, value BLOB)")
+        tabs = "workbench.panel.aichat.view.aichat.chatdata"
+        made.execute("INSERT INTO ItemTable VALUES (?, ?)", (tabs, "x" * 4000))
+    export = ChatExport(path)
+    assert told(export) == CURSOR_SAID
+    assert export.skipped["conversation too long"] == 1
+
+
+def test_a_doubled_key_and_one_that_is_no_text_hold_up_no_other_chat(tmp_path: Path) -> None:
+    path = database(tmp_path / "state.vscdb", "cursorDiskKV", CURSOR, key="key TEXT")
+    with apsw.Connection(str(path)) as made:
+        made.execute("CREATE INDEX names ON cursorDiskKV (key)")
+        made.execute("INSERT INTO cursorDiskKV VALUES ('composerData:c-1', '{}')")
+        made.execute("INSERT INTO cursorDiskKV VALUES (CAST(x'636f6d706f736572446174613aff' AS TEXT), '{}')")
+    assert set(CURSOR_SAID) <= set(told(ChatExport(path)))
+
+
+def test_markup_without_an_end_takes_no_longer_than_its_length() -> None:
+    assert words_of("<" + "a" * 2_000_000).startswith("<a")  # by squares it would be days
 
 
 def test_a_chat_of_cursor_over_the_limit_is_left_out_alone(

@@ -41,6 +41,7 @@ class Closed(StoreUnavailable):
     """The store is closed or closing. Nothing was done; retrying does not help."""
 
     code = "closed"
+    hint = "The program is ending. Run the command again."
 
 
 class BadReply(StoreUnavailable):
@@ -55,7 +56,7 @@ class NoSuchRoute(BadReply):
 
     status = 404
     code = "no-such-route"
-    hint = "See /v2/openapi.json."
+    hint = "The relay may be older than this program: check its address, and ask its operator to upgrade it."
 
 
 class UntrustedCertificate(StoreUnavailable):
@@ -138,7 +139,7 @@ class Unauthorized(RelayError):
     exit_code = 5
     status = 401
     code = "unauthorized"
-    hint = "The relay does not know this device's token."
+    hint = "The relay does not know this device's token: it was revoked, or the relay lost it. `crystal doctor` says more."
 
 
 class RecoveryReplaced(Unauthorized):

@@ -26,7 +26,7 @@ _NAME_CHARS_MAX = 60
 class SchemaMismatch(UsageError):
     """A request that does not fit its schema."""
 
-    hint = "Correct that, and ask again."
+    hint = "Correct the named field, and ask again."
 
 
 def decoded(body: bytes, kind: type[_Request]) -> _Request:

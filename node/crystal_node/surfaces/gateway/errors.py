@@ -69,7 +69,7 @@ class BodyTooSlow(GatewayError):
 
     status = 408
     code = "too-slow"
-    hint = "Send the body at once."
+    hint = "Send the whole body without pauses."
 
 
 class NoAgent(GatewayError):

@@ -18,6 +18,8 @@ from statistics import median
 from typing import Any
 
 from bench.harness import Row, value_at_most
+from crystal_node.base.agent_names import CLAUDE_CODE
+from crystal_node.capture.tools import TOOLS
 from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
 
 _PLANNED_SECONDS = 10.0
@@ -71,7 +73,9 @@ class _Machine(DemoDevice):
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def environment(self, token: str = "") -> dict[str, str]:
-        return super().environment(token) | {"HOME": str(self._user)}
+        without = ",".join(name for name in TOOLS if name != CLAUDE_CODE)
+        mine = {"HOME": str(self._user), "CRYSTAL_CAPTURE_WITHOUT": without}
+        return super().environment(token) | mine
 
     def watch(self) -> None:
         self._watcher = subprocess.Popen(

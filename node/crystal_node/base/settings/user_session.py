@@ -22,17 +22,8 @@ def surroundings(person: Path, environment: Mapping[str, str] | None = None) -> 
     env = dict(os.environ if environment is None else environment)
     named = env.get("XDG_CONFIG_HOME", "")
     config = Path(named) if named.startswith("/") else person / ".config"
-    kept = _without_ours(env)
+    kept = {name: value for name, value in env.items() if not name.startswith("CRYSTAL_")}
     runtime = _RUNTIME / str(os.getuid())
     if "XDG_RUNTIME_DIR" not in kept and runtime.is_dir():
         kept["XDG_RUNTIME_DIR"] = str(runtime)
     return Surroundings(person, config, kept)
-
-
-def environment_with(added: Mapping[str, str]) -> dict[str, str]:
-    """For another program: this process's environment without Crystal's own variables, and what is added."""
-    return _without_ours(os.environ) | dict(added)
-
-
-def _without_ours(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith("CRYSTAL_")}

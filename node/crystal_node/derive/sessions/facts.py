@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crystal_node.base.settings.user_session import environment_with
+from crystal_node.base.settings import child_environment
 from crystal_node.capture.json_values import as_object, as_text
 from crystal_node.derive.sessions.layout import CHANGED_FILES_MAX
 
@@ -160,7 +160,7 @@ def _asked(cwd: str, question: tuple[str, ...], nothing: int = 0) -> list[str] |
         process = subprocess.Popen(
             [*_GIT, *question],
             cwd=cwd,
-            env=environment_with(_ALONE),
+            env=child_environment(_ALONE),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
 """The memory's database: how fast conversations and mirror entries come in, and what forgetting and opening cost.
 
 All on a file with `synchronous=FULL`, in transactions of about 500 chunks of 1,000 characters, everything included: text,
-Porter-stemmed full-text index, sqlite-vec row, signs, provenance, digest, acks, fsync, checkpoints.
+Porter-stemmed full-text index, vector, signs, provenance, digest, acks, fsync, checkpoints.
 """
 
 import tempfile

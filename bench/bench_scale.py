@@ -114,8 +114,9 @@ def _vectors(
     queries: NDArray[np.float32],
     nearest: list[float],
 ) -> list[Row]:
-    scanned = SqliteVec(database)
+    scanned = SqliteVec(database, Path(database.path).with_name("scanned.db"))
     scans = times(lambda i: scanned.nearest(queries[i], 10), 5)
+    scanned.close()
     flat = times(lambda i: exact.nearest(queries[i], 10), 20)
     # A chunk's rowid is one more than its place: all have one window.
     found = [{one.chunk - 1 for one in index.nearest(database, query, NEIGHBOURS)[:10]} for query in queries]

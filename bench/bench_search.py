@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bench.harness import Row, percentile, ratio_at_most, value_at_least, value_at_most
 from bench.memories import DAY, NOW, embedded, filled, passages, sentences
-from bench.vector_baselines import Faiss, Usearch
+from bench.vector_baselines import Faiss, SqliteVec, Usearch
 from crystal_core.database import Database
 from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.search.by import By
@@ -67,19 +67,17 @@ def processor_times(work: Callable[[int], object], count: int) -> list[float]:
     return samples
 
 
-def _recall(database: Database, index: VectorIndex, queries: NDArray[np.float32]) -> float:
+def _recall(database: Database, index: VectorIndex, scan: SqliteVec, queries: NDArray[np.float32]) -> float:
     """The share of the ten nearest, by sqlite-vec's exact scan, that are among our first ten."""
     found = 0
     for query in queries:
-        exact = {
-            row[0]
-            for row in database.rows(
-                "SELECT chunk FROM windows WHERE rowid IN"
-                " (SELECT rowid FROM chunks_vec WHERE embedding MATCH ? AND k = 10)",
-                (query.tobytes(),),
-            )
-        }
-        found += len(exact & {one.chunk for one in index.nearest(database, query, NEIGHBOURS)[:10]})
+        rows = database.rows(
+            "SELECT chunk FROM windows WHERE rowid IN (SELECT value FROM json_each(?))",
+            (json.dumps(scan.nearest(query, 10)),),
+        )
+        found += len(
+            {row[0] for row in rows} & {one.chunk for one in index.nearest(database, query, NEIGHBOURS)[:10]}
+        )
     return found / (10 * len(queries))
 
 
@@ -114,13 +112,8 @@ def run(quick: bool) -> list[Row]:
         index = VectorIndex()
         index.refresh(database)
         index.nearest(database, query_vectors[0], NEIGHBOURS)
-        scans = times(
-            lambda i: database.rows(
-                "SELECT rowid, distance FROM chunks_vec WHERE embedding MATCH ? AND k = 10",
-                (query_vectors[i].tobytes(),),
-            ),
-            min(asked, 20),
-        )
+        scan = SqliteVec(database, Path(name) / "scanned.db")
+        scans = times(lambda i: scan.nearest(query_vectors[i], 10), min(asked, 20))
         flat, graph = Faiss(vectors.shape[1]), Usearch(vectors.shape[1])
         for other in (flat, graph):
             other.add(memory.vectors)
@@ -130,7 +123,8 @@ def run(quick: bool) -> list[Row]:
             [len({*flat.nearest(query, 10)} & {*graph.nearest(query, 10)}) / 10 for query in query_vectors]
         )
         nearest = times(lambda i: index.nearest(database, query_vectors[i], NEIGHBOURS), asked)
-        recall = _recall(database, index, query_vectors)
+        recall = _recall(database, index, scan, query_vectors)
+        scan.close()
 
         searcher = Searcher(database, embedder)
         searcher.search(questions[0], now_ms=NOW)

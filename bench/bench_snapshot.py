@@ -1,7 +1,7 @@
 """Snapshots: how fast a new device has everything, how they are made, what they take; what an entry costs in a large memory.
 
 Loading is measured beside plain SQLite: rows that are ready to bind, prepared statements, the same schema with all its
-indexes (FTS5, sqlite-vec), the same pragmas and the same transactions. What loading does beyond that is decompression, parsing,
+indexes (FTS5), the same pragmas and the same transactions. What loading does beyond that is decompression, parsing,
 checking, hashes and the state digest. Both ends run in processes of their own, whose peak of resident memory the kernel tells.
 """
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from bench.memories import SECRET
 from crystal_core.database import Database, Row
 from crystal_core.replica import Replica
-from crystal_core.schema import vector_table
 from crystal_core.snapshots.parts import decode_part
 from crystal_core.state.vectors import dimensions
 
@@ -38,8 +37,8 @@ _STATEMENTS = (
         "SELECT rowid, chunk, part, bits FROM windows WHERE rowid > ? ORDER BY rowid LIMIT ?",
     ),
     (
-        "INSERT INTO chunks_vec (rowid, embedding) VALUES (?, ?)",
-        "SELECT rowid, embedding FROM chunks_vec WHERE rowid > ? ORDER BY rowid LIMIT ?",
+        "INSERT INTO vectors (rowid, embedding) VALUES (?, ?)",
+        "SELECT rowid, embedding FROM vectors WHERE rowid > ? ORDER BY rowid LIMIT ?",
     ),
     (
         f"INSERT INTO occurrences ({_OCCURRENCE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - a constant of ours
@@ -87,7 +86,7 @@ def _sqlite(database: Path, folder: Path) -> _Clock:
     with Database.open(database) as source, Database.open(database.with_suffix(".plain")) as target:
         vectors = dimensions(source)
         groups = list(_ready_rows(source, folder))
-        target.run(vector_table(vectors))
+        target.run("UPDATE index_state SET dimensions = ?", (vectors,))
         with _Clock() as clock:
             for group in groups:
                 with target.transaction():

@@ -10,12 +10,12 @@ Rules:
 - A database of a newer version or of another program is refused before a byte of it is changed.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
@@ -257,16 +257,30 @@ class Database:
                 for row in self.rows("PRAGMA foreign_key_check")
             ]
             self.run("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
-            if self.value("SELECT dimensions FROM index_state"):
-                lone = self.value(
-                    "SELECT (SELECT count(*) FROM windows WHERE rowid NOT IN (SELECT rowid FROM chunks_vec))"
-                    " + (SELECT count(*) FROM chunks_vec WHERE rowid NOT IN (SELECT rowid FROM windows))"
-                )
-                if lone:
-                    found.append(f"{lone} vectors stand in only one of windows and chunks_vec")
+            found += self._vector_faults()
         except VaultDamaged as error:
             found.append(str(error))
         return found
+
+    def _vector_faults(self) -> Iterator[str]:
+        """Compare windows, vectors and signs, which sqlite-vec makes from the vectors once more."""
+        size = int(self.value("SELECT dimensions FROM index_state"))
+        lone = self.value(
+            "SELECT (SELECT count(*) FROM windows WHERE rowid NOT IN (SELECT rowid FROM vectors))"
+            " + (SELECT count(*) FROM vectors WHERE rowid NOT IN (SELECT rowid FROM windows))"
+        )
+        if lone:
+            yield f"{lone} vectors stand in only one of windows and vectors"
+        wrong = self.value("SELECT count(*) FROM vectors WHERE length(embedding) <> ?", (2 * size,))
+        if wrong:
+            yield f"{wrong} vectors are not of {size} float16 numbers"
+        elif size % 8 == 0:  # vec_quantize_binary takes no others
+            signs = self.value(
+                "SELECT count(*) FROM windows JOIN vectors USING (rowid)"
+                " WHERE bits <> vec_quantize_binary(crystal_float32(embedding))"
+            )
+            if signs:
+                yield f"{signs} vectors have other signs than those in windows"
 
 
 def extension_path() -> str:
@@ -278,10 +292,24 @@ def extension_path() -> str:
 
 
 def load_vectors(connection: apsw.Connection) -> None:
-    """Load sqlite-vec, which the table of vectors needs. Raises apsw's errors."""
+    """Load sqlite-vec and the two functions that make its float32 numbers from float16 and back. Raises apsw's errors."""
     connection.enable_load_extension(True)
     connection.load_extension(extension_path())
     connection.enable_load_extension(False)
+    for name, function in (("crystal_float32", _float32), ("crystal_float16", _float16)):
+        connection.create_scalar_function(name, cast("Callable[..., bytes]", function), 1, deterministic=True)
+
+
+def _float32(halves: bytes) -> bytes:
+    import numpy as np  # lazy: most commands touch no vector
+
+    return np.frombuffer(halves, "<f2").astype("<f4").tobytes()
+
+
+def _float16(floats: bytes) -> bytes:
+    import numpy as np  # lazy: as above
+
+    return np.frombuffer(floats, "<f4").astype("<f2").tobytes()
 
 
 def _prepare(connection: apsw.Connection) -> None:

@@ -11,9 +11,8 @@ import apsw
 from crystal_core.database import Database, load_vectors, translated
 from crystal_core.errors import ForeignFile, SchemaTooNew, VaultDamaged
 from crystal_core.replica import ReplicaReader
-from crystal_core.schema import APPLICATION_ID, MIGRATIONS, vector_table
+from crystal_core.schema import APPLICATION_ID, MIGRATIONS
 from crystal_core.sqlite_file import MEMORY, open_read_only
-from crystal_core.state.vectors import dimensions
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.types import Position, StateDigest
 
@@ -76,10 +75,7 @@ def strange_objects(database: Database) -> list[str]:
     A file from another machine may contain triggers, views or columns that act on every later write and keep what is
     forgotten. Digests verify its rows only.
     """
-    size = dimensions(database)
     with Database.open(MEMORY) as fresh:
-        if size:
-            fresh.run(vector_table(size))
         wanted, found = set(fresh.rows(_OBJECTS)), set(database.rows(_OBJECTS))
     return sorted({str(row[1]) for row in wanted ^ found})
 
@@ -87,10 +83,7 @@ def strange_objects(database: Database) -> list[str]:
 def foreign_tables(database: Database) -> list[str]:
     """Return the names of tables and views that are not of this schema. The tables that they consist of are left out."""
     objects = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
-    size = dimensions(database)
     with Database.open(MEMORY) as fresh:
-        if size:
-            fresh.run(vector_table(size))
         ours = {str(row[0]) for row in fresh.rows(objects)}
     others = sorted({str(row[0]) for row in database.rows(objects)} - ours)
     return [name for name in others if not any(name.startswith(f"{other}_") for other in others)]

@@ -4,7 +4,7 @@ Replicated rows, equal on every device and covered by the state digest:
 
     chunks           each text once; `id` is SHA-256 of its UTF-8, `forget_hash` the keyed hash under which it can be forgotten
     windows          one row per vector of a chunk (a long text has several), with the vector's signs, one bit per dimension
-    chunks_vec       sqlite-vec's table of those vectors, float32; same rowid as `windows`. Created with the first vector
+    vectors          those vectors, float16, little-endian; same rowid as `windows`
     occurrences      each place in a conversation that a chunk came from
     memories         a chunk's memory; `superseded_by` is its successor's keyed hash, `changed_at` the time of the last change,
                      `scope` the project that it is for, "" for everywhere
@@ -44,8 +44,11 @@ rows of the matching block and of the last one, which is still growing; on a mis
 time. `occurrences_by_session` and `occurrences_by_project` serve filters and conversations, `occurrences_by_person` the bounds
 of turns; new rows belong to few sessions at a time, so these cost little.
 
-`chunks_fts` (FTS5, Porter) and `windows` follow `chunks` by triggers, `chunks_vec` follows `windows`. Secure deletion is on in
+`chunks_fts` (FTS5, Porter) and `windows` follow `chunks` by triggers, `vectors` follows `windows`. Secure deletion is on in
 FTS5 and SQLite, so that a forgotten text leaves no bytes behind.
+
+sqlite-vec measures vectors in SQL after `crystal_float32` has widened them, a function of our connections:
+`vec_distance_cosine(crystal_float32(embedding), ?)`. Its own table is three times as slow to read (docs/decisions/0109).
 
 Times are milliseconds since 1970, 0 if unknown. Identifiers of devices, incarnations and hashes are blobs.
 """
@@ -62,10 +65,6 @@ APPLICATION_ID = 0x4352_5953
 
 DIMENSIONS_MAX = 8192
 """Maximum dimensions of a vector; sqlite-vec's limit."""
-
-VECTOR_BLOCK = 32
-"""Vectors in one block of sqlite-vec. Small blocks make lookups of single vectors fast (6 µs; 170 µs at the default of 1,024)
-and an almost empty memory small; a full scan takes at most 1.2 times its best."""
 
 BLOCK = 4096
 """Rowids in a block of `id_blocks`."""
@@ -461,41 +460,28 @@ WHERE rowid <= (SELECT coalesce(max(rowid), 0) / {BLOCK} FROM chunks) * {BLOCK} 
 {ID_TRIGGERS}
 """  # noqa: S608 - a number of ours
 
-WINDOWS_DELETED = f"""
+_WINDOW_TRIGGERS = f"""
 CREATE TRIGGER windows_deleted AFTER DELETE ON windows BEGIN
-    DELETE FROM chunks_vec WHERE rowid = old.rowid;
+    DELETE FROM vectors WHERE rowid = old.rowid;
     UPDATE index_state SET removals = removals + 1;
     INSERT OR REPLACE INTO removed_windows (slot, number, window)
     SELECT removals % {REMOVALS_NAMED}, removals, old.rowid FROM index_state;
 END;
-"""  # noqa: S608 - a constant of ours
-
-
-def vector_table(dimensions: int) -> str:
-    """Return the statements that create the table of vectors and its triggers.
-
-    Raises ValueError for dimensions that sqlite-vec does not support.
-    """
-    if not 1 <= dimensions <= DIMENSIONS_MAX:
-        raise ValueError(f"vectors of {dimensions} dimensions cannot be kept, 1 to {DIMENSIONS_MAX} can")
-    return f"""
-CREATE VIRTUAL TABLE chunks_vec USING vec0 (embedding float[{dimensions}], chunk_size = {VECTOR_BLOCK});
-{WINDOWS_DELETED}
 CREATE TRIGGER windows_changed AFTER UPDATE ON windows BEGIN
     SELECT RAISE(ABORT, 'a window keeps its rowid') WHERE old.rowid <> new.rowid;
     UPDATE index_state SET removals = removals + 1;
 END;
-UPDATE index_state SET dimensions = {dimensions};
-"""  # noqa: S608 - two numbers of our own, no text
+"""  # noqa: S608 - a constant of ours
 
-
-DROP_VECTOR_TABLE = """
-DROP TRIGGER IF EXISTS windows_deleted;
-DROP TRIGGER IF EXISTS windows_changed;
-DROP TABLE IF EXISTS chunks_vec;
+DROP_VECTORS = f"""
+DROP TRIGGER windows_deleted;
+DROP TRIGGER windows_changed;
+DELETE FROM vectors;
+DELETE FROM windows;
 UPDATE index_state SET dimensions = 0, removals = removals + 1, embedded = 0;
-"""
-"""Remove all vectors; `windows` must be emptied too."""
+{_WINDOW_TRIGGERS}
+"""  # noqa: S608 - the same
+"""Remove all windows and vectors; the next ones may have another size. Without triggers SQLite empties a table at once."""
 
 
 Migration = Callable[[apsw.Connection], None]
@@ -517,18 +503,8 @@ def _version_1(connection: apsw.Connection) -> None:
             pass
 
 
-def _version_4(connection: apsw.Connection) -> None:
-    """Record the rowids of removed windows."""
-    for _ in connection.execute(
-        "CREATE TABLE removed_windows (slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, window INTEGER NOT NULL)"
-    ):
-        pass
-    if list(
-        connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = 'windows_deleted'")
-    ):
-        for _ in connection.execute(f"DROP TRIGGER windows_deleted; {WINDOWS_DELETED}"):
-            pass
-
+_REMOVED_WINDOWS = "CREATE TABLE removed_windows (slot INTEGER PRIMARY KEY, number INTEGER NOT NULL, window INTEGER NOT NULL)"
+"""The rowids of removed windows."""
 
 TURNS = """
 DROP INDEX occurrences_by_session;
@@ -573,15 +549,37 @@ def _version_8(connection: apsw.Connection) -> None:
     connection.execute("ALTER TABLE provisional ADD COLUMN operation BLOB")  # see `state.pending`
 
 
+_VECTORS = f"""
+CREATE TABLE vectors (rowid INTEGER PRIMARY KEY, embedding BLOB NOT NULL);
+DROP TRIGGER IF EXISTS windows_deleted;
+DROP TRIGGER IF EXISTS windows_changed;
+{_WINDOW_TRIGGERS}
+"""
+
+
+def _version_10(connection: apsw.Connection) -> None:
+    """Move the vectors from sqlite-vec's table, where they were float32, to an ordinary one (docs/decisions/0109)."""
+    for _ in connection.execute(_VECTORS):
+        pass
+    if not connection.execute("SELECT dimensions FROM index_state").get:
+        return  # the table came with the first vector
+    for _ in connection.execute(
+        "INSERT INTO vectors (rowid, embedding) SELECT rowid, crystal_float16(embedding) FROM chunks_vec;"
+        " DROP TABLE chunks_vec"
+    ):
+        pass
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _version_1,
     _running(_FILES),
     _running(MEMORIES_AND_DOCUMENTS),
-    _version_4,
+    _running(_REMOVED_WINDOWS),
     _running(LOOKUPS),
     _running(TURNS),
     _running(_SCOPES),
     _version_8,
     _running(ACTION_ROWS),
+    _version_10,
 )
 """Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

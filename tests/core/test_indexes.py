@@ -37,7 +37,7 @@ def test_a_row_deleted_by_hand_leaves_all_indexes() -> None:
     assert (
         database.value("SELECT count(*) FROM occurrences WHERE chunk NOT IN (SELECT rowid FROM chunks)") == 0
     )
-    counts = database.rows("SELECT (SELECT count(*) FROM windows), (SELECT count(*) FROM chunks_vec)")
+    counts = database.rows("SELECT (SELECT count(*) FROM windows), (SELECT count(*) FROM vectors)")
     assert counts[0][0] == counts[0][1] > 0
     assert database.check() == []
 
@@ -48,7 +48,7 @@ def test_indexes_follow_where_foreign_keys_are_off() -> None:
     database.run("PRAGMA foreign_keys = OFF; DELETE FROM chunks WHERE text = 'second stone'")
     assert keyword_rowids(database, "second") == []
     assert database.value("SELECT count(*) FROM windows WHERE chunk NOT IN (SELECT rowid FROM chunks)") == 0
-    counts = database.rows("SELECT (SELECT count(*) FROM windows), (SELECT count(*) FROM chunks_vec)")
+    counts = database.rows("SELECT (SELECT count(*) FROM windows), (SELECT count(*) FROM vectors)")
     assert counts[0][0] == counts[0][1]
 
 
@@ -56,7 +56,7 @@ def test_all_rows_deleted_by_hand_leave_empty_indexes() -> None:
     database = filled()
     database.run("DELETE FROM chunks")
     assert keyword_rowids(database, "stone") == []
-    assert database.value("SELECT count(*) FROM chunks_vec") == 0
+    assert database.value("SELECT count(*) FROM vectors") == 0
     assert database.check() == []
 
 
@@ -86,7 +86,7 @@ def test_a_window_removed_by_hand_takes_its_vector_along_and_is_noticed() -> Non
     before = database.value("SELECT removals FROM index_state")
     rowid = database.value("SELECT min(rowid) FROM windows")
     database.run("DELETE FROM windows WHERE rowid = ?", (rowid,))
-    assert database.rows("SELECT 1 FROM chunks_vec WHERE rowid = ?", (rowid,)) == []
+    assert database.rows("SELECT 1 FROM vectors WHERE rowid = ?", (rowid,)) == []
     assert database.value("SELECT removals FROM index_state") > before
 
 
@@ -102,8 +102,14 @@ def test_a_check_finds_indexes_that_do_not_fit() -> None:
     database.run("INSERT INTO chunks_fts (rowid, text) VALUES (999, 'nowhere else')")
     assert database.check() != []
     other = filled()
-    other.run("DELETE FROM chunks_vec WHERE rowid = 1")
+    other.run("DELETE FROM vectors WHERE rowid = 1")
     assert other.check() != []
+    short = filled()
+    short.run("UPDATE vectors SET embedding = x'00' WHERE rowid = 1")
+    assert [fault.split(" ", 1)[1] for fault in short.check()] == ["vectors are not of 16 float16 numbers"]
+    turned = filled()
+    turned.run("UPDATE windows SET bits = zeroblob(2) WHERE rowid = 1")
+    assert turned.check() == ["1 vectors have other signs than those in windows"]
     third = filled()
     third.run("PRAGMA foreign_keys = OFF; DELETE FROM chunks WHERE rowid = 1")
     assert third.check() != []

@@ -9,10 +9,11 @@ from crystal_core.database import Database
 from crystal_core.errors import UnusableVectors
 from crystal_core.replica import Replica
 from crystal_core.schema import MIGRATIONS
-from crystal_core.state.vectors import float16_vectors, store
+from crystal_core.state.vectors import float16_vectors
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import EntryState, Position
 from tests.core.builders import (
+    DIMENSIONS,
     SECRET,
     apply,
     capture,
@@ -204,8 +205,14 @@ def _copy_rows(source: Database, target: Database) -> None:
             if rows:
                 marks = ", ".join("?" * len(rows[0]))
                 target.run_many(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - the same
-        chunks = [row[0] for row in source.rows("SELECT rowid FROM chunks")]
-        store(target, [(chunk, float16_vectors(source, chunk)) for chunk in chunks])
+        target.run(
+            f"CREATE VIRTUAL TABLE chunks_vec USING vec0 (embedding float[{DIMENSIONS}], chunk_size = 32)"
+        )
+        target.run("UPDATE index_state SET dimensions = ?", (DIMENSIONS,))
+        windows = source.rows("SELECT rowid, chunk, part, bits FROM windows")
+        target.run_many("INSERT INTO windows (rowid, chunk, part, bits) VALUES (?, ?, ?, ?)", windows)
+        vectors = source.rows("SELECT rowid, crystal_float32(embedding) FROM vectors")
+        target.run_many("INSERT INTO chunks_vec (rowid, embedding) VALUES (?, ?)", vectors)
 
 
 def test_a_text_whose_vectors_are_taken_away_lacks_them_again() -> None:

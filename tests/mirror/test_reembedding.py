@@ -67,8 +67,7 @@ def _without(member: Member) -> int:
 def _vectors(member: Member) -> set[int]:
     assert isinstance(member.replica, Replica)
     return {
-        int(count)
-        for (count,) in member.replica.database.rows("SELECT length(embedding) / 4 FROM chunks_vec")
+        int(count) for (count,) in member.replica.database.rows("SELECT length(embedding) / 2 FROM vectors")
     }
 
 

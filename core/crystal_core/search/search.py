@@ -51,6 +51,7 @@ from crystal_core.search.snippets import SNIPPET_CHARS, Snippets
 from crystal_core.search.turns import PERSON, THOUGHTS, UNSAID, Turn
 from crystal_core.search.units import TOLD_DAYS, Candidate, Text, Unit, Units, read_texts
 from crystal_core.state import mirror_log
+from crystal_core.state.vectors import float16_vectors
 from crystal_mirror.types import ACTION_ROLES
 
 if TYPE_CHECKING:
@@ -520,11 +521,10 @@ class Searcher:
         """Return where the text's window nearest to the query begins, as a share of the text."""
         import numpy as np
 
-        windows = self._database.rows("SELECT rowid FROM windows WHERE chunk = ? ORDER BY part", (chunk,))
+        windows = float16_vectors(self._database, chunk)
         if len(windows) < 2:
             return 0.0
-        found = self._database.rows_of_many("SELECT embedding FROM chunks_vec WHERE rowid = ?", windows)
-        vectors = np.frombuffer(b"".join(row[0] for row in found), "<f4").reshape(len(found), -1)
+        vectors = np.frombuffer(b"".join(windows), "<f2").reshape(len(windows), -1)
         return int(np.argmax(vectors @ vector)) / len(windows)
 
 

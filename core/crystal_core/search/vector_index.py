@@ -5,7 +5,7 @@ dimensions, 64 MB for a million. A search has three steps and takes a few millis
 
     all windows      the query's signs against theirs (XOR and population count)        keeps `POOL` times what is wanted
     the pool         the query's numbers against their signs                            keeps `EXACT` times what is wanted
-    the rest         the vectors themselves, from sqlite-vec's table                    in their exact order
+    the rest         the vectors themselves                                              in their exact order
 
 The index is a copy in memory of the `windows` table as of one committed state, so no file beside the database can be stale or
 damaged. `refresh` brings it up to date after writes by any process:
@@ -30,7 +30,7 @@ from crystal_core.database import Database
 from crystal_core.errors import VaultDamaged
 from crystal_core.schema import REMOVALS_NAMED
 from crystal_core.sqlite_file import integers
-from crystal_core.state.vectors import signs
+from crystal_core.state.vectors import FLOAT16_BYTES, signs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -299,15 +299,13 @@ class VectorIndex:
         return found
 
     def _vectors(self, database: Database, rowids: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        # One lookup per row: sqlite-vec's `rowid IN (…)` is several times slower, a query per row takes half as long again.
         query = """
-            SELECT vectors.embedding FROM json_each(?) AS wanted
-            CROSS JOIN chunks_vec AS vectors ON vectors.rowid = wanted.value
+            SELECT vectors.embedding FROM json_each(?) AS wanted CROSS JOIN vectors ON vectors.rowid = wanted.value
         """
-        found = [row[0] for row in database.rows(query, (json.dumps(rowids.tolist()),))]
-        if len(found) != len(rowids):
+        found = b"".join(row[0] for row in database.rows(query, (json.dumps(rowids.tolist()),)))
+        if len(found) != len(rowids) * self.dimensions * FLOAT16_BYTES:
             raise VaultDamaged(f"{database.path} is damaged: a window has no vector")
-        return np.frombuffer(b"".join(found), "<f4").reshape(len(found), self.dimensions)
+        return np.frombuffer(found, "<f2").astype(np.float32).reshape(len(rowids), self.dimensions)
 
     def _places(self) -> int:
         return (len(self._blocks) - 1) * BLOCK + self._blocks[-1].size if self._blocks else 0

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from crystal_core.database import Database
-from crystal_core.schema import DROP_VECTOR_TABLE
+from crystal_core.schema import DROP_VECTORS
 from crystal_core.state import pending
 from crystal_core.state.digests import CHUNKS, SUPPRESSED, Digests, chunk_row, suppressed_row
 from crystal_core.state.fulltext import indexed_terms, merge_often, purge
@@ -153,8 +153,7 @@ class ChunkRows:
         """Remove all vectors; the next ones may have another size."""
         self.index()
         database = self._database
-        database.run(DROP_VECTOR_TABLE)  # §11.14-4
-        database.run("DELETE FROM windows")
+        database.run(DROP_VECTORS)  # §11.14-4
         digest = self._digests[CHUNKS]
         digest.sum = digest.count = 0
         digest.add_many(

@@ -16,7 +16,7 @@ from hashlib import sha256
 
 from crystal_core.database import Database
 from crystal_core.projects import LINK_COLUMNS, LINK_IS, link_of
-from crystal_core.schema import CHUNK_TRIGGERS, DROP_CHUNK_TRIGGERS, DROP_VECTOR_TABLE
+from crystal_core.schema import CHUNK_TRIGGERS, DROP_CHUNK_TRIGGERS, DROP_VECTORS
 from crystal_core.state import documents, files, memories, pending
 from crystal_core.state.chunks import ChunkRows
 from crystal_core.state.digests import (
@@ -130,10 +130,10 @@ class StateRows:
         self._chunks.index()
         # Rebuilding the index of a quarter of a million texts is faster than deleting them from it one by one.
         self._database.run(DROP_CHUNK_TRIGGERS)
-        self._database.run(DROP_VECTOR_TABLE)
+        self._database.run(DROP_VECTORS)
         self._database.run(
             """
-            DELETE FROM windows; DELETE FROM occurrences; DELETE FROM memories; DELETE FROM suppressed; DELETE FROM id_blocks;
+            DELETE FROM occurrences; DELETE FROM memories; DELETE FROM suppressed; DELETE FROM id_blocks;
             DELETE FROM memory_changes; DELETE FROM document_parts; DELETE FROM documents; DELETE FROM sources;
             DELETE FROM project_links;
             DELETE FROM acks; DELETE FROM acks_sparse; DELETE FROM position; DELETE FROM files; DELETE FROM condemned;

@@ -1,7 +1,6 @@
-"""Storage of vectors: float16 on the wire and in the digest, float32 in sqlite-vec's table, one bit per dimension beside it.
+"""Storage of vectors: float16, as on the wire and in the digest, and one bit per dimension beside it.
 
-Every float16 is also a float32, so converting back and forth loses nothing. Vectors that are not finite are refused: they
-cannot be compared and do not survive the conversion back to float16.
+Vectors that are not finite are refused: they cannot be compared.
 
 NumPy is loaded by the first call that touches a vector, not by importing this module.
 """
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crystal_core.database import Database
 from crystal_core.errors import UnusableVectors
-from crystal_core.schema import DIMENSIONS_MAX, vector_table
+from crystal_core.schema import DIMENSIONS_MAX
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +25,7 @@ def dimensions(database: Database) -> int:
     return int(database.value("SELECT dimensions FROM index_state"))
 
 
-def signs(vectors: "NDArray[np.float32]") -> "NDArray[np.uint8]":
+def signs(vectors: "NDArray[np.floating[Any]]") -> "NDArray[np.uint8]":
     """Return one bit per number, set if above zero; each row packed into bytes, padded with zeros."""
     import numpy as np
 
@@ -57,10 +56,10 @@ def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int
     kept = dimensions(database)
     if not kept and size % FLOAT16_BYTES == 0 and 0 < size <= DIMENSIONS_MAX * FLOAT16_BYTES:
         kept = size // FLOAT16_BYTES
-        database.run(vector_table(kept))
+        database.run("UPDATE index_state SET dimensions = ?", (kept,))
     if len(vectors) != total * kept * FLOAT16_BYTES:
         raise UnusableVectors(f"vectors of another size than {kept} float16 numbers came")
-    matrix = np.frombuffer(vectors, "<f2").astype("<f4").reshape(total, kept)
+    matrix = np.frombuffer(vectors, "<f2").reshape(total, kept)
     if not np.isfinite(matrix).all():
         raise UnusableVectors("a vector came with a value that is not a finite number")
     first = 1 + (database.value("SELECT max(rowid) FROM windows") or 0)
@@ -74,7 +73,7 @@ def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int
         ],
     )
     database.run_many(
-        "INSERT INTO chunks_vec (rowid, embedding) VALUES (?, ?)", zip(rowids, _rows(matrix), strict=True)
+        "INSERT INTO vectors (rowid, embedding) VALUES (?, ?)", zip(rowids, _rows(matrix), strict=True)
     )
 
 
@@ -86,37 +85,22 @@ def _rows(matrix: "NDArray[Any]") -> Iterator[memoryview]:
 
 
 def float16_vectors(database: Database, chunk: int) -> list[bytes]:
-    """Return the float16 bytes of a chunk's windows, in order, exactly as stored."""
-    windows = database.rows("SELECT rowid FROM windows WHERE chunk = ? ORDER BY part", (chunk,))
-    if not windows:
-        return []
-    import numpy as np
-
-    return [
-        np.frombuffer(vector, "<f4").astype("<f2").tobytes()
-        for (rowid,) in windows
-        for (vector,) in database.rows("SELECT embedding FROM chunks_vec WHERE rowid = ?", (rowid,))
-    ]
+    """Return the float16 bytes of a chunk's windows, in order, exactly as they came."""
+    rows = database.rows(
+        "SELECT embedding FROM windows JOIN vectors USING (rowid) WHERE chunk = ? ORDER BY part", (chunk,)
+    )
+    return [vector for (vector,) in rows]
 
 
 def float16_vectors_between(database: Database, first: int, last: int) -> dict[int, list[bytes]]:
     """Return the float16 bytes of the windows of all chunks (by rowid) from `first` to `last`."""
-    if not dimensions(database):
-        return {}
-    rows = database.rows(
-        "SELECT w.chunk, v.embedding FROM windows w JOIN chunks_vec v ON v.rowid = w.rowid"
-        " WHERE w.chunk BETWEEN ? AND ? ORDER BY w.chunk, w.part",
-        (first, last),
-    )
-    if not rows:
-        return {}
-    import numpy as np
-
-    narrow = np.frombuffer(b"".join(vector for _, vector in rows), "<f4").astype("<f2").tobytes()
-    size = len(narrow) // len(rows)
     found: dict[int, list[bytes]] = {}
-    for number, (chunk, _) in enumerate(rows):
-        found.setdefault(chunk, []).append(narrow[number * size : (number + 1) * size])
+    for chunk, vector in database.rows(
+        "SELECT chunk, embedding FROM windows JOIN vectors USING (rowid) WHERE chunk BETWEEN ? AND ?"
+        " ORDER BY chunk, part",
+        (first, last),
+    ):
+        found.setdefault(chunk, []).append(vector)
     return found
 
 

@@ -64,7 +64,7 @@ _PURPOSE = "crystal keys"
 _DATABASE = ".db"
 _BESIDE = ("-wal", "-shm", "-journal")
 _NO_MODULE = "no such module"
-"""What SQLite's check says of the table of vectors where sqlite-vec is not loaded; its rows are in tables that are checked."""
+"""What SQLite's check says of vectors in an older memory, which need sqlite-vec; their rows are in tables that are checked."""
 
 Tell = Callable[[str], None]
 

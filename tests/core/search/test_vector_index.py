@@ -70,7 +70,7 @@ def test_its_order_is_sqlite_vecs_own() -> None:
     fill(replica, clustered(500, seed=4))
     for query in clustered(5, seed=5):
         rows = replica.database.rows(
-            "SELECT rowid FROM chunks_vec WHERE embedding MATCH ? AND k = 10 ORDER BY distance",
+            "SELECT rowid FROM vectors ORDER BY vec_distance_cosine(crystal_float32(embedding), ?) LIMIT 10",
             (query.tobytes(),),
         )
         chunks = [replica.database.value("SELECT chunk FROM windows WHERE rowid = ?", row) for row in rows]

@@ -38,8 +38,8 @@ def found(database: Database, index: VectorIndex, query: NDArray[np.float32]) ->
 
 
 def highest_similarities(database: Database, query: NDArray[np.float32]) -> list[float]:
-    rows = database.rows("SELECT embedding FROM chunks_vec")
-    exact = np.frombuffer(b"".join(row[0] for row in rows), "<f4").reshape(len(rows), -1)
+    rows = database.rows("SELECT embedding FROM vectors")
+    exact = np.frombuffer(b"".join(row[0] for row in rows), "<f2").astype(np.float32).reshape(len(rows), -1)
     similarities: list[float] = np.sort(-(exact @ query))[:COUNT].tolist()
     return [-value for value in similarities]
 
@@ -157,10 +157,14 @@ def test_a_filter_that_keeps_one_in_a_thousand_finds_all(large: Replica) -> None
 def test_recall_holds_behind_filters_of_any_width(large: Replica, share: float, asks: bool) -> None:
     """Of which all chunks are listed, or, where they are many, the nearest ones are asked about."""
     index = refreshed(VectorIndex(), large.database)
-    exact = np.frombuffer(
-        b"".join(row[0] for row in large.database.rows("SELECT embedding FROM chunks_vec ORDER BY rowid")),
-        "<f4",
-    ).reshape(20_000, -1)
+    exact = (
+        np.frombuffer(
+            b"".join(row[0] for row in large.database.rows("SELECT embedding FROM vectors ORDER BY rowid")),
+            "<f2",
+        )
+        .astype(np.float32)
+        .reshape(20_000, -1)
+    )
     owners = np.array([row[0] for row in large.database.rows("SELECT chunk FROM windows ORDER BY rowid")])
     generator = np.random.default_rng(36)
     hits = 0

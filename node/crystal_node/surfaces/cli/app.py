@@ -111,7 +111,6 @@ COMMANDS = (
     Command("export", Topic.DATA, "Export the memory as JSON lines and files."),
     Command("import", Topic.DATA, "Import an export into this vault."),
     Command("embed", Topic.DATA, "Show or change the model that makes the vault's vectors."),
-    Command("reembed", Topic.DATA, "Make missing or outdated vectors with the configured model."),
     Command(
         "migrate-db", Topic.DATA, "Import what the published prototype recorded and remembered.", _PROTOTYPE
     ),

@@ -60,7 +60,7 @@ def test_an_index_that_lost_a_text_is_written_anew(core: Machine) -> None:
 
 
 def test_vectors_that_are_gone_are_told_and_left_to_repair(core: Machine) -> None:
-    _run(memory(core), "DELETE FROM chunks_vec_rowids WHERE rowid = 1")
+    _run(memory(core), "DELETE FROM vectors WHERE rowid = 1")
     code, checks, done = doctor(core, "--offline", "--fix")
     assert (code, checks["indexes"]["fixable"], done) == (8, False, [])
     assert "crystal repair" in checks["indexes"]["fix"]

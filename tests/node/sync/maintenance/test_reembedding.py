@@ -1,4 +1,4 @@
-"""``crystal reembed``: after another version's model, everything gets vectors again; the others follow."""
+"""``crystal embed migrate``: after another version's model, everything gets vectors again; the others follow."""
 
 import apsw
 
@@ -26,9 +26,9 @@ def test_vectors_of_another_model_are_made_anew_and_the_others_follow(vault: Vau
     vault.core.call("remember", "a new rope was bought")
     vault.settle()
     assert "vectors-of-another-model" in _concerns(vault.core)
-    assert vault.core.call("reembed", typed="no\n", check=False).code == 2
+    assert vault.core.call("embed", "migrate", typed="no\n", check=False).code == 2
     assert "new rope was bought" in laptop.found("rope")[0]
-    done = vault.core.call("reembed", "--yes", "--json").json
+    done = vault.core.call("embed", "migrate", "--yes", "--json").json
     assert done["former"] == OTHER.decode()
     assert done["embedded"] == 4
     vault.settle()
@@ -36,8 +36,8 @@ def test_vectors_of_another_model_are_made_anew_and_the_others_follow(vault: Vau
     assert models == {done["model"]}
     assert len(vault.digests()) == 1
     assert "vectors-of-another-model" not in _concerns(vault.core)
-    assert vault.core.call("reembed", "--json").json["embedded"] == 0
-    assert "Nothing to do" in vault.core.call("reembed").out
+    assert vault.core.call("embed", "migrate", "--json").json["embedded"] == 0
+    assert "Nothing to do" in vault.core.call("embed", "migrate").out
 
 
 def _concerns(machine: Machine) -> list[str]:

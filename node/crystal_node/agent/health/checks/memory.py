@@ -111,10 +111,8 @@ def _words(device: Device) -> Iterator[Finding]:
 
 
 def _vectors(database: Database) -> Iterator[Finding]:
-    if not database.value("SELECT dimensions FROM index_state"):
-        return
     windows = int(database.value("SELECT count(*) FROM windows"))
-    kept = int(database.value("SELECT count(*) FROM chunks_vec_rowids"))
+    kept = int(database.value("SELECT count(*) FROM vectors"))
     if windows != kept:
         what = f"{windows:,} vectors are listed and {kept:,} kept: searching by meaning misses texts"
         yield Finding("indexes", Severity.FAILED, what, _REPAIR, ExitCode.STORAGE)

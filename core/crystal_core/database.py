@@ -282,6 +282,19 @@ class Database:
             if signs:
                 yield f"{signs} vectors have other signs than those in windows"
 
+    def rebuild_indexes(self) -> None:
+        """Write again from the rows: the full-text index, the signs of vectors, SQLite's indexes. Belongs in a transaction.
+
+        Raises VaultDamaged if the rows themselves cannot be read or contradict each other.
+        """
+        self.run("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+        self.run("REINDEX")
+        if self.value("SELECT dimensions % 8 = 0 FROM index_state"):
+            self.run(
+                "UPDATE windows SET bits = vec_quantize_binary(crystal_float32(embedding)) FROM vectors"
+                " WHERE vectors.rowid = windows.rowid AND length(embedding) = (SELECT 2 * dimensions FROM index_state)"
+            )
+
 
 def extension_path() -> str:
     """Return the path of sqlite-vec's library without its suffix. Importing the package would load NumPy."""

@@ -67,15 +67,6 @@ def purge(database: Database, forgotten: Iterable[bytes]) -> bool:
     return True
 
 
-def rebuild(database: Database) -> None:
-    """Rebuild the full-text index and SQLite's own indexes from the rows. Belongs in a transaction.
-
-    Raises VaultDamaged if the rows themselves cannot be read or contradict each other.
-    """
-    database.run("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
-    database.run("REINDEX")
-
-
 def _automerge(database: Database) -> int:
     return int(database.value("SELECT v FROM chunks_fts_config WHERE k = 'automerge'"))
 

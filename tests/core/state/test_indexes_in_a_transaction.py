@@ -5,7 +5,6 @@ from pathlib import Path
 import apsw
 
 from crystal_core.database import Database
-from crystal_core.state.fulltext import rebuild
 from tests.core.builders import (
     apply,
     capture,
@@ -64,5 +63,5 @@ def test_a_rebuild_completes_an_index_that_lost_rows(tmp_path: Path) -> None:
     database = Database.open(path)
     assert any(name in problem for problem in database.check())
     with database.transaction():
-        rebuild(database)
+        database.rebuild_indexes()
     assert database.check() == []

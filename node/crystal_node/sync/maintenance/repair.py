@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from crystal_core.errors import VaultDamaged
-from crystal_core.state.fulltext import rebuild
 from crystal_mirror.devicelog.sync import restore_log
 from crystal_mirror.files.shared import part_on_disk
 from crystal_mirror.repair.audit import may_write_log, restore_slots
@@ -73,7 +72,7 @@ def _mend_indexes(device: Device, done: list[str]) -> None:
     database = device.replica.database
     try:
         with database.transaction():
-            rebuild(database)
+            database.rebuild_indexes()
         left = database.check()
     except VaultDamaged as error:
         left = [str(error)]

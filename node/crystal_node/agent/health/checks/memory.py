@@ -11,7 +11,6 @@ from crystal_core.embed.builtin import BuiltinEmbedder
 from crystal_core.errors import VaultDamaged
 from crystal_core.inspection import foreign_tables
 from crystal_core.search.judge import JudgeUnavailable
-from crystal_core.state.fulltext import rebuild
 from crystal_mirror.entries.control_state import META_MODEL
 from crystal_node.agent.health.findings import Finding, Severity, vector_findings
 from crystal_node.base.errors import ExitCode, LocalStorage
@@ -138,7 +137,7 @@ def _rebuild(settings: Settings) -> str:
     with opened(settings) as device:
         database = device.replica.database
         with database.transaction():
-            rebuild(database)
+            database.rebuild_indexes()
         left = database.check()
     if left:
         raise LocalStorage(f"{database.path} is damaged itself: {left[0]}", hint=_REPAIR)

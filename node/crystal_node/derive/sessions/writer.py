@@ -234,8 +234,10 @@ class SessionWriter:
                 continue
             stream, state = streams.get(name, Stream(path=name)), before or FileState()
             if name.endswith(".jsonl"):
+                # Without a state it is not known how much of the file the copy holds: it is read from its beginning.
+                begun = Stream(path=name) if before is None else stream
                 made, states[name] = self._side_lines(
-                    file.path, stream, state, cursor, privacy, hides, redactor, head
+                    file.path, begun, state, cursor, privacy, hides, redactor, head
                 )
             else:
                 made, states[name] = self._side_whole(file.path, stream, privacy, redactor, head)
@@ -244,6 +246,10 @@ class SessionWriter:
                 streams[name] = made
         after = tuple(streams[name] for name in sorted(streams))
         if after != head.side:
+            # Killed behind the head, the next call takes no line twice: what it changed has no state then.
+            same = {stream.path for stream in head.side if streams[stream.path] == stream}
+            kept = {name: state for name, state in cursor.side.items() if name in same}
+            self._database.set_cursor(path, structs.replace(cursor, side=kept, settled=False))
             self._put_head(structs.replace(head, side=after))
         if states != cursor.side:
             self._database.set_cursor(path, structs.replace(cursor, side=states, settled=False))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crystal_core.cutting.messages import split_message
-from crystal_node.derive.sessions.layout import HEAD_NAME
+from crystal_node.derive.sessions.layout import HEAD_NAME, Head
 from crystal_node.derive.sessions.segments import MERGE_COUNT
 from crystal_node.device.privacy import Privacy
 from tests.node.capture.redaction_cases import TOKENS
@@ -162,6 +162,38 @@ def test_a_head_that_is_ahead_of_the_cursor_is_believed(tmp_path: Path) -> None:
     [head] = one.copies.heads()
     assert one.tip() == turns(0, 9)
     assert head.number == 1
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["lost", "killed"])
+def test_lines_beside_the_transcript_are_not_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    one = Machine(tmp_path, "a")
+    one.says(turns(0, 2))
+    agent = one.slug / SESSION / "subagents" / "agent-1.jsonl"
+    agent.parent.mkdir(parents=True)
+    agent.write_bytes(turns(0, 3, "sub"))
+    one.copy()
+    with agent.open("ab") as file:
+        file.write(turns(3, 4, "sub"))
+    if killed:
+        put_head = one.writer._put_head  # pyright: ignore[reportPrivateUsage]
+
+        def killed_behind(head: Head) -> None:
+            put_head(head)
+            raise InterruptedError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(one.writer, "_put_head", killed_behind)
+            with pytest.raises(InterruptedError):
+                one.copy()
+    else:
+        one.forget_cursors()
+    one.says(turns(2, 3))
+    one.copy()
+    [head] = one.copies.heads()
+    assert b"".join(one.copies.read(head, "subagents/agent-1.jsonl")) == turns(0, 4, "sub")
+    assert one.tip() == turns(0, 3)
 
 
 def test_few_files_however_often_it_grows_and_few_large_ones_when_it_is_quiet(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def texts_in(copies: SessionCopies, head: Head, adapter: LineAdapter) -> Candida
         if stream.path and not stream.path.endswith(".jsonl"):
             continue
         context = Context()
-        for line in _lines(copies.read(head, stream.path)):
+        for line in _lines(copies.read(head, stream.path, base_blanked=True)):
             found |= _texts(adapter, line, context, stream.path)
     return found
 
@@ -45,14 +45,16 @@ def texts_in(copies: SessionCopies, head: Head, adapter: LineAdapter) -> Candida
 def forget_in(
     copies: SessionCopies, head: Head, adapter: LineAdapter, forgotten: set[bytes], forgets: int
 ) -> bool:
-    """Rewrites a copy without the forgotten texts, and notes that it has followed so many forgets. Returns whether it had any.
+    """Rewrites a copy without the forgotten texts, and notes which forgets it has followed. Returns whether it had any.
+
+    What it stands on may have been rewritten before it: its sums follow that, also where it has nothing to lose itself.
 
     Raises OSError, CopyIncomplete, CopyDamaged.
     """
     candidates = texts_in(copies, head, adapter) if forgotten else {}
     lost = {candidates[mark] for mark in forgotten if mark in candidates}
     folder = head.place.folder(copies.root)
-    if lost:
+    if lost or any(stream.base is not None for stream in head.streams):
         streams = [_rewritten(copies, head, stream, adapter, lost, forgotten) for stream in head.streams]
         head = structs.replace(
             head,
@@ -83,7 +85,7 @@ def _rewritten(
     segments: list[Segment] = []
     own = iter(stream.segments)
     pending = b""
-    for data in copies.read(head, stream.path):
+    for data in copies.read(head, stream.path, base_blanked=True):
         pending += data
         while digest.bytes < at and pending:
             part, pending = pending[: at - digest.bytes], pending[at - digest.bytes :]

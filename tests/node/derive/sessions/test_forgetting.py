@@ -80,3 +80,29 @@ def test_copies_that_stand_on_each_other_agree_again_once_both_are_rewritten(tmp
     assert len(one.streams()) == 1
     assert b"Bodo" not in one.tip()
     assert len(one.tip()) == len(two.transcript.read_bytes())
+
+
+def _forget_own(machine: Machine) -> None:
+    for head in machine.copies.of("claude-code", SESSION):
+        if head.device == machine.device:
+            lost = {_mark()} & texts_in(machine.copies, head, machine.adapter).keys()
+            forget_in(machine.copies, head, machine.adapter, lost, 1)
+
+
+def test_a_copy_follows_a_base_that_was_rewritten_before_it(tmp_path: Path) -> None:
+    for number, words in enumerate((WORDS, "nothing to forget")):
+        one, two = Machine(tmp_path / str(number), "a"), Machine(tmp_path / str(number), "b")
+        one.says(turns(0, 2) + said(2, WORDS))
+        one.copy()
+        sync(one, two)
+        two.transcript.write_bytes(two.tip())
+        two.says(turns(3, 5) + said(5, words))
+        two.copy()
+        sync(one, two)
+        _forget_own(one)
+        sync(one, two)
+        _forget_own(two)
+        sync(one, two)
+        assert len(one.streams()) == 1
+        assert b"Bodo" not in one.tip()
+        assert len(one.tip()) == len(two.transcript.read_bytes())

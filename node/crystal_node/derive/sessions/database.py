@@ -140,12 +140,12 @@ class SessionDatabase:
             )
 
     def heads(self, *, behind: int | None = None) -> list[HeadRow]:
-        """What is known of the heads; with ``behind`` only of usable ones that followed fewer forgets."""
+        """What is known of the heads; with ``behind`` only of usable ones that followed other forgets."""
         if behind is None:
             rows = self._db.execute(_HEAD)
         else:
             rows = self._db.execute(
-                f"{_HEAD} WHERE forgotten < ? AND removed = 0 AND problem = '' ORDER BY folder", (behind,)
+                f"{_HEAD} WHERE forgotten <> ? AND removed = 0 AND problem = '' ORDER BY folder", (behind,)
             )
         return [HeadRow(*row) for row in rows]
 

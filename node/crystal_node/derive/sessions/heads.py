@@ -77,7 +77,7 @@ class HeadCache:
         return self._database.heads()
 
     def behind(self, forgets: int) -> list[HeadRow]:
-        """Those that have not followed so many forgets of the vault."""
+        """Those that were not rewritten without this set of forgotten texts."""
         return self._database.heads(behind=forgets)
 
     def failed(self, place: CopyPlace, now_ms: int) -> None:

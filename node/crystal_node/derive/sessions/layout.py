@@ -94,8 +94,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     ``native``: where the tool had the transcript, ``~`` for the person's home. ``cwd`` likewise. ``repository``: as projects
     are identified (``base.project``), "" if unknown. ``changed``: names of files with uncommitted changes; None: not known.
     ``exact``: nothing was redacted. ``rules``: version of the redaction rules for each part of the transcript, as
-    (first byte, version). ``forgotten``: how many forgets of the
-    vault it has followed. ``removed``: its content was removed by the retention rules at that time.
+    (first byte, version). ``forgotten``: names the set of forgotten texts that it was rewritten without, 0 if it never was.
+    ``removed``: its content was removed by the retention rules at that time.
     """
 
     schema: int = SCHEMA

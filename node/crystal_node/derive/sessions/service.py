@@ -51,12 +51,15 @@ _LOCK_SECONDS = 30.0
 _ANSWER_SECONDS = 120.0
 STOP_SECONDS_MAX = 4.0
 """How long a thread that was told to stop is waited for."""
-_SUPPRESSED = "SELECT count(*) FROM suppressed"
+_SUPPRESSED = "SELECT sum, count FROM digests WHERE name = 'suppressed'"
+_FORGETS_BYTES = 6
 _META_FORGOTTEN = "forgotten"
 _META_FORGOTTEN_AT = "forgotten-at"
 
 _log = logging.getLogger("crystal_node.derive.sessions")
 T = TypeVar("T")
+Unread = OSError | NotUnpacked | CopyDamaged
+"""Why a transcript was not copied: it cannot be read, or the copy that it grew from cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +150,13 @@ class SessionService:
                     chosen[path] = Transcript(name, session, path)
         return list(chosen.values())
 
-    async def copy(
-        self, transcripts: Iterable[Transcript]
-    ) -> tuple[int, list[tuple[Path, OSError | NotUnpacked]]]:
+    async def copy(self, transcripts: Iterable[Transcript]) -> tuple[int, list[tuple[Path, Unread]]]:
         """Copies what is new in these. Returns by how many bytes copies grew, and what could not be read.
 
         Raises:
             HomeBusy: another process copies. LocalStorage, OSError without a transcript's path: the home cannot be written.
         """
-        grown, problems = 0, list[tuple[Path, OSError | NotUnpacked]]()
+        grown, problems = 0, list[tuple[Path, Unread]]()
         writers = self._writers()
         for each in await self._in_thread(partial(self._changed, list(transcripts), writers)):
             writer = writers[each.tool]
@@ -173,7 +174,7 @@ class SessionService:
                         grown += await self._in_thread(partial(self._copy_compressed, each, copied))
                     else:
                         grown += await self._in_thread(partial(copied, each.path))
-                except (FileNotFoundError, PermissionError, NotUnpacked) as error:
+                except (FileNotFoundError, PermissionError, NotUnpacked, CopyDamaged) as error:
                     if (
                         isinstance(error, OSError)
                         and error.filename is not None
@@ -223,7 +224,10 @@ class SessionService:
             if tool not in writers or cursor.settled or _changed(path) > now_ms() - QUIET_MS:
                 continue
             async with self._locked():
-                settled += await self._in_thread(partial(writers[tool].settle, path))
+                try:
+                    settled += await self._in_thread(partial(writers[tool].settle, path))
+                except CopyDamaged as error:
+                    _log.warning("copies of sessions: %s", describe(error).message)
         return settled
 
     async def forget(self) -> "Forgotten":
@@ -307,8 +311,10 @@ class SessionService:
         return {mark for mark in candidates if hides(mark)}
 
     def _forgets(self) -> int:
-        (count,) = self._device.replica.database.row(_SUPPRESSED) or (0,)
-        return int(count)
+        """Names the set of what is forgotten, 0 for the empty one. A text can be remembered again, so that a count would come
+        to the same number twice."""
+        digest, count = self._device.replica.database.row(_SUPPRESSED) or (b"", 0)
+        return 1 + int.from_bytes(digest[:_FORGETS_BYTES]) if count else 0
 
     def _hides(self) -> Callable[[Collection[bytes]], set[bytes]]:
         loop = asyncio.get_running_loop()

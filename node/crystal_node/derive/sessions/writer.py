@@ -334,7 +334,7 @@ class SessionWriter:
         path = segment_path(folder, stream, segment)
         try:
             return read_segment(path, segment)
-        except ValueError as error:
+        except (FileNotFoundError, ValueError) as error:
             raise CopyDamaged(f"{path} cannot be read: {error}") from error
 
     def _current(self, path: Path, session: str) -> Cursor:

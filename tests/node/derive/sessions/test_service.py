@@ -1,17 +1,21 @@
 """Copies on a real device: the background service makes them, `crystal sync` sends them, `crystal status` tells of them."""
 
 import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import structs
 
 from crystal_node.derive.sessions.copies import SessionCopies
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head
+from crystal_node.derive.sessions.segments import MERGE_COUNT
 from tests.node.derive.sessions.support import head_of, lines, write
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.watchers import until
 
 NAME = "5f0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a00"
+SECOND = "5f0c6f0e-0b5e-4d0e-9a52-0f3f9f0f0a01"
 SECRET = "The marmot hides its nuts below the pier."
 
 
@@ -31,12 +35,8 @@ def _copied(machine: Machine, path: Path) -> None:
         copies = SessionCopies(machine.home)
         return [each.main.bytes for each in copies.of("claude-code", NAME)] == [path.stat().st_size]
 
-    agent = machine.start("agent", "run")
-    try:
+    with _recording(machine):
         until(whole, "the copy", 60)
-    finally:
-        agent.send_signal(signal.SIGTERM)
-        agent.communicate(timeout=60)
 
 
 def test_what_was_copied_reaches_the_other_machine_by_a_sync(vault: Vault) -> None:
@@ -86,11 +86,58 @@ def test_a_damaged_copy_is_told_and_holds_up_no_forget(vault: Vault) -> None:
     said = core.call("sync").err
     assert "may still be in a copy of a session" in said
     assert SECRET.encode() not in _bytes(core)
-    assert _own(core).forgotten == 1
+    assert _own(core).forgotten > 0
     assert "may still be" not in core.call("sync").err, "it is not tried again at once"
     assert core.call("status", "--json").json["sessions"]["unreadable"] == 1
     shown = core.call("sessions", "retention")
     assert f"{_beside(strange, core.home)} cannot be read" in shown.out
+
+
+def test_a_forget_is_followed_also_after_another_was_taken_back(vault: Vault) -> None:
+    core, other = vault.core, "The dormouse sleeps below the larch."
+    _copied(core, transcript(core, "The first marmot.", SECRET, other, name=NAME))
+    core.call("capture")
+    core.call("sync")
+    for text in (SECRET, other):
+        [found] = [
+            hit["id"] for hit in core.call("search", "--json", text).json["results"] if hit["text"] == text
+        ]
+        core.call("forget", found, "--yes")
+        core.call("sync")
+        if text == SECRET:
+            core.call("remember", SECRET)
+            core.call("sync")
+    assert other.encode() not in _bytes(core)
+
+
+def test_a_copy_that_cannot_be_read_holds_up_no_other(vault: Vault) -> None:
+    core = vault.core
+    first = transcript(core, "The first marmot.", name=NAME)
+    _copied(core, first)
+    (segment,) = _own(core).main.segments
+    (_own(core).place.folder(core.home) / segment.file_name).unlink()
+    with _recording(core):
+        for number in range(2, MERGE_COUNT):
+            transcript(core, f"Marmot {number}.", name=NAME)
+            until(lambda: _own(core).main.bytes == first.stat().st_size, "the message's copy", 60)
+    second = transcript(core, "A dormouse.", name=SECOND)
+    transcript(core, "The last marmot.", name=NAME)  # merges all, and is read before the other: it is newer
+    with _recording(core):
+        until(lambda: bool(SessionCopies(core.home).of("claude-code", SECOND)), "the other copy", 60)
+        log = core.home / "logs" / "agent.log"
+        until(lambda: segment.file_name in log.read_text("utf-8"), "a word about what cannot be read", 60)
+    [head] = SessionCopies(core.home).of("claude-code", SECOND)
+    assert head.main.bytes == second.stat().st_size
+
+
+@contextmanager
+def _recording(machine: Machine) -> Generator[None]:
+    agent = machine.start("agent", "run")
+    try:
+        yield
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        agent.communicate(timeout=60)
 
 
 def _beside(head: Path, home: Path) -> str:

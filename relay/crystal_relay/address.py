@@ -22,7 +22,7 @@ import httpx
 
 from crystal_relay.certificates import verifying_context
 from crystal_relay.errors import BadRequest
-from crystal_relay.http1 import Http1Transport
+from crystal_relay.http1 import Http1Client, Http1Transport
 
 URL_CHARS_MAX = 2048
 PIN_BYTES = 16
@@ -183,16 +183,20 @@ def http_client(
     environment = not direct
     proxied = environment and bool(getproxies())
     verify = tls_context(base, anybody=anybody) if transport is None else None
+    url = base.partition("#")[0]
+    timeout = httpx.Timeout(idle, connect=connect, pool=idle)
+    # A compressing proxy would change the length that is checked; bodies are ciphertext anyway.
+    headers = {"Accept-Encoding": "identity", "User-Agent": "crystal"}
     if transport is None and not proxied:
-        transport = Http1Transport(verify=verify, kept=connections_kept)
+        made = Http1Transport(verify=verify, kept=connections_kept)
+        return Http1Client(base_url=url, transport=made, timeout=timeout, headers=headers)
     return httpx.AsyncClient(
-        base_url=base.partition("#")[0],
+        base_url=url,
         transport=transport,
         verify=True if verify is None else verify,
-        timeout=httpx.Timeout(idle, connect=connect, pool=idle),
+        timeout=timeout,
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=connections_kept),
         follow_redirects=False,
         trust_env=environment,
-        # A compressing proxy would change the length that is checked; bodies are ciphertext anyway.
-        headers={"Accept-Encoding": "identity", "User-Agent": "crystal"},
+        headers=headers,
     )

@@ -8,12 +8,15 @@ Replies are untrusted: head and buffered body are limited, and a connection on w
 """
 
 import asyncio
+import logging
+import re
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+from urllib.parse import urlencode
 
 import httptools
 import httpx
@@ -26,6 +29,13 @@ KEPT_SECONDS_MAX = 5.0
 """Idle time after which a connection is not used again, well below what servers allow."""
 _JOINED_BYTES_MAX = 64 * 1024
 """A body up to this size leaves in one piece with the head."""
+
+_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+"""No escapes and no `.` or `..`: sent as it is written."""
+_PLAIN_REQUEST = frozenset({"content", "headers", "params", "timeout"})
+
+_log = logging.getLogger("httpx")
+"""httpx's own, for those who look at what is sent."""
 
 _Origin = tuple[bytes, str, int]
 _Failure = type[httpx.TransportError]
@@ -139,6 +149,74 @@ class Http1Transport(httpx.AsyncBaseTransport):
     def _drop(self, connection: "_Connection") -> None:
         self._open.discard(connection)
         connection.close()
+
+
+class Http1Client(httpx.AsyncClient):
+    """httpx's client over `Http1Transport`, with less work for each request: no redirects, authentication flows, cookies and
+    hooks, and the base URL is parsed only once."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        transport: Http1Transport,
+        timeout: httpx.Timeout,
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            base_url=base_url, transport=transport, timeout=timeout, headers=headers, trust_env=False
+        )
+        self._plain = transport
+        self._base = self.base_url
+        self._base_path = self._base.raw_path.decode("ascii").rstrip("/")
+        self._every = dict(self.headers)  # names in lower case
+        self._times = self.timeout.as_dict()
+
+    def build_request(self, method: str, url: httpx.URL | str, **given: Any) -> httpx.Request:
+        """As `httpx.AsyncClient.build_request`. The URL of a request to a plain path is the base URL, and the rest is in the
+        extension `target`: parsing URLs would be half of the work."""
+        given = {
+            name: value
+            for name, value in given.items()
+            if value is not None and value is not httpx.USE_CLIENT_DEFAULT
+        }
+        own = cast(dict[str, str], given.get("headers", {}))
+        if (
+            not isinstance(url, str)
+            or _PLAIN_PATH.fullmatch(url) is None
+            or not given.keys() <= _PLAIN_REQUEST
+            or any(name.lower() in self._every for name in own)
+        ):
+            return super().build_request(method, url, **given)
+        query = given.get("params")
+        target = f"{self._base_path}{url}?{urlencode(query)}" if query else self._base_path + url
+        times = httpx.Timeout(given["timeout"]).as_dict() if "timeout" in given else self._times
+        return httpx.Request(
+            method,
+            self._base,
+            headers={**self._every, **own},
+            content=given.get("content"),
+            extensions={"target": target.encode("ascii"), "timeout": times},
+        )
+
+    async def send(self, request: httpx.Request, *, stream: bool = False, **_given: Any) -> httpx.Response:
+        """As `httpx.AsyncClient.send`, without redirects and authentication."""
+        if self.is_closed:
+            raise RuntimeError("the client is closed")
+        try:
+            response = await self._plain.handle_async_request(request)
+        except httpx.RequestError as error:
+            error.request = request
+            raise
+        response.request = request
+        if _log.isEnabledFor(logging.INFO):
+            _log.info("HTTP Request: %s %s %d", request.method, request.url, response.status_code)
+        if not stream:
+            try:
+                await response.aread()
+            finally:
+                await response.aclose()
+        return response
 
 
 class _ReplyBody(httpx.AsyncByteStream):
@@ -297,16 +375,16 @@ class _Connection(asyncio.Protocol):
             self._writer().pause_reading()
         self._wake()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self._is_lost = True
         if self._failure is not None:
             pass  # known already
-        elif self._reply is not None and self._reply.ends_with_connection and error is None:
+        elif self._reply is not None and self._reply.ends_with_connection and exc is None:
             self._reply.is_whole = True
         else:
-            if error is not None:
-                self._failure = httpx.ReadError(str(error) or type(error).__name__)
-                self._failure.__cause__ = error
+            if exc is not None:
+                self._failure = httpx.ReadError(str(exc) or type(exc).__name__)
+                self._failure.__cause__ = exc
             else:
                 self._failure = httpx.RemoteProtocolError("the connection ended before the reply did")
         self._wake()
@@ -432,7 +510,8 @@ def _head(request: httpx.Request) -> tuple[bytes, int | None]:
     """The head as it is sent, and the length of the body, None if it is chunked. Raises LocalProtocolError for what would end a
     line (RFC 9110, section 5.5)."""
     size: int | None = 0
-    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
+    target = cast(bytes, request.extensions.get("target") or request.url.raw_path)
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target)]
     for name, value in request.headers.raw:
         lines.append(name + b": " + value)
         known = name.lower()
@@ -440,6 +519,8 @@ def _head(request: httpx.Request) -> tuple[bytes, int | None]:
             size = int(value)
         elif known == b"transfer-encoding":
             size = None
-    if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
+    ends = len(lines) + 1
+    head = b"\r\n".join([*lines, b"", b""])
+    if head.count(b"\r") != ends or head.count(b"\n") != ends or b"\0" in head:
         raise httpx.LocalProtocolError("a header of the request holds the end of a line")
-    return b"\r\n".join([*lines, b"", b""]), size
+    return head, size

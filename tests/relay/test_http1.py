@@ -1,7 +1,7 @@
 """The client's HTTP transport against servers that answer byte by byte as a test says."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from crystal_relay.http1 import BUFFER_BYTES_MAX, HEAD_BYTES_MAX, Http1Transport
+from crystal_relay.http1 import BUFFER_BYTES_MAX, HEAD_BYTES_MAX, Http1Client, Http1Transport
 
 EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -37,7 +37,7 @@ class Peer:
 
 
 @asynccontextmanager
-async def peer(answering: Answering) -> AsyncIterator[Peer]:
+async def peer(answering: Answering) -> AsyncGenerator[Peer]:
     made = Peer(answering)
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -46,7 +46,7 @@ async def peer(answering: Answering) -> AsyncIterator[Peer]:
 
 
 @asynccontextmanager
-async def client(made: Peer, *, seconds: float = 20.0, kept: int = 16) -> AsyncIterator[httpx.AsyncClient]:
+async def client(made: Peer, *, seconds: float = 20.0, kept: int = 16) -> AsyncGenerator[httpx.AsyncClient]:
     """`seconds` limit reading and writing, not connecting."""
     times = httpx.Timeout(20.0, read=seconds, write=seconds)
     async with httpx.AsyncClient(
@@ -440,3 +440,102 @@ async def test_https_without_certificates_to_verify_by_is_refused() -> None:
     async with httpx.AsyncClient(transport=Http1Transport()) as http:
         with pytest.raises(httpx.ConnectError, match="verify"):
             await http.get("https://127.0.0.1:1/")
+
+
+# --- the client over it ---
+
+
+def plain_client(made: Peer, path: str = "") -> Http1Client:
+    return Http1Client(
+        base_url=made.url + path,
+        transport=Http1Transport(),
+        timeout=httpx.Timeout(20.0),
+        headers={"Accept-Encoding": "identity", "User-Agent": "crystal"},
+    )
+
+
+@pytest.mark.parametrize("base", ["", "/", "/below", "/below/it/"])
+@pytest.mark.parametrize(
+    ("method", "path", "given"),
+    [
+        ("GET", "/v2/vaults/aa/objects/a.0/1", {}),
+        (
+            "PUT",
+            "/v2/vaults/aa/objects/a",
+            {"content": b"body", "headers": {"Content-Length": "4", "X-Y": "z"}},
+        ),
+        ("PUT", "/v2/vaults/aa/objects/a", {"content": b"", "headers": {"Content-Type": "a/b"}}),
+        ("POST", "/x", {"content": b"body", "timeout": 5.0}),
+        ("DELETE", "/x", {"params": {"reason": "a b&c/d\r\n\u00e4+%"}}),
+        ("GET", "/x", {"params": {}}),
+        ("GET", "/x", {"headers": {"user-agent": "another"}}),
+        ("GET", "/a/../b", {}),
+        ("GET", "/a b%2e\u00e4", {}),
+        ("GET", "a", {}),
+        ("GET", "/a?b=c#d", {}),
+        ("GET", "", {}),
+    ],
+)
+async def test_the_client_sends_what_that_of_httpx_sends(
+    base: str, method: str, path: str, given: dict[str, Any]
+) -> None:
+    came: list[tuple[bytes, bytes]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            came.append(await request_of(reader))
+            writer.write(OK)
+
+    async with (
+        peer(answer) as made,
+        plain_client(made, base) as plain,
+        httpx.AsyncClient(
+            base_url=made.url + base,
+            transport=Http1Transport(),
+            headers={"Accept-Encoding": "identity", "User-Agent": "crystal"},
+        ) as known,
+    ):
+        for client in (known, plain):
+            response = await client.send(client.build_request(method, path, **given))
+            assert response.content == b"hello"
+    (head, body), (our_head, our_body) = came
+    lines, our_lines = head.split(b"\r\n"), our_head.split(b"\r\n")
+    assert our_lines[0] == lines[0]
+    assert sorted(line.lower() for line in our_lines) == sorted(line.lower() for line in lines)
+    assert our_body == body
+
+
+async def test_a_header_that_ends_a_line_is_refused_by_the_client() -> None:
+    async with peer(saying(OK)) as made, plain_client(made) as http:
+        for value in ("a\r\nb: c", "a\nb", "a\rb", "a\0b"):
+            with pytest.raises(httpx.LocalProtocolError):
+                await http.get("/x", headers={"X-Y": value})
+        assert made.connections == 0
+
+
+async def test_the_client_follows_no_redirect_and_keeps_no_cookie() -> None:
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            heads.append((await request_of(reader))[0])
+            writer.write(
+                b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
+            )
+
+    async with peer(answer) as made, plain_client(made) as http:
+        for _ in range(2):
+            assert (await http.get("/x")).status_code == 302
+    assert len(heads) == 2
+    assert all(b"cookie" not in head.lower() and b"elsewhere" not in head for head in heads)
+
+
+async def test_a_closed_client_sends_nothing_and_a_failure_names_its_request() -> None:
+    async with peer(saying(b"")) as made:
+        http = plain_client(made)
+        with pytest.raises(httpx.RequestError) as caught:
+            await http.get("/x")
+        assert caught.value.request.method == "GET"
+        await http.aclose()
+        with pytest.raises(RuntimeError, match="closed"):
+            await http.get("/x")

@@ -2,11 +2,14 @@
 
 Vectors that are not finite are refused: they cannot be compared.
 
-NumPy is loaded by the first call that touches a vector, not by importing this module.
+NumPy is loaded by the first call that needs it, not by importing this module; a few vectors are stored without it.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crystal_core.database import Database
@@ -18,6 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FLOAT16_BYTES = 2
+FEW = 32
+"""Vectors that come together and are looked at without NumPy, unless it is loaded: new messages bring so many, and NumPy would
+take 11 MB of each device's background service. They take some 30 µs each."""
+_POSITIVE = ("0", "1")
+_NOT_A_NUMBER = "a vector came with a value that is not a finite number"
 
 
 def dimensions(database: Database) -> int:
@@ -50,8 +58,6 @@ def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int
     total = sum(windows)
     if not total:
         return
-    import numpy as np
-
     size = len(vectors) // total
     kept = dimensions(database)
     if not kept and size % FLOAT16_BYTES == 0 and 0 < size <= DIMENSIONS_MAX * FLOAT16_BYTES:
@@ -59,9 +65,9 @@ def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int
         database.run("UPDATE index_state SET dimensions = ?", (kept,))
     if len(vectors) != total * kept * FLOAT16_BYTES:
         raise UnusableVectors(f"vectors of another size than {kept} float16 numbers came")
-    matrix = np.frombuffer(vectors, "<f2").reshape(total, kept)
-    if not np.isfinite(matrix).all():
-        raise UnusableVectors("a vector came with a value that is not a finite number")
+    few = total <= FEW and "numpy" not in sys.modules
+    rows_of = rows_of_few if few else rows_by_numpy
+    rows = list(rows_of(vectors, kept))
     first = 1 + (database.value("SELECT max(rowid) FROM windows") or 0)
     rowids = range(first, first + total)
     places = [(chunk, part) for chunk, count in zip(chunks, windows, strict=True) for part in range(count)]
@@ -69,12 +75,39 @@ def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int
         "INSERT INTO windows (rowid, chunk, part, bits) VALUES (?, ?, ?, ?)",
         [
             (rowid, chunk, part, bits)
-            for rowid, (chunk, part), bits in zip(rowids, places, _rows(signs(matrix)), strict=True)
+            for rowid, (chunk, part), (_, bits) in zip(rowids, places, rows, strict=True)
         ],
     )
     database.run_many(
-        "INSERT INTO vectors (rowid, embedding) VALUES (?, ?)", zip(rowids, _rows(matrix), strict=True)
+        "INSERT INTO vectors (rowid, embedding) VALUES (?, ?)",
+        [(rowid, vector) for rowid, (vector, _) in zip(rowids, rows, strict=True)],
     )
+
+
+_Row = tuple[memoryview, bytes | memoryview]
+"""A vector as it came, and its signs."""
+Rows = Callable[[bytes, int], Iterable[_Row]]
+
+
+def rows_of_few(vectors: bytes, size: int) -> Iterator[_Row]:
+    """Raises UnusableVectors."""
+    numbers = struct.Struct(f"<{size}e")
+    for at in range(0, len(vectors), numbers.size):
+        row: tuple[float, ...] = numbers.unpack_from(vectors, at)
+        if not all(map(math.isfinite, row)):
+            raise UnusableVectors(_NOT_A_NUMBER)
+        bits = int("".join([_POSITIVE[number > 0] for number in reversed(row)]), 2)
+        yield memoryview(vectors)[at : at + numbers.size], bits.to_bytes((size + 7) // 8, "little")
+
+
+def rows_by_numpy(vectors: bytes, size: int) -> Iterable[_Row]:
+    """Raises UnusableVectors."""
+    import numpy as np
+
+    matrix = np.frombuffer(vectors, "<f2").reshape(-1, size)
+    if not np.isfinite(matrix).all():
+        raise UnusableVectors(_NOT_A_NUMBER)
+    return zip(_rows(matrix), _rows(signs(matrix)), strict=True)
 
 
 def _rows(matrix: "NDArray[Any]") -> Iterator[memoryview]:

@@ -44,9 +44,11 @@ class FileLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
+        note = f"{os.getpid()} {self._purpose}".encode()[:_NOTE_BYTES_MAX]
         with suppress(OSError):  # for messages only: a full disk must not stop a sync
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()} {self._purpose}".encode()[:_NOTE_BYTES_MAX], 0)
+            if os.pread(descriptor, _NOTE_BYTES_MAX + 1, 0) != note:  # else each round costs the disk a page
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, note, 0)
         return True
 
     def acquire(self) -> None:

@@ -41,6 +41,7 @@ from crystal_node.sync.members.duties_due import duties_due, settling_due
 from crystal_node.sync.members.news import keep_lines
 from crystal_node.sync.progress import ProgressLines
 from crystal_node.sync.round_embedder import RoundEmbedder
+from crystal_node.sync.shared_wait import SharedWait
 from crystal_relay.errors import RelayError
 from crystal_relay.tokens import token_hash
 
@@ -148,6 +149,7 @@ class Syncer:
         self._caught_up = False
         self._token = b""
         self._store = store
+        self._waits = SharedWait(self._wait)
         self._gives_way, self._turn = gives_way, device.settings.home.sync_lock.with_suffix(".turn")
 
     async def round(
@@ -281,6 +283,9 @@ class Syncer:
 
     async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
         """The store's long-poll. Raises StoreFailure."""
+        return await self._waits.wait(prefix, token, seconds)
+
+    async def _wait(self, prefix: str, token: str | None, seconds: float) -> str:
         try:
             return await self._store.wait(prefix, token=token, timeout=seconds)
         except RelayError as error:
@@ -356,6 +361,7 @@ class Syncer:
         return self._runner.traffic.copy()
 
     def close(self) -> None:
+        self._waits.close()
         self._moments.flush()
         self._files.close()
         self.ingest.close()

@@ -121,3 +121,14 @@ def test_the_note_of_an_earlier_holder_is_not_taken_for_the_present_one(tmp_path
     assert lock.holder() == "another process"
     with lock:
         assert lock.holder() == f"process {os.getpid()} (me)"
+
+
+def test_taking_a_lock_again_writes_nothing(tmp_path: Path) -> None:
+    """The background service takes its locks in every round, on machines whose disks should rest."""
+    lock = FileLock(tmp_path / "sync.lock", purpose="crystal agent")
+    with lock:
+        pass
+    os.utime(tmp_path / "sync.lock", ns=(1, 1))
+    with lock:
+        assert lock.holder() == f"process {os.getpid()} (crystal agent)"
+    assert (tmp_path / "sync.lock").stat().st_mtime_ns == 1

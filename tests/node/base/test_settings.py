@@ -1,6 +1,8 @@
 """Settings: which origin wins, what is refused, and that nothing a person wrote is lost."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,10 @@ from crystal_node.base.settings import (
     Flags,
     KeyStoreKind,
     SettingSource,
+    config,
     enrolment_token,
     resolve,
+    with_current_options,
 )
 from tests.support.machine import Vault
 
@@ -215,3 +219,35 @@ def test_options_are_typed_as_json_has_them(tmp_path: Path) -> None:
     assert settings.capture.without == {"codex", "gemini-cli"}
     assert settings.dreams.tokens_max == 5000
     assert settings.capture.drop_folder == tmp_path / "drop"
+
+
+def test_settings_that_are_asked_for_every_second_are_those_of_the_file_as_it_is_now(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    settings = resolve(None, _environment(tmp_path))
+
+    def agent() -> str:
+        return with_current_options(settings).agent.value
+
+    path.write_text('{"agent": "a"}')
+    assert agent() == "a"
+    path.write_text('{"agent": "b"}')  # as long, within the same tick of a coarse clock
+    assert agent() == "b"
+    long_ago = time.time() - 60
+    os.utime(path, (long_ago, long_ago))
+    assert agent() == "b"
+    path.write_text('{"agent": "c"}')
+    os.utime(path, (long_ago, long_ago))  # restored from a copy with its time
+    assert agent() == "c"
+    path.unlink()
+    assert agent() == "claude-code"
+
+
+def test_a_config_that_stays_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"agent": "a"}')
+    monkeypatch.setattr(config, "_SETTLED_NS", 0)
+    current = config.CurrentConfig()
+    first = current.read(path)
+    assert current.read(path) is first
+    path.write_text('{"agent": "bb"}')
+    assert current.read(path).agent == "bb"

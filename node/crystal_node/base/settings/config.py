@@ -3,6 +3,8 @@
 Fields that this version does not know are kept when the file is rewritten (``Settings.save``).
 """
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,12 +62,36 @@ else:
     )
 
 _EMPTY = Config()
+_SETTLED_NS = 2_000_000_000
+"""A file that changed longer ago is another one by its stamp if it changes again, however coarse its system's clock."""
 
 
 def text_in(config: Config, name: str) -> str:
     """A setting's text; "" where the file does not name it."""
     value = getattr(config, name, None)
     return "" if value == getattr(_EMPTY, name, None) else as_text(value)
+
+
+class CurrentConfig:
+    """``config.json`` as it is now, read again only when it was written again: a background service asks every second."""
+
+    def __init__(self) -> None:
+        self._read: tuple[Path, tuple[int, ...], Config] | None = None
+
+    def read(self, path: Path) -> Config:
+        """As ``read_config``."""
+        try:
+            info = os.stat(path)  # noqa: PTH116  every second
+        except OSError:
+            self._read = None
+            return read_config(path)
+        stamp = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+        if self._read is not None and self._read[:2] == (path, stamp):
+            return self._read[2]
+        config = read_config(path)
+        settled = time.time_ns() - max(info.st_mtime_ns, info.st_ctime_ns) > _SETTLED_NS
+        self._read = (path, stamp, config) if settled else None
+        return config
 
 
 def read_config(path: Path) -> Config:

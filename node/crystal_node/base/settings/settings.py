@@ -17,7 +17,7 @@ from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import BadConfig
 from crystal_node.base.home import Home, locked_directory, write_private
 from crystal_node.base.settings.checks import KIB, LOCAL_RELAY, checked_url
-from crystal_node.base.settings.config import Config, read_config, text_in
+from crystal_node.base.settings.config import Config, CurrentConfig, read_config, text_in
 from crystal_node.base.settings.kinds import Roots
 from crystal_node.base.settings.options import (
     BY_NAME,
@@ -292,13 +292,16 @@ def resolve(flags: Flags | None = None, environment: Mapping[str, str] | None = 
     return Settings(home, config, _absolute(_person_home()), options)
 
 
+_CURRENT = CurrentConfig()
+
+
 def with_current_options(settings: Settings) -> Settings:
     """These settings with the options as ``config.json`` has them now, for a process that runs while a person changes them.
 
     What a flag or the environment said stays. So does everything while ``config.json`` cannot be read, which the commands tell.
     """
     try:
-        config = read_config(settings.home.config_file)
+        config = _CURRENT.read(settings.home.config_file)
         if config == settings.config:
             return settings
         options = dict(settings.options)

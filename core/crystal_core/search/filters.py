@@ -252,9 +252,8 @@ class Filters:
         self._only: NDArray[np.int64] | None = None
         self._hidden = self._hidden_chunks()
         self._has_actions = bool(database.value("SELECT EXISTS (SELECT 1 FROM actions)"))
-        self._narrow = self._narrows and not self._admits_more_than(NARROW_MAX)
-        self.broad = self._narrows and not self._narrow and self._admits_much()
-        """Whether so much is admitted that checking what was found is cheaper than listing all that is admitted."""
+        self._narrow, self.broad = self._width() if self._narrows else (False, False)
+        """Whether few are admitted; and whether so much is that checking what was found is cheaper than listing all of it."""
 
     def restriction(self) -> Restriction:
         """Return the restriction for the keyword half. It holds until another broad filter is asked for its own."""
@@ -281,6 +280,11 @@ class Filters:
         if self._narrows and self._only is None:
             self._only = self._rowids(*self._admitted())
         return self._only
+
+    @property
+    def listed(self) -> bool:
+        """Whether what it admits is listed in memory, so that `admits` costs next to nothing."""
+        return self._number() is not None
 
     def admits(self, chunks: "NDArray[np.int64]") -> "NDArray[np.bool_]":
         """For each of these chunks, whether it is admitted."""
@@ -314,8 +318,10 @@ class Filters:
             shown = ", ".join(name if name in places.columns else "''" for name in _SHOWN)
             where = f" AND {condition.sql}" if condition.sql else ""
             among = "noted" if places.kind == MEMORY else "wanted"
+            index = f" INDEXED BY {_BY_CHUNK}" if places.indexed else ""
             selects.append(
-                f"SELECT chunk, '{places.kind}', {shown}, {places.row} FROM {places.table} WHERE chunk IN {among}{where}"  # noqa: S608
+                f"SELECT chunk, '{places.kind}', {shown}, {places.row} FROM {places.table}{index}"  # noqa: S608
+                f" WHERE chunk IN {among}{where}"
             )
             bindings += condition.bindings
         if not selects:
@@ -363,17 +369,16 @@ class Filters:
         bindings = tuple(value for condition in self._conditions for value in condition.bindings)
         return " UNION ALL ".join(selects) or "SELECT rowid FROM chunks WHERE false", bindings
 
-    def _admits_more_than(self, most: int) -> bool:
-        admitted, bindings = self._admitted()
-        count = f"SELECT count(*) FROM ({admitted} LIMIT {most + 1})"  # noqa: S608
-        return int(self._database.value(count, bindings)) > most
-
-    def _admits_much(self) -> bool:
-        """Whether the filter is broad: counted if an index suffices, assumed if counting would read all occurrences."""
-        if any(condition.places.indexed and not condition.index for condition in self._conditions):
-            return True
+    def _width(self) -> tuple[bool, bool]:
+        """Return whether the filter is narrow and whether it is broad: counted if an index suffices, assumed to be broad if
+        counting would read all occurrences."""
+        counted = all(condition.index or not condition.places.indexed for condition in self._conditions)
         newest = self._database.value("SELECT max(rowid) FROM occurrences") or 0
-        return self._admits_more_than(max(newest // MUCH, NARROW_MAX))
+        much = max(newest // MUCH, NARROW_MAX) if counted else NARROW_MAX
+        admitted, bindings = self._admitted()
+        count = f"SELECT count(*) FROM ({admitted} LIMIT {much + 1})"  # noqa: S608
+        found = int(self._database.value(count, bindings))
+        return found <= NARROW_MAX, found > much
 
     def _each(self) -> str:
         """Return a condition on `rowid`, with the bindings of `_admitted`. The tables in it have no such column themselves."""

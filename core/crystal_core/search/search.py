@@ -267,26 +267,30 @@ class Searcher:
             candidates = self._candidates(
                 question, (matches, neighbours), dated, filters, snippets, units, seen
             )
-            fresh = units.units(candidates)
-            units.prepare(fresh[: wanted - telling])
-            for unit in fresh:
+            for fresh in units.units(candidates):
+                units.prepare(fresh[: wanted - telling])
+                for unit in fresh:
+                    if telling >= wanted:
+                        break
+                    shown, found = units.show(unit, snippets), unit.members[0]
+                    if shown.chunk in said and found.chunk not in said:
+                        shown = unit.shown = found  # another question with the same answer, as "Done."
+                    if shown.chunk in said:
+                        continue  # said in several places: the best of them stands for all
+                    said.update((shown.chunk, found.chunk))
+                    text = (
+                        shown.text.text
+                        if found.chunk == shown.chunk
+                        else f"{found.text.text}\n{shown.text.text}"
+                    )
+                    like = alike.first_like(len(ordered), unit.kind, text)
+                    if like is None:
+                        ordered.append(unit)
+                        telling += not unit.idle
+                    else:
+                        ordered[like].alike.append(shown.text.id)
                 if telling >= wanted:
                     break
-                shown, found = units.show(unit, snippets), unit.members[0]
-                if shown.chunk in said and found.chunk not in said:
-                    shown = unit.shown = found  # another question with the same answer, as "Done."
-                if shown.chunk in said:
-                    continue  # said in several places: the best of them stands for all
-                said.update((shown.chunk, found.chunk))
-                text = (
-                    shown.text.text if found.chunk == shown.chunk else f"{found.text.text}\n{shown.text.text}"
-                )
-                like = alike.first_like(len(ordered), unit.kind, text)
-                if like is None:
-                    ordered.append(unit)
-                    telling += not unit.idle
-                else:
-                    ordered[like].alike.append(shown.text.id)
             if telling >= wanted or max(len(matches), len(neighbours)) < count:
                 break
         ordered.sort(key=lambda unit: unit.idle)  # of all layers, a question without its answer stands last
@@ -449,7 +453,12 @@ class Searcher:
             return []  # re-embedded by another process since the query was embedded
         if filters.broad:
             nearest = self._index.nearest(
-                self._database, vector, count, without=filters.hidden(), admits=filters.admits
+                self._database,
+                vector,
+                count,
+                without=filters.hidden(),
+                admits=filters.admits,
+                listed=filters.listed,
             )
             if len(nearest) == count:
                 return nearest

@@ -6,7 +6,7 @@ everything that answers.
 """
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -36,6 +36,8 @@ from crystal_core.search.turns import (
 QUESTION_PIECES_MAX = 4
 ANSWER_PIECES_MAX = 6
 """First pieces of a question, and last ones of an answer, that are looked at where the answer itself was not found."""
+LOOKED_UP_AT_ONCE = 16
+"""Turns whose bounds are looked up in one query: a page and a few."""
 TOLD_DAYS = 10
 """What happened on a day is spoken of up to so many days later."""
 
@@ -137,24 +139,53 @@ class Units:
             for place in [one for one in all_places if one.role not in self._unwanted][:most]
         ]
 
-    def units(self, candidates: Sequence[Candidate]) -> list[Unit]:
-        """Return the units of these candidates that were not returned before, best first."""
-        said = [one for one in candidates if one.place.kind == CONVERSATION and self._by is By.TURN]
-        spans = self._turns.spans([one.place for one in said])
+    def units(self, candidates: Sequence[Candidate]) -> Iterator[list[Unit]]:
+        """Iterate over the units of these candidates that were not returned before, best first, some at a time.
+
+        Most of what is found is never shown, and a turn's bounds cost as much to look up as all else about it. What was found
+        alone in its conversation has its score without them: they are looked up when its place in the order is reached.
+        """
+        told: dict[tuple[str, str], list[Candidate]] = {}
+        single: dict[object, list[Candidate]] = {}
+        for one in candidates:
+            if one.place.kind == CONVERSATION and self._by is By.TURN:
+                told.setdefault((one.place.agent, one.place.session), []).append(one)
+            else:
+                single.setdefault(one.chunk, []).append(one)
+        several = [one for members in told.values() if len(members) > 1 for one in members]
+        ready = [self._unit(members, None, {}) for members in self._fresh(single).values()]
+        ready += self._turns_of(several)
+        alone = [self._unit(members, None, {}) for members in told.values() if len(members) == 1]
+        idle = [unit for unit in ready if unit.idle]
+        waiting = sorted([*(unit for unit in ready if not unit.idle), *alone], key=lambda unit: unit.order)
+        unknown = {id(unit) for unit in alone}
+        for start in range(0, len(waiting), LOOKED_UP_AT_ONCE):
+            some = waiting[start : start + LOOKED_UP_AT_ONCE]
+            looked_up = self._turns_of([unit.members[0] for unit in some if id(unit) in unknown])
+            idle += [unit for unit in looked_up if unit.idle]
+            known = [unit for unit in some if id(unit) not in unknown]
+            found = [*known, *(unit for unit in looked_up if not unit.idle)]
+            yield sorted(found, key=lambda unit: unit.order)
+        yield sorted(idle, key=lambda unit: unit.order)
+
+    def _fresh(self, by_key: Mapping[object, list[Candidate]]) -> dict[object, list[Candidate]]:
+        """Return what was not returned before, and note it."""
+        fresh = {key: members for key, members in by_key.items() if key not in self._seen}
+        self._seen.update(fresh)
+        return fresh
+
+    def _turns_of(self, said: Sequence[Candidate]) -> list[Unit]:
+        """Return the turns of these candidates that were not returned before."""
+        if not said:
+            return []
         by_turn: dict[object, list[Candidate]] = {}
         span_of: dict[object, Span] = {}
-        for one, span in zip(said, spans, strict=True):
-            key = span.key
-            by_turn.setdefault(key, []).append(one)
-            span_of[key] = span
-        for one in candidates:
-            if one.place.kind != CONVERSATION or self._by is By.MESSAGE:
-                by_turn.setdefault(one.chunk, []).append(one)
-        fresh = {key: members for key, members in by_turn.items() if key not in self._seen}
-        self._seen.update(fresh)
-        last = self._last_words([span for key, span in span_of.items() if key in fresh])
-        units = [self._unit(members, span_of.get(key), last) for key, members in fresh.items()]
-        return sorted(units, key=lambda unit: unit.order)
+        for one, span in zip(said, self._turns.spans([one.place for one in said]), strict=True):
+            by_turn.setdefault(span.key, []).append(one)
+            span_of[span.key] = span
+        fresh = self._fresh(by_turn)
+        last = self._last_words([span_of[key] for key in fresh])
+        return [self._unit(members, span_of[key], last) for key, members in fresh.items()]
 
     def _unit(self, members: list[Candidate], span: Span | None, last: Mapping[int, str]) -> Unit:
         ranking = self._ranking

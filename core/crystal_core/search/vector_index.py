@@ -143,11 +143,13 @@ class VectorIndex:
         only: "NDArray[np.int64] | None" = None,
         without: "NDArray[np.int64] | None" = None,
         admits: Admits | None = None,
+        listed: bool = False,
     ) -> list[Neighbour]:
         """Return the `count` chunks nearest to `query`, nearest first; `only` and `without` are chunks by rowid.
 
         `admits` filters the nearest by signs and should admit one in `PASSED` or more; if it admits too few, fewer than
-        `count` are found. Belongs in the snapshot of the last `refresh`. A chunk counts once, by its nearest window.
+        `count` are found. With `listed` it costs next to nothing, and the whole pool is asked about at once. Belongs in the
+        snapshot of the last `refresh`. A chunk counts once, by its nearest window.
         """
         if not self.size or count < 1:
             return []
@@ -157,22 +159,24 @@ class VectorIndex:
             exact *= FILTERED
             wanted = max(wanted, exact * PASSED)
         pool = self._pool(query, admitted, wanted)
+        if admits is not None and listed:
+            pool, admits = pool[admits(self._gathered("chunks", pool))], None
         if len(pool) > exact:
             pool = pool[np.argsort(-self._estimates(query, pool), kind="stable")]
         if admits is not None:
             pool = self._passed(pool, admits, exact)
+        owners, similarities = np.empty(0, np.int64), np.empty(0, np.float32)
         best: dict[int, float] = {}
         compared = 0
         while compared < len(pool) and len(best) < count:
             # Once, unless the windows of few long texts fill the first places.
             places = np.sort(pool[compared:exact])  # so that their vectors are read in storage order
-            similarities = _products(self._vectors(database, self._gathered("rowids", places)), query)
-            owners = self._gathered("chunks", places)
-            for chunk, similarity in zip(owners.tolist(), similarities.tolist(), strict=True):
-                best[chunk] = max(similarity, best.get(chunk, similarity))
+            products = _products(self._vectors(database, self._gathered("rowids", places)), query)
+            owners = np.concatenate((owners, self._gathered("chunks", places)))
+            similarities = np.concatenate((similarities, products))
+            best = _first_of_each(owners, similarities, count)
             compared, exact = exact, exact * _WIDEN
-        ranked = sorted(best.items(), key=lambda found: (-found[1], found[0]))
-        return [Neighbour(chunk, similarity) for chunk, similarity in ranked[:count]]
+        return [Neighbour(chunk, similarity) for chunk, similarity in best.items()]
 
     def similarities(
         self, database: Database, query: "NDArray[np.float32]", chunks: Sequence[int]
@@ -362,6 +366,19 @@ class VectorIndex:
             self._highest = max(self._highest, int(chunks.max()))
             if added < room:
                 return
+
+
+def _first_of_each(
+    owners: "NDArray[np.int64]", similarities: "NDArray[np.float32]", count: int
+) -> dict[int, float]:
+    """Return the `count` chunks with the most similar windows, in order; of equal ones the one with the lowest rowid first."""
+    best: dict[int, float] = {}
+    order = np.lexsort((owners, -similarities))
+    for chunk, similarity in zip(owners[order].tolist(), similarities[order].tolist(), strict=True):
+        best.setdefault(chunk, similarity)
+        if len(best) == count:
+            break
+    return best
 
 
 def _greatest(owners: Sequence[int], cosines: Sequence[float]) -> dict[int, float]:

@@ -26,8 +26,10 @@ Wait = Callable[[str, str | None, float], Awaitable[str]]
 class SharedWait:
     """Waits on one store, from one event loop."""
 
-    def __init__(self, wait: Wait) -> None:
+    def __init__(self, wait: Wait, root: str) -> None:
+        """``root``: the prefix of all keys of the vault."""
         self._wait = wait
+        self._root = root
         self._quiet: set[str] = set()
         """Prefixes whose last poll found nothing."""
         self._vault: str | None = None
@@ -64,7 +66,7 @@ class SharedWait:
         return fresh
 
     async def _begin(self) -> None:
-        fresh = await self._wait("", None, 0)
+        fresh = await self._wait(self._root, None, 0)
         self._vault = self._vault or fresh  # another prefix may have been faster: its token is the older one
 
     async def _nothing_written(self, seconds: float) -> bool:
@@ -86,7 +88,7 @@ class SharedWait:
         return self._vault is not None
 
     async def _shared(self, vault: str, seconds: float) -> str:
-        return await self._wait("", vault, seconds)
+        return await self._wait(self._root, vault, seconds)
 
     def _written(self) -> None:
         self._quiet.clear()

@@ -149,7 +149,7 @@ class Syncer:
         self._caught_up = False
         self._token = b""
         self._store = store
-        self._waits = SharedWait(self._wait)
+        self._waits = SharedWait(self._wait, device.member.keys.root)
         self._gives_way, self._turn = gives_way, device.settings.home.sync_lock.with_suffix(".turn")
 
     async def round(

@@ -6,9 +6,13 @@ from collections import Counter
 
 import pytest
 
+from crystal_node.device.device import opened
 from crystal_node.sync import shared_wait
 from crystal_node.sync.shared_wait import SharedWait
+from crystal_node.sync.syncer import Syncer
 from crystal_relay.memory import MemoryStore
+from tests.support.invited import settings_of
+from tests.support.machine import Vault
 
 _VAULT = "vault/5a/"
 _PREFIXES = ("devlog/", "mirror/", "cursor/", "commands/")
@@ -46,7 +50,7 @@ class _Device:
     """Polls each prefix again and again, and counts what it was woken for."""
 
     def __init__(self, relay: _Relay) -> None:
-        self.waits = SharedWait(relay.wait)
+        self.waits = SharedWait(relay.wait, "")
         self.woken: Counter[str] = Counter()
         self.moved = asyncio.Event()
         self.polls = [asyncio.create_task(self._poll(prefix)) for prefix in _PREFIXES]
@@ -159,3 +163,23 @@ async def test_a_failure_reaches_all_who_wait_and_a_relay_that_is_back_serves_th
     fresh = await device.waits.wait("mirror/", "unknown", _REACHED_SECONDS_MAX)
     assert fresh != "unknown"
     await device.aclose()
+
+
+async def test_a_device_waits_so_at_its_relay(vault: Vault) -> None:
+    """The relay's client takes the names of its vault alone."""
+    with opened(settings_of(vault.core)) as device:
+        async with device.online() as store:
+            syncer = Syncer(device, store, purpose="a test")
+            keys = device.member.keys
+            tokens = {
+                prefix: await syncer.wait(prefix, None, 0) for prefix in (keys.log_prefix, keys.mirror_prefix)
+            }
+            for _ in range(4):
+                for prefix, token in tokens.items():
+                    assert await syncer.wait(prefix, token, _SECONDS) == token
+            waiting = asyncio.create_task(syncer.wait(keys.mirror_prefix, tokens[keys.mirror_prefix], 10.0))
+            await asyncio.sleep(_SECONDS)
+            await store.put_new(keys.mirror(1, 0), b"written by another device")
+            async with asyncio.timeout(5.0):
+                assert await waiting != tokens[keys.mirror_prefix]
+            syncer.close()

@@ -1,5 +1,6 @@
 """Each program goes on with a session that another machine sent: what was said there is in the request that its model sees."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import zstandard
 
 from crystal_node.capture.json_values import as_text, is_object, parse_json
+from crystal_node.capture.openclaw_database import STORE_NAME, last_places, session_path, session_rows
 from crystal_node.derive.sessions.copies import CopyIncomplete, SessionCopies
 from crystal_node.derive.sessions.layout import Head
 from crystal_node.derive.sessions.tools import session_of
@@ -21,9 +23,15 @@ from tests.tools.conftest import Bare
 from tests.tools.programs import ClaudeCode, Codex, GeminiCli, OpenClaw, Program, QwenCode
 from tests.tools.workplace import RECORDED_SECONDS_MAX
 
-RESUMED = (ClaudeCode, Codex, GeminiCli, QwenCode)
+RESUMED = (ClaudeCode, Codex, GeminiCli, QwenCode, OpenClaw)
 HANDED_OVER = "5e1c0f7a-0000-4000-8000-000000000001"
-ROOTS = {"claude-code": ".claude", "codex": ".codex", "gemini-cli": ".gemini", "qwen-code": ".qwen"}
+ROOTS = {
+    "claude-code": ".claude",
+    "codex": ".codex",
+    "gemini-cli": ".gemini",
+    "qwen-code": ".qwen",
+    "openclaw": ".openclaw",
+}
 TOLD = "The heron camera wakes at 05:20."
 PLACES = {
     "the same path": lambda home: home / "work" / "herons",
@@ -46,6 +54,16 @@ def sent(program: Program, machine: Machine, device: str = LAPTOP) -> Head:
     """The program's newest session as a copy in another machine's home."""
     tool, home = program.source, program.workplace.home
     root = home / ROOTS[tool]
+    about: dict[str, Any] = {"cwd": "~/work/herons", "updated_at": 1_795_000_000_000}
+    if isinstance(program, OpenClaw):
+        store = root / "agents" / "main" / "agent" / STORE_NAME
+        (stored,) = last_places(store)
+        row = session_path(store, stored)
+        data = b"".join(session_rows(row))
+        native = f"~/{row.relative_to(home)}"
+        return written_copy(
+            machine.home, tool, stored, data, device, tool_session=stored, native=native, **about
+        )
     found = [
         path for path in root.rglob("*.jsonl") if path.is_file() and session_of(tool, root, path) is not None
     ]
@@ -62,8 +80,7 @@ def sent(program: Program, machine: Machine, device: str = LAPTOP) -> Head:
         device,
         tool_session=own or session,
         native=f"~/{path.relative_to(home)}",
-        cwd="~/work/herons",
-        updated_at=1_795_000_000_000,
+        **about,
     )
 
 
@@ -79,7 +96,7 @@ def resumed(program: Program, head: Head, folder: Path) -> dict[str, Any]:
     """Put the session where the program looks for it, as `crystal resume` does before it becomes the program."""
     machine = program.workplace.machine
     folder.mkdir(parents=True, exist_ok=True)
-    path = f"{folder_of_a_stand_in(program)}{os.pathsep}{os.environ['PATH']}"
+    path = path_of_a_stand_in(program)
     for file in (program.workplace.home / ROOTS[program.source]).rglob("*.jsonl"):
         written_long_ago(file)
     planned = machine.run("resume", head.session, "--in", str(folder), "--json", PATH=path).json
@@ -92,9 +109,18 @@ def folder_of_a_stand_in(program: Program) -> Path:
     name = program.name.removesuffix("-code").removesuffix("-cli")
     folder = program.workplace.home / "stand-in"
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\nprintf '%s\\0' \"$@\" > '{folder}/arguments'\n")
+    really = (
+        f'[ "$1" = doctor ] && exec \'{program.command}\' "$@"\n' if isinstance(program, OpenClaw) else ""
+    )
+    (folder / name).write_text(f"#!/bin/sh\n{really}printf '%s\\0' \"$@\" > '{folder}/arguments'\n")
     (folder / name).chmod(0o755)
     return folder
+
+
+def path_of_a_stand_in(program: Program) -> str:
+    """A PATH with that folder; OpenClaw's own import is run, on its Node.js."""
+    folders = (folder_of_a_stand_in(program), program.workplace.tools.node_folder, os.environ["PATH"])
+    return os.pathsep.join(map(str, folders))
 
 
 def started_with(program: Program) -> list[str]:
@@ -122,6 +148,8 @@ def test_the_earlier_turns_are_in_the_request(laptop: Program, desktop: Program,
 
 
 def test_half_a_last_line_does_no_harm(laptop: Program, desktop: Program) -> None:
+    if isinstance(desktop, OpenClaw):
+        pytest.skip("a row of a database has no half")
     folder = desktop.workplace.home / "work" / "torn"
     head = sent(laptop, desktop.workplace.machine)
     (written,) = resumed(desktop, head, folder)["writes"]
@@ -135,12 +163,17 @@ def test_a_fork_is_a_session_of_its_own(laptop: Program, desktop: Program) -> No
     head = sent(laptop, desktop.workplace.machine)
     (written,) = resumed(desktop, head, folder)["writes"]
     file = Path(written["file"])
-    file.write_bytes(file.read_bytes() + b'{"type":"mode","mode":"normal"}\n')
+    if isinstance(desktop, OpenClaw):
+        common = b"".join(session_rows(file))
+        asked_after(desktop, folder, head.session, "Something else here")
+    else:
+        common = file.read_bytes()
+        file.write_bytes(common + b'{"type":"mode","mode":"normal"}\n')
     theirs = written_copy(
         desktop.workplace.machine.home,
         head.tool,
         head.session,
-        b"".join(file.read_bytes().splitlines(keepends=True)[:-1]) + b'{"type":"mode","mode":"plan"}\n',
+        common + last_line_of_another(common),
         tool_session=head.tool_session,
         native=head.native,
         cwd=head.cwd,
@@ -150,6 +183,16 @@ def test_a_fork_is_a_session_of_its_own(laptop: Program, desktop: Program) -> No
     assert planned["relation"] == "forked"
     assert planned["session"] != head.tool_session
     assert TOLD in asked_after(desktop, folder, planned["session"], "What is known of the camera?")
+
+
+def last_line_of_another(common: bytes) -> bytes:
+    """What was said on the other machine in the meantime: for OpenClaw an entry below the last one."""
+    last = parse_json(common.splitlines()[-1])
+    if not is_object(last) or "parentId" not in last:
+        return b'{"type":"mode","mode":"plan"}\n'
+    entry = {"type": "session_info", "id": "9f0c", "parentId": last["id"], "name": "theirs"}
+    stamped = entry | {"timestamp": "2026-11-28T14:00:00.000Z"}
+    return json.dumps(stamped, separators=(",", ":")).encode() + b"\n"  # as JavaScript writes it
 
 
 def test_back_and_forth_three_times(laptop: Program, desktop: Program, bare: Bare) -> None:
@@ -203,13 +246,18 @@ def copied(machine: Machine) -> str:
 
 
 def cleaned_up(program: Program, root: Path, head: Head) -> None:
-    """Delete a session as the tool does. Claude Code does so itself: its files are older than `cleanupPeriodDays`."""
+    """Delete a session as the tool does. Claude Code does so itself: its files are older than `cleanupPeriodDays`. Of OpenClaw
+    the whole database is lost."""
     own = head.tool_session or head.session
     if isinstance(program, ClaudeCode):
         for path in root.rglob(f"*{own}*"):
             written_long_ago(path)
         workplace = program.workplace
         program.ask(workplace.project("other"), workplace.model.script.says("Say a word", "Word."))
+        return
+    if isinstance(program, OpenClaw):
+        for path in (root / "agents" / "main" / "agent").glob(f"{STORE_NAME}*"):
+            path.unlink()
         return
     names = (f"*{own}*", f"*{own[:8]}*") if program.source == "gemini-cli" else (f"*{own}*",)
     for path in [path for name in names for path in root.rglob(name)]:
@@ -248,7 +296,7 @@ def test_a_session_that_codex_archived_or_compressed_here_goes_on(
     assert put_away.exists()
 
 
-@pytest.mark.parametrize("kind", [*RESUMED, OpenClaw], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", RESUMED, ids=lambda kind: kind.name)
 def test_what_is_handed_over_is_read(bare: Bare, kind: type[Program]) -> None:
     """What is packed is in the first request of the program that it is handed to, or its model reads the file that is named."""
     program = bare(kind)
@@ -257,7 +305,7 @@ def test_what_is_handed_over_is_read(bare: Bare, kind: type[Program]) -> None:
     lines = turn("When does the heron camera wake?", session=HANDED_OVER) + turn(TOLD, session=HANDED_OVER)
     head = written_copy(machine.home, "claude-code", HANDED_OVER, lines.encode(), cwd="~/work/herons")
     folder = workplace.project("herons")
-    path = f"{folder_of_a_stand_in(program)}{os.pathsep}{os.environ['PATH']}"
+    path = path_of_a_stand_in(program)
     short = program.name.removesuffix("-code").removesuffix("-cli")
     machine.run("handoff", head.session, "--to", short, PATH=path)
     (file,) = (machine.home / "state" / "handoff").rglob("*.md")

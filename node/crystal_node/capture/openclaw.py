@@ -42,7 +42,9 @@ from crystal_node.capture.openclaw_database import (
     JOURNAL_NAME,
     STORE_NAME,
     read_store,
+    rows_unchanged,
     skip_store,
+    store_of,
     store_unchanged,
 )
 
@@ -121,6 +123,8 @@ class OpenClaw(ObjectLines):
         return path.with_name(STORE_NAME) if path.name == JOURNAL_NAME else path
 
     def unchanged(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
+        if store_of(path) is not None:
+            return state is not None and rows_unchanged(path, state)
         return store_unchanged(path, state) if _is_store(path) else super().unchanged(path, state, quiet_ns)
 
     def read(

@@ -3,6 +3,9 @@
 The table ``transcript_events`` holds the transcripts' lines, one a row, numbered within each session; large ones are compressed
 since September 2026. Reading continues after the last number of each session. A session whose last number is lower than before
 was rewritten and is read from its start: its messages keep their ids.
+
+``SessionRows`` reads one session as a file of lines is read, under the name of a file below the database that does not exist
+(``session_path``).
 """
 
 from collections.abc import Iterator
@@ -10,6 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import apsw
 import msgspec
@@ -24,7 +28,7 @@ from crystal_node.capture.database_file import (
     stamp_of,
     tables_of,
 )
-from crystal_node.capture.line_reader import LINE_BYTES_MAX, PASS_BYTES_MAX, FileState
+from crystal_node.capture.line_reader import LINE_BYTES_MAX, PASS_BYTES_MAX, START, FileLine, FileState
 
 STORE_NAME = "openclaw-agent.sqlite"
 JOURNAL_NAME = STORE_NAME + JOURNAL_ENDING
@@ -41,6 +45,10 @@ WITH RECURSIVE found (id) AS (
 SELECT id, (SELECT max(seq) FROM transcript_events WHERE session_id = id) FROM found WHERE id IS NOT NULL
 """
 """Each session with its last number, by a few index look-ups each."""
+
+_GENERATION = "SELECT generation FROM transcript_rewrite_watermarks WHERE session_id = ?"
+_SESSION_ENDING = ".jsonl"
+_MILLISECONDS_MAX = 2**43
 
 Positions = dict[bytes, int]
 
@@ -182,3 +190,164 @@ def _decoded(memo: bytes) -> Positions:
         return from_msgpack(memo, Positions) if memo else {}
     except UNDECODABLE:
         return {}
+
+
+def session_path(store: Path, session: str) -> Path:
+    """The name of one session of a database."""
+    return store / f"{session}{_SESSION_ENDING}"
+
+
+def store_of(path: Path) -> Path | None:
+    """The database that a session's name is in; None for the name of a file."""
+    return path.parent if path.parent.name == STORE_NAME else None
+
+
+class _Place(NamedTuple):
+    """Up to which event a session was read, and which rewriting of it; ``FileState.memo``."""
+
+    number: int = -1
+    generation: str = ""
+
+    def encoded(self) -> bytes:
+        return f"{self.number} {self.generation}".encode()
+
+    @classmethod
+    def decoded(cls, memo: bytes) -> "_Place":
+        number, _, generation = memo.decode("utf-8", "replace").partition(" ")
+        return cls(int(number), generation) if number.isdecimal() else cls()
+
+
+def last_places(store: Path) -> dict[str, bytes]:
+    """What ``FileState.memo`` of each session of a database is once it is read to its end. Raises OSError."""
+
+    def read(database: apsw.Connection) -> dict[str, bytes]:
+        tables = tables_of(database)
+        if "transcript_events" not in tables:
+            return {}
+        return {
+            str(session): _Place(int(number), _generation(database, tables, str(session))).encoded()
+            for session, number in list(database.execute(_SESSIONS))
+        }
+
+    none: dict[str, bytes] = {}
+    return read_snapshot(store, read, none)[0]
+
+
+class SessionRows:
+    """The events of one session as ``LineReader`` reads the lines of a file, from a state on. Offsets are those of a file that
+    had these lines; ``FileState.modified`` is the time of the last event that was read. An event has no half.
+
+    The state stands if the session's first event and the last one that was read are the same, and nothing was rewritten."""
+
+    unended = None
+
+    def __init__(self, path: Path, state: FileState | None) -> None:
+        """Raises OSError: the database cannot be read."""
+        self._before = state or START
+        self._session = path.name.removesuffix(_SESSION_ENDING)
+        self.restarted = self.more = False
+        self._found: list[tuple[FileLine, int, int]] = []
+        self._head, self._generation = b"", ""
+        read_snapshot(path.parent, self._read, None)
+        self._taken = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._found.clear()
+
+    def lines(self) -> Iterator[FileLine]:
+        """A yielded line counts as read."""
+        for line, _, _ in self._found:
+            self._taken += 1
+            yield line
+
+    def take_unended(self) -> None:
+        """There is none."""
+
+    def state(self) -> FileState:
+        """The state after what was read."""
+        before = START if self.restarted else self._before
+        if not self._taken:
+            return before
+        line, number, moment = self._found[self._taken - 1]
+        return FileState(
+            offset=line.end,
+            head=self._head,
+            tail=_mark(line.data),
+            size=number,
+            modified=moment * 1_000_000,
+            looked=True,
+            memo=_Place(number, self._generation).encoded(),
+        )
+
+    def _read(self, database: apsw.Connection) -> None:
+        tables = tables_of(database)
+        columns = tables.get("transcript_events", [])
+        packed = "event_zstd" if "event_zstd" in columns else "NULL"
+        known = _Place.decoded(self._before.memo)
+        self._found, self.more = [], False  # this may be called again
+        self._generation = _generation(database, tables, self._session)
+        first = next(_events(database, packed, self._session, -1), None)
+        self._head = _mark(first.line if first else None)
+        last = next(_events(database, packed, self._session, known.number - 1), None)
+        self.restarted = known.number >= 0 and not (
+            last is not None
+            and last.number == known.number
+            and (self._head, _mark(last.line), self._generation)
+            == (self._before.head, self._before.tail, known.generation)
+        )
+        offset, behind = (0, -1) if self.restarted else (self._before.offset, known.number)
+        limit = offset + PASS_BYTES_MAX
+        for event in _events(database, packed, self._session, behind):
+            if offset >= limit:
+                self.more = True
+                return
+            line = event.line if event.line is not None and b"\n" not in event.line else None
+            end = offset + (len(line) + 1 if line is not None else 0)
+            moment = event.created_at if 0 <= event.created_at < _MILLISECONDS_MAX else 0
+            self._found.append((FileLine(line, offset, end), event.number, moment))
+            offset = end
+
+
+def rows_unchanged(path: Path, state: FileState) -> bool:
+    """Whether a session has nothing after a state. Raises OSError."""
+    reader = SessionRows(path, state)
+    return not reader.restarted and next(reader.lines(), None) is None
+
+
+def rows_state_at(path: Path, offset: int) -> FileState:
+    """The state of a session that was read up to an offset. Raises OSError."""
+    state, reached = START, offset == 0
+    while not reached:
+        with SessionRows(path, state) as reader:
+            for line in reader.lines():
+                state = reader.state()
+                if reached := line.end >= offset:
+                    break
+            reached |= not reader.more
+    return state
+
+
+def session_rows(path: Path) -> Iterator[bytes]:
+    """All lines of a session, each with its end. Raises OSError."""
+    state, more = START, True
+    while more:
+        with SessionRows(path, state) as reader:
+            for line in reader.lines():
+                if line.data is not None:
+                    yield line.data + b"\n"
+            state, more = reader.state(), reader.more
+
+
+def _generation(database: apsw.Connection, tables: dict[str, list[str]], session: str) -> str:
+    """Names which rewriting of a session this is; "" if there was none."""
+    if "generation" not in tables.get("transcript_rewrite_watermarks", ()):
+        return ""
+    found = next(iter(database.execute(_GENERATION, (session,))), None)
+    return str(found[0]) if found else ""
+
+
+def _mark(line: bytes | None) -> bytes:
+    return sha256(line or b"").digest()

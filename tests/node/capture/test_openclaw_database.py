@@ -4,11 +4,8 @@ import json
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
-import apsw
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,52 +16,14 @@ from crystal_node.capture.openclaw import OpenClaw
 from crystal_node.capture.openclaw_database import JOURNAL_NAME, STORE_NAME
 from tests.node.capture.tools import HOME, fixture, pieces, read_all
 from tests.node.capture.transcripts import said
-
-SCHEMA = """
-CREATE TABLE session_windows (session_id TEXT NOT NULL PRIMARY KEY, session_key TEXT NOT NULL) STRICT;
-CREATE TABLE transcript_events (
-  session_id TEXT NOT NULL, seq INTEGER NOT NULL, event_json TEXT, created_at INTEGER NOT NULL, event_zstd BLOB,
-  PRIMARY KEY (session_id, seq)) STRICT;
-"""
+from tests.support.openclaw_store import SCHEMA, Store
 
 
-class Store:
-    """One agent's database, as its program writes it."""
-
-    def __init__(self, root: Path, schema: str = SCHEMA, journal: str = "wal") -> None:
-        self.adapter = OpenClaw(root, HOME)
-        self.path = root / "agents" / "main" / "agent" / STORE_NAME
-        self.path.parent.mkdir(parents=True)
-        self.database = apsw.Connection(str(self.path))
-        self.database.execute(f"PRAGMA journal_mode = {journal}")
-        self.database.execute(schema)
-
-    def add(self, session: str, number: int, record: dict[str, Any], *, packed: bool = False) -> None:
-        data = json.dumps(record).encode()
-        self.database.execute(
-            "INSERT INTO transcript_events (session_id, seq, event_json, created_at, event_zstd) VALUES (?, ?, ?, ?, ?)",
-            (
-                session,
-                number,
-                None if packed else data.decode(),
-                1_789_000_000_000 + number,
-                zstandard.ZstdCompressor().compress(data) if packed else None,
-            ),
-        )
-
-    def say(self, session: str, number: int, text: str, *, packed: bool = False) -> None:
-        record = {
-            "type": "message",
-            "id": f"{session}-{number}",
-            "message": {"role": "user", "content": text},
-        }
-        self.add(session, number, record, packed=packed)
-
-    def texts(self, state: FileState | None = None) -> tuple[list[str], FileState]:
-        operations, _, after = read_all(self.adapter, self.path, state)
-        kept = decode_state(encode_state(after))
-        assert kept == after
-        return [text for _, text in said(operations)], after
+def texts_of(store: Store, state: FileState | None = None) -> tuple[list[str], FileState]:
+    operations, _, after = read_all(store.adapter, store.path, state)
+    kept = decode_state(encode_state(after))
+    assert kept == after
+    return [text for _, text in said(operations)], after
 
 
 @pytest.fixture
@@ -101,7 +60,7 @@ def test_the_database_is_found_and_a_change_of_its_journal_concerns_it(store: St
 def test_what_is_added_to_any_session_is_read_once(store: Store) -> None:
     store.add("a", 0, {"type": "session", "version": 3, "id": "a", "cwd": "/home/mara/src"})
     store.say("a", 1, "one")
-    texts, state = store.texts()
+    texts, state = texts_of(store)
     assert texts == ["one"]
     assert store.adapter.unchanged(store.path, state)
     store.say("b", 0, "two", packed=True)
@@ -110,7 +69,7 @@ def test_what_is_added_to_any_session_is_read_once(store: Store) -> None:
     operations, _, after = read_all(store.adapter, store.path, state)
     assert [(one.session, one.project) for one in operations] == [("a", "src"), ("b", "")]
     assert [piece.created_at for _, piece in pieces(operations)] == [1_789_000_000_002, 1_789_000_000_000]
-    assert store.texts(after)[0] == []
+    assert texts_of(store, after)[0] == []
 
 
 def test_a_session_that_was_written_anew_is_read_again_under_the_same_ids(store: Store) -> None:
@@ -121,18 +80,18 @@ def test_a_session_that_was_written_anew_is_read_again_under_the_same_ids(store:
     again, _, state = read_all(store.adapter, store.path, state)
     assert set(pieces(again)) < set(pieces(first))
     store.say("a", 2, "another")
-    assert store.texts(state)[0] == ["another"]
+    assert texts_of(store, state)[0] == ["another"]
 
 
 def test_a_vacuum_loses_and_repeats_nothing(store: Store) -> None:
     for number in range(20):
         store.say("a", number, f"said {number}")
         store.say("b", number, f"told {number}")
-    _, state = store.texts()
+    _, state = texts_of(store)
     store.database.execute("DELETE FROM transcript_events WHERE session_id = 'a'")
     store.database.execute("VACUUM")
     store.say("b", 20, "after")
-    assert store.texts(state)[0] == ["after"]
+    assert texts_of(store, state)[0] == ["after"]
 
 
 def test_a_database_that_nobody_has_open_is_read_and_nothing_is_laid_beside_it(tmp_path: Path) -> None:
@@ -140,7 +99,7 @@ def test_a_database_that_nobody_has_open_is_read_and_nothing_is_laid_beside_it(t
     made.say("a", 0, "one")
     made.database.close()
     beside = sorted(made.path.parent.iterdir())
-    texts, state = made.texts()
+    texts, state = texts_of(made)
     assert texts == ["one"]
     assert sorted(made.path.parent.iterdir()) == beside == [made.path]
     assert made.adapter.unchanged(made.path, state)
@@ -151,10 +110,12 @@ def test_what_was_stepped_over_stays_out_and_what_is_read_again_comes_back(store
     state = store.adapter.skip(store.path)
     store.say("a", 1, "after")
     store.say("b", 0, "new")
-    texts, state = store.texts(state)
+    texts, state = texts_of(store, state)
     assert texts == ["after", "new"]
     assert state.stepped_over
-    assert store.texts(rewound(state))[0] == ["before", "after", "new"], "the moments say what was private"
+    assert texts_of(store, rewound(state))[0] == ["before", "after", "new"], (
+        "the moments say what was private"
+    )
 
 
 steps = st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans()), max_size=25)
@@ -174,7 +135,7 @@ def test_any_way_of_growing_gives_each_event_once(
         for number, (session, reads, dies) in enumerate([*steps, ("a", True, False)]):
             store.say(session, number, f"said {number}")
             if reads:
-                texts, after = store.texts(state)
+                texts, after = texts_of(store, state)
                 if not dies:
                     got, state = got + texts, after
     assert sorted(got) == sorted(f"said {number}" for number in range(len(steps) + 1))
@@ -223,7 +184,7 @@ def test_texts_and_names_that_are_no_utf8_end_nothing(tmp_path: Path) -> None:
         made.say("a", 0, "one")
         made.database.execute(insert.format("'a'", 1, "CAST(x'7bff7d' AS TEXT)"))
         made.say("a", 2, "two")
-        texts, _ = made.texts()
+        texts, _ = texts_of(made)
         assert texts == ["one", "two"]
         for session, number in (("CAST(x'ff' AS TEXT)", "3"), ("'b'", "'none'")):
             made.database.execute(insert.format(session, number, "'{}'"))
@@ -260,7 +221,7 @@ def test_a_database_that_computes_for_ever_or_counts_to_infinity_ends_nothing(
     made = Store(tmp_path, schema)
     with closing(made.database):
         with suppress(OSError):  # it is a problem of that file, and told as one
-            assert made.texts()[0] == []
+            assert texts_of(made)[0] == []
         with suppress(OSError):
             assert made.adapter.skip(made.path).stepped_over
 
@@ -270,4 +231,4 @@ def test_a_database_that_takes_too_long_is_given_up(store: Store, monkeypatch: p
     monkeypatch.setattr(database_file, "READ_SECONDS_MAX", -1.0)
     monkeypatch.setattr(database_file, "_STEPS_LOOK", 1)
     with pytest.raises(OSError, match="its database says"):
-        store.texts()
+        texts_of(store)

@@ -22,7 +22,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from pathlib import Path
@@ -118,6 +118,23 @@ def compare(own: Path | None, copy: Lines) -> Comparison:
         tail_at=told.tail_at,
         copy_bytes=total,
     )
+
+
+def compare_lines(own: Iterable[bytes], copy: Lines) -> Comparison:
+    """The same for lines of which no file is made, each of them whole; ``kept`` is all of them."""
+    lines, count = iter(copy()), 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal count
+        for line in own:
+            count += len(line)
+            yield line
+
+    mine = counted()
+    if (first := next(mine, None)) is None:
+        return Comparison(Relation.ABSENT, copy_bytes=sum(map(len, lines)))
+    told = _compared(chain((first,), mine), lines)
+    return replace(told, own=count, copy_bytes=told.copy_bytes + sum(map(len, lines)))
 
 
 def _compared(own: Iterable[bytes], copy: Iterator[bytes]) -> Comparison:
@@ -217,7 +234,7 @@ def write(target: Path, copy: Lines, compared: Comparison, aside: Path) -> int:
     _room(target, compared.new_bytes)
     try:
         if compared.relation is Relation.ABSENT:
-            return _create(target, copy())
+            return create(target, copy())
         return _extend(target, copy, compared, aside)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -246,7 +263,8 @@ def _room(target: Path, needed: int) -> None:
         )
 
 
-def _create(target: Path, blocks: Iterable[bytes]) -> int:
+def create(target: Path, blocks: Iterable[bytes]) -> int:
+    """Writes a new file, which appears whole or not at all. Returns its bytes. Raises SessionBusy, OSError."""
     make_folder(target.parent)
     temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
     written = 0
@@ -299,7 +317,7 @@ def _extend(target: Path, copy: Lines, compared: Comparison, aside: Path) -> int
             file.truncate(compared.kept)
         written = 0
         try:
-            for block in chain((compared.seam,), _from(copy(), compared.tail_at)):
+            for block in chain((compared.seam,), tail_of(copy(), compared.tail_at)):
                 for count in _all(descriptor, block):
                     written += count
             os.fsync(descriptor)
@@ -320,7 +338,7 @@ def _all(descriptor: int, block: bytes) -> Iterator[int]:
         yield count
 
 
-def _from(lines: Iterable[bytes], at: int) -> Iterator[bytes]:
+def tail_of(lines: Iterable[bytes], at: int) -> Iterator[bytes]:
     """What follows the first ``at`` bytes."""
     for line in lines:
         if at < len(line):

@@ -67,7 +67,7 @@ def plan_resume(copies: SessionCopies, head: Head, tool: ToolSessions, cwd: Path
     """
     session, forked = SessionName.of(head), ""
     there = _file(tool, session, cwd)
-    compared = compare(there, lines_of(copies, head, tool, session))
+    compared = tool.compare(there, lines_of(copies, head, tool, session))
     if compared.relation is Relation.FORKED:
         forked = session.own
         session, there, compared = _fork(copies, head, tool, cwd)
@@ -82,9 +82,9 @@ def carry_out(plan: ResumePlan, copies: SessionCopies, aside: Path) -> list[Path
     """
     done: list[Path] = []
     for each in plan.written:
-        write(
-            each.path, lines_of(copies, plan.head, plan.tool, plan.session, each.stream), each.compared, aside
-        )
+        lines = lines_of(copies, plan.head, plan.tool, plan.session, each.stream)
+        bring = plan.tool.write if each is plan.main else write
+        bring(each.path, lines, each.compared, aside)
         done.append(each.path)
     return done + plan.tool.note(plan.session, plan.main.path, plan.cwd)
 
@@ -126,7 +126,7 @@ def _fork(
     for number in range(FORKS_MAX):
         session = name.fork(str(uuid5(_FORKS, f"{head.tool}/{head.session}/{head.device}/{number}")))
         there = _file(tool, session, cwd)
-        compared = compare(there, lines_of(copies, head, tool, session))
+        compared = tool.compare(there, lines_of(copies, head, tool, session))
         if compared.relation is not Relation.FORKED:
             return session, there, compared
     raise CannotPlace(f"{FORKS_MAX} forks of the session {head.session} are here already")

@@ -79,8 +79,8 @@ class Sessions:
             if names and not found:
                 raise NoSuchEntry(
                     f"the memory has the conversation {one_line(wanted, 40)}, but no copy of its session is here to go on from",
-                    hint="`crystal sessions show ID` has what was said. A copy comes with the next `crystal sync`, if the tool "
-                    "keeps sessions in files; OpenClaw's database is not copied.",
+                    hint="`crystal sessions show ID` has what was said. A copy comes with the next `crystal sync`, if the "
+                    "background service of the machine that has it copies sessions of that tool.",
                 )
         if not found:
             raise NoSuchEntry(

@@ -4,7 +4,7 @@
     codex        <root>/sessions/<year>/<month>/<day>/rollout-<time>-<session>.jsonl
     gemini-cli   <root>/tmp/<project>/chats/session-<time>-<start of session>.jsonl; <project>/.project_root names the folder
     qwen-code    <root>/projects/<folder>/chats/<session>.jsonl; <session>.runtime.json beside it names the folder
-    openclaw     <root>/agents/<agent>/sessions/<session>.jsonl and its row in sessions.json; since August 2026 a database
+    openclaw     <root>/agents/<agent>/sessions/<session>.jsonl and its row in sessions.json; later rows of a database
 
 Session ids and paths come from other devices: nothing of them becomes a path before it has a form that cannot leave the tool's
 own folder. Formats are not ours; what was tried with which version is in docs/resume.md.
@@ -17,15 +17,33 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from crystal_node.base.errors import UsageError
+from crystal_node.base.errors import LocalStorage, UsageError
 from crystal_node.base.home import write_private
 from crystal_node.base.settings import Settings
 from crystal_node.capture.folders import files_below, folders_in
 from crystal_node.capture.json_values import as_object, as_text, is_object, parse_json
 from crystal_node.capture.line_reader import open_regular
+from crystal_node.capture.openclaw_database import STORE_NAME, session_path, session_rows, store_of
+from crystal_node.derive.resume.files import (
+    Comparison,
+    Lines,
+    Relation,
+    compare,
+    compare_lines,
+    tail_of,
+    write,
+)
+from crystal_node.derive.resume.openclaw_import import (
+    NotImported,
+    StoredSession,
+    can_import,
+    import_session,
+    stored_session,
+)
 from crystal_node.derive.sessions.layout import Head
 
 SLUG_CHARS_MAX = 200
@@ -45,7 +63,7 @@ _HEAD_BYTES_MAX = 256 * 1024
 _PROJECTS_MAX = 1000
 _MOMENT_MAX = 253_402_300_800_000
 """The year 10000, in milliseconds since 1970."""
-_OPENCLAW_STORE = "openclaw-agent.sqlite"
+_OPENCLAW_STATE = "openclaw.sqlite"
 
 
 class CannotPlace(UsageError):
@@ -119,6 +137,14 @@ class ToolSessions(ABC):
     def note(self, session: SessionName, file: Path, cwd: Path) -> list[Path]:
         """Write what else the tool needs to find the session. Returns the files that were written."""
         return []
+
+    def compare(self, own: Path, copy: Lines) -> Comparison:
+        """How what the tool has of a session stands to a copy. ``own``: as ``place`` names it. Raises LocalStorage."""
+        return compare(own, copy)
+
+    def write(self, own: Path, copy: Lines, compared: Comparison, aside: Path) -> int:
+        """Bring it up to the copy, as ``files.write`` does, which says what it raises. Returns how many bytes were written."""
+        return write(own, copy, compared, aside)
 
     def renamed(self, line: bytes, old: str, new: str) -> bytes:
         """A line of a session as a line of its fork."""
@@ -315,24 +341,75 @@ class OpenClawSessions(ToolSessions):
     def find(self, session: SessionName) -> list[Path]:
         self.check(session)
         folders, _ = folders_in(self.root / "agents")
-        return _plain_files(folder / "sessions" / f"{session.own}.jsonl" for folder in folders)
+        files = _plain_files(folder / "sessions" / f"{session.own}.jsonl" for folder in folders)
+        return [session_path(store, session.own) for store, _ in self._stored(session)] + files
 
     def place(self, session: SessionName, cwd: Path) -> Path:
         self.check(session)
+        if stored := self._stored(session):
+            return session_path(stored[0][0], session.own)
         parts = PurePosixPath(session.native.replace("\\", "/")).parts
         agent = parts[parts.index("agents") + 1] if "agents" in parts[:-2] else "main"
-        agent = agent if _NAME.fullmatch(agent) else "main"
-        folder = self.root / "agents" / agent
-        if (folder / "agent" / _OPENCLAW_STORE).exists():
-            raise CannotPlace(
-                f"OpenClaw keeps the sessions of its agent {agent} in a database here, which is its own to write"
+        folder = self.root / "agents" / (agent if _NAME.fullmatch(agent) else "main")
+        file = self._contained(folder / "sessions" / f"{session.own}.jsonl")
+        return (
+            session_path(folder / "agent" / STORE_NAME, session.own) if self._has_database(folder) else file
+        )
+
+    def compare(self, own: Path, copy: Lines) -> Comparison:
+        store = store_of(own)
+        if store is None:
+            return super().compare(own, copy)
+        try:
+            return compare_lines(session_rows(own) if store.exists() else (), copy)
+        except OSError as error:
+            raise LocalStorage(
+                f"{store} cannot be read: {error.strerror or error}",
+                hint="`openclaw doctor` looks at what is wrong with it.",
+            ) from error
+
+    def write(self, own: Path, copy: Lines, compared: Comparison, aside: Path) -> int:
+        store = store_of(own)
+        if store is None:
+            return super().write(own, copy, compared, aside)
+        agent, session = store.parent.parent.name, own.name.removesuffix(".jsonl")
+        known = stored_session(store, session) if store.exists() else None
+        named = known or StoredSession(_openclaw_key(agent, session), "")
+        # What the tool has is given to it as it is: a line that was blanked in the copy would be another one to it.
+        mine = session_rows(own) if known else iter(())
+        lines = chain(mine, tail_of(copy(), compared.tail_at))
+        given = import_session(self.root, agent, session, named, lines)
+        if self.compare(own, copy).relation not in (Relation.EQUAL, Relation.AHEAD):
+            raise NotImported(
+                f"OpenClaw has changed lines of the session that it imported into {store}",
+                hint="They stay there. Run this again: the copy becomes a session of its own where they differ.",
             )
-        return self._contained(folder / "sessions" / f"{session.own}.jsonl")
+        return given
 
     def command(self, session: SessionName, cwd: Path) -> list[str]:
+        if stored := self._stored(session):
+            return [self.program, "tui", "--local", "--session", stored[0][1].key]
         found = self.find(session)
         agent = found[0].parent.parent.name if found else "main"
         return [self.program, "tui", "--session", _openclaw_key(agent, session.own)]
+
+    def _stored(self, session: SessionName) -> list[tuple[Path, StoredSession]]:
+        """The databases that have a session, and what they say of it."""
+        folders, _ = folders_in(self.root / "agents")
+        stores = [store for folder in folders if (store := folder / "agent" / STORE_NAME).is_file()]
+        found: list[tuple[Path, StoredSession]] = []
+        for store in stores:
+            # One that cannot be read is told of when it is compared.
+            with suppress(OSError):
+                if (known := stored_session(store, session.own)) is not None:
+                    found.append((store, known))
+        return found
+
+    def _has_database(self, folder: Path) -> bool:
+        """Whether sessions of this agent belong into a database: it is there, or the program that is set up here makes it."""
+        if (folder / "agent" / STORE_NAME).exists() or (self.root / "state" / _OPENCLAW_STATE).exists():
+            return True
+        return (self.root / "openclaw.json").exists() and can_import()
 
     def fresh(self, file: Path) -> list[str]:
         return [self.program, "tui", "--message", f"{_GO_ON} {file}"]
@@ -343,6 +420,8 @@ class OpenClawSessions(ToolSessions):
         return _with_id(line, b"id", old, new)
 
     def note(self, session: SessionName, file: Path, cwd: Path) -> list[Path]:
+        if store_of(file) is not None:
+            return []
         table = file.with_name("sessions.json")
         rows: dict[str, object] = {}
         if table.exists():

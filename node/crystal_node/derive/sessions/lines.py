@@ -12,6 +12,7 @@ from crystal_node.capture.json_values import is_object, parse_json
 from crystal_node.capture.line_adapter import LineAdapter, LinePosition
 from crystal_node.capture.line_reader import MARK_BYTES, FileLine, FileState, LineReader, open_regular
 from crystal_node.capture.messages import TranscriptMessage
+from crystal_node.capture.openclaw_database import SessionRows, rows_state_at, store_of
 from crystal_node.capture.private_words import without_private
 from crystal_node.capture.redaction import redact
 from crystal_node.derive.sessions.database import Cursor
@@ -63,7 +64,8 @@ def read_lines(
     endings: list[bytes] = []
     left_out = 0
     ended = False
-    with LineReader(path, cursor.state, quiet_ns) as reader:
+    database = store_of(path) is not None
+    with SessionRows(path, cursor.state) if database else LineReader(path, cursor.state, quiet_ns) as reader:
         restarted = reader.restarted
         for line in reader.lines():
             if line.data is None:
@@ -103,7 +105,9 @@ def blanked(found: LinesPass, forgotten: set[bytes], redactor: LineRedactor) -> 
 
 
 def state_at(path: Path, offset: int) -> FileState:
-    """The state of a file that was read up to an offset. Raises OSError."""
+    """The state of a transcript that was read up to an offset. Raises OSError."""
+    if store_of(path) is not None:
+        return rows_state_at(path, offset)
     with open_regular(path) as file:
         head = file.read(min(MARK_BYTES, offset))
         start = max(0, offset - MARK_BYTES)

@@ -22,7 +22,9 @@ from crystal_node.base.events import Report, WatchEvent
 from crystal_node.base.locking import FileLock
 from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter
+from crystal_node.capture.database_file import DatabaseStamp, stamp_of
 from crystal_node.capture.line_adapter import QUIET_MS, LineAdapter
+from crystal_node.capture.openclaw_database import STORE_NAME, last_places, session_path, store_of
 from crystal_node.capture.tools import all_adapters
 from crystal_node.derive.sessions.compressed import (
     CompressedTranscripts,
@@ -64,7 +66,7 @@ Unread = OSError | NotUnpacked | CopyDamaged
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A session's transcript on this device."""
+    """A session's transcript on this device. Without ``session`` it is a database of many."""
 
     tool: str
     session: str
@@ -94,6 +96,7 @@ class SessionService:
         self._uncommitted = UncommittedFiles()
         self._left = False
         self._unpacked: dict[Path, tuple[int, int]] = {}
+        self._read_stores: dict[Path, DatabaseStamp] = {}
 
     def close(self) -> None:
         """Closes the database, unless a thread still uses it that did not stop in time."""
@@ -129,7 +132,7 @@ class SessionService:
                 Transcript(name, session, each.path)
                 for name, one in adapters.items()
                 for each in one.discover()
-                if each.problem is None and (session := session_of(name, one.root, each.path)) is not None
+                if each.problem is None and (session := _session_or_store(name, one, each.path)) is not None
             ]
             found += [
                 Transcript(name, session, path)
@@ -142,8 +145,8 @@ class SessionService:
         chosen: dict[Path, Transcript] = {}
         for given in map(Path, paths):
             for name, one in adapters.items():
-                path = given
-                session = session_of(name, one.root, path)
+                path = one.transcript(given) if one.concerns(str(given)) else given
+                session = _session_or_store(name, one, path)
                 if session is None and (beside := transcript_beside(name, one.root, path)) is not None:
                     path, session = beside, session_of(name, one.root, beside)
                 if session is not None:
@@ -158,7 +161,7 @@ class SessionService:
         """
         grown, problems = 0, list[tuple[Path, Unread]]()
         writers = self._writers()
-        for each in await self._in_thread(partial(self._changed, list(transcripts), writers)):
+        for each in await self._in_thread(partial(self._changed, list(transcripts), writers, problems)):
             writer = writers[each.tool]
             async with self._locked():
                 privacy = read_privacy(self._device.journal)
@@ -174,15 +177,19 @@ class SessionService:
                         grown += await self._in_thread(partial(self._copy_compressed, each, copied))
                     else:
                         grown += await self._in_thread(partial(copied, each.path))
-                except (FileNotFoundError, PermissionError, NotUnpacked, CopyDamaged) as error:
-                    if (
-                        isinstance(error, OSError)
-                        and error.filename is not None
-                        and Path(str(error.filename)).is_relative_to(self._root)
-                    ):
+                except (OSError, NotUnpacked, CopyDamaged) as error:
+                    if isinstance(error, OSError) and not self._of_transcript(each, error):
                         raise
                     problems.append((each.path, error))
         return grown, problems
+
+    def _of_transcript(self, each: Transcript, error: OSError) -> bool:
+        """Whether it is the transcript that cannot be read, rather than the home that cannot be written."""
+        if store_of(each.path) is not None and error.filename == str(store_of(each.path)):
+            return True
+        if not isinstance(error, FileNotFoundError | PermissionError):
+            return False
+        return error.filename is None or not Path(str(error.filename)).is_relative_to(self._root)
 
     def _copy_compressed(self, each: Transcript, copied: Callable[..., int]) -> int:
         found = each.path.lstat()
@@ -199,11 +206,19 @@ class SessionService:
         found = path.lstat()
         return self._unpacked.get(path) == (found.st_size, found.st_mtime_ns) or plain(path).exists()
 
-    def _changed(self, transcripts: list[Transcript], writers: dict[str, SessionWriter]) -> list[Transcript]:
+    def _changed(
+        self,
+        transcripts: list[Transcript],
+        writers: dict[str, SessionWriter],
+        problems: "list[tuple[Path, Unread]]",
+    ) -> list[Transcript]:
         """Those in which something may be new. A look at all of them, once a minute, reads none that did not change."""
         quiet, found = (now_ms() - QUIET_MS) * 1_000_000, list[Transcript]()
         for each in transcripts:
             writer = writers.get(each.tool)
+            if writer is not None and not each.session:
+                found += self._changed_in_store(each, problems)
+                continue
             if writer is None or not each.path.is_file() or each.path.is_symlink():
                 continue
             try:
@@ -214,6 +229,29 @@ class SessionService:
                 found.append(each)
         return found
 
+    def _changed_in_store(self, store: Transcript, problems: "list[tuple[Path, Unread]]") -> list[Transcript]:
+        """The sessions of a database in which something may be new."""
+        try:
+            stamp = stamp_of(store.path)
+            if self._read_stores.get(store.path) == stamp:
+                return []
+            places = last_places(store.path)
+        except OSError as error:
+            problems.append((store.path, error))
+            return []
+        root = self.adapters()[store.tool].root
+        found: list[Transcript] = []
+        for session, place in places.items():
+            path = session_path(store.path, session)
+            if session_of(store.tool, root, path) != session:
+                continue
+            cursor = self._opened().cursor(path)
+            if cursor is None or cursor.state.memo != place:
+                found.append(Transcript(store.tool, session, path))
+        if not found:
+            self._read_stores[store.path] = stamp
+        return found
+
     async def settle(self) -> int:
         """Merges the segments of quiet sessions. Returns of how many."""
         settled = 0
@@ -221,7 +259,8 @@ class SessionService:
         adapters = self.adapters()
         for path, cursor in self._opened().cursors():
             tool = next((name for name, one in adapters.items() if session_of(name, one.root, path)), "")
-            if tool not in writers or cursor.settled or _changed(path) > now_ms() - QUIET_MS:
+            changed = cursor.state.modified // 1_000_000 if store_of(path) else _changed(path)
+            if tool not in writers or cursor.settled or changed > now_ms() - QUIET_MS:
                 continue
             async with self._locked():
                 try:
@@ -441,6 +480,13 @@ class _Locked:
 
     async def __aexit__(self, *_: object) -> None:
         self._lock.release()
+
+
+def _session_or_store(tool: str, adapter: Adapter, path: Path) -> str | None:
+    """The id of the session of this file; "" if it is a database of many, None if it is neither."""
+    if tool == "openclaw" and path.name == STORE_NAME and adapter.concerns(str(path)):
+        return ""
+    return session_of(tool, adapter.root, path)
 
 
 def _changed(path: Path) -> int:

@@ -7,17 +7,20 @@ claude-code  ``projects/<slug>/<id>.jsonl``                              ``proje
 codex        ``sessions/<y>/<m>/<d>/rollout-<time>-<id>.jsonl``, or      none
              in ``archived_sessions``; ``.jsonl.zst`` if compressed
 gemini-cli   ``tmp/<project>/chats/session-<time>-<short id>.jsonl``     ``tmp/<project>/chats/<id>/``
-openclaw     ``agents/<agent>/sessions/<id>.jsonl``                      none
+openclaw     ``agents/<agent>/sessions/<id>.jsonl``; in a database       none
+             ``agents/<agent>/agent/openclaw-agent.sqlite/<id>.jsonl``
 qwen-code    ``projects/<slug>/chats/<id>.jsonl``, or in ``archive``     ``projects/<slug>/subagents/<id>/``
              below ``chats``
 ===========  ==========================================================  ============================================
 
-Not copied: sessions in databases (OpenClaw since August 2026), and Gemini CLI's documents from before spring 2026.
+OpenClaw's database holds the lines of many sessions: the name of one of them below it is no file
+(``capture.openclaw_database``). Not copied: Gemini CLI's documents from before spring 2026.
 """
 
 import re
 from pathlib import Path
 
+from crystal_node.capture import openclaw_database
 from crystal_node.capture.folders import below
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -37,7 +40,10 @@ def session_of(tool: str, root: Path, path: Path) -> str | None:
             found = _NAMED.fullmatch(name)
         case ("codex", ("sessions", _, _, _, name)) | ("codex", ("archived_sessions", name)):
             found = _CODEX.fullmatch(name)
-        case "openclaw", ("agents", _, "sessions", name):
+        case ("openclaw", ("agents", _, "sessions", name)) | (
+            "openclaw",
+            ("agents", _, "agent", openclaw_database.STORE_NAME, name),
+        ):
             found = _NAMED.fullmatch(name)
         case ("qwen-code", ("projects", _, "chats", name)) | (
             "qwen-code",

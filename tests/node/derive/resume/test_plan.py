@@ -294,15 +294,6 @@ def test_a_damaged_table_of_openclaw_is_said_and_stays(place: Place) -> None:
     assert table.read_text() == "{"
 
 
-def test_a_database_of_openclaw_is_not_written_to(place: Place) -> None:
-    store = place.root / "agents" / "harbour" / "agent" / "openclaw-agent.sqlite"
-    store.parent.mkdir(parents=True)
-    store.write_bytes(b"")
-    with pytest.raises(CannotPlace, match="database") as raised:
-        place.plan(OPENCLAW, place.copy(OPENCLAW))
-    assert "crystal handoff" in raised.value.hint
-
-
 def test_files_beside_a_session_come_with_it(place: Place) -> None:
     side = {"subagents/agent-1.jsonl": lines(SAID), "tool-results/a b.txt": b"found\n"}
     plan = place.resume(CLAUDE, place.copy(CLAUDE, side=side))

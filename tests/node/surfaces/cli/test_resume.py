@@ -12,8 +12,8 @@ import pytest
 
 from crystal_node.derive.resume.rows import read_index
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head, segment_path
-from tests.node.capture.test_openclaw_database import Store
 from tests.support.machine import Machine, Vault, turn
+from tests.support.openclaw_store import Store
 from tests.support.relay_process import RelayProcess
 from tests.support.session_copies import DESKTOP, LAPTOP, written_copy, written_long_ago
 from tests.support.terminal import terminal
@@ -246,7 +246,7 @@ def test_an_id_of_the_list_of_conversations_is_taken_too(machine: Machine) -> No
 
 
 def test_a_conversation_without_a_copy_is_told_from_one_that_is_unknown(machine: Machine) -> None:
-    """As of OpenClaw's database, which is read into the memory and not copied."""
+    """As of OpenClaw's database, which `crystal capture` reads into the memory; the background service copies it."""
     with closing((store := Store(machine.root / ".openclaw")).database):
         store.say("main-session", 1, "Where does the heron nest?")
     machine.call("capture")

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
 
+from bench.file_transfers import Counter, syncthing_pair
 from bench.harness import Row, percentile, timed, value_at_most
 from crystal_node.base.settings import child_environment
 from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay, command_of
 
-_IDLE_SECONDS = 60.0
-_SETTLE_SECONDS = 50.0
-"""Until the embedding model is given back, and every job has run once."""
+_IDLE_SECONDS = 300.0
+_SETTLE_SECONDS = 170.0
+"""Until the embedding model is given back, every job has run once, and the long-polls have become one."""
 _WRITES = 100
 _PAUSE_SECONDS = 0.3
 _CAPTURED_SECONDS_MAX = 20.0
@@ -31,11 +33,12 @@ def run(quick: bool) -> list[Row]:
     """Idle cost on a Core and a Node, then writes one after the other on the Node."""
     with (
         tempfile.TemporaryDirectory(prefix="crystal-bench-") as folder,
+        _syncthing(Path(folder) / "syncthing") as syncthing,
         _agents(Path(folder)) as (core, node),
     ):
         node.capture("A first remark, so that the Core has embedded something.", _CAPTURED_SECONDS_MAX)
         time.sleep(10.0 if quick else _SETTLE_SECONDS)
-        rows = _idle({"Core": core, "Node": node}, 10.0 if quick else _IDLE_SECONDS)
+        rows = _idle({"Core": core, "Node": node}, syncthing, 10.0 if quick else _IDLE_SECONDS)
         rows += _latency(node, writes=10 if quick else _WRITES)
         rows += _nudge(node, repeat=5 if quick else 15)
         before = {each: each.descriptors() for each in (core, node)}
@@ -54,6 +57,7 @@ class _Agent:
     device: DemoDevice
     tools: Path
     process: "subprocess.Popen[str]"
+    wire: Counter
     captured: "Queue[float]" = field(default_factory=Queue[float])
 
     def listen(self) -> None:
@@ -74,19 +78,55 @@ class _Agent:
         started = time.perf_counter()
         return self.captured.get(timeout=seconds) - started
 
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def wake_ups(self) -> int:
-        return _wake_ups(self.process.pid)
-
-    def resident_mb(self) -> float:
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGESIZE") / 1e6
+    @property
+    def resting(self) -> "_Resting":
+        return _Resting(self.process.pid, self.wire)
 
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """What a process has taken since it began."""
+
+    processor: float
+    wake_ups: int
+    wire: int
+    written: int
+
+
+@dataclass(frozen=True)
+class _Resting:
+    """A process that has nothing to do, and what passes the bytes that it exchanges."""
+
+    pid: int
+    wire: Counter
+
+    def spent(self) -> _Spent:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        counts = dict(line.split(": ") for line in Path(f"/proc/{self.pid}/io").read_text().splitlines())
+        return _Spent(
+            # with children that have ended
+            processor=sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"),
+            wake_ups=_wake_ups(self.pid),
+            wire=self.wire.bytes,
+            written=int(counts["write_bytes"]),
+        )
+
+    def resident_mb(self) -> float:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+
+@contextlib.contextmanager
+def _syncthing(folder: Path) -> Generator[_Resting | None]:
+    """One of two that have the same folder; None where it is not installed."""
+    if not shutil.which("syncthing"):
+        yield None
+        return
+    with syncthing_pair(folder) as pair:
+        yield _Resting(pair.processes[0], pair.wires[0])
 
 
 @contextlib.contextmanager
@@ -94,13 +134,15 @@ def _agents(folder: Path) -> Generator[tuple[_Agent, _Agent]]:
     relay = DemoRelay(folder / "relay")
     relay.start()
     running: list[_Agent] = []
+    port = int(relay.url.rpartition(":")[2].strip("/"))
+    wires = Counter(port), Counter(port)
     try:
         core, node = DemoDevice(folder / "core"), DemoDevice(folder / "node")
-        core.run("init", "--role", "core", "--relay", relay.url, "--yes", token=relay.token)
+        core.run("init", "--role", "core", "--relay", wires[0].url, "--yes", token=relay.token)
         code = str(core.run("pair", "--offline", "--yes")["code"])
-        node.run("pair", "--code", "-", "--relay", relay.url, typed=code)
-        for device, name in ((core, "core-tools"), (node, "node-tools")):
-            running.append(_started(device, folder / name))
+        node.run("pair", "--code", "-", "--relay", wires[1].url, typed=code)
+        for device, name, wire in ((core, "core-tools", wires[0]), (node, "node-tools", wires[1])):
+            running.append(_started(device, folder / name, wire))
         time.sleep(3.0)
         yield running[0], running[1]
     finally:
@@ -108,10 +150,12 @@ def _agents(folder: Path) -> Generator[tuple[_Agent, _Agent]]:
             agent.process.send_signal(signal.SIGTERM)
         for agent in running:
             agent.process.wait(30)
+        for wire in wires:
+            wire.close()
         relay.stop()
 
 
-def _started(device: DemoDevice, tools: Path) -> _Agent:
+def _started(device: DemoDevice, tools: Path, wire: Counter) -> _Agent:
     (tools / "projects").mkdir(parents=True)
     variables = {
         "CRYSTAL_HOME": str(device.home),
@@ -127,42 +171,83 @@ def _started(device: DemoDevice, tools: Path) -> _Agent:
         stderr=subprocess.DEVNULL,
         encoding="utf-8",
     )
-    agent = _Agent(device, tools, process)
+    agent = _Agent(device, tools, process, wire)
     threading.Thread(target=agent.listen, daemon=True).start()
     return agent
 
 
-def _idle(agents: dict[str, _Agent], seconds: float) -> list[Row]:
-    before = {name: (agent.cpu_seconds(), agent.wake_ups()) for name, agent in agents.items()}
+def _idle(agents: dict[str, _Agent], syncthing: _Resting | None, seconds: float) -> list[Row]:
+    resting = {name: agent.resting for name, agent in agents.items()}
+    before = {name: each.spent() for name, each in resting.items()}
+    beside = None if syncthing is None else syncthing.spent()
     poll = _wake_ups_of_a_poll(seconds)
+    taken = {name: each.spent() for name, each in resting.items()}
+    other = None if syncthing is None else syncthing.spent()
+
+    def row(name: str, value: float, unit: str, limit: float, baseline: float | None) -> Row:
+        return Row(
+            name=f"the {name}, 300 s",
+            value=value,
+            unit=unit,
+            baseline="" if baseline is None else "Syncthing at rest",
+            baseline_value=baseline,
+            target=value_at_most(limit),
+            note=f"over {seconds:.0f} s",
+        )
+
+    def in_300_s(after: float, earlier: float) -> float:
+        return (after - earlier) * 300 / seconds
+
     rows: list[Row] = []
     for name, agent in agents.items():
-        processor, wake_ups = before[name]
-        share = (agent.cpu_seconds() - processor) / seconds * 100
+        first, last, mine = before[name], taken[name], f"{name}'s agent at rest"
         rows += [
             Row(
-                name=f"the {name}'s agent at rest: of a core",
-                value=share,
+                name=f"the {mine}: of a core",
+                value=(last.processor - first.processor) / seconds * 100,
                 unit="%",
                 target=value_at_most(0.5),
                 note=f"over {seconds:.0f} s",
             ),
             Row(
-                name=f"the {name}'s agent at rest: wake-ups a second",
-                value=(agent.wake_ups() - wake_ups) / seconds,
+                name=f"the {mine}: wake-ups a second",
+                value=(last.wake_ups - first.wake_ups) / seconds,
                 unit="",
                 baseline="a process that looks every 50 ms",
                 baseline_value=poll,
                 target=value_at_most(5),
                 note="of all threads, voluntary ones",
             ),
-            Row(
-                name=f"the {name}'s agent at rest: memory",
-                value=agent.resident_mb(),
-                unit="MB",
-                target=value_at_most(120),
+            row(
+                f"{mine}: processor time",
+                in_300_s(last.processor, first.processor),
+                "s",
+                0.2,
+                in_300_s(other.processor, beside.processor) if other and beside else None,
             ),
-            Row(name=f"the {name}'s agent at rest: descriptors", value=float(agent.descriptors()), unit=""),
+            row(
+                f"{mine}: on the wire",
+                in_300_s(last.wire, first.wire) / 1000,
+                "KB",
+                3,
+                in_300_s(other.wire, beside.wire) / 1000 if other and beside else None,
+            ),
+            row(
+                f"{mine}: written to the disk",
+                in_300_s(last.written, first.written) / 1000,
+                "KB",
+                40,
+                in_300_s(other.written, beside.written) / 1000 if other and beside else None,
+            ),
+            Row(
+                name=f"the {mine}: memory",
+                value=agent.resting.resident_mb(),
+                unit="MB",
+                baseline="" if syncthing is None else "Syncthing at rest",
+                baseline_value=None if syncthing is None else syncthing.resident_mb(),
+                target=value_at_most(60),
+            ),
+            Row(name=f"the {mine}: descriptors", value=float(agent.descriptors()), unit=""),
         ]
     return rows
 

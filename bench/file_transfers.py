@@ -56,6 +56,10 @@ class Counter:
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def close(self) -> None:
         self._listener.close()
 
@@ -153,9 +157,9 @@ def crystal_pair(folder: Path) -> Generator[Pair]:
     core, laptop = DemoDevice(folder / "core"), DemoDevice(folder / "laptop")
     watching: list[subprocess.Popen[bytes]] = []
     try:
-        core.run("init", "--role", "core", "--relay", _address(wires[0]), "--yes", token=relay.token)
+        core.run("init", "--role", "core", "--relay", wires[0].url, "--yes", token=relay.token)
         code = str(core.run("pair", "--offline", "--yes")["code"])
-        laptop.run("pair", "--code", "-", "--relay", _address(wires[1]), typed=code)
+        laptop.run("pair", "--code", "-", "--relay", wires[1].url, typed=code)
         for device in (laptop, core, laptop):
             device.run("sync")
         watching += [
@@ -179,10 +183,6 @@ def crystal_pair(folder: Path) -> Generator[Pair]:
         for wire in wires:
             wire.close()
         relay.stop()
-
-
-def _address(wire: Counter) -> str:
-    return f"http://127.0.0.1:{wire.port}"
 
 
 class Syncthing:

@@ -20,13 +20,12 @@ from hashlib import sha256
 
 from crystal_mirror.file_paths import fault_of, folded
 from crystal_node.base.obeyed_names import IGNORED_CHARACTERS, is_allowed, obeyed_part
+from crystal_node.base.settings.checks import FILE_PATTERN_CHARS_MAX
 
 _BETWEEN_STARS = re.compile(r"\*([^*]+)(?=\*(?!\*/))")
 TEMPORARY_PREFIX = ".crystal-tmp-"
 MARKER_NAME = ".crystal-root"
 TRASH_NAME = ".trash"
-PATTERN_CHARS_MAX = 200
-RULES_MAX = 200
 
 _OWN = frozenset(
     {"config.json", "state", "staging", "logs", "bin", "drop", "keys", "secrets", TRASH_NAME, MARKER_NAME}
@@ -113,8 +112,8 @@ def pattern_fault(pattern: str) -> str | None:
     """Why this is no pattern; None if it is one."""
     if not pattern.strip("/"):
         return "a pattern names a file or a folder"
-    if len(pattern) > PATTERN_CHARS_MAX:
-        return f"a pattern has at most {PATTERN_CHARS_MAX} characters"
+    if len(pattern) > FILE_PATTERN_CHARS_MAX:
+        return f"a pattern has at most {FILE_PATTERN_CHARS_MAX} characters"
     if pattern.startswith("/") or ".." in pattern.split("/") or any(ord(char) < 32 for char in pattern):
         return "a pattern is relative to the home, without .. and control characters"
     if pattern.count("*") > 16:

@@ -10,9 +10,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import cast
 
-from pathspec.patterns.gitignore.base import GitIgnorePatternError
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
 PATTERNS_MAX = 5000
 PATTERN_CHARS_MAX = 1000
 
@@ -60,6 +57,11 @@ def pattern_fault(pattern: str) -> str | None:
 
 def _rule(line: str) -> tuple[str, bool] | None:
     """An expression for an entry by itself, and whether it ignores it."""
+    from pathspec.patterns.gitignore.base import (
+        GitIgnorePatternError,  # lazy: 10 ms, where most homes have no such file
+    )
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
     try:
         pattern = GitIgnoreSpecPattern(line)
     except (GitIgnorePatternError, ValueError, re.error):  # git ignores such a line, too

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from crystal_node.base.agent_names import agent_id
-from crystal_node.base.secret_files import is_secret_folder, is_secret_name, secret_form
 from crystal_node.capture.adapter import FoundTranscript, Hides, TranscriptReading
 from crystal_node.capture.context import Context
 from crystal_node.capture.documents import DocumentContent, DocumentReader
@@ -120,6 +119,10 @@ class DropFolder(ObjectLines):
 
 
 def _document(path: Path, reader: DocumentReader) -> DocumentContent:
+    from crystal_node.base.secret_files import (
+        secret_form,  # lazy: its rules take 8 ms, and most commands read no drop folder
+    )
+
     kind = secret_form(reader.data)
     if kind is not None:
         return DocumentContent([SkippedRecord(f"{kind}: never recorded")], whole=True, written=reader.moment)
@@ -169,6 +172,8 @@ def _is_conversation(name: str) -> bool:
 
 
 def _is_secret(inside: tuple[str, ...]) -> bool:
+    from crystal_node.base.secret_files import is_secret_folder, is_secret_name  # lazy: as above
+
     return is_secret_name(inside[-1]) or any(map(is_secret_folder, inside[:-1]))
 
 

@@ -35,7 +35,8 @@ from crystal_mirror.operations import (
     Replace,
     Replaced,
 )
-from crystal_node.capture.redaction import MARK, redact
+from crystal_node.capture.credentials import MARK
+from crystal_node.capture.redaction import redact
 from crystal_node.device.device import Device
 from crystal_node.device.redaction_version import note_redacted
 

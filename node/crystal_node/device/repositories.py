@@ -8,13 +8,16 @@ in it is recorded so: a person may link that folder with the repository, and und
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from crystal_core.database import Database
 from crystal_core.projects import NO_FOLDERS, ProjectKey, repository_folders, was_said_in
-from crystal_mirror.operations import Capture, LinkProjects, Operation
 from crystal_node.base.project import Project
+
+if TYPE_CHECKING:
+    from crystal_mirror.operations import Capture, LinkProjects, Operation
 
 Roots = Mapping[ProjectKey, str]
 """Of pairs of folder and repository, the folder that the repository is in, where it is another one."""
@@ -36,14 +39,20 @@ def key_of(database: Database, place: Project) -> ProjectKey:
     return (place.project, place.repository) if counts(database, place) else (place.root or place.project, "")
 
 
-def claim(database: Database, folder: str, repository: str, now_ms: int) -> list[LinkProjects]:
+def claim(database: Database, folder: str, repository: str, now_ms: int) -> "list[LinkProjects]":
     """The link by which a folder has a repository (``projects.claims``), if nothing is known by that name yet."""
     if not repository or folder in NO_FOLDERS or repository_folders(database, repository) is not None:
         return []
+    from crystal_mirror.operations import (
+        LinkProjects,  # lazy: it loads cryptography, which a search does without
+    )
+
     return [LinkProjects((folder, repository), ("", repository), True, now_ms)]
 
 
-def claimed(database: Database, captures: Sequence[Capture], roots: Roots, now_ms: int) -> list[Operation]:
+def claimed(
+    database: Database, captures: "Sequence[Capture]", roots: Roots, now_ms: int
+) -> "list[Operation]":
     """The captures, without the repository where its name does not count; and the claim of a repository's root, if
     the first thing that is recorded of it was said in a folder within."""
     found: list[Operation] = []

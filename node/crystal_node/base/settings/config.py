@@ -12,14 +12,19 @@ import msgspec
 
 from crystal_node.base.decoding import from_json
 from crystal_node.base.errors import BadConfig
-from crystal_node.base.file_rules import PATTERN_CHARS_MAX, RULES_MAX
-from crystal_node.base.settings.checks import BANDWIDTH_KIB_MAX, OPTION_CHARS_MAX, URL_CHARS_MAX
+from crystal_node.base.settings.checks import (
+    BANDWIDTH_KIB_MAX,
+    FILE_PATTERN_CHARS_MAX,
+    FILE_RULES_MAX,
+    OPTION_CHARS_MAX,
+    URL_CHARS_MAX,
+)
 from crystal_node.base.settings.options import BY_NAME, as_text
 
 CONFIG_BYTES_MAX = 64 * 1024
 CONFIG_VERSION = 1
-FileName = Annotated[str, msgspec.Meta(min_length=1, max_length=PATTERN_CHARS_MAX)]
-FileRule = Annotated[str, msgspec.Meta(pattern=r"^[+-]", max_length=PATTERN_CHARS_MAX + 1)]
+FileName = Annotated[str, msgspec.Meta(min_length=1, max_length=FILE_PATTERN_CHARS_MAX)]
+FileRule = Annotated[str, msgspec.Meta(pattern=r"^[+-]", max_length=FILE_PATTERN_CHARS_MAX + 1)]
 OptionValue = Annotated[str, msgspec.Meta(max_length=OPTION_CHARS_MAX)] | int | bool | None
 """An option as JSON has it; None where the file does not name it. Its meaning is checked when it is resolved."""
 
@@ -44,8 +49,8 @@ class DeviceConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     relay_timeout: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0.0
     bandwidth_up: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
     bandwidth_down: Annotated[int, msgspec.Meta(ge=0, le=BANDWIDTH_KIB_MAX)] = 0
-    files_rules: Annotated[tuple[FileRule, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
-    files_allowed: Annotated[tuple[FileName, ...], msgspec.Meta(max_length=RULES_MAX)] = ()
+    files_rules: Annotated[tuple[FileRule, ...], msgspec.Meta(max_length=FILE_RULES_MAX)] = ()
+    files_allowed: Annotated[tuple[FileName, ...], msgspec.Meta(max_length=FILE_RULES_MAX)] = ()
 
 
 if TYPE_CHECKING:

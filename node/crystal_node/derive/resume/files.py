@@ -31,9 +31,9 @@ from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode, LocalStorage
 from crystal_node.base.home import DIRECTORY_MODE, FILE_MODE, sync_directory, write_private
 from crystal_node.base.wording import size
+from crystal_node.capture.credentials import MARK
 from crystal_node.capture.json_values import parse_json
 from crystal_node.capture.line_reader import open_regular
-from crystal_node.capture.redaction import MARK
 from crystal_node.derive.sessions.line_redaction import FORGOTTEN_MARK, PRIVATE_MARK, LineRedactor
 
 WRITTEN_SECONDS = 10.0

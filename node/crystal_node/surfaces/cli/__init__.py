@@ -98,6 +98,7 @@ def _answered(arguments: list[str]) -> bool:
     if arguments[0] == "status":
         from crystal_node.surfaces.cli.status_plain import shown
 
+        _provide_keys()
         return shown(arguments[1:], _home([]))
     if arguments[0] == "remember":
         from crystal_node.surfaces.cli.remember_plain import remembered

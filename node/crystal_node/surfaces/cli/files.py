@@ -7,9 +7,10 @@ import typer
 
 from crystal_mirror.files.tree import DeletionDirection
 from crystal_node.base.errors import NoSuchEntry, NotSetUp, UsageError
-from crystal_node.base.file_rules import RULES_MAX, allow_command, pattern_fault, with_rule
+from crystal_node.base.file_rules import allow_command, pattern_fault, with_rule
 from crystal_node.base.obeyed_names import obeyed_part
 from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.settings.checks import FILE_RULES_MAX
 from crystal_node.base.wording import clock_time, counted, one_line, size
 from crystal_node.device.device import opened
 from crystal_node.surfaces.cli.console.options import Json, Yes
@@ -102,8 +103,10 @@ def allow(name: ObeyedName, as_json: Json = False) -> None:
     if fault is not None:
         raise UsageError(f"{name[:80]!r} cannot be allowed: {fault}")
     names = (*(each for each in settings.config.files_allowed if each != name), name)
-    if len(names) > RULES_MAX:
-        raise UsageError(f"there are {RULES_MAX} of them already", hint="`crystal files status` lists them.")
+    if len(names) > FILE_RULES_MAX:
+        raise UsageError(
+            f"there are {FILE_RULES_MAX} of them already", hint="`crystal files status` lists them."
+        )
     if obeyed_part(name) is None and not is_closed_folder(settings.home.root, name):
         raise UsageError(
             f"{name} is no name that programs execute or obey, and is synced as it is",
@@ -245,8 +248,10 @@ def _change(pattern: str, *, exclude: bool, as_json: bool) -> None:
     if fault is not None:
         raise UsageError(f"{pattern[:80]!r} is no pattern: {fault}")
     rules = with_rule(settings.config.files_rules, pattern, exclude=exclude)
-    if len(rules) > RULES_MAX:
-        raise UsageError(f"there are {RULES_MAX} rules already", hint="`crystal files status` lists them.")
+    if len(rules) > FILE_RULES_MAX:
+        raise UsageError(
+            f"there are {FILE_RULES_MAX} rules already", hint="`crystal files status` lists them."
+        )
     settings.save(msgspec.structs.replace(settings.config, files_rules=rules))
     settings.home.nudge()
     if as_json:

@@ -6,30 +6,26 @@ whether anything was committed; everything is gathered only then, and every ten 
 """
 
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import apsw
 import typer
 
 from crystal_mirror.devicelog.sync import catch_up
-from crystal_node.agent.health.facts import free_space
 from crystal_node.agent.health.status import DeviceStatus, device_status, status_document, without_ages
 from crystal_node.agent.health.status_lines import news_lines, status_lines
 from crystal_node.agent.jobs.status import lock_holder
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import ExitCode, LocalStorage, describe
-from crystal_node.base.settings import Settings, resolve
+from crystal_node.base.settings import resolve
 from crystal_node.base.wording import clock_time, counted
 from crystal_node.device.device import Device
 from crystal_node.device.keys.report import DATABASE_WORDS
 from crystal_node.surfaces.cli.console.options import Json
-from crystal_node.surfaces.cli.console.output import emit, emit_line, say
+from crystal_node.surfaces.cli.console.output import emit_line, say
 from crystal_node.surfaces.cli.console.terminal import can_move, console, is_terminal
+from crystal_node.surfaces.cli.status_plain import opened_device, show
 from crystal_node.sync.members.names import name_of
-from crystal_node.sync.members.news import mark_all_shown
 
 Watching = Annotated[
     bool,
@@ -50,44 +46,11 @@ def run(watch: Watching = False, as_json: Json = False) -> None:
         crystal status
         crystal status --watch
     """
-    settings = resolve()
-    with _opened(settings) as device:
-        if watch:
-            follow(device, as_json=as_json)
-            return
-        found = device_status(device)
-        if as_json:
-            emit(status_document(device, found))
-            return
-
-        for line in (*status_lines(device, found), *news_lines(device)):
-            say(line)
-        with suppress(
-            apsw.BusyError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError
-        ):  # then it is shown once more
-            mark_all_shown(device.member)
-
-
-@contextmanager
-def _opened(settings: Settings) -> Generator[Device]:
-    """The device. If its disk prevents that, the error says so."""
-    try:
-        device = Device.open(settings)
-    except Exception as error:
-        failure = describe(error)
-        trouble = [disk for disk in free_space(settings.home) if disk.low or disk.read_only]
-        if failure.exit_code != ExitCode.STORAGE or not trouble:
-            raise
-        disk = trouble[0]
-        why = "takes no writes" if disk.read_only else f"has no room: only {disk.words} left"
-        raise LocalStorage(
-            f"{failure.message}; the disk of {disk.folder} {why}",
-            hint="Make room, or mount it for writing. What was recorded is safe; nothing is recorded until then.",
-        ) from error
-    try:
-        yield device
-    finally:
-        device.close()
+    if not watch:
+        show(as_json=as_json)
+        return
+    with opened_device(resolve()) as device:
+        follow(device, as_json=as_json)
 
 
 LOOK_SECONDS = 1.0

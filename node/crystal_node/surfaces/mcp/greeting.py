@@ -1,12 +1,16 @@
 """The first answers of ``crystal mcp``, before the SDK is loaded.
 
-Loading the SDK takes most of a second, and an agent that works for only one turn does not wait for its tools that long. What a
-client asks first is fixed: ``initialize``, ``server/discover`` and ``tools/list``. ``greeting.json`` has the SDK's own answers,
-for each version of the protocol (``scripts.make_mcp_greeting``; a test compares them). They are given at once, while the SDK is
+Loading the SDK takes most of a second, and an agent that works for only one turn does not wait for its tools that long. What
+a client asks first is fixed: ``initialize``, ``server/discover``, and the lists of tools, prompts, resources and templates,
+for all of which Claude Code waits before it shows its model the tools. ``greeting.json`` has the SDK's own answers, for each
+version of the protocol (``scripts.make_mcp_greeting``; a test compares them). They are given at once, while the SDK is
 loaded. It is told what the client says, answers these requests, too, and its answers to them are dropped::
 
     client ──lines──► Greeter ──the same lines──► SDK
            ◄─answers─         ◄──────answers──────      less those that were given
+
+Of resources the fixed ones are given, as if these were all: Claude Code would ask for the next page, which needs the memory,
+and wait for it. Who lists later gets the texts, too.
 
 The SDK is not told of a ``server/discover`` that was answered. Its first message decides for good which kind of protocol it
 speaks, and a client that hears no answer in time begins once more with ``initialize``: every call would be refused then.
@@ -27,6 +31,8 @@ FILE = Path(__file__).with_name("greeting.json")
 LINES_MAX = 64
 """Lines that wait for the server; a client that sends more waits, too."""
 _INITIALIZE, _DISCOVER, _TOOLS = "initialize", "server/discover", "tools/list"
+LISTS = ("prompts/list", "resources/list", "resources/templates/list")
+"""The lists that are the same for all sets of tools."""
 _ENVELOPE = "io.modelcontextprotocol/"
 """Before the names of what each request says of the client, in versions of the protocol without a handshake."""
 
@@ -136,9 +142,10 @@ class Greeter:
                 error = self._known["unsupported"]
                 return {"error": error | {"data": error["data"] | {"requested": version}}}
             return {"result": found}
-        if method == _TOOLS and not given.get("cursor"):
+        if (method == _TOOLS or method in LISTS) and not given.get("cursor"):
             own = version if sound and not self._version else self._version
-            listed = self._of_version(own, f"{_TOOLS} {self._set}") if own else None
+            name = f"{_TOOLS} {self._set}" if method == _TOOLS else str(method)
+            listed = self._of_version(own, name) if own else None
             return None if listed is None else {"result": listed}
         return None
 

@@ -5,8 +5,9 @@
     memory://chunk/{id}        one text, whole
     memory://session/{id}      the conversation that a text belongs to, by the text's id
 
-There is no memory://entity/{name}: this memory keeps no entities, and a search for the name finds more. The list has the two
-fixed ones and then the newest texts, a page at a time; the cursor is a position in that order, so new texts move nothing.
+There is no memory://entity/{name}: this memory keeps no entities, and a search for the name finds more. The list's first page
+has the two fixed ones, which can be given before anything is loaded (``greeting``). The newest texts follow, a page at a
+time; the cursor is a position in that order, so new texts move nothing.
 """
 
 import re
@@ -34,6 +35,8 @@ RECENT_MAX = 50
 TEXT_CHARS = 2000
 COMPLETIONS_MAX = 100
 """As many as the protocol lets one answer have."""
+NEWEST = f"{10**14 - 1}0000"
+"""The cursor of the first page of texts."""
 _TITLE_CHARS = 80
 _BEGUN = re.compile(r"[0-9a-fA-F]{0,64}")
 _CURSOR = re.compile(r"[0-9]{1,18}")
@@ -64,7 +67,7 @@ class UnknownResource(NoSuchEntry):
     hint = "What there is: resources/list and resources/templates/list."
 
 
-def page(call: Call, cursor: str | None) -> tuple[list[ResourceLink], str | None]:
+def page(call: Call, cursor: str) -> tuple[list[ResourceLink], str | None]:
     """A page of the newest texts, and the cursor of the next; None at the end.
 
     Raises:
@@ -157,9 +160,7 @@ def _list(texts: list[tuple[str, str, int, str]]) -> str:
 _TOP = 2**62
 
 
-def _position(cursor: str | None) -> tuple[int, int]:
-    if cursor is None:
-        return _TOP, 0
+def _position(cursor: str) -> tuple[int, int]:
     if not _CURSOR.fullmatch(cursor) or len(cursor) < 5:
         raise UsageError("that is no cursor of this list", hint="Begin the list anew, without a cursor.")
     return int(cursor[:-4]), min(int(cursor[-4:]), LISTED_MAX)

@@ -150,12 +150,11 @@ class CrystalServer:
         self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         cursor = params.cursor if params is not None else None
+        if cursor is None:
+            return types.ListResourcesResult(resources=RESOURCES_LISTED, next_cursor=resources.NEWEST)
         call = self._new_call(context)
         found, following = await self._asked(call, lambda: resources.page(call, cursor))
-        fixed = RESOURCES_LISTED if cursor is None else []
-        return types.ListResourcesResult(
-            resources=[*fixed, *map(listed_resource, found)], next_cursor=following
-        )
+        return types.ListResourcesResult(resources=[*map(listed_resource, found)], next_cursor=following)
 
     async def _list_templates(
         self, _context: Context, _params: types.PaginatedRequestParams | None

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from crystal_node.surfaces.mcp.greeting import Greeter
+from crystal_node.surfaces.mcp.greeting import LISTS, Greeter
 from tests.support.machine import Machine
 from tests.support.mcp_client import HELLO, started
 
@@ -99,6 +99,28 @@ def test_a_client_without_a_handshake_has_its_tools_too(pipes: Pipes) -> None:
         assert info["version"] == version("memory-crystal")
     assert "crystal_search" in {tool["name"] for tool in listed["result"]["tools"]}
     assert json.loads(pipes.greeter.readline()) == listing, "the server does not hear that it was discovered"
+
+
+@pytest.mark.parametrize("handshake", [True, False])
+def test_a_client_has_all_its_first_lists_before_there_is_a_server(pipes: Pipes, *, handshake: bool) -> None:
+    """Claude Code shows its model no tool before it has them all, and asks for each page of them."""
+    params = {} if handshake else DISCOVER["params"]
+    pipes.say(*([HELLO, READY] if handshake else [DISCOVER]))
+    pipes.say(*(LIST | {"id": name, "method": name, "params": params} for name in ("tools/list", *LISTS)))
+    pipes.greeter.start()
+    pipes.heard()
+    answers = {each["id"]: each["result"] for each in (pipes.heard() for _ in range(4))}
+    assert answers.keys() == {"tools/list", *LISTS}
+    assert [each["uri"] for each in answers["resources/list"]["resources"]] == [
+        "memory://recent",
+        "memory://memories",
+    ]
+    assert {each["name"] for each in answers["prompts/list"]["prompts"]} >= {"recall"}
+    assert len(answers["resources/templates/list"]["resourceTemplates"]) == 2
+    assert not [each for each in answers.values() if "nextCursor" in each]
+    pipes.say(LIST | {"id": "page", "method": "resources/list", "params": params | {"cursor": "1"}})
+    asked = [json.loads(pipes.greeter.readline()) for _ in range(7 if handshake else 5)]
+    assert asked[-1]["id"] == "page", "a later page is the server's to give"
 
 
 def test_a_version_that_nobody_knows_is_refused_with_those_that_are(pipes: Pipes) -> None:

@@ -101,11 +101,15 @@ async def test_a_server_for_reading_alone_offers_nothing_that_changes_anything(m
 
 async def test_resources_are_listed_by_pages_and_read(memory: Machine) -> None:
     async with connected(memory) as client:
+        await client.list_prompts()  # from here on the server answers, not what greets in its place
+        await client.read_resource("memory://recent")
         listed = await client.list_resources()
         uris = [resource.uri for resource in listed.resources]
-        assert uris[:2] == ["memory://recent", "memory://memories"]
+        assert uris == ["memory://recent", "memory://memories"]
+        texts = await client.list_resources(cursor=listed.next_cursor)
+        uris += [resource.uri for resource in texts.resources]
         assert len(uris) == 5
-        assert listed.next_cursor is None
+        assert texts.next_cursor is None
         for uri in (uris[0], uris[2], uris[2].replace("chunk", "session")):
             (content,) = (await client.read_resource(uri)).contents
             assert "<recorded " in getattr(content, "text", "")

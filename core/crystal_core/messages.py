@@ -17,9 +17,7 @@ ID_BYTES = 32
 PREFIX_BYTES = 4
 """Minimum length of an id's prefix to look it up by."""
 
-_COLUMNS = (
-    "c.text, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source"
-)
+_COLUMNS = "c.text, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source, p.model"
 
 _STANDS = """
 SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
@@ -29,7 +27,7 @@ SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
 """
 
 _SAID_ALIKE = """
-SELECT ?7 FROM chunks c WHERE c.forget_hash = ?1 AND (
+SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
     EXISTS (SELECT 1 FROM occurrences WHERE chunk = c.rowid AND session = ?2 AND (source = ?3) IS NOT ?4
             AND (?5 = 0 OR created_at = 0 OR abs(created_at - ?5) <= ?6))
     OR EXISTS (SELECT 1 FROM provisional_places WHERE chunk = c.rowid AND session = ?2 AND (source = ?3) IS NOT ?4
@@ -42,7 +40,8 @@ _LONG_CHARS = 400
 
 
 class SaidPiece(Struct, frozen=True):
-    """A piece of a message at its place in a conversation. ``created_at``: milliseconds since 1970, 0 if unknown."""
+    """A piece of a message at its place in a conversation. ``created_at``: milliseconds since 1970, 0 if unknown. ``model``:
+    the language model whose words they are, "" if unknown."""
 
     text: str
     agent: str
@@ -54,6 +53,7 @@ class SaidPiece(Struct, frozen=True):
     project: str
     repository: str
     source: str
+    model: str
 
 
 def said_pieces(
@@ -110,9 +110,9 @@ def said_alike(
     """
     hashes = secret.forget_hashes([sha256(piece.text.encode()).digest() for piece in capture.pieces])
     own = capture.source == imported
-    found = database.rows_of_many(
-        _SAID_ALIKE,
-        [
+    return [
+        database.row(
+            _SAID_ALIKE,
             (
                 forget_hash,
                 capture.session,
@@ -120,13 +120,11 @@ def said_alike(
                 own,
                 0 if len(piece.text) >= _LONG_CHARS and not timed else piece.created_at,
                 _ALIKE_MS,
-                number,
-            )
-            for number, (forget_hash, piece) in enumerate(zip(hashes, capture.pieces, strict=True))
-        ],
-    )
-    alike = {number for (number,) in found}
-    return [number in alike for number in range(len(capture.pieces))]
+            ),
+        )
+        is not None
+        for forget_hash, piece in zip(hashes, capture.pieces, strict=True)
+    ]
 
 
 def chunk_of(database: Database, content: bytes) -> int | None:

@@ -5,7 +5,7 @@ Replicated rows, equal on every device and covered by the state digest:
     chunks           each text once; `id` is SHA-256 of its UTF-8, `forget_hash` the keyed hash under which it can be forgotten
     windows          one row per vector of a chunk (a long text has several), with the vector's signs, one bit per dimension
     vectors          those vectors, float16, little-endian; same rowid as `windows`
-    occurrences      each place in a conversation that a chunk came from
+    occurrences      each place in a conversation that a chunk came from; `model` said it, "" if unknown
     memories         a chunk's memory; `superseded_by` is its successor's keyed hash, `changed_at` the time of the last change,
                      `scope` the project that it is for, "" for everywhere
     memory_changes   a memory before each change, and who changed it when, numbered from 0 for each memory
@@ -570,6 +570,12 @@ def _version_10(connection: apsw.Connection) -> None:
         pass
 
 
+_MODELS = """
+ALTER TABLE occurrences ADD COLUMN model TEXT NOT NULL DEFAULT '';
+ALTER TABLE provisional_places ADD COLUMN model TEXT NOT NULL DEFAULT '';
+"""
+
+
 MIGRATIONS: tuple[Migration, ...] = (
     _version_1,
     _running(_FILES),
@@ -581,5 +587,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     _version_8,
     _running(ACTION_ROWS),
     _version_10,
+    _running(_MODELS),
 )
 """Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

@@ -12,6 +12,7 @@ unequal length and anything over the limits are refused.
 
 from itertools import accumulate, pairwise
 from typing import Annotated, Literal
+from uuid import UUID
 
 import msgspec
 
@@ -19,7 +20,6 @@ from crystal_crypto.errors import UNDECODABLE, Malformed, TooLarge
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.file_paths import PATH_BYTES_MAX, check_path, conflict_form
 from crystal_mirror.types import HASH_BYTES
-from crystal_mirror.uuids import UUID_BYTES, packed_uuid, uuid_text
 
 OPERATION_BYTES_MAX = 256 * 1024
 """One encoded operation, but a put of a file. With its vectors it fits one entry of 1 MiB with room to spare."""
@@ -35,6 +35,8 @@ REPLACED_MAX = 256
 """Texts that one operation replaces."""
 NAME_CHARS_MAX = 1024
 """Any name: agent, session, project, message id."""
+MODEL_CHARS_MAX = 128
+"""The name of a language model."""
 FILE_PARTS_MAX = 6144
 """Parts of one file: their references fill an operation."""
 CHANGES_MAX = 1024
@@ -54,9 +56,12 @@ PATTERNS_MAX = 256
 DOCUMENT_PIECES_MAX = 2**20
 """Pieces of one document over all its operations: a gigabyte of text."""
 
+_UUID_BYTES = 16
+_UUID_CHARS = 36
 
 Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]  # §10.2-7
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=PIECE_BYTES_MAX)]
+Model = Annotated[str, msgspec.Meta(max_length=MODEL_CHARS_MAX)]
 Part = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=MILLISECONDS_MAX)]
 KeyedHash = Annotated[bytes, msgspec.Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
@@ -70,7 +75,8 @@ class Piece(msgspec.Struct, frozen=True):
     """One piece of one message: the unit that becomes a chunk.
 
     ``created_at`` is in milliseconds since 1970, 0 if unknown. ``message`` is the source's own id of the message, or ""
-    if it has none; ``part`` numbers the pieces of one message from 0.
+    if it has none; ``part`` numbers the pieces of one message from 0. ``model`` names the language model whose words they
+    are, as the source does; "" if nobody says, or a person spoke.
     """
 
     text: Text
@@ -78,6 +84,7 @@ class Piece(msgspec.Struct, frozen=True):
     created_at: Milliseconds
     message: Name
     part: Part
+    model: Model = ""
 
 
 class Capture(msgspec.Struct, frozen=True):
@@ -274,7 +281,8 @@ Operation = (
 
 
 class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="c"):
-    """A capture as it is encoded. ``times``: the first moment, then differences. ``messages``: 16 bytes each, or strings."""
+    """A capture as it is encoded. ``times``: the first moment, then differences. ``messages``: 16 bytes each, or strings.
+    ``models``: () where no piece has one."""
 
     agent: Name
     session: Name
@@ -286,9 +294,10 @@ class _CaptureColumns(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     times: tuple[Annotated[int, msgspec.Meta(ge=-MILLISECONDS_MAX, le=MILLISECONDS_MAX)], ...]
     messages: bytes | tuple[Name, ...]
     parts: tuple[Part, ...]
+    models: tuple[Model, ...] = ()
 
 
-_TAGS: dict[type, str] = {Remember: "r", Amend: "a"}
+_TAGS: dict[type, str] = {Remember: "r", Amend: "a", _CaptureColumns: "c"}
 _encoder = msgspec.msgpack.Encoder()
 _Written = (
     _CaptureColumns
@@ -384,14 +393,14 @@ def decode_operation(data: bytes) -> Operation:
 
 
 def check_words(*names: str) -> None:
-    """Checks names of sources, paths of documents and names of projects, which are shown in lists of one line each.
+    """Checks names of sources, paths of documents, names of projects and of models, which are shown in one line each.
 
     Raises:
         Malformed: one has a control character.
     """
     for name in names:
         if any(character < " " or "\x7f" <= character <= "\x9f" for character in name):  # §10.2-6
-            raise Malformed("the name of a source, document or project has control characters")
+            raise Malformed("the name of a source, document, project or model has control characters")
 
 
 def check_projects(one: ProjectName, other: ProjectName) -> None:
@@ -419,12 +428,17 @@ def _check_texts(texts: tuple[str, ...]) -> None:
 
 
 def _written(operation: Operation) -> object:
-    """The value to encode. A scope that is not stated is left out: the bytes are those of before there were scopes."""
-    if isinstance(operation, Capture):
-        return _columns(operation)
-    if isinstance(operation, Remember | Amend) and operation.scope is None:  # §10.1-2
-        return (_TAGS[type(operation)], *msgspec.structs.astuple(operation)[:-1])
-    return operation
+    """The value to encode. A scope that is not stated, and models that are not known, are left out: the bytes are those of
+    before there were any."""
+    written = _columns(operation) if isinstance(operation, Capture) else operation
+    left_out = (
+        not written.models
+        if isinstance(written, _CaptureColumns)
+        else isinstance(written, Remember | Amend) and written.scope is None
+    )
+    if left_out:  # §10.1-2, §10.1-3
+        return (_TAGS[type(written)], *msgspec.structs.astuple(written)[:-1])
+    return written
 
 
 def _columns(capture: Capture) -> _CaptureColumns:
@@ -441,6 +455,7 @@ def _columns(capture: Capture) -> _CaptureColumns:
         times=(*moments[:1], *(after - before for before, after in pairwise(moments))),
         messages=_pack_messages([piece.message for piece in pieces]),
         parts=tuple(piece.part for piece in pieces),
+        models=tuple(piece.model for piece in pieces) if any(piece.model for piece in pieces) else (),
     )
 
 
@@ -450,10 +465,14 @@ def _capture(columns: _CaptureColumns) -> Capture:
     # §10.2-1
     if not len(columns.roles) == len(columns.times) == len(messages) == len(columns.parts) == count:
         raise Malformed("the columns of a capture have different lengths")
+    if columns.models and (len(columns.models) != count or not any(columns.models)):  # §10.2-1
+        raise Malformed("the models of a capture are not those of its pieces")
+    check_words(*columns.models)
     moments = list(accumulate(columns.times))
     if not all(0 <= moment <= MILLISECONDS_MAX for moment in moments):  # §10.2-1, §10.2-7
         raise Malformed("a moment of a capture is out of range")
-    pieces = zip(columns.texts, columns.roles, moments, messages, columns.parts, strict=True)
+    models = columns.models or ("",) * count
+    pieces = zip(columns.texts, columns.roles, moments, messages, columns.parts, models, strict=True)
     return Capture(
         columns.agent,
         columns.session,
@@ -467,16 +486,20 @@ def _capture(columns: _CaptureColumns) -> Capture:
 def _pack_messages(messages: list[str]) -> bytes | tuple[str, ...]:
     packed = bytearray()
     for message in messages:
-        if (found := packed_uuid(message)) is None:
+        try:
+            parsed = UUID(message) if len(message) == _UUID_CHARS else None
+        except ValueError:
+            parsed = None
+        if parsed is None or str(parsed) != message:
             return tuple(messages)
-        packed += found
+        packed += parsed.bytes
     return bytes(packed)
 
 
 def _unpack_messages(messages: bytes | tuple[str, ...]) -> tuple[str, ...]:
     if not isinstance(messages, bytes):
         return messages
-    if len(messages) % UUID_BYTES:  # §10.2-2
+    if len(messages) % _UUID_BYTES:  # §10.2-2
         raise Malformed("message ids that are UUIDs are 16 bytes each")
-    starts = range(0, len(messages), UUID_BYTES)
-    return tuple(uuid_text(messages[start : start + UUID_BYTES]) for start in starts)
+    starts = range(0, len(messages), _UUID_BYTES)
+    return tuple(str(UUID(bytes=messages[start : start + _UUID_BYTES])) for start in starts)

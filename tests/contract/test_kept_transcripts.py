@@ -1,5 +1,5 @@
-"""What all adapters must hold on transcripts that were kept of their tools: each message once, with its role, time, session and
-project, however the files grow or are rewritten; no file is taken for another tool's, and rubbish ends nothing.
+"""What all adapters must hold on transcripts that were kept of their tools: each message once, with its role, time, session,
+project and model, however the files grow or are rewritten; no file is taken for another tool's, and rubbish ends nothing.
 """
 
 import json
@@ -53,7 +53,7 @@ def test_every_tool_has_kept_transcripts() -> None:
     assert {str(one) for one in KEPT} == set(TOOLS)
 
 
-def test_each_message_is_there_once_with_its_role_time_session_and_project(
+def test_each_message_is_there_once_with_its_role_time_session_project_and_model(
     kept: Kept, tmp_path: Path
 ) -> None:
     adapter = kept.copy(tmp_path / "root")

@@ -1,4 +1,5 @@
-"""A second reader of operations that change several files, written from docs/protocol.md alone (§10.1, §10.2, §11.5)."""
+"""A second reader of captures and of operations that change several files, written from docs/protocol.md alone (§10.1, §10.2,
+§11.5)."""
 
 import hashlib
 import re
@@ -16,14 +17,32 @@ _KEPT = re.compile(
 )
 
 
-def changed_files(data: bytes) -> dict[str, str]:
-    """How many changes there are, and of which paths. Raises Refused."""
+def read(data: bytes) -> dict[str, str]:
+    """What an operation holds. Raises Refused."""
     if len(data) > 512 * 1024:
         raise Refused("too large")
     try:
-        read = msgspec.msgpack.decode(data)
+        decoded = msgspec.msgpack.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Refused("malformed") from None
+    return _capture(decoded) if isinstance(decoded, list) and decoded[:1] == ["c"] else _changes(decoded)
+
+
+def _capture(read: list[Any]) -> dict[str, str]:
+    """How many pieces there are, and by which models."""
+    _need(len(read) in (11, 12) and all(isinstance(name, str) for name in read[1:6]))
+    count = len(read[6])
+    _need(all(isinstance(column, list) and len(column) == count for column in read[6:11]))
+    named = read[11] if len(read) == 12 else []
+    _need(isinstance(named, list) and len(named) in (0, count) and (not named or any(named)))
+    models = named or [""] * count
+    _need(all(isinstance(model, str) and len(model) <= 128 for model in models))
+    _need(not any(unicodedata.category(each) == "Cc" for model in models for each in model))
+    return {"pieces": str(count), "models": hashlib.sha256("\n".join(models).encode()).hexdigest()}
+
+
+def _changes(read: Any) -> dict[str, str]:
+    """How many changes there are, and of which paths."""
     _need(isinstance(read, list) and len(read) == 2 and read[0] == "cf" and isinstance(read[1], list))
     changes = read[1]
     _need(1 <= len(changes) <= 1024)

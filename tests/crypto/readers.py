@@ -31,7 +31,7 @@ from crystal_crypto.kit import decode_kit
 from crystal_crypto.letter import open_letter
 from crystal_crypto.padding import padded_length
 from crystal_crypto.pairing import decode
-from crystal_mirror.operations import ChangeFiles, decode_operation
+from crystal_mirror.operations import Capture, ChangeFiles, decode_operation
 from crystal_prototype.sealing import open_v1
 from crystal_relay.errors import Forbidden
 from crystal_relay.server.founding import check_deletion, check_founding
@@ -95,7 +95,7 @@ def _stated(vector: Vector) -> tuple[str, ...]:
         "blob": ("length", "content"),
         "bundle": ("generation-key", "secret"),
         "letter": ("content",),
-        "operation": ("changes", "paths"),
+        "operation": ("changes", "paths") if "paths" in vector.fields else ("pieces", "models"),
         "code": ("root", "vault") if "vault" in vector.fields else ("root",),
         "kit": ("root", "vault"),
         "v1": ("plain",),
@@ -203,6 +203,9 @@ def _our_letter(vector: Vector) -> dict[str, str]:
 
 def _our_operation(vector: Vector) -> dict[str, str]:
     operation = decode_operation(subject(vector))
+    if isinstance(operation, Capture):
+        models = "\n".join(piece.model for piece in operation.pieces).encode()
+        return {"pieces": str(len(operation.pieces)), "models": hashlib.sha256(models).hexdigest()}
     assert isinstance(operation, ChangeFiles)
     paths = "\n".join(each.path for each in operation.changes).encode()
     return {"changes": str(len(operation.changes)), "paths": hashlib.sha256(paths).hexdigest()}
@@ -398,7 +401,7 @@ _THEIRS: dict[str, Reader] = {
     "blob": _their_blob,
     "bundle": _their_bundle,
     "letter": _their_letter,
-    "operation": lambda vector: independent_operation.changed_files(subject(vector)),
+    "operation": lambda vector: independent_operation.read(subject(vector)),
     "code": _their_code,
     "kit": _their_kit,
     "invite": invite_readers.theirs,

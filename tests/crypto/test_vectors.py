@@ -24,7 +24,7 @@ AT_LEAST = {
     "blob": 80,
     "bundle": 10,
     "letter": 15,
-    "operation": 25,
+    "operation": 36,
     "code": 25,
     "key": 20,
     "v1": 15,

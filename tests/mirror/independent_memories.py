@@ -183,8 +183,8 @@ class Kept:
 def add_rows(
     kept: Kept, names: list[str], devices: list[bytes], contents: list[bytes], part: list[Any]
 ) -> None:
-    """What the elements from 26 on, and the memories, of a snapshot's part hold. `contents`: its chunks, then the known."""
-    lists: list[list[Any]] = [part[20], *part[26:], *([[]] * (34 - len(part)))]
+    """What the elements from 26 to 33, and the memories, of a snapshot's part hold. `contents`: its chunks, then the known."""
+    lists: list[list[Any]] = [part[20], *part[26:34], *([[]] * (34 - len(part)))]
     memories, states, changes, sources, documents, parts, scopes, change_scopes, links = lists
     numbered: list[bytes] = []
     for chunk, category, agent, at, device in memories:

@@ -93,8 +93,11 @@ def _add(rows: Rows, part: list[Any]) -> None:
     numbered = contents + known
     assert set(known) <= set(rows.chunks)
     moment = 0
-    columns = zip(chunk_of, place_of, _messages(uuids, tails, messages), pieces, roles, moments, strict=True)
-    for chunk, place, message, piece, role, step in columns:
+    models = [names[n] for n in part[34]] if len(part) > 34 else [""] * len(chunk_of)
+    columns = zip(
+        chunk_of, place_of, _messages(uuids, tails, messages), pieces, roles, moments, models, strict=True
+    )
+    for chunk, place, message, piece, role, step, model in columns:
         moment += step
         content = numbered[chunk]
         agent, session, project, repository, source = (names[n] for n in places[place][:5])
@@ -110,6 +113,7 @@ def _add(rows: Rows, part: list[Any]) -> None:
             piece,
             names[role],
             moment,
+            *([model] if model else []),
         )
         rows.occurrences[content, session, message, piece, agent] = row
     add_rows(rows.kept, names, devices, numbered, part)

@@ -60,12 +60,28 @@ class State:
             case ["cf", changes]:
                 for change in changes:
                     self.apply(origin, change, vectors)
-            case ["c", agent, session, project, repository, source, texts, roles, times, messages, parts]:
+            case [
+                "c",
+                agent,
+                session,
+                project,
+                repository,
+                source,
+                texts,
+                roles,
+                times,
+                messages,
+                parts,
+                *more,
+            ]:
                 if isinstance(messages, bytes):
                     ids = [messages[i : i + 16].hex() for i in range(0, len(messages), 16)]
                     messages = [f"{i[:8]}-{i[8:12]}-{i[12:16]}-{i[16:20]}-{i[20:]}" for i in ids]
+                models = (more[0] if more else []) or [""] * len(texts)
                 moment = 0
-                for text, role, step, message, part in zip(texts, roles, times, messages, parts, strict=True):
+                for text, role, step, message, part, model in zip(
+                    texts, roles, times, messages, parts, models, strict=True
+                ):
                     moment += step
                     content = sha256(text.encode())
                     if self.hidden(content) in self.suppressed:
@@ -84,6 +100,7 @@ class State:
                         part,
                         role,
                         moment,
+                        *([model] if model else []),
                     )
                     self.occurrences.setdefault(identity, row)
             case ["r", text, *_]:

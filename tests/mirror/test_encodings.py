@@ -39,7 +39,10 @@ from crystal_mirror.types import Origin, StateDigest, TableSum
 names = st.text(st.characters(codec="utf-8"), max_size=40)
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=200)
 moments = st.integers(0, 2**53)
-pieces = st.builds(Piece, texts, names, moments, names, st.integers(0, 1000))
+models = st.text(
+    st.characters(codec="utf-8").filter(lambda each: unicodedata.category(each) != "Cc"), max_size=40
+)
+pieces = st.builds(Piece, texts, names, moments, names, st.integers(0, 1000), models)
 captures = st.builds(
     Capture, names, names, names, names, names, st.lists(pieces, min_size=1, max_size=4).map(tuple)
 )

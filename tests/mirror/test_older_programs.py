@@ -16,13 +16,24 @@ from crystal_mirror.entries import batches
 from crystal_mirror.entries.control_state import newest_snapshot
 from crystal_mirror.membership.administration import renew_generation
 from crystal_mirror.notices import Notice
-from crystal_mirror.operations import ChangeFiles, FilePart, LinkProjects, Operation, PutFile, Remember
+from crystal_mirror.operations import (
+    Capture,
+    ChangeFiles,
+    FilePart,
+    LinkProjects,
+    Operation,
+    Piece,
+    PutFile,
+    Remember,
+)
 from crystal_mirror.snapshots.creation import make_snapshot
 from tests.mirror.test_two_devices import Pair, capture, equal
 
 LINK = LinkProjects(("work/app", ""), ("", "host/me/library"), True, 9)
 SCOPED = Remember("of a project", "fact", "agent", 8, scope="work/app")
 NAMED = PutFile("plan.md", None, False, 5, (FilePart(bytes(32), 1, bytes(range(32))),))
+
+ANSWERED = Capture("a", "s", "", "", "codex", (Piece("said", "assistant", 1, "m", 0, "gpt-7"),))
 
 SEVERAL = ChangeFiles((PutFile("plan.md", None, False, 5, ()), PutFile("to-do.md", None, False, 5, ())))
 
@@ -44,15 +55,26 @@ class _OldPut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     parts: tuple[tuple[bytes, int, int], ...]
 
 
-_OLD: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    operations._CaptureColumns | _OldRemember | _OldPut  # pyright: ignore[reportPrivateUsage]
-)
+class _OldCapture(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="c"):
+    agent: str
+    session: str
+    project: str
+    repository: str
+    source: str
+    texts: tuple[str, ...]
+    roles: tuple[str, ...]
+    times: tuple[int, ...]
+    messages: bytes | tuple[str, ...]
+    parts: tuple[int, ...]
+
+
+_OLD: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_OldCapture | _OldRemember | _OldPut)
 
 
 @contextmanager
 def older_program() -> Iterator[None]:
-    """What is read meanwhile is read by a program of before there were scopes, links, names of blobs and changes of several
-    files in one operation."""
+    """What is read meanwhile is read by a program of before there were models, scopes, links, names of blobs and changes of
+    several files in one operation."""
 
     class Reader:
         def decode(self, data: bytes) -> object:
@@ -72,7 +94,7 @@ def older_program() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("operation", [SCOPED, LINK, NAMED, SEVERAL])
+@pytest.mark.parametrize("operation", [SCOPED, LINK, NAMED, SEVERAL, ANSWERED])
 def test_an_older_reader_waits_before_what_it_does_not_know(operation: Operation) -> None:
     pair = Pair()
     pair.node.accept(capture("before"))
@@ -91,7 +113,7 @@ def test_an_older_reader_waits_before_what_it_does_not_know(operation: Operation
     assert equal(pair.core, pair.node)
 
 
-@pytest.mark.parametrize("operation", [SCOPED, LINK, NAMED, SEVERAL])
+@pytest.mark.parametrize("operation", [SCOPED, LINK, NAMED, SEVERAL, ANSWERED])
 def test_an_older_core_holds_the_stream_and_takes_it_once_it_is_updated(operation: Operation) -> None:
     pair = Pair()
     pair.sync()

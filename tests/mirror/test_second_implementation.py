@@ -40,7 +40,14 @@ from tests.mirror.test_two_devices import Pair, capture
 def test_a_second_reader_comes_to_the_same_state_and_digests() -> None:
     pair = Pair()
     pieces = tuple(
-        Piece(f"piece {n}", ("user", "assistant")[n % 2], 1_760_000_000_000 + n * 977, message, n % 3)
+        Piece(
+            f"piece {n}",
+            ("user", "assistant")[n % 2],
+            1_760_000_000_000 + n * 977,
+            message,
+            n % 3,
+            ("", f"model-{n}")[n % 2],
+        )
         for n, message in enumerate(["m1", "m2", "m2", "", "m1"])
     )
     pair.node.accept(Capture("cc-mini", "s", "src/x", "host/a/b", "claude-code", pieces))

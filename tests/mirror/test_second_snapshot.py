@@ -37,6 +37,7 @@ def _pieces(count: int, name: str) -> tuple[Piece, ...]:
             1_760_000_000_000 + 13 * n,
             messages[n % 6],
             n,
+            ("", "model-a", "model-b")[n % 3],
         )
         for n in range(count)
     )

@@ -267,7 +267,7 @@ def compare(database: Database, state: State) -> str:
         tuple(row[:5]): tuple(row[5:])
         for row in database.rows(
             "SELECT c.id, o.session, o.message, o.part, o.agent, o.role, o.created_at, o.project, o.repository,"
-            " o.source, o.device FROM occurrences o JOIN chunks c ON c.rowid = o.chunk"
+            " o.source, o.device, o.model FROM occurrences o JOIN chunks c ON c.rowid = o.chunk"
         )
     }
     if places != state.occurrences:

@@ -101,6 +101,7 @@ class State:
                             operation.repository,
                             operation.source,
                             origin.device,
+                            piece.model,
                         ),
                     )
             case Remember():

@@ -3,6 +3,8 @@
 from hashlib import sha256
 from random import Random
 
+from msgspec.structs import replace
+
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import (
     Amend,
@@ -33,6 +35,7 @@ TEXTS = (
     "forget me",
 )
 SOURCE = "claude-code"
+MODELS = ("", "a model of the shed", "a model of the roof")
 DOCUMENTS = ("notes of the house", "code of the shed")
 DOCUMENT_PATHS = ("plans of the roof.md", "ladders/list.md")
 PROJECTS = (("work/roof of the shed", ""), ("", "host/owner/ladder"), ("work/ladder", "host/owner/ladder"))
@@ -45,9 +48,14 @@ def plant_writings(secrecy: Secrecy) -> None:
         for vector in embed(text):
             secrecy.plant("a vector", vector)
     projects = (name for project in PROJECTS for name in project)
-    for text in (SOURCE, *DOCUMENTS, *DOCUMENT_PATHS, *projects, *PATHS, *LINES):
+    for text in (SOURCE, *MODELS, *DOCUMENTS, *DOCUMENT_PATHS, *projects, *PATHS, *LINES):
         if len(text) >= PLANTED_BYTES_MIN:
             secrecy.plant("a name, or a file's text", text.encode())
+
+
+def _answered(piece: Piece) -> Piece:
+    """The piece with a model, or without one. By its text, so that nothing else is drawn in another order than before."""
+    return replace(piece, model=MODELS[len(piece.text) % len(MODELS)])
 
 
 class Writer:
@@ -75,6 +83,7 @@ class Writer:
                     for part in range(draw.randint(1, 3))
                 )
                 said = Capture("agent", draw.choice(("s1", "s2")), f"p{self._serial}", "", SOURCE, pieces)
+                said = replace(said, pieces=tuple(map(_answered, pieces)))
                 # Drawn apart, so that worlds before and after these operations came are the same in all else.
                 apart = Random(repr(said))
                 return said if apart.random() < 0.5 else self._kept_or_read_in(apart, clock)

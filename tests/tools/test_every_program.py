@@ -49,6 +49,7 @@ def test_a_turn_with_a_call_is_recorded_once(program: Program) -> None:
     assert {(row.source, row.project) for row in rows} == {(program.source, "work/gulls")}
     assert len({row.session for row in rows}) == 1
     assert rows[0].session
+    assert [row.model for row in rows] == ["", *[workplace.model.script.holding(prompt)[-1].model] * 2]
     assert all(before - 1000 <= row.created_at <= time.time_ns() // 1_000_000 for row in rows)
     assert "words-of-a-tool" in workplace.model.script.holding(prompt)[-1].results[0]
 

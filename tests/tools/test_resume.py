@@ -33,6 +33,7 @@ ROOTS = {
     "openclaw": ".openclaw",
 }
 TOLD = "The heron camera wakes at 05:20."
+CLEANING_TURNS_MAX = 10
 PLACES = {
     "the same path": lambda home: home / "work" / "herons",
     "another path": lambda home: home / "src" / "birds" / "herons",
@@ -223,7 +224,7 @@ def test_what_the_tool_cleaned_up_comes_back(laptop: Program, bare: Bare, comman
     folder, root = workplace.project("herons"), workplace.home / ROOTS[program.source]
     with agent(machine):
         program.ask(folder, workplace.model.script.says("When does the heron camera wake?", TOLD))
-        until(lambda: TOLD in copied(machine), "the copy of the session", seconds=RECORDED_SECONDS_MAX)
+        until(lambda: is_copied(machine, root), "the copy of the session", seconds=RECORDED_SECONDS_MAX)
     head = next(SessionCopies(machine.home).heads())
     cleaned_up(program, root, head)
     assert [path for path in root.rglob("*.jsonl") if TOLD in path.read_text("utf-8", "replace")] == []
@@ -245,15 +246,25 @@ def copied(machine: Machine) -> str:
         return ""
 
 
+def is_copied(machine: Machine, root: Path) -> bool:
+    """Whether the copies hold what was told, and the tool's file whole if it has one: it stands there more than once."""
+    texts = [text for path in root.rglob("*.jsonl") if TOLD in (text := path.read_text("utf-8", "replace"))]
+    copy = copied(machine)
+    return TOLD in copy and all(text in copy for text in texts)
+
+
 def cleaned_up(program: Program, root: Path, head: Head) -> None:
-    """Delete a session as the tool does. Claude Code does so itself: its files are older than `cleanupPeriodDays`. Of OpenClaw
-    the whole database is lost."""
+    """Delete a session as the tool does. Claude Code does so itself, beside a turn, and stops where the turn ends first: its
+    files are older than `cleanupPeriodDays`. Of OpenClaw the whole database is lost."""
     own = head.tool_session or head.session
     if isinstance(program, ClaudeCode):
-        for path in root.rglob(f"*{own}*"):
-            written_long_ago(path)
         workplace = program.workplace
-        program.ask(workplace.project("other"), workplace.model.script.says("Say a word", "Word."))
+        for _ in range(CLEANING_TURNS_MAX):
+            for path in root.rglob(f"*{own}*"):
+                written_long_ago(path)
+            program.ask(workplace.project("other"), workplace.model.script.says("Say a word", "Word."))
+            if not list(root.rglob(f"{own}.jsonl")):
+                return
         return
     if isinstance(program, OpenClaw):
         for path in (root / "agents" / "main" / "agent").glob(f"{STORE_NAME}*"):

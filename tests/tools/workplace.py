@@ -43,6 +43,7 @@ class Row:
     source: str
     created_at: int
     message: str
+    model: str
 
 
 @dataclass

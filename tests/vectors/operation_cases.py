@@ -1,4 +1,4 @@
-"""The vectors about operations that change several files."""
+"""The vectors about operations that change several files, and about captures with the models that answered."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -19,6 +19,7 @@ def cases() -> Iterator[Vector]:
     yield from _good()
     yield from _of_paths()
     yield from _of_form()
+    yield from _of_models()
 
 
 def _put(path: str, *parts: object) -> _Change:
@@ -98,3 +99,41 @@ def _of_form() -> Iterator[Vector]:
     yield _bad("cut", "the last byte is missing", good[:-1])
     long = {"what": "one byte over 512 KiB", "expect": "too large", "parts": "x00*524289"}
     yield Vector("operation", "over_the_limit", long)
+
+
+def _of_models() -> Iterator[Vector]:
+    def said(models: object, *, pieces: int = 2) -> bytes:
+        columns = [
+            ["text"] * pieces,
+            ["assistant"] * pieces,
+            [0] * pieces,
+            [""] * pieces,
+            list(range(pieces)),
+        ]
+        head = ["c", "agent", "session", "work/app", "", "codex"]
+        return msgspec.msgpack.encode([*head, *columns, *([] if models is None else [models])])
+
+    def good(name: str, what: str, models: list[str] | None, *, pieces: int = 2) -> Vector:
+        fields = {"what": what, "expect": "success", "pieces": str(pieces)}
+        fields["models"] = hashlib.sha256("\n".join(models or [""] * pieces).encode()).hexdigest()
+        return Vector("operation", name, fields, said(models, pieces=pieces))
+
+    without = good("capture_without_models", "a capture of which nobody says which model answered", None)
+    none = without.fields
+    yield without
+    yield good("capture_with_models", "a piece with a model and one without", ["", "gpt-7"])
+    yield good("capture_with_a_long_model", "a name of 128 characters", ["m" * 128], pieces=1)
+    yield _bad("models_too_few", "fewer models than pieces", said(["gpt-7"]))
+    yield _bad("models_too_many", "more models than pieces", said(["gpt-7"] * 3))
+    yield _bad("models_all_empty", "models of which none is named", said(["", ""]))
+    yield Vector(
+        "operation", "models_empty", {**none, "what": "a column of no models: nobody says"}, said([])
+    )
+    yield _bad("model_too_long", "a name of 129 characters", said(["m" * 129, ""]))
+    yield _bad("model_with_a_line_end", "a name with a control character", said(["gpt\n7", ""]))
+    yield _bad("model_as_bytes", "a name that is no text", said([b"gpt-7", ""]))
+    yield _bad(
+        "capture_with_more",
+        "a column too many",
+        msgspec.msgpack.encode([*msgspec.msgpack.decode(said(["a", ""])), []]),
+    )

@@ -160,13 +160,12 @@ class _Cutter:
 
     def add_occurrence(self, occurrence: Row) -> bool:
         """Add an occurrence; False if the part is full."""
-        chunk, message, piece, role, moment, *shared = occurrence
+        chunk, message, piece, role, moment, model, *shared = occurrence
         place = PlaceRow(*shared)
         needed = _OCCURRENCE_BYTES + (len(message) if message.isascii() else _utf8(message))
         if place not in self._places:
             needed += _PLACE_BYTES + sum(_utf8(name) for name in place[:-1])
-        if role not in self._names:
-            needed += _NAME_BYTES + _utf8(role)
+        needed += sum(_NAME_BYTES + _utf8(name) for name in {role, model} - self._names)
         if chunk not in self._chunks and chunk not in self._known:
             needed += _KNOWN_BYTES
         if self._weight + needed > SNAPSHOT_PART_BYTES_MAX:
@@ -185,7 +184,8 @@ class _Cutter:
         rows.pieces.append(piece)
         rows.roles.append(role)
         rows.moments.append(moment)
-        self._names.add(role)
+        rows.models.append(model)
+        self._names |= {role, model}
         self._weight += needed
         return True
 
@@ -210,7 +210,7 @@ def _memory_bytes(chunk: _Chunk) -> int:
 def _chunk_parts(database: Database) -> Iterator[PartRows]:
     cutter = _Cutter(database)
     occurrences = database.each(
-        "SELECT chunk, message, part, role, created_at, agent, session, project, repository, source, device"
+        "SELECT chunk, message, part, role, created_at, model, agent, session, project, repository, source, device"
         " FROM occurrences ORDER BY rowid"
     )
     occurrence = next(occurrences, None)

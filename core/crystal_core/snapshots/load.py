@@ -195,20 +195,21 @@ class _Loader:
     def _occurrences(self, chunks: list[int]) -> None:
         rows, places = self._rows, self._rows.places
         inserted: list[tuple[Any, ...]] = [
-            (chunks[chunk], message, piece, role, moment, *places[where])
-            for chunk, message, piece, role, moment, where in zip(
+            (chunks[chunk], message, piece, role, moment, model, *places[where])
+            for chunk, message, piece, role, moment, model, where in zip(
                 rows.chunk_of,
                 rows.messages,
                 rows.pieces,
                 rows.roles,
                 rows.moments,
+                rows.models,
                 rows.place_of,
                 strict=True,
             )
         ]
         self._database.run_many(
-            "INSERT INTO occurrences (chunk, message, part, role, created_at, agent, session, project, repository,"
-            " source, device) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO occurrences (chunk, message, part, role, created_at, model, agent, session, project, repository,"
+            " source, device) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             inserted,
         )
 
@@ -225,6 +226,7 @@ def _add_to_digests(digests: Mapping[str, TableDigest], rows: PartRows, contents
             rows.pieces,
             rows.roles,
             rows.moments,
+            rows.models,
         )
     )
     digests[MEMORIES].add_many(memory_row(contents[memory.chunk], *memory[1:]) for memory in rows.memories)

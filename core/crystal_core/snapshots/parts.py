@@ -53,6 +53,7 @@ from crystal_mirror.operations import (
     FILE_PART_BYTES_MAX,
     FILE_PARTS_MAX,
     MILLISECONDS_MAX,
+    MODEL_CHARS_MAX,
     PIECE_BYTES_MAX,
     Confidence,
     Status,
@@ -104,10 +105,12 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     memory_scopes: Annotated[list[tuple[Index, Index]], Column] = []
     change_scopes: Annotated[list[tuple[Index, Index]], Column] = []
     project_links: Annotated[list[LinkRow], Column] = []
+    models: Annotated[list[Index], Column] = []
 
 
 _WITHOUT_SCOPES = 31
-"""Elements of a part from before there were scopes and linked projects; the later ones are left out where they are empty."""
+"""Elements of a part from before there were scopes, linked projects and models; the later ones are left out where they are
+empty."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -185,6 +188,7 @@ def encode_part(rows: PartRows) -> bytes:
         memory_scopes=[(n, name(row.scope)) for n, row in enumerate(rows.memories) if row.scope],
         change_scopes=[(n, name(row.scope)) for n, row in enumerate(rows.memory_changes) if row.scope],
         project_links=rows.project_links,
+        models=[name(model) for model in rows.models] if any(rows.models) else [],
     )
     elements = list(
         msgspec.structs.astuple(msgspec.structs.replace(wire, names=list(names), devices=list(devices)))
@@ -230,6 +234,7 @@ def decode_part(data: bytes) -> PartRows:
             pieces=wire.pieces,
             roles=[names[role] for role in wire.roles],
             moments=_sums(wire.moments),
+            models=_models(wire),
             memories=_memories(wire),
             suppressed=wire.suppressed,
             acks=wire.acks,
@@ -323,6 +328,18 @@ def _check_vectors(wire: _Wire) -> None:
         raise Malformed("a part has vectors that are not of float16 numbers")
     if (np.frombuffer(wire.vectors, "<u2") & _EXPONENT == _EXPONENT).any():  # §13.2-2
         raise Malformed("a part has a vector with a value that is not a finite number")
+
+
+def _models(wire: _Wire) -> list[str]:
+    """The model of each occurrence."""
+    models = [wire.names[number] for number in wire.models] or [""] * len(wire.chunk_of)
+    if len(models) != len(wire.chunk_of):
+        raise Malformed("the columns of a part have different lengths")
+    named = set(models)
+    check_words(*named)
+    if max(map(len, named), default=0) > MODEL_CHARS_MAX:
+        raise Malformed("the name of a model is over the limit")
+    return models
 
 
 def _memories(wire: _Wire) -> list[MemoryRow]:

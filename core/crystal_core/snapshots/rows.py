@@ -178,6 +178,7 @@ class PartRows:
     pieces: list[int] = field(default_factory=list[int])
     roles: list[str] = field(default_factory=list[str])
     moments: list[int] = field(default_factory=list[int])
+    models: list[str] = field(default_factory=list[str])
     memories: list[MemoryRow] = field(default_factory=list[MemoryRow])
     suppressed: list[bytes] = field(default_factory=list[bytes])
     acks: list[Stream] = field(default_factory=list[Stream])

@@ -80,9 +80,10 @@ def place(agent: str, session: str, project: str, repository: str, source: str, 
 
 
 def occurrence_row(
-    shared: bytes, content: bytes, message: str, part: int, role: str, created_at: int
+    shared: bytes, content: bytes, message: str, part: int, role: str, created_at: int, model: str = ""
 ) -> bytes:
-    return shared + fields(content, message, part, role, created_at)
+    named = (model,) if model else ()  # §11.6-2
+    return shared + fields(content, message, part, role, created_at, *named)
 
 
 def chunk_rows(contents: Sequence[bytes], windows: Sequence[int], vectors: bytes) -> Iterator[bytes]:
@@ -106,12 +107,14 @@ def occurrence_rows(
     parts: Sequence[int],
     roles: Sequence[str],
     moments: Sequence[int],
+    models: Sequence[str],
 ) -> Iterator[bytes]:
     """`occurrence_row` of many occurrences, given as columns."""
     before, pack_length, pack_number = _LENGTH.pack(HASH_BYTES), _LENGTH.pack, _NUMBER.pack
     role_fields = {role: fields(role) for role in set(roles)}
-    for place_fields, content, message, part, role, moment in zip(
-        shared, contents, messages, parts, roles, moments, strict=True
+    model_fields = {model: fields(model) if model else b"" for model in set(models)}
+    for place_fields, content, message, part, role, moment, model in zip(
+        shared, contents, messages, parts, roles, moments, models, strict=True
     ):
         encoded = message.encode()
         yield b"".join(
@@ -124,6 +127,7 @@ def occurrence_rows(
                 pack_number(_NUMBER_BYTES, part),
                 role_fields[role],
                 pack_number(_NUMBER_BYTES, moment),
+                model_fields[model],
             )
         )
 
@@ -288,25 +292,12 @@ def _chunk_rows(database: Database) -> Iterator[bytes]:
 
 
 def _occurrence_rows(database: Database) -> Iterator[bytes]:
-    for (
-        content,
-        agent,
-        session,
-        project,
-        repository,
-        source,
-        device,
-        message,
-        part,
-        role,
-        created_at,
-    ) in database.each(
+    for content, *shared, message, part, role, created_at, model in database.each(
         "SELECT c.id, o.agent, o.session, o.project, o.repository, o.source, o.device,"
-        " o.message, o.part, o.role, o.created_at"
+        " o.message, o.part, o.role, o.created_at, o.model"
         " FROM occurrences o JOIN chunks c ON c.rowid = o.chunk"
     ):
-        shared = place(agent, session, project, repository, source, device)
-        yield occurrence_row(shared, content, message, part, role, created_at)
+        yield occurrence_row(place(*shared), content, message, part, role, created_at, model)
 
 
 def _memory_rows(database: Database) -> Iterator[bytes]:

@@ -159,7 +159,7 @@ class StateRows:
             content, chunk = taken
             new = database.changed(
                 "INSERT INTO occurrences (chunk, agent, session, message, part, role, created_at, project, repository,"
-                " source, device) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                " source, device, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (
                     chunk,
                     agent,
@@ -172,12 +172,12 @@ class StateRows:
                     repository,
                     source,
                     origin.device,
+                    piece.model,
                 ),
             )
             if new:  # §11.4-1
-                digest.add(
-                    occurrence_row(shared, content, piece.message, piece.part, piece.role, piece.created_at)
-                )
+                said = (piece.message, piece.part, piece.role, piece.created_at, piece.model)
+                digest.add(occurrence_row(shared, content, *said))
 
     def _link(self, origin: Origin, operation: LinkProjects) -> None:
         database, digest = self._database, self._digests[PROJECT_LINKS]
@@ -233,37 +233,25 @@ class StateRows:
     def _move_occurrences(self, old: int, former: bytes, chunk: int, content: bytes) -> None:
         """Rows keep their numbers, and so their order. Rows that the other text has already stay with the old one."""
         database, digest = self._database, self._digests[OCCURRENCES]
-        for rowid, *shared, message, part, role, created_at in database.rows(
-            "SELECT rowid, agent, session, project, repository, source, device, message, part, role, created_at"
+        for rowid, *shared, message, part, role, created_at, model in database.rows(
+            "SELECT rowid, agent, session, project, repository, source, device, message, part, role, created_at, model"
             " FROM occurrences WHERE chunk = ?",
             (old,),
         ):
             if database.changed("UPDATE OR IGNORE occurrences SET chunk = ? WHERE rowid = ?", (chunk, rowid)):
                 where = place(*shared)
-                digest.remove(occurrence_row(where, former, message, part, role, created_at))
-                digest.add(occurrence_row(where, content, message, part, role, created_at))
+                digest.remove(occurrence_row(where, former, message, part, role, created_at, model))
+                digest.add(occurrence_row(where, content, message, part, role, created_at, model))
 
     def _retract(self, chunk: int, content: bytes) -> None:
         """Remove a chunk from the replicated state, with all rows that refer to it."""
         database, digest = self._database, self._digests[OCCURRENCES]
-        for (
-            agent,
-            session,
-            project,
-            repository,
-            source,
-            device,
-            message,
-            part,
-            role,
-            created_at,
-        ) in database.rows(
-            "SELECT agent, session, project, repository, source, device, message, part, role, created_at"
+        for *shared, message, part, role, created_at, model in database.rows(
+            "SELECT agent, session, project, repository, source, device, message, part, role, created_at, model"
             " FROM occurrences WHERE chunk = ?",
             (chunk,),
         ):
-            shared = place(agent, session, project, repository, source, device)
-            digest.remove(occurrence_row(shared, content, message, part, role, created_at))
+            digest.remove(occurrence_row(place(*shared), content, message, part, role, created_at, model))
         database.run("DELETE FROM occurrences WHERE chunk = ?", (chunk,))
         memories.remove(database, self._digests, chunk, content)
         documents.remove_from(database, self._digests, chunk, content)  # §11.4-5

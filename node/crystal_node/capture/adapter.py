@@ -2,7 +2,8 @@
 
 What an adapter must guarantee:
 
-- It only reads, and only files below the root it was given; it never follows a link out of it.
+- It only reads, and only files below the root it was given, or in folders that the tool's own list there names; it never
+  follows a link out of them.
 - ``read`` does bounded work in bounded memory, whatever the file holds, and never raises on content. What it cannot use is
   counted by reason, never dropped silently.
 - The state it returns covers exactly what its operations cover. The caller commits both in one transaction, so that no crash

@@ -206,6 +206,8 @@ class ClaudeCode(LineAdapter):
 
 
 _NOTHING = msgspec.Raw(b"null")
+_NO_MODEL = "<synthetic>"
+"""In place of a model, where the program speaks by itself."""
 
 
 class ClaudeBlock(msgspec.Struct):
@@ -272,6 +274,7 @@ class ClaudeWords:
 
 
 def _transcript_message(record: ClaudeRecord, texts: dict[str, str], path: Path) -> TranscriptMessage:
+    model = (record.message.model if record.message is not None else None) or ""
     return TranscriptMessage(
         message=record.uuid or "",
         session=bounded(record.session) or _session_of(path),
@@ -279,6 +282,7 @@ def _transcript_message(record: ClaudeRecord, texts: dict[str, str], path: Path)
         moment=milliseconds(record.timestamp),
         cwd=record.cwd or "",
         subagent=bool(record.is_sidechain),
+        model="" if model == _NO_MODEL else model,
     )
 
 

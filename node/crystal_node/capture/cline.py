@@ -134,6 +134,7 @@ def _message(
             dated=moment > 0,
             cwd=cwd,
             subagent=subagent,
+            model=as_text(as_object(message.get("modelInfo")).get("id")) or "",
         )
     elif not silent:
         yield SkippedRecord("mark-up only")

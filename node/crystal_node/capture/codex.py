@@ -167,6 +167,7 @@ class Codex(ObjectLines):
                 yield SkippedRecord("record session_meta")
             case "turn_context":
                 context.cwd = as_text(payload.get("cwd")) or context.cwd
+                context.model = as_text(payload.get("model")) or context.model
                 yield SkippedRecord("record turn_context")
             case "response_item":
                 yield from self._happened(payload, moment, context, at)
@@ -418,6 +419,7 @@ def _words(
         cwd=context.cwd,
         repository=context.repository,
         subagent=context.subagent,
+        model=context.model,
     )
 
 

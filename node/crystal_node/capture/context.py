@@ -19,7 +19,7 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
     ``MARK_BYTES`` each. ``hidden``: how many messages without a time of a document were skipped, the last of which had
     ``hidden_chars`` characters with the hash ``hidden_hash``. ``pending``: texts with their times, of which later lines tell
     whether somebody said them; ``unsettled``: the same of the model's. ``confirmed``: marks of its newest texts that were said
-    for sure. ``calls``: tool calls whose results have not come.
+    for sure. ``calls``: tool calls whose results have not come. ``model``: which one answers.
     """
 
     session: str = ""
@@ -36,6 +36,7 @@ class Context(msgspec.Struct, array_like=True, omit_defaults=True):
     unsettled: tuple[tuple[int, str], ...] = ()
     confirmed: tuple[str, ...] = ()
     calls: tuple[OpenCall, ...] = ()
+    model: str = ""
 
     def encoded(self) -> bytes:
         return b"" if self == Context() else msgspec.msgpack.encode(self)

@@ -190,4 +190,5 @@ def _spoken(
         moment=moment,
         cwd=context.cwd,
         subagent=bool(record.get("agentId")),
+        model=as_text(data.get("model")) or "",
     )

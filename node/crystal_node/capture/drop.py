@@ -114,7 +114,12 @@ class DropFolder(ObjectLines):
         session = as_text(record.get("session")) or at.path.stem
         made = derived_id(session, role, str(moment or at.offset), text)
         yield TranscriptMessage(
-            as_text(record.get("id")) or made, session, {role: text}, moment, dated=moment > 0
+            as_text(record.get("id")) or made,
+            session,
+            {role: text},
+            moment,
+            dated=moment > 0,
+            model=as_text(record.get("model")) or "",
         )
 
 

@@ -231,6 +231,7 @@ def _answers(message: dict[str, Any], context: Context, at: LinePosition) -> Ite
             dated=moment > 0,
             cwd=context.cwd,
             subagent=context.subagent,
+            model=as_text(message.get("model")) or "",
         )
 
 
@@ -286,6 +287,7 @@ def _message(
             dated=moment > 0,
             cwd=context.cwd,
             subagent=context.subagent,
+            model=as_text(message.get("model")) or "",
         )
     elif not silent:
         yield SkippedRecord("mark-up only")

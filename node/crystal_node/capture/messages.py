@@ -9,7 +9,7 @@ from uuid import UUID
 
 from crystal_core.cutting.messages import split_message
 from crystal_core.projects import ProjectKey
-from crystal_mirror.operations import OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
+from crystal_mirror.operations import MODEL_CHARS_MAX, OPERATION_BYTES_MAX, PIECES_MAX, Capture, Piece
 from crystal_mirror.types import ACTION
 from crystal_node.base.project import NAME_CHARS_MAX, Project, ProjectFinder
 from crystal_node.capture.adapter import CaptureCounts
@@ -26,6 +26,7 @@ OPERATION_TEXT_BYTES = OPERATION_BYTES_MAX * 3 // 4
 """UTF-8 bytes of the pieces of one operation; the rest is for their common fields."""
 PIECE_BYTES_BESIDE_TEXT = 300
 """At most, encoded: message id (``ID_BYTES_MAX``), role, moment, part."""
+_ROLES_OF_MODELS = ("assistant", "thinking")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class TranscriptMessage:
 
     ``message`` is the tool's own id, or one made of content and time (``derived_id``). ``moment`` is in milliseconds since
     1970, 0 if unknown; not ``dated``: it is a guess, good enough for sorting but not to tell what was private. ``ended``: when
-    a tool call had its result, which is private if it came in a private span; 0 if unknown.
+    a tool call had its result, which is private if it came in a private span; 0 if unknown. ``model`` is the language model
+    that answered, as the tool names it.
     """
 
     message: str
@@ -46,6 +48,7 @@ class TranscriptMessage:
     repository: str = ""
     subagent: bool = False
     ended: int = 0
+    model: str = ""
 
     def hidden(self, hides: Callable[[int], bool]) -> bool:
         """Whether it was said, or came to its end, in a private span."""
@@ -128,14 +131,15 @@ class OperationBuilder:
             self._counts.messages += 1
         if place.root not in ("", place.project):
             self.roots[place.project, place.repository] = place.root
-        session, message = bounded(spoken.session), bounded(spoken.message)
+        session, message, model = bounded(spoken.session), bounded(spoken.message), model_name(spoken.model)
         part = 0
         for role, text in texts.items():
             redacted = redact(text)
             self._counts.redacted.update(redacted.counts)
             marked = f"subagent-{role}" if spoken.subagent else role
             for piece in split_message(redacted.text):
-                self._add(session, place, Piece(piece, marked, spoken.moment, message, part))
+                named = model if role in _ROLES_OF_MODELS else ""
+                self._add(session, place, Piece(piece, marked, spoken.moment, message, part, named))
                 part += 1
 
     def finish(self) -> list[Capture]:
@@ -144,7 +148,7 @@ class OperationBuilder:
         return self._done
 
     def _add(self, session: str, place: Project, piece: Piece) -> None:
-        size = len(piece.text.encode()) + PIECE_BYTES_BESIDE_TEXT
+        size = len(piece.text.encode()) + PIECE_BYTES_BESIDE_TEXT + len(piece.model.encode())
         full = len(self._pieces) >= PIECES_MAX or self._bytes + size > OPERATION_TEXT_BYTES
         if full or (session, place) != self._common:
             self._flush()
@@ -188,6 +192,11 @@ def bounded(name: str | None, limit: int = ID_BYTES_MAX) -> str:
     """A name, truncated to ``limit`` bytes of UTF-8; "" for none."""
     encoded = (name or "").encode()
     return encoded[:limit].decode("utf-8", "ignore")
+
+
+def model_name(name: str) -> str:
+    """A model's name as an operation may have it."""
+    return "".join(each for each in name if each.isprintable())[:MODEL_CHARS_MAX].strip()
 
 
 def plain(text: str) -> str:

@@ -227,6 +227,7 @@ def _message(
         texts=texts,
         moment=moment,
         cwd=context.cwd,
+        model=as_text(message.get("model")) or "",
     )
     yield from silent
 

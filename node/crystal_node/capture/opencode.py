@@ -193,6 +193,7 @@ class _Place:
                 moment=moment_of(as_object(message.get("time")).get("created")) or moment_of(created),
                 cwd=as_text(as_object(message.get("path")).get("cwd")) or self._directory,
                 subagent=self._subagent,
+                model=as_text(message.get("modelID")) or "",
             )
         elif not silent:
             yield SkippedRecord("no text")

@@ -202,6 +202,7 @@ def _spoken(
             moment=moment,
             cwd=as_text(record.get("cwd")) or "",
             subagent=record.get("isSidechain") is True or at.path.parent.parent.name == "subagents",
+            model=as_text(record.get("model")) or "",
         )
     elif not silent:
         yield SkippedRecord("no text")

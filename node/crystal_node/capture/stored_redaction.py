@@ -53,10 +53,11 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of the step, the amount done and the total."""
 
 _PLACES = """
-SELECT agent, session, message, role, project, repository, source, created_at, part, device, chunk FROM occurrences
-WHERE {where}
+SELECT agent, session, message, role, project, repository, source, created_at, part, device, chunk, model
+FROM occurrences WHERE {where}
 UNION ALL
-SELECT p.agent, p.session, p.message, p.role, p.project, p.repository, p.source, p.created_at, p.part, o.device, p.chunk
+SELECT p.agent, p.session, p.message, p.role, p.project, p.repository, p.source, p.created_at, p.part, o.device, p.chunk,
+       p.model
 FROM provisional_places p JOIN provisional o ON o.number = p.number WHERE {where} AND p.category IS NULL AND p.path IS NULL
 """
 
@@ -85,6 +86,7 @@ class _Place:
     part: int
     device: bytes
     chunk: int
+    model: str
 
     @property
     def of(self) -> _Message:
@@ -274,7 +276,16 @@ class _Plan:
             more = [
                 Capture(
                     *(last.agent, last.session, last.project, last.repository, last.source),
-                    (Piece(piece, last.role, last.created_at, last.message, first.part + number),),
+                    (
+                        Piece(
+                            piece,
+                            last.role,
+                            last.created_at,
+                            last.message,
+                            first.part + number,
+                            last.model,
+                        ),
+                    ),
                 )
                 for number, piece in enumerate(pieces)
                 if number >= len(places)

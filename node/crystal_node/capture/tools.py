@@ -10,6 +10,7 @@ from crystal_node.capture.cline import Cline
 from crystal_node.capture.codex import Codex
 from crystal_node.capture.continue_dev import Continue
 from crystal_node.capture.copilot import CopilotCli
+from crystal_node.capture.crush import Crush
 from crystal_node.capture.database_file import read_snapshot, tables_of
 from crystal_node.capture.documents import DOCUMENT_BYTES_MAX
 from crystal_node.capture.drop import DropFolder
@@ -33,6 +34,7 @@ _TABLE: dict[str, Callable[[Settings, Path], Adapter]] = {
     OpenCode.name: lambda wanted, home: OpenCode(wanted.capture.opencode_folder, home),
     Continue.name: lambda wanted, home: Continue(wanted.capture.continue_folder, home),
     Goose.name: lambda wanted, home: Goose(wanted.capture.goose_folder, home),
+    Crush.name: lambda wanted, home: Crush(wanted.capture.crush_folder, home),
     DropFolder.name: lambda wanted, home: DropFolder(wanted.capture.drop_folder, home, wanted.agent_id),
 }
 """All tools, and how the adapter of each is made of the settings and the person's home folder. This is the one place that

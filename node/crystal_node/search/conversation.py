@@ -23,13 +23,13 @@ TURN_PIECES_MAX = 100
 
 _OF_SESSION = """
 SELECT c.id, c.text, c.rowid, s.agent, s.session, s.message, s.part, s.role, s.created_at, s.project, s.repository, s.source,
-       s.device, s.provisional
+       s.device, s.provisional, s.model
 FROM (SELECT chunk, agent, session, message, part, role, created_at, project, repository, source, device, 0 AS provisional,
-             rowid AS number
+             rowid AS number, model
       FROM occurrences INDEXED BY occurrences_by_session WHERE session = ?2 AND agent = ?1
       UNION ALL
       SELECT p.chunk, p.agent, p.session, p.message, p.part, p.role, p.created_at, p.project, p.repository, p.source, q.device,
-             1, p.rowid + (SELECT coalesce(max(rowid), 0) FROM occurrences)
+             1, p.rowid + (SELECT coalesce(max(rowid), 0) FROM occurrences), p.model
       FROM provisional_places p JOIN provisional q ON q.number = p.number
       WHERE p.session = ?2 AND p.agent = ?1 AND p.category IS NULL AND p.path IS NULL) s
 JOIN chunks c ON c.rowid = s.chunk
@@ -39,7 +39,8 @@ ORDER BY s.number
 
 
 class ConversationMessage(Struct, frozen=True):
-    """One piece of a conversation. ``hit``: the one that was asked for; ``chunk``: its rowid in this database."""
+    """One piece of a conversation. ``hit``: the one that was asked for; ``chunk``: its rowid in this database; ``model``: which
+    one said it, "" if unknown."""
 
     id: str
     chunk: int
@@ -52,6 +53,7 @@ class ConversationMessage(Struct, frozen=True):
     part: int
     provisional: bool
     hit: bool
+    model: str = ""
 
 
 class Transcript(Struct, frozen=True):
@@ -161,7 +163,7 @@ def _in_order(rows: list[Row], hit: bytes) -> list[ConversationMessage]:
     last: dict[tuple[str, int, str, int], ConversationMessage] = {}
     seen: set[tuple[object, object, object]] = set()
     for number, row in enumerate(rows):
-        content, text, chunk, _, _, message, part, role, created_at, _, _, _, device, provisional = row
+        content, text, chunk, _, _, message, part, role, created_at, _, _, _, device, provisional, model = row
         assert isinstance(content, bytes)
         assert isinstance(device, bytes)
         assert isinstance(chunk, int)
@@ -182,6 +184,7 @@ def _in_order(rows: list[Row], hit: bytes) -> list[ConversationMessage]:
             part,
             bool(provisional),
             content == hit,
+            str(model),
         )
         sortable.append((created_at, first, part, piece))
         last[_version(piece)] = piece

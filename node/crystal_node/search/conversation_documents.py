@@ -110,7 +110,7 @@ class ActivityDocument(Struct, frozen=True, kw_only=True):
 
 class MessageDocument(Struct, frozen=True, kw_only=True):
     """A message, whole: a long one is stored in overlapping pieces, which are joined again. ``id``: of its first piece,
-    as ``crystal show`` takes it; ``ids``: of all of them."""
+    as ``crystal show`` takes it; ``ids``: of all of them; ``model``: the language model that said it, "" if unknown."""
 
     id: str
     ids: list[str]
@@ -118,6 +118,7 @@ class MessageDocument(Struct, frozen=True, kw_only=True):
     text: str
     created_at: str
     provisional: bool
+    model: str = ""
 
 
 class ConversationTextDocument(Struct, frozen=True, kw_only=True):

@@ -334,4 +334,5 @@ def _message(pieces: Sequence[ConversationMessage]) -> MessageDocument:
         text=joined_pieces([piece.text for piece in pieces]),
         created_at=iso(first.created_at) or "",
         provisional=any(piece.provisional for piece in pieces),
+        model=first.model,
     )

@@ -55,7 +55,7 @@ def test_a_rebuild_completes_an_index_that_lost_rows(tmp_path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute(
         "INSERT INTO occurrences SELECT 99, chunk, 'other', session, message, part, role, created_at, project, repository,"
-        " source, device FROM occurrences"
+        " source, device, model FROM occurrences"
     )
     connection.execute("PRAGMA writable_schema = ON")
     connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)

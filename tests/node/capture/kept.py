@@ -1,8 +1,8 @@
 """The kept transcripts of all tools, as folders on a person's machine, and what was said in them.
 
 ``fixtures/real/<tool>`` was written by the real program, ``fixtures/<tool>`` by hand after its published source. Beside each is
-``<tool>.said.jsonl``: session, role, time (0: the file's), project and beginning of each text, in order. A database is kept as
-its schema (``schema.sql``) and its rows (``rows.jsonl``), and made of them here.
+``<tool>.said.jsonl``: session, role, time (0: the file's), project, beginning and model of each text, in order. A database is
+kept as its schema (``schema.sql``) and its rows (``rows.jsonl``), and made of them here.
 """
 
 import json
@@ -23,6 +23,7 @@ from crystal_node.capture.cline import Cline
 from crystal_node.capture.codex import Codex
 from crystal_node.capture.continue_dev import Continue
 from crystal_node.capture.copilot import CopilotCli
+from crystal_node.capture.crush import Crush
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.gemini import GeminiCli
 from crystal_node.capture.goose import Goose
@@ -69,6 +70,14 @@ class Kept:
         return adapter
 
 
+def _crush(root: Path, home: Path) -> Adapter:
+    """Its list of projects names folders wherever they are: here one below its own."""
+    if root.is_dir():
+        listed = {"path": str(home / "work" / "proj"), "data_dir": str(root / "kept" / ".crush")}
+        (root / "projects.json").write_text(json.dumps({"projects": [listed]}))
+    return Crush(root, home)
+
+
 KEPT = [
     Kept("real/claude-code", ClaudeCode),
     Kept("real/openclaw", OpenClaw, "database", "agents/main/agent/openclaw-agent.sqlite"),
@@ -80,6 +89,7 @@ KEPT = [
     Kept("real/opencode", OpenCode, "database", "opencode.db"),
     Kept("real/continue", Continue, "documents"),
     Kept("goose", Goose, "database", "sessions/sessions.db"),
+    Kept("crush", _crush, "database", "kept/.crush/crush.db"),
     Kept("drop", lambda root, home: DropFolder(root, home, "cc-mini")),
 ]
 
@@ -102,9 +112,9 @@ def insert(database: apsw.Connection, row: dict[str, Any]) -> None:
 
 
 def told(operations: list[Capture]) -> list[list[str | int]]:
-    """Session, role, time, project and the beginning of the text of each piece, in order."""
+    """Session, role, time, project, the beginning of the text and the model of each piece, in order."""
     return [
-        [one.session, piece.role, piece.created_at, one.project, piece.text[:SAID_CHARS]]
+        [one.session, piece.role, piece.created_at, one.project, piece.text[:SAID_CHARS], piece.model]
         for one in operations
         for piece in one.pieces
     ]

@@ -199,6 +199,13 @@ class CaptureSettings:
         "",
         "goose's data folder; ~/.local/share/goose if empty.",
     )
+    crush_folder: Path = _option(
+        "crush_dir",
+        folder_or(lambda roots: roots.data / "crush"),
+        "CRUSH_GLOBAL_DATA",
+        "",
+        "Crush's data folder; ~/.local/share/crush if empty.",
+    )
 
     def zone(self) -> tzinfo:
         """The zone in which days begin and end for this person."""

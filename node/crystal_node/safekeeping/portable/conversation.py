@@ -8,7 +8,7 @@ from typing import NamedTuple
 from crystal_node.base.errors import UsageError
 from crystal_node.base.project import ProjectFinder
 from crystal_node.capture.exclusions import Exclusions
-from crystal_node.capture.messages import bounded, derived_id
+from crystal_node.capture.messages import bounded, derived_id, model_name
 from crystal_node.capture.private_words import without_private
 from crystal_node.safekeeping.portable.export_format import PieceRecord
 
@@ -35,11 +35,13 @@ class NotAChatExport(UsageError):
 
 
 class Said(NamedTuple):
-    """One message. ``message``: its id, "" for none; ``moment`` in milliseconds since 1970, 0 if unknown; texts by role."""
+    """One message. ``message``: its id, "" for none; ``moment`` in milliseconds since 1970, 0 if unknown; texts by role;
+    ``model``: which one said it, "" if unknown."""
 
     message: str
     moment: int
     texts: dict[str, str]
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Conversation:
         """Its messages in the order of their times, without what its person keeps out."""
         session = bounded(self.session) or derived_id(self.source, str(self.begun), self.title)
         place = places.of(self.folder) if places is not None and self.folder else None
-        for message, moment, texts in sorted(self.said, key=lambda one: one.moment or self.begun):
+        for message, moment, texts, model in sorted(self.said, key=lambda one: one.moment or self.begun):
             at = moment or self.begun
             repository = place.repository if place else ""
             if exclusions is not None and self.folder and exclusions.hides(self.folder, repository, at):
@@ -81,4 +83,5 @@ class Conversation:
                         project=place.project if place else "",
                         repository=repository,
                         source=self.source,
+                        model="" if role == "user" else model_name(model),
                     )

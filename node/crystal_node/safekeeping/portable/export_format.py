@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from crystal_mirror.operations import CONFIDENCE_MAX, NAME_CHARS_MAX
+from crystal_mirror.operations import CONFIDENCE_MAX, MODEL_CHARS_MAX, NAME_CHARS_MAX
 
 FORMAT = "crystal-export"
 VERSION = 1
@@ -34,7 +34,8 @@ _Moment = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class PieceRecord(Struct, frozen=True, kw_only=True):
-    """A message, or a piece of one. ``text`` may have any length: the import splits it."""
+    """A message, or a piece of one. ``text`` may have any length: the import splits it. ``model``: the language model that
+    said it, "" if unknown."""
 
     text: Annotated[str, Meta(min_length=1)]
     agent: _Name
@@ -46,6 +47,7 @@ class PieceRecord(Struct, frozen=True, kw_only=True):
     project: _Name = ""
     repository: _Name = ""
     source: _Name = ""
+    model: Annotated[str, Meta(max_length=MODEL_CHARS_MAX)] = ""
 
 
 class MemoryRecord(Struct, frozen=True, kw_only=True):

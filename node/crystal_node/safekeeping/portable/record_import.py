@@ -141,7 +141,7 @@ class RecordImporter:
                 message = derived_id("import", record.session, record.message, str(record.part), text)
             for number, part in enumerate(cut):
                 place = record.part if len(cut) == 1 else number
-                yield Piece(part, record.role, record.created_at, message, place)
+                yield Piece(part, record.role, record.created_at, message, place, record.model)
 
     def _clean(self, text: str) -> str:
         redacted = redact(text.encode("utf-8", "replace").decode())

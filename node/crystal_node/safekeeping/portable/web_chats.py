@@ -36,7 +36,8 @@ def _of_chatgpt(found: dict[str, Any], skipped: Skipped) -> Iterator[Said]:
     for node in as_object(found["mapping"]).values():
         message = as_object(as_object(node).get("message"))
         role = _ROLES.get(as_text(as_object(message.get("author")).get("role")) or "", "")
-        hidden = as_object(message.get("metadata")).get("is_visually_hidden_from_conversation") is True
+        metadata = as_object(message.get("metadata"))
+        hidden = metadata.get("is_visually_hidden_from_conversation") is True
         content = as_object(message.get("content"))
         kind = as_text(content.get("content_type")) or ""
         if not message or not role or hidden:
@@ -52,7 +53,12 @@ def _of_chatgpt(found: dict[str, Any], skipped: Skipped) -> Iterator[Said]:
             blocks += [(role, plain(one)) for one in parts if one]
         elif not blocks:
             skipped[TOOL_CALL] += 1
-        yield Said(as_text(message.get("id")) or "", moment_of(message.get("create_time")), joined(blocks))
+        yield Said(
+            as_text(message.get("id")) or "",
+            moment_of(message.get("create_time")),
+            joined(blocks),
+            as_text(metadata.get("model_slug")) or "",
+        )
 
 
 def _of_claude(found: dict[str, Any], skipped: Skipped) -> Iterator[Said]:

@@ -241,7 +241,8 @@ class ShowRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class PieceDocument(Struct, frozen=True, kw_only=True):
-    """A piece of a conversation or of a document. ``asked``: it is the one that was asked for. ``place``: as a result's."""
+    """A piece of a conversation or of a document. ``asked``: it is the one that was asked for. ``place``: as a result's.
+    ``model``: the language model that said it, "" if unknown."""
 
     id: str
     text: str
@@ -250,6 +251,7 @@ class PieceDocument(Struct, frozen=True, kw_only=True):
     created_at: str
     asked: bool = False
     place: str = ""
+    model: str = ""
 
     @property
     def placed_id(self) -> str:

@@ -394,6 +394,7 @@ def _pieces(database: Database, said: Transcript) -> list[PieceDocument]:
             created_at=iso(piece.created_at) or "",
             asked=piece.hit,
             place=place_to_name(database, piece.chunk, kind, one, two),
+            model=piece.model,
         )
         for piece in said.pieces
     ]

@@ -163,9 +163,8 @@ def show(session: Session, as_json: Json = False) -> None:
     say(f"# {_origin(conversation)}")
     for message in messages:
         shared = ", not shared yet" if message.provisional else ""
-        say(
-            f"  {message.id[:SHOWN_DIGITS]}  {_moment(message.created_at)}  {one_line(message.role, 60)}{shared}"
-        )
+        speaker = " ".join(one_line(part, 60) for part in (message.role, message.model) if part)
+        say(f"  {message.id[:SHOWN_DIGITS]}  {_moment(message.created_at)}  {speaker}{shared}")
         if message.role in ACTION_ROLES:
             say(f"    {one_line(message.text, _ACTION_CHARS)}")
             continue

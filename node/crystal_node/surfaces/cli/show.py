@@ -90,6 +90,7 @@ def _print(shown: ShowDocument) -> None:
             else "undated"
         )
         mark = "> " if piece.asked and len(shown.pieces) > 1 else "  "
-        say(f"{mark}{piece.placed_id}  {moment}  {one_line(piece.role, 60)}")
+        speaker = " ".join(one_line(part, 60) for part in (piece.role, piece.model) if part)
+        say(f"{mark}{piece.placed_id}  {moment}  {speaker}")
         for line in piece.text.splitlines():
             say(f"    {printable(line)}")

@@ -54,7 +54,8 @@ def facts_of(conversation: ConversationDocument) -> list[tuple[str, str]]:
 
 def _message(message: MessageDocument) -> Iterator[str]:
     when = f" · {message.created_at}" if message.created_at else ""
-    said = f"{one_line(message.role, 60)}{when}"
+    model = f" · {one_line(message.model, 60)}" if message.model else ""
+    said = f"{one_line(message.role, 60)}{model}{when}"
     text = _harmless(redact(message.text).text)
     if message.role in UNSAID:
         yield from ("<details>", f"<summary>{_plain(said)}</summary>", "", text, "", "</details>", "")

@@ -45,7 +45,7 @@ def _lines(conversation: ConversationDocument, messages: Sequence[MessageDocumen
 
 
 def _message(message: MessageDocument) -> str:
-    role = _escaped(one_line(message.role, 60))
+    role = _escaped(" · ".join(one_line(part, 60) for part in (message.role, message.model) if part))
     when = f" <time>{_escaped(message.created_at)}</time>" if message.created_at else ""
     text = f"<pre>{_escaped(redact(message.text).text)}</pre>"
     if message.role in UNSAID:

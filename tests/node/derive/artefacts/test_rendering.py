@@ -214,7 +214,7 @@ def test_what_has_no_time_stands_where_it_was_recorded(tmp_path: Path) -> None:
                 (number, text),
             )
             database.run(
-                "INSERT INTO occurrences VALUES (?1, ?1, 'a', 's', '', 0, 'user', ?2, '', '', 'drop', ?3)",
+                "INSERT INTO occurrences VALUES (?1, ?1, 'a', 's', '', 0, 'user', ?2, '', '', 'drop', ?3, '')",
                 (number, moment, DEVICE),
             )
 

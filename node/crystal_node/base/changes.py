@@ -2,7 +2,7 @@
 those that `watchfiles` brings elsewhere.
 
 The first item comes as soon as the watcher is set up, so that no change is lost between reading everything and the first
-event. Folders that do not exist yet are looked for every few seconds.
+event. Folders that do not exist yet are waited for, on Linux by what is made above them.
 """
 
 import asyncio
@@ -12,7 +12,12 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from crystal_node.base.errors import LocalStorage
+
+if TYPE_CHECKING:
+    from crystal_node.base.inotify import Appearing
 
 HAS_INOTIFY = sys.platform == "linux"
 _FOLLOW_UP_SECONDS = 1.0
@@ -34,7 +39,9 @@ class ChangeTimes:
     burst: float = 0.4
     """A burst without a pause is cut after this long."""
     appear: float = 1.0
-    """How often a missing folder is looked for."""
+    """How often a missing folder is looked for where the system does not tell."""
+    appear_watched: float = 5.0
+    """How often it is looked for, and for other folders that are to be watched, where the system does."""
 
 
 async def changes(
@@ -150,8 +157,34 @@ async def _others_or(seconds: float, folders: Folders, present: list[Path], time
         return
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while _present(folders) == present:  # noqa: ASYNC110  the file system signals nothing here
-                await asyncio.sleep(times.appear)
+            while _present(folders) == present:
+                await _appeared([str(folder) for folder in folders() if folder not in present], times)
+
+
+async def _appeared(missing: list[str], times: ChangeTimes) -> None:
+    """Returns as soon as one of these folders may exist, or it is time to look."""
+    try:
+        watch = _appearing(missing)
+    except (OSError, LocalStorage):  # as where the system tells nothing
+        watch = None
+    if watch is None:
+        await asyncio.sleep(times.appear)
+        return
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(times.appear_watched):
+                await watch.wait()
+                await asyncio.sleep(times.settle)  # what comes and goes wakes no more often than this
+    finally:
+        watch.close()
+
+
+def _appearing(missing: list[str]) -> "Appearing | None":
+    if not HAS_INOTIFY:
+        return None
+    from crystal_node.base.inotify import Appearing
+
+    return Appearing(missing)
 
 
 def _present(folders: Folders) -> list[Path]:

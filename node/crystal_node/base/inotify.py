@@ -66,7 +66,7 @@ class Inotify:
         what is new since is not watched: begin anew. Raises LocalStorage, OSError, as at the start."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._readable()
+            await _readable(self._fd)
             found = self._concerning(concerns)
             if found is None:
                 return None
@@ -89,32 +89,15 @@ class Inotify:
             return None
         return {(path, new) for path, new in came if concerns(path)}
 
-    async def _readable(self) -> None:
-        loop, ready = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._fd, ready.set)
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(self._fd)
-
     def _read(self) -> Iterator[Event]:
         """What came; an empty path if anything may have changed."""
-        while True:
-            try:
-                data = os.read(self._fd, _READ_BYTES)
-            except BlockingIOError:
-                return
-            at = 0
-            while at < len(data):
-                watch, mask, _, length = _HEAD.unpack_from(data, at)
-                name = data[at + _HEAD.size : at + _HEAD.size + length].rstrip(b"\0")
-                at += _HEAD.size + length
-                if mask & _OVERFLOW or (mask & (_IGNORED | _MOVE_SELF) and watch in self._roots):
-                    yield "", True
-                elif mask & _IGNORED:
-                    self._paths.pop(watch, None)
-                elif (folder := self._paths.get(watch)) is not None and name:
-                    yield from self._followed(os.path.join(folder, os.fsdecode(name)), mask)  # noqa: PTH118
+        for watch, mask, name in _raw_events(self._fd):
+            if mask & _OVERFLOW or (mask & (_IGNORED | _MOVE_SELF) and watch in self._roots):
+                yield "", True
+            elif mask & _IGNORED:
+                self._paths.pop(watch, None)
+            elif (folder := self._paths.get(watch)) is not None and name:
+                yield from self._followed(os.path.join(folder, name), mask)  # noqa: PTH118
 
     def _followed(self, path: str, mask: int) -> Iterator[Event]:
         yield path, bool(mask & (_CREATE | _MOVED_TO))
@@ -144,6 +127,76 @@ class Inotify:
             return False
         self._paths[watch] = folder
         return True
+
+
+class Appearing:
+    """Folders that do not exist yet: what is made in the nearest ones above them that do. ``close`` it."""
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        """Raises LocalStorage, OSError: the system cannot watch so many."""
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._awaited: dict[int, set[str]] = {}
+        self._there = False
+        self._fd = self._libc.inotify_init1(_CLOEXEC | _NONBLOCK)
+        if self._fd < 0:
+            raise _failure("inotify")
+        try:
+            for folder in missing:
+                self._watch_above(folder)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    async def wait(self) -> None:
+        """Returns when a folder may exist, or one above it."""
+        while not self._there:
+            await _readable(self._fd)
+            for watch, mask, name in _raw_events(self._fd):
+                self._there |= bool(mask & (_OVERFLOW | _IGNORED)) or name in self._awaited.get(watch, ())
+
+    def _watch_above(self, folder: str) -> None:
+        above, name = os.path.split(folder)
+        absent = True
+        while above != os.path.dirname(above):  # noqa: PTH120
+            watch = self._libc.inotify_add_watch(
+                self._fd, os.fsencode(above), _CREATE | _MOVED_TO | _ONLY_FOLDERS
+            )
+            if watch >= 0:
+                self._awaited.setdefault(watch, set()).add(name)
+                # It may have come before it was watched for. One that may not be read is there, and no reason to look.
+                self._there |= absent and os.path.isdir(os.path.join(above, name))  # noqa: PTH112, PTH118
+                return
+            absent = ctypes.get_errno() == errno.ENOENT
+            if ctypes.get_errno() not in _LEFT_OUT:
+                raise _failure(above)
+            above, name = os.path.split(above)
+
+
+async def _readable(descriptor: int) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _raw_events(descriptor: int) -> Iterator[tuple[int, int, str]]:
+    """Watch, mask and name of each event that came."""
+    while True:
+        try:
+            data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return
+        at = 0
+        while at < len(data):
+            watch, mask, _, length = _HEAD.unpack_from(data, at)
+            name = data[at + _HEAD.size : at + _HEAD.size + length].rstrip(b"\0")
+            at += _HEAD.size + length
+            yield watch, mask, os.fsdecode(name)
 
 
 def _failure(what: str) -> OSError | LocalStorage:

@@ -90,6 +90,25 @@ async def test_a_folder_that_appears_beside_another_is_watched_too(tmp_path: Pat
         assert await anext(stream) == frozenset({str(late / "e.jsonl")})
 
 
+async def test_a_folder_deep_below_others_that_are_missing_is_told_by_events_alone(tmp_path: Path) -> None:
+    """A background service looks for the folders of a dozen tools; most are never made."""
+    if not changes_module.HAS_INOTIFY:
+        pytest.skip("other systems' folders are looked for")
+    (tmp_path / "here").mkdir()
+    deep = tmp_path / "tool" / "data" / "sessions"
+    times = ChangeTimes(poll=60.0, settle=0.02, burst=0.1, appear=60.0, appear_watched=60.0)
+    folders = [tmp_path / "here", deep, tmp_path / "other" / "sessions"]
+    async with aclosing(changes(lambda: folders, lambda _: True, times)) as stream:
+        assert await anext(stream) is None
+        for made in (deep.parent.parent, deep.parent, deep):
+            await asyncio.sleep(0.05)
+            made.mkdir()
+        async with asyncio.timeout(5):
+            assert await anext(stream) is None  # the folders are watched anew, with that one
+            (deep / "first.jsonl").write_text("{}")
+            assert await anext(stream) == frozenset({str(deep / "first.jsonl")})
+
+
 async def test_without_events_there_is_still_a_poll(tmp_path: Path) -> None:
     async with aclosing(changes(lambda: [tmp_path], _is_transcript, _FAST)) as stream, asyncio.timeout(10):
         assert [await anext(stream) for _ in range(3)] == [None, None, None]

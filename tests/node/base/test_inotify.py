@@ -11,7 +11,7 @@ import pytest
 
 from crystal_node.base.changes import HAS_INOTIFY, ChangeTimes, changes
 from crystal_node.base.errors import LocalStorage, passes
-from crystal_node.base.inotify import Inotify
+from crystal_node.base.inotify import Appearing, Inotify
 
 pytestmark = pytest.mark.skipif(not HAS_INOTIFY, reason="Linux alone has inotify")
 
@@ -181,3 +181,27 @@ async def test_a_watched_folder_that_is_made_anew_is_watched_again(tmp_path: Pat
             assert await anext(stream) is None
             (root / "a").write_text("1")
             assert await anext(stream) == frozenset({str(root / "a")})
+
+
+async def test_what_is_no_folder_and_what_else_is_made_there_wakes_nobody(tmp_path: Path) -> None:
+    watch = Appearing(
+        [str(tmp_path / "tool" / "sessions"), str(tmp_path / "file" / "sessions"), str(tmp_path / "drop")]
+    )
+    (tmp_path / "other").mkdir()
+    try:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await watch.wait()
+        (tmp_path / "drop").mkdir()
+        async with asyncio.timeout(5):
+            await watch.wait()
+    finally:
+        watch.close()
+    (tmp_path / "file").write_text("no folder")
+    watch = Appearing([str(tmp_path / "file" / "sessions")])
+    try:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await watch.wait()
+    finally:
+        watch.close()

@@ -12,7 +12,6 @@ where there is none, they are not broken, and nothing is marked.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -21,10 +20,7 @@ from crystal_node.base.wording import one_line, printable
 from crystal_node.search.finding.documents import ResultDocument, ResultKind, SearchDocument, SearchRequest
 from crystal_node.search.finding.explanation import how, why
 from crystal_node.surfaces.cli.console.output import note, say
-from crystal_node.surfaces.cli.console.terminal import console, is_terminal
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from crystal_node.surfaces.cli.console.terminal import is_terminal
 
 _HEADING_CHARS_MAX = 300
 _QUESTION_CHARS_MAX = 200
@@ -112,43 +108,47 @@ def _to_file(groups: Iterable[list[ResultDocument]]) -> None:
 
 
 def _to_terminal(groups: Iterable[list[ResultDocument]]) -> None:
-    from rich.text import Text
+    from crystal_node.surfaces.cli.console.styled import columns, cut, wrapped  # lazy: not for a file
 
-    out = console()
-    room = max(out.width - _PASSAGE_INDENT, 1)
-    indent = Text(" " * _PASSAGE_INDENT)
+    width = columns()
+    indent = min(_PASSAGE_INDENT, width - 1)
+    room = width - indent
+    lines: list[str] = []
     for number, group in enumerate(groups):
         if number:
-            out.print()
-        heads = [Text(one_line(_heading(group[0]), _HEADING_CHARS_MAX), "bold")]
+            lines.append("")
+        heading = one_line(_heading(group[0]), _HEADING_CHARS_MAX)
+        lines.append(cut(heading, [(0, len(heading), "bold")], width))
         for result in group:
-            heads += _head(result, group[0], roomy=out.width >= _ROOMY_COLUMNS)
-            for line in heads:
-                out.print(line, no_wrap=True, overflow="ellipsis")
-            passage = Text(printable(result.snippet))
-            for start, end in result.marks:
-                passage.stylize("bold yellow", start, end)
-            below = [passage, Text(why(result), "dim")] if result.explain else [passage]
-            for line in (line for text in below for line in text.wrap(out, room, overflow="fold")):
-                line.rstrip()
-                out.print(indent + line, no_wrap=True, overflow="crop")
-            heads = []
+            lines += [cut(*head, width) for head in _heads(result, group[0], roomy=width >= _ROOMY_COLUMNS)]
+            marks = [(start, end, "bold yellow") for start, end in result.marks]
+            below = [*wrapped(printable(result.snippet), marks, room)]
+            if result.explain:
+                told = why(result)
+                below += wrapped(told, [(0, len(told), "dim")], room)
+            lines += [f"{' ' * indent}{line}" for line in below]
+    say("\n".join(lines))
 
 
-def _head(result: ResultDocument, first: ResultDocument, *, roomy: bool) -> "list[Text]":
+def _heads(
+    result: ResultDocument, first: ResultDocument, *, roomy: bool
+) -> list[tuple[str, list[tuple[int, int, str]]]]:
     """The lines above a passage."""
-    from rich.text import Text
+    from crystal_node.surfaces.cli.console.styled import joined
 
-    line = Text("  ").append(_when(result), "cyan")
-    line.append(f"  {result.placed_id}", "dim")
-    if flags := _flags(result, first):
-        line.append(f"  {flags}", "yellow")
+    flags = _flags(result, first)
+    parts = [
+        ("  ", ""),
+        (_when(result), "cyan"),
+        (f"  {result.placed_id}", "dim"),
+        (f"  {flags}" if flags else "", "yellow"),
+    ]
     question = one_line(_question(result), _QUESTION_CHARS_MAX)
     if not question:
-        return [line]
+        return [joined(*parts)]
     if roomy:
-        return [line.append(f"  {question}")]
-    return [line, Text(f"    {question}")]
+        return [joined(*parts, (f"  {question}", ""))]
+    return [joined(*parts), joined((f"    {question}", ""))]
 
 
 def _heading(result: ResultDocument) -> str:

@@ -99,8 +99,18 @@ class Sessions:
         self.refresh()
         found = next((row for row in self.index.rows() if wanted.takes(row)), None)
         if found is None:
-            raise NoSuchEntry("there is no such session", hint="`crystal resume` lists all of them.")
+            raise self.none()
         return found
+
+    def none(self) -> NoSuchEntry:
+        """What to say where there is none that is wanted."""
+        if self.index.sessions:
+            return NoSuchEntry("there is no such session", hint="`crystal resume` lists all of them.")
+        return NoSuchEntry(
+            "there is no session yet",
+            hint="The background service copies sessions while they are held (`crystal status` tells of it); those of other "
+            "machines come with `crystal sync`.",
+        )
 
     def head(self, row: SessionRow) -> Head:
         """Raises NoSuchEntry: it is gone since the list was made."""

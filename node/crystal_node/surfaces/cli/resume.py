@@ -11,7 +11,7 @@ import typer
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.clock import now_ms
-from crystal_node.base.errors import ExitCode, NoSuchEntry, UsageError
+from crystal_node.base.errors import ExitCode, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, counted, one_line, size
 from crystal_node.derive.resume.plan import ResumePlan, carry_out, plan_resume
@@ -128,12 +128,16 @@ def chosen_row(sessions: Sessions, session: str | None, wanted: Wanted, *, last:
 
 
 def _chosen(sessions: Sessions, wanted: Wanted) -> SessionRow | None:
-    """Have a person choose. None if they went away. Raises UsageError where nobody can."""
+    """Have a person choose. None if they went away. Raises UsageError where nobody can, NoSuchEntry: there is none."""
     if not is_terminal() or not sys.stderr.isatty():
         raise UsageError(
             "there is no terminal to choose a session at",
             hint="Name one: `crystal resume ID`, or `crystal resume --last`. `crystal sessions list` shows them.",
         )
+    if not any(map(wanted.takes, sessions.index.rows())):
+        sessions.refresh()
+        if not any(map(wanted.takes, sessions.index.rows())):
+            raise sessions.none()
     if not can_list():
         return _numbered(sessions, wanted)
 
@@ -148,8 +152,6 @@ def _numbered(sessions: Sessions, wanted: Wanted) -> SessionRow | None:
     """For terminals that cannot move the cursor: a list, and a number that is typed."""
     sessions.refresh()
     rows = [row for row in sessions.index.rows() if wanted.takes(row)][:_LISTED]
-    if not rows:
-        raise NoSuchEntry("there is no such session", hint="Sessions come with `crystal sync`.")
     now = now_ms()
     for number, row in enumerate(rows, start=1):
         each = choice_of(row, sessions.index, now)

@@ -116,6 +116,19 @@ def test_a_session_is_chosen_from_the_list_by_typing(machine: Machine) -> None:
         assert "started" not in shown.shown
 
 
+def test_without_a_session_there_is_no_empty_list_but_a_word(machine: Machine) -> None:
+    for term in ("xterm", "dumb"):
+        with terminal(machine, "resume", TERM=term) as shown:
+            assert shown.end() == 10
+            assert "there is no session yet" in shown.shown
+            assert "crystal sync" in shown.shown
+    assert "there is no session yet" in machine.call("resume", "--last", check=False).err
+    copy(machine)
+    with terminal(machine, "resume", "--project", "another") as shown:
+        assert shown.end() == 10
+        assert "there is no such session" in shown.shown
+
+
 def test_a_dumb_terminal_gets_a_numbered_list(machine: Machine) -> None:
     copy(machine)
     with terminal(machine, "resume", TERM="dumb") as shown:

@@ -5,8 +5,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from msgspec import structs
 
+from crystal_node.base.clock import now_ms
+from crystal_node.derive.sessions import service
 from crystal_node.derive.sessions.copies import SessionCopies
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head
 from crystal_node.derive.sessions.segments import MERGE_COUNT
@@ -108,6 +111,38 @@ def test_a_forget_is_followed_also_after_another_was_taken_back(vault: Vault) ->
             core.call("remember", SECRET)
             core.call("sync")
     assert other.encode() not in _bytes(core)
+
+
+def test_the_core_forgets_in_the_copies_of_a_machine_that_is_off(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After fifteen minutes, and not before. Back again, that machine goes on from what it finds, and there is no fork."""
+    core, node = vault.core, vault.add()
+    path = transcript(node, "The first marmot.", SECRET, name=NAME)
+    _copied(node, path)
+    node.call("capture")
+    node.call("sync")
+    core.call("sync")
+    [found] = [
+        hit["id"] for hit in core.call("search", "--json", SECRET).json["results"] if hit["text"] == SECRET
+    ]
+    core.call("forget", found, "--yes")
+    core.call("sync")
+    assert SECRET.encode() in _bytes(core), "the other machine has time to do so itself"
+    monkeypatch.setattr(service, "now_ms", lambda: now_ms() + service.FOREIGN_MS)
+    core.call("sync")
+    monkeypatch.undo()
+    blanked = _bytes(core)
+    assert SECRET.encode() not in blanked
+    assert len(blanked) == path.stat().st_size
+    node.call("sync")
+    assert _bytes(node) == blanked
+    transcript(node, "The second marmot.", name=NAME)
+    _copied(node, path)
+    node.call("sync")
+    core.call("sync")
+    assert _bytes(core) == _bytes(node) == blanked + path.read_bytes()[len(blanked) :]
+    assert SECRET.encode() not in _bytes(core)
 
 
 def test_a_copy_that_cannot_be_read_holds_up_no_other(vault: Vault) -> None:

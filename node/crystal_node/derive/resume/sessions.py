@@ -43,6 +43,7 @@ class Sessions:
         self.device = marker.device if marker is not None else ""
         self.index = self.index_file.read()
         self.aside = torn(settings.home)
+        self._own_in: dict[str, list[Head]] = {}
         self.projects = ProjectFolders(settings.home.state / "resume" / "projects.json", settings.person_home)
 
     def refresh(self, tell: Callable[[SessionIndex], None] = lambda _: None) -> None:
@@ -121,14 +122,19 @@ class Sessions:
             )
         return found
 
-    def own(self) -> list[Head]:
-        """This machine's own copies, the latest first."""
-        rows = [row for row in self.index.rows() if row.device == self.device]
-        heads = (
-            self.index_file.copies.head(CopyPlace(row.tool, row.session, row.device, row.number))
-            for row in rows
-        )
-        return [head for head in heads if head is not None]
+    def own(self, head: Head) -> list[Head]:
+        """This machine's own copies of a session, whoever has most of it, and one for each folder in which it had the same
+        repository, that which grew last first."""
+        mine = self._own_of(head.tool, head.session)
+        if head.repository and head.repository not in self._own_in:
+            rows = [row for row in self.index.rows() if row.project == head.repository]
+            sessions = dict.fromkeys((row.tool, row.session) for row in rows)
+            heads = [each for session in sessions for each in self._own_of(*session)]
+            self._own_in[head.repository] = list({each.cwd: each for each in reversed(heads)}.values())[::-1]
+        return mine + self._own_in.get(head.repository, [])
+
+    def _own_of(self, tool: str, session: str) -> list[Head]:
+        return [each for each in self.index_file.copies.of(tool, session) if each.device == self.device]
 
     def handoff(self, head: Head) -> "Handoff":
         """What another tool is told of a session. Raises CopyIncomplete, CopyDamaged."""

@@ -188,7 +188,7 @@ def project_folder(
 ) -> Path:
     """Where the session goes on. ``keep``: a folder that is given is remembered. Raises UsageError, UnknownProject."""
     if given is None:
-        if (found := sessions.projects.find(head, sessions.own())) is not None:
+        if (found := sessions.projects.find(head, sessions.own(head))) is not None:
             return Path(os.path.realpath(found))
         unknown = sessions.projects.unknown(head)
         if not may_ask or not is_terminal():

@@ -15,7 +15,6 @@ from crystal_node.derive.resume.plan import carry_out, plan_resume
 from crystal_node.derive.resume.projects import here
 from crystal_node.derive.resume.rows import SessionRow
 from crystal_node.derive.resume.sessions import Sessions, Wanted
-from crystal_node.derive.sessions.layout import Head
 from crystal_node.surfaces.cli.console.options import Json
 from crystal_node.surfaces.cli.console.output import emit, note, say
 from crystal_node.surfaces.cli.resume import Project, Tool
@@ -66,14 +65,13 @@ def restore(
     else:
         sessions.refresh()
         rows = [row for row in sessions.index.rows() if wanted.takes(row)]
-    own = sessions.own()
     written: list[dict[str, object]] = []
     skipped: list[dict[str, object]] = []
     failures: list[CrystalError | OSError] = []
     for row in rows:
         about: dict[str, object] = {"session": row.session, "tool": row.tool, "title": row.title}
         try:
-            files, bytes_written, why_not = _restored(sessions, row, own)
+            files, bytes_written, why_not = _restored(sessions, row)
         except (CrystalError, OSError) as error:
             failures.append(error)
             skipped.append(about | {"why": describe(error).message})
@@ -105,10 +103,10 @@ def _end(failures: list[CrystalError | OSError]) -> None:
         raise typer.Exit(describe(failures[0]).exit_code)
 
 
-def _restored(sessions: Sessions, row: SessionRow, own: list[Head]) -> tuple[list[Path], int, str]:
+def _restored(sessions: Sessions, row: SessionRow) -> tuple[list[Path], int, str]:
     """The files that were written and their bytes; if none, why. Raises CrystalError, OSError."""
     head = sessions.head(row)
-    folder = sessions.projects.find(head, own) or here(head.cwd, sessions.settings.person_home)
+    folder = sessions.projects.find(head, sessions.own(head)) or here(head.cwd, sessions.settings.person_home)
     if folder is None:
         raise sessions.projects.unknown(head)
     plan = plan_resume(sessions.index_file.copies, head, sessions.tools[head.tool], folder)

@@ -12,6 +12,7 @@ import pytest
 
 from crystal_node.derive.resume.rows import read_index
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head, segment_path
+from crystal_node.sync.files.marker import read_marker
 from tests.support.machine import Machine, Vault, turn
 from tests.support.openclaw_store import Store
 from tests.support.relay_process import RelayProcess
@@ -192,6 +193,24 @@ def test_on_return_the_first_machine_goes_on_with_both_halves(machine: Machine) 
         assert "3\r\n" in shown.shown
     assert own.read_bytes().startswith(LINES)
     assert own.read_bytes().count(b"\n") == 3
+
+
+@pytest.mark.parametrize("repository", [REPOSITORY, ""])
+def test_a_session_that_went_on_in_another_folder_elsewhere_comes_back_to_its_own_here(
+    machine: Machine, repository: str
+) -> None:
+    """Though another machine has more of it; so does another session of the same repository."""
+    marker = read_marker(machine.home)
+    assert marker is not None
+    copy(machine, device=marker.device, repository=repository)
+    more = LINES + turn("Move it", session=TIDE).encode()
+    copy(machine, data=more, device=DESKTOP, cwd="~/src/elsewhere", repository=repository)
+    assert machine.call("resume", TIDE, "--json").json["folder"] == f"{machine.root}/work/tide-gauge"
+    copy(machine, GULLS, device=DESKTOP, cwd="~/src/elsewhere", repository=repository)
+    other = machine.call("resume", GULLS, "--json", check=False)
+    assert other.code == (0 if repository else 10)
+    if repository:
+        assert other.json["folder"] == f"{machine.root}/work/tide-gauge"
 
 
 def test_sessions_that_went_on_separately_are_both_kept(machine: Machine) -> None:

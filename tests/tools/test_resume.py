@@ -229,7 +229,8 @@ def test_what_the_tool_cleaned_up_comes_back(laptop: Program, bare: Bare, comman
     cleaned_up(program, root, head)
     assert [path for path in root.rglob("*.jsonl") if TOLD in path.read_text("utf-8", "replace")] == []
     if command == "restore":
-        (restored,) = machine.run("sessions", "restore", "--all", "--json").json["restored"]
+        path = path_of_a_stand_in(program)
+        (restored,) = machine.run("sessions", "restore", "--all", "--json", PATH=path).json["restored"]
         assert restored["session"] == head.session
         session = head.tool_session or head.session
     else:

@@ -10,7 +10,10 @@ shrink the work to a few seconds, never change what is measured. Benchmarks use 
 directories, and leave nothing behind.
 """
 
+import os
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,3 +145,27 @@ def interleaved(
             work()
             samples[name].append(time.perf_counter() - start)
     return {name: Timing(tuple(values)) for name, values in samples.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFigures:
+    """What a process took: seconds, seconds of processor time, and bytes of resident memory at most; and what it printed."""
+
+    seconds: float
+    processor: float
+    peak: int
+    output: str
+
+
+def timed_process(command: Sequence[str], environment: Mapping[str, str]) -> ProcessFigures:
+    """Runs a command once. Raises RuntimeError if it fails; what it says of that is on this process's stderr."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output)
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+        output.seek(0)
+        return ProcessFigures(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, output.read())

@@ -27,7 +27,7 @@ SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
 """
 
 _SAID_ALIKE = """
-SELECT 1 FROM chunks c WHERE c.forget_hash = ?1 AND (
+SELECT ?7 FROM chunks c WHERE c.forget_hash = ?1 AND (
     EXISTS (SELECT 1 FROM occurrences WHERE chunk = c.rowid AND session = ?2 AND (source = ?3) IS NOT ?4
             AND (?5 = 0 OR created_at = 0 OR abs(created_at - ?5) <= ?6))
     OR EXISTS (SELECT 1 FROM provisional_places WHERE chunk = c.rowid AND session = ?2 AND (source = ?3) IS NOT ?4
@@ -110,9 +110,9 @@ def said_alike(
     """
     hashes = secret.forget_hashes([sha256(piece.text.encode()).digest() for piece in capture.pieces])
     own = capture.source == imported
-    return [
-        database.row(
-            _SAID_ALIKE,
+    found = database.rows_of_many(
+        _SAID_ALIKE,
+        [
             (
                 forget_hash,
                 capture.session,
@@ -120,11 +120,13 @@ def said_alike(
                 own,
                 0 if len(piece.text) >= _LONG_CHARS and not timed else piece.created_at,
                 _ALIKE_MS,
-            ),
-        )
-        is not None
-        for forget_hash, piece in zip(hashes, capture.pieces, strict=True)
-    ]
+                number,
+            )
+            for number, (forget_hash, piece) in enumerate(zip(hashes, capture.pieces, strict=True))
+        ],
+    )
+    alike = {number for (number,) in found}
+    return [number in alike for number in range(len(capture.pieces))]
 
 
 def chunk_of(database: Database, content: bytes) -> int | None:

@@ -98,6 +98,12 @@ class ReplicaReader:
         """Whether a capture of the text with that hash would be left out now; pending operations count."""
         return pending.is_suppressed(self.database, self._secret.forget_hash(content))
 
+    def hidden(self, contents: Sequence[bytes]) -> set[bytes]:
+        """Those of the hashes of texts that `hides` is true of."""
+        hashes = self._secret.forget_hashes(contents)
+        hidden = pending.suppressed_among(self.database, hashes)
+        return {content for content, each in zip(contents, hashes, strict=True) if each in hidden}
+
     def without_vectors(self, limit: int) -> list[tuple[bytes, str]]:
         return without_vectors(self.database, limit)
 

@@ -12,7 +12,6 @@ unequal length and anything over the limits are refused.
 
 from itertools import accumulate, pairwise
 from typing import Annotated, Literal
-from uuid import UUID
 
 import msgspec
 
@@ -20,6 +19,7 @@ from crystal_crypto.errors import UNDECODABLE, Malformed, TooLarge
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.file_paths import PATH_BYTES_MAX, check_path, conflict_form
 from crystal_mirror.types import HASH_BYTES
+from crystal_mirror.uuids import UUID_BYTES, packed_uuid, uuid_text
 
 OPERATION_BYTES_MAX = 256 * 1024
 """One encoded operation, but a put of a file. With its vectors it fits one entry of 1 MiB with room to spare."""
@@ -56,8 +56,6 @@ PATTERNS_MAX = 256
 DOCUMENT_PIECES_MAX = 2**20
 """Pieces of one document over all its operations: a gigabyte of text."""
 
-_UUID_BYTES = 16
-_UUID_CHARS = 36
 
 Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]  # §10.2-7
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=PIECE_BYTES_MAX)]
@@ -486,20 +484,16 @@ def _capture(columns: _CaptureColumns) -> Capture:
 def _pack_messages(messages: list[str]) -> bytes | tuple[str, ...]:
     packed = bytearray()
     for message in messages:
-        try:
-            parsed = UUID(message) if len(message) == _UUID_CHARS else None
-        except ValueError:
-            parsed = None
-        if parsed is None or str(parsed) != message:
+        if (found := packed_uuid(message)) is None:
             return tuple(messages)
-        packed += parsed.bytes
+        packed += found
     return bytes(packed)
 
 
 def _unpack_messages(messages: bytes | tuple[str, ...]) -> tuple[str, ...]:
     if not isinstance(messages, bytes):
         return messages
-    if len(messages) % _UUID_BYTES:  # §10.2-2
+    if len(messages) % UUID_BYTES:  # §10.2-2
         raise Malformed("message ids that are UUIDs are 16 bytes each")
-    starts = range(0, len(messages), _UUID_BYTES)
-    return tuple(str(UUID(bytes=messages[start : start + _UUID_BYTES])) for start in starts)
+    starts = range(0, len(messages), UUID_BYTES)
+    return tuple(uuid_text(messages[start : start + UUID_BYTES]) for start in starts)

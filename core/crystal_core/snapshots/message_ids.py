@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from crystal_crypto.errors import Malformed
 from crystal_mirror.operations import NAME_CHARS_MAX
 from crystal_mirror.ports import SNAPSHOT_PART_BYTES_MAX
+from crystal_mirror.uuids import UUID_BYTES, packed_uuid, uuid_text
 
-_UUID_CHARS = 36
-_UUID_BYTES = 16
 _AS_BEFORE = 0
 _NEXT_UUID = 1
 _SHARED = 2
@@ -26,7 +25,7 @@ def shortened(messages: Sequence[str]) -> tuple[bytes, list[str], list[int]]:
     for message in messages:
         if message == before:
             codes.append(_AS_BEFORE)
-        elif (packed := _packed_uuid(message)) is not None:
+        elif (packed := packed_uuid(message)) is not None:
             uuids += packed
             codes.append(_NEXT_UUID)
         else:
@@ -44,8 +43,8 @@ def restored(uuids: bytes, tails: Sequence[str], codes: Sequence[int]) -> list[s
     uuid = tail = chars = 0
     for code in codes:
         if code == _NEXT_UUID:
-            before = _uuid(uuids[uuid : uuid + _UUID_BYTES])
-            uuid += _UUID_BYTES
+            before = uuid_text(uuids[uuid : uuid + UUID_BYTES])
+            uuid += UUID_BYTES
         elif code != _AS_BEFORE:
             shared = code - _SHARED
             if shared > len(before):  # §13.1-2
@@ -59,21 +58,6 @@ def restored(uuids: bytes, tails: Sequence[str], codes: Sequence[int]) -> list[s
     if uuid != len(uuids) or tail != len(tails):  # §13.1-2
         raise Malformed("a part does not have as many message ids as it names")
     return long
-
-
-def _packed_uuid(message: str) -> bytes | None:
-    if len(message) != _UUID_CHARS:
-        return None
-    try:
-        packed = bytes.fromhex(message.replace("-", ""))
-    except ValueError:
-        return None
-    return packed if len(packed) == _UUID_BYTES and _uuid(packed) == message else None
-
-
-def _uuid(packed: bytes) -> str:
-    digits = packed.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _shared(one: str, other: str) -> int:

@@ -187,20 +187,27 @@ _INSERT_PLACE = (
 )
 
 
+_CHUNK_OF = "SELECT forget_hash, rowid FROM chunks WHERE forget_hash = ?"
+
+
 def _place(database: Database, secret: VaultSecret, places: Sequence[tuple[str, _Place]]) -> None:
     """Add texts at their places, except suppressed ones."""
+    contents = [sha256(text.encode()).digest() for text, _ in places]
+    hashes = secret.forget_hashes(contents)
+    hidden = suppressed_among(database, hashes)
+    chunks = dict[bytes, int](database.rows_of_many(_CHUNK_OF, [(each,) for each in dict.fromkeys(hashes)]))
     texts: list[tuple[int, str]] = []
+    rows: list[tuple[object, ...]] = []
     database.run("UPDATE index_state SET deferred = 1")  # see `schema.CHUNK_TRIGGERS`
-    for text, where in places:
-        content = sha256(text.encode()).digest()
-        forget_hash = secret.forget_hash(content)
-        if is_suppressed(database, forget_hash):
+    for (text, where), content, forget_hash in zip(places, contents, hashes, strict=True):
+        if forget_hash in hidden:
             continue
-        chunk = _find(database, forget_hash)
+        chunk = chunks.get(forget_hash)
         if chunk is None:
-            chunk = _add(database, content, forget_hash, text)
+            chunk = chunks[forget_hash] = _add(database, content, forget_hash, text)
             texts.append((chunk, text))
-        database.run(_INSERT_PLACE, (chunk, *where))
+        rows.append((chunk, *where))
+    database.run_many(_INSERT_PLACE, rows)
     database.run_many("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", texts)
     database.run("UPDATE index_state SET deferred = 0")
 
@@ -355,7 +362,17 @@ def _latest_mark(database: Database, forget_hash: bytes) -> int | None:
 
 def is_suppressed(database: Database, forget_hash: bytes) -> bool:
     """Whether a capture of this text would be left out now; pending operations count."""
-    mark = _latest_mark(database, forget_hash)
-    if mark is not None:
-        return mark == 1
-    return bool(database.rows("SELECT 1 FROM suppressed WHERE forget_hash = ?", (forget_hash,)))
+    return bool(suppressed_among(database, [forget_hash]))
+
+
+_SUPPRESSED = """
+SELECT ?1 WHERE coalesce(
+    (SELECT hides FROM provisional_marks WHERE forget_hash = ?1 ORDER BY number DESC LIMIT 1),
+    EXISTS (SELECT 1 FROM suppressed WHERE forget_hash = ?1))
+"""
+
+
+def suppressed_among(database: Database, forget_hashes: Iterable[bytes]) -> set[bytes]:
+    """Those of the texts that `is_suppressed`."""
+    found = database.rows_of_many(_SUPPRESSED, [(each,) for each in forget_hashes])
+    return {bytes(forget_hash) for (forget_hash,) in found}

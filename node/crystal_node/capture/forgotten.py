@@ -18,11 +18,11 @@ def without_forgotten(device: Device, operations: Sequence[Operation]) -> list[O
 def _without_forgotten(device: Device, operation: Operation) -> Operation | None:
     if not isinstance(operation, Capture):
         return operation
-    pieces = tuple(piece for piece in operation.pieces if not _is_forgotten(device, piece.text))
-    if len(pieces) == len(operation.pieces):
+    contents = [sha256(piece.text.encode()).digest() for piece in operation.pieces]
+    hidden = device.replica.hidden(contents)
+    if not hidden:
         return operation
+    pieces = tuple(
+        piece for piece, content in zip(operation.pieces, contents, strict=True) if content not in hidden
+    )
     return structs.replace(operation, pieces=pieces) if pieces else None
-
-
-def _is_forgotten(device: Device, text: str) -> bool:
-    return device.replica.hides(sha256(text.encode()).digest())

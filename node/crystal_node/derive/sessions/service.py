@@ -346,8 +346,7 @@ class SessionService:
             raise
 
     def _lost(self, candidates: Candidates) -> set[bytes]:
-        hides = self._device.replica.hides
-        return {mark for mark in candidates if hides(mark)}
+        return self._device.replica.hidden(list(candidates))
 
     def _forgets(self) -> int:
         """Names the set of what is forgotten, 0 for the empty one. A text can be remembered again, so that a count would come
@@ -359,7 +358,7 @@ class SessionService:
         loop = asyncio.get_running_loop()
 
         async def ask(marks: Collection[bytes]) -> set[bytes]:
-            return {mark for mark in marks if self._device.replica.hides(mark)}
+            return self._device.replica.hidden(list(marks))
 
         def hides(marks: Collection[bytes]) -> set[bytes]:
             return (

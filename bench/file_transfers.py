@@ -1,8 +1,9 @@
 """Files between two devices as real processes: seconds until they are on the other one, processor time, bytes on the wire.
 
 Two homes with `crystal sync --watch` at a relay of their own, and, where it is installed, two of Syncthing beside them. The
-same steps are made in both: many small files, one new file, a large file, a kilobyte changed in it. Syncthing is asked to scan
-as soon as the files are written, since it would wait ten seconds; Crystal's watch notices by itself.
+same steps are made in both: many small files, one new file, a large file, a kilobyte changed in it; and, but for a quick run,
+10,000 files at once and a file of 2 GB, with the peaks of memory. Syncthing is asked to scan as soon as the files are there,
+since it would wait ten seconds; Crystal's watch notices by itself.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import threading
 import time
 import urllib.request
 import xml.etree.ElementTree as ET
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +31,9 @@ KIB, MIB = 1024, 1024 * 1024
 SMALL_FILES = 1_000
 SMALL_BYTES = 4 * KIB
 LARGE_BYTES = 100 * 1_000_000
-ARRIVES_SECONDS_MAX = 300.0
+MANY_FILES = 10_000
+HUGE_BYTES = 2_000_000_000
+ARRIVES_SECONDS_MAX = 900.0
 _POLL_SECONDS = 0.01
 _SETTLES_SECONDS = 8.0
 """Until a step before is over: acknowledgements, and Crystal's own rest after a look at the home."""
@@ -44,6 +47,16 @@ class Figures:
     processor: float
     wire: int
     """Bytes between both devices and the relay, or between the two."""
+    peak: int
+    """Resident bytes of the process that held most."""
+
+
+@dataclass(frozen=True)
+class RandomBytes:
+    """Content that is made as it is written, and never held whole."""
+
+    size: int
+    seed: int
 
 
 class Counter:
@@ -110,38 +123,70 @@ class Pair:
     def wire(self) -> int:
         return sum(wire.bytes for wire in self.wires)
 
-    def measured(self, files: dict[str, bytes], *, settles: float = _SETTLES_SECONDS) -> Figures:
+    def peak(self) -> int:
+        """Most resident bytes that one of its processes has had since ``_reset_peaks``."""
+        statuses = (Path(f"/proc/{process}/status").read_text() for process in self.processes)
+        return max(int(status.partition("VmHWM:")[2].split()[0]) * 1024 for status in statuses)
+
+    def _reset_peaks(self) -> None:
+        for process in self.processes:
+            Path(f"/proc/{process}/clear_refs").write_text("5")
+
+    def measured(
+        self, files: Mapping[str, bytes | RandomBytes], *, settles: float = _SETTLES_SECONDS
+    ) -> Figures:
         """Writes these files here, and waits until the other folder has them. Processor time and bytes include what is left to
         do afterwards."""
         # Beside the folder first: a large file that is seen half written would be sent half written as well.
         ready = self.here.with_name(f"{self.here.name}.ready")
-        for path, data in files.items():
+        waiting: dict[str, tuple[int, bytes]] = {}
+        for path, content in files.items():
             (ready / path).parent.mkdir(parents=True, exist_ok=True)
-            (ready / path).write_bytes(data)
             (self.here / path).parent.mkdir(parents=True, exist_ok=True)
+            waiting[path] = _written(ready / path, content)
+        self._reset_peaks()
         wire, processor = self.wire(), self.processor()
         started = time.perf_counter()
         for path in files:
             (ready / path).replace(self.here / path)
         if self.noticed_by is not None:
             self.noticed_by.scan()
-        waiting = dict(files)
+        arrived = started
         while waiting:
-            for path, data in list(waiting.items()):
-                if not _has(self.there / path, data):
+            arrived = (
+                time.perf_counter()
+            )  # before the look at what may have arrived, which takes a while itself
+            for path, (size, digest) in list(waiting.items()):
+                if not _has(self.there / path, size, digest):
                     break
                 del waiting[path]
             if time.perf_counter() - started > ARRIVES_SECONDS_MAX:
                 raise TimeoutError(f"{self.name}: {len(waiting)} files did not arrive")
             time.sleep(_POLL_SECONDS)
-        seconds = time.perf_counter() - started
         time.sleep(settles)
-        return Figures(seconds, self.processor() - processor, self.wire() - wire)
+        return Figures(arrived - started, self.processor() - processor, self.wire() - wire, self.peak())
 
 
-def _has(path: Path, data: bytes) -> bool:
+def _written(path: Path, content: bytes | RandomBytes) -> tuple[int, bytes]:
+    """Writes the content. Returns its size and SHA-256."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+        return len(content), hashlib.sha256(content).digest()
+    rng, digest = random.Random(content.seed), hashlib.sha256()
+    with path.open("wb") as file:
+        for start in range(0, content.size, MIB):
+            piece = rng.randbytes(min(MIB, content.size - start))
+            digest.update(piece)
+            file.write(piece)
+    return content.size, digest.digest()
+
+
+def _has(path: Path, size: int, digest: bytes) -> bool:
     try:
-        return path.stat().st_size == len(data) and path.read_bytes() == data
+        if path.stat().st_size != size:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest() == digest
     except OSError:
         return False
 
@@ -296,7 +341,7 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _steps(pair: Pair, *, files: int, large: int) -> dict[str, Figures]:
+def _steps(pair: Pair, *, files: int, large: int, scale: bool) -> dict[str, Figures]:
     rng = random.Random(7)
     words = ["tide", "gauge", "harbour", "sensor", "nine", "seven", "report", "calibrated", "north", "buoy"]
 
@@ -320,6 +365,15 @@ def _steps(pair: Pair, *, files: int, large: int) -> dict[str, Figures]:
     assert (
         hashlib.sha256((pair.there / "large.bin").read_bytes()).digest() == hashlib.sha256(changed).digest()
     )
+    if scale:
+        many = {
+            f"many/{number // 100}/note-{number}.md": text(
+                rng.randrange(SMALL_BYTES // 2, SMALL_BYTES * 3 // 2)
+            )
+            for number in range(MANY_FILES)
+        }
+        found["many"] = pair.measured(many)
+        found["huge"] = pair.measured({"huge.bin": RandomBytes(HUGE_BYTES, 7)})
     return found
 
 
@@ -327,20 +381,22 @@ def rows(folder: Path, *, quick: bool) -> list[Row]:
     """The figures of both, or of Crystal alone where there is no Syncthing."""
     files, large = (100, 8 * MIB) if quick else (SMALL_FILES, LARGE_BYTES)
     with crystal_pair(folder / "crystal") as pair:
-        ours = _steps(pair, files=files, large=large)
+        ours = _steps(pair, files=files, large=large, scale=not quick)
     theirs: dict[str, Figures] = {}
     if shutil.which("syncthing"):
         with syncthing_pair(folder / "syncthing") as pair:
-            theirs = _steps(pair, files=files, large=large)
+            theirs = _steps(pair, files=files, large=large, scale=not quick)
     what = {
         "small": f"{files:,} small files",
         "one": "one new file of 10 KiB",
         "large": f"a file of {large / 1e6:.0f} MB",
         "changed": "1 KiB changed in it",
+        "many": f"{MANY_FILES:,} files at once",
+        "huge": f"a file of {HUGE_BYTES / 1e9:.0f} GB",
     }
     made: list[Row] = []
-    for step, name in what.items():
-        mine, other = ours[step], theirs.get(step)
+    for step, mine in ours.items():
+        name, other = what[step], theirs.get(step)
         target = ratio_at_most(1.5) if other is not None and step in ("small", "large") else None
         made += [
             Row(
@@ -369,4 +425,15 @@ def rows(folder: Path, *, quick: bool) -> list[Row]:
                 note="between a device and the relay, the mean of both; everything within eight seconds after it is counted",
             ),
         ]
+        if step in ("many", "huge"):
+            made.append(
+                Row(
+                    name=f"{name}: peak of resident memory",
+                    value=mine.peak / 1e6,
+                    unit="MB",
+                    baseline="Syncthing" if other else "",
+                    baseline_value=other.peak / 1e6 if other else None,
+                    note="of the relay and both devices, the one that held most",
+                )
+            )
     return made

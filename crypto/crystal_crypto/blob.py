@@ -58,6 +58,10 @@ BLOB_CONTENT_BYTES_MAX: Final = (
 """The longest content that one blob can hold, in bytes."""
 
 
+class ContentChanged(ValueError):
+    """What was to be sealed is not the stated content: a file that changed while it was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlobHeader:
     """A blob's clear fields. Nothing about them is authentic until `open_blob` has checked their MAC."""
@@ -93,8 +97,8 @@ def seal_blob(
 ) -> Iterator[bytes]:
     """Yields the blob piece by piece: `blob_bytes(length)` bytes or less, to be stored under `name` (32 bytes).
 
-    `content_hash` is SHA-256 of the content, `salt` 24 fresh random bytes. Raises TooLarge at once; and ValueError, before
-    the last piece, if the content has another length or hash (a file that changed while it was read).
+    `content_hash` is SHA-256 of the content, `salt` 24 fresh random bytes. Raises TooLarge at once; and ContentChanged, before
+    the last piece, if the content has another length or hash.
 
     `compress` reads all of the content into memory and compresses the blob if that makes it smaller. Not for several
     conversations in one blob: its size would reveal whether one repeats another.
@@ -205,7 +209,7 @@ def _payload(pieces: Iterable[bytes], stored_bytes: int, payload_bytes: int) -> 
 
 
 def _checked(content: Iterable[bytes], length: int, content_hash: bytes) -> Iterator[bytes]:
-    """The same pieces. Raises ValueError after them, or before one too many, if they are not the stated content."""
+    """The same pieces. Raises ContentChanged after them, or before one too many, if they are not the stated content."""
     digest = hashlib.sha256()
     given = 0
     for piece in content:
@@ -215,7 +219,7 @@ def _checked(content: Iterable[bytes], length: int, content_hash: bytes) -> Iter
         digest.update(piece)
         yield piece
     if given != length or digest.digest() != content_hash:
-        raise ValueError("the content changed while it was being sealed")
+        raise ContentChanged("the content changed while it was being sealed")
 
 
 def _stored(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ anywhere. A file in trouble is named in the report and left alone; a store that 
 Must be run when the memory's round is over and the mirror is applied: a replica in the middle of a replay lacks rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from crystal_mirror.entries.control_state import read_base
 from crystal_mirror.file_paths import folded
@@ -50,9 +50,16 @@ _TOGETHER_PARTS = 1000
 
 
 def files_round(
-    member: Member, disk: Disk, database: FileDatabase, *, now_ms: int, scan: bool = True
+    member: Member,
+    disk: Disk,
+    database: FileDatabase,
+    *,
+    now_ms: int,
+    scan: bool = True,
+    offered: Callable[[], None] = lambda: None,
 ) -> Flow[FilesReport]:
-    """Runs one round. Without ``scan`` the disk is taken as last seen, except for the files that are touched.
+    """Runs one round. Without ``scan`` the disk is taken as last seen, except for the files that are touched. ``offered`` is
+    called each time that changes were accepted: a round of the memory may send them while this one goes on.
 
     Raises:
         Revoked, KeysWithheld: this device may not offer anything.
@@ -64,7 +71,9 @@ def files_round(
     if report.halted or not rows_stand(member):
         return report
     disk.tidy()
-    this = FilesRound(member, disk, database, now_ms, report, member.replica.position(), *member.cut_seed())
+    this = FilesRound(
+        member, disk, database, now_ms, report, member.replica.position(), *member.cut_seed(), offered
+    )
     settle_offers(this)
     cut_now = this.generation.to_bytes(4, "big")
     renewed = database.meta_get(_META_CUT) != cut_now
@@ -207,7 +216,7 @@ def _read_changed(this: FilesRound) -> Flow[bool]:
 def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
     """Reads files and notes what they hold, many in one transaction of the database."""
     total = sum(local.stamp.size for local in changed)
-    done = told = 0
+    done = told = held = 0
     read: dict[str, tuple[SeenFile, list[FilePart]]] = {}
     for local in changed:
         try:
@@ -225,12 +234,14 @@ def _read(this: FilesRound, changed: Sequence[LocalFile]) -> Flow[None]:
                     told = done
                     yield Progress(READING, done, max(total, done))
             read[form] = SeenFile(local, content_digest(parts)), parts
+            held += len(parts)
         except FileTrouble as trouble:
             this.skipped.add(local.path)
             this.report.troubled(local.path, trouble)
-        if len(read) >= _TOGETHER_FILES or sum(len(one[1]) for one in read.values()) > _TOGETHER_PARTS:
+        if len(read) >= _TOGETHER_FILES or held > _TOGETHER_PARTS:
             this.database.note_seen(*read.values())
             read.clear()
+            held = 0
     this.database.note_seen(*read.values())
 
 

@@ -1,6 +1,6 @@
 """What the steps of a round of file sync share: its report, the states of a path, and what this disk has of a part."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -78,6 +78,8 @@ class FilesRound:
     """The cut seed of this round."""
     generation: int
     """The generation that ``seed`` is of."""
+    offered: Callable[[], None]
+    """Called when changes were accepted."""
     skipped: set[str] = field(default_factory=set[str])
     """Paths whose state is not known."""
     moved: dict[tuple[int, int], list[FilePart]] = field(

@@ -11,7 +11,8 @@ A fetch::
     look -> temporary file beside its place <- parts: from this disk where one is seen, else GetBlobs
          -> durable, read back -> into its place, if what stands there is still what was looked at -> note the version
 
-Files are fetched in groups: their parts in few requests, and what makes them durable once for all.
+Files are put and fetched in groups: their parts in few requests. What was put may be sent to the Core while the next group is
+read; what makes files durable that come is done once for a group.
 
 After a kill a put is made again (the log takes equal content as done), and a fetch continues after the parts that it has.
 """
@@ -20,8 +21,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from hashlib import sha256
 
+from crystal_crypto.blob import ContentChanged
 from crystal_crypto.errors import WrongKey
 from crystal_mirror.file_paths import conflict_form, conflict_paths, folded
 from crystal_mirror.files.moves import waits
@@ -68,7 +69,7 @@ FETCHING = "fetching files"
 _TOGETHER_FILES = 256
 """Files whose offers are accepted in one transaction."""
 _TOGETHER_PARTS = 1024
-_FETCHED_FILES = 32
+_FETCHED_FILES = 64
 """Files that are put together at the same time. Each holds two open files and is made durable with the others."""
 _WINDOW_BYTES = 4 * 1024 * 1024
 """Parts that are held in memory and fetched or sent together; a larger part alone."""
@@ -168,6 +169,7 @@ def _accept(this: FilesRound, changes: Sequence[tuple[PutFile | DropFile, FileCo
             for each, content in some
         ]
     )
+    this.offered()
 
 
 _Changes = list[tuple[PutFile | DropFile, FileContent | None]]
@@ -183,7 +185,7 @@ def _groups(changes: Sequence[tuple[PutFile | DropFile, FileContent | None]]) ->
         form = conflict_form(each.path)
         if group and (size + weight > OPERATION_BYTES_MAX or form in forms):  # §14-13
             yield group
-            group, size, forms = [], 0, set()
+            group, size, forms = [], 0, set[str]()
         group.append((each, content))
         size += weight
         forms.add(form)
@@ -194,7 +196,7 @@ def _groups(changes: Sequence[tuple[PutFile | DropFile, FileContent | None]]) ->
 def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
     """Offers files in groups: their parts are put first, then all are accepted at once."""
     group: list[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]] = []
-    total = done = 0
+    total = done = parts = 0
     for path in paths:
         seen = this.database.seen_at(path)
         total += seen.local.stamp.size if seen is not None else 0
@@ -213,10 +215,11 @@ def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
             continue
         group.append((path, seen, agreed, this.database.parts_of(path)))
         done += seen.local.stamp.size
-        if len(group) >= _TOGETHER_FILES or sum(len(one[3]) for one in group) >= _TOGETHER_PARTS:
+        parts += len(group[-1][3])
+        if len(group) >= _TOGETHER_FILES or parts >= _TOGETHER_PARTS:
             yield from _put_group(this, group)
             yield Progress(SENDING, done, total)
-            group = []
+            group, parts = [], 0
     if group:
         yield from _put_group(this, group)
     if paths:
@@ -324,9 +327,10 @@ class _Sending:
                 raise FileMoved("the vault's keys were renewed while the file was sent")
             if part in missing:
                 data = this.disk.read(PartPlace(path, offset, part.length))
-                if sha256(data).digest() != part.content:
-                    raise FileMoved("the file changed while it was sent")
-                self.blobs.append(sealed_blob(this.member, part, data, compress=True))  # §6.1-4
+                try:
+                    self.blobs.append(sealed_blob(this.member, part, data, compress=True))  # §6.1-4
+                except ContentChanged as changed:
+                    raise FileMoved("the file changed while it was sent") from changed
                 self.size += len(self.blobs[-1][1])
                 missing.discard(part)
                 this.report.parts_put += 1
@@ -383,6 +387,7 @@ def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
     rows = (this.member.replica.file(path) for path in paths)
     fetches = _Fetches(sum(row.size for row in rows if row is not None))
     group: list[_Arriving] = []
+    held = 0
     try:
         for path in paths:
             this.report.refused.pop(path, None)
@@ -395,8 +400,10 @@ def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
                 continue
             if arriving is not None:
                 group.append(arriving)
-            if len(group) >= _FETCHED_FILES or sum(each.row.size for each in group) >= _WINDOW_BYTES:
+                held += arriving.row.size
+            if len(group) >= _FETCHED_FILES or held >= _WINDOW_BYTES:
                 yield from _fetch_group(this, group, fetches)
+                held = 0
                 if fetches.full:
                     return []
         yield from _fetch_group(this, group, fetches)

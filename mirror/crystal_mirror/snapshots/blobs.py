@@ -75,7 +75,10 @@ def put_under(member: Member, ref: BlobRef, content: bytes, *, compress: bool = 
 
 
 def sealed_blob(member: Member, ref: BlobRef, content: bytes, *, compress: bool) -> tuple[str, bytes]:
-    """The key and the bytes of a blob, in the generation in force. Raises KeysWithheld."""
+    """The key and the bytes of a blob, in the generation in force.
+
+    Raises KeysWithheld; and ContentChanged if the content is not the one that ``ref`` names.
+    """
     return blob_key(member, ref), _sealed(member, ref, content, compress=compress)
 
 

@@ -84,8 +84,8 @@ class Inotify:
 
     def _concerning(self, concerns: Callable[[str], bool]) -> set[Event] | None:
         """What came and concerns the caller; None if anything may have changed."""
-        came = list(self._read())
-        if any(path == "" for path, _ in came):
+        came = set(self._read())  # a file that is made tells of itself several times
+        if ("", True) in came:
             return None
         return {(path, new) for path, new in came if concerns(path)}
 

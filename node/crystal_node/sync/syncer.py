@@ -197,10 +197,12 @@ class Syncer:
             return await _snapshot_if_due(self._device, self._runner)
         return await _snapshot_now(self._device, self._runner, anew=anew)
 
-    async def files(self, *, scan: bool = True) -> FilesReport | None:
+    async def files(
+        self, *, scan: bool = True, offered: Callable[[], None] = lambda: None
+    ) -> FilesReport | None:
         """Runs a round of the home's files; returns None while the memory is not caught up, which comes first.
 
-        ``scan``: reads the whole tree, else only what other devices changed.
+        ``scan``: reads the whole tree, else only what other devices changed. ``offered``: see ``files_round``.
 
         Raises:
             HomeBusy: another process of this home syncs files.
@@ -210,7 +212,7 @@ class Syncer:
             return None
         journal = self._device.journal
         lost = journal.meta_get(META_RELAY_LOST) is not None
-        report = await self._files.run(self._runner, scan=scan, relay_lost=lost)
+        report = await self._files.run(self._runner, scan=scan, relay_lost=lost, offered=offered)
         if lost:
             with journal.transaction() as transaction:
                 transaction.meta_set(META_RELAY_LOST, None)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from crystal_mirror.files.round import FILES_TABLE
+from crystal_mirror.files.shared import FilesReport
 from crystal_mirror.handover.core import look_for_calls
 from crystal_mirror.handover.terms import due_in_ms
 from crystal_mirror.membership.changes import shown_slot, vault_changes
@@ -45,8 +46,15 @@ TURN_SECONDS = 0.2
 POLL_SECONDS = 300.0
 """The home's files are scanned this often even if no event comes."""
 REST_FACTOR = 5.0
-"""A scan is followed by a rest of this many times its length: a large, busy tree takes a bounded share of the machine."""
+"""A scan is followed by a rest of this many times its length: a large, busy tree takes a bounded share of the machine. Other
+rounds rest for its length."""
 REST_SECONDS_MIN = 0.5
+"""The least rest after a round, but for one that fetched files, and scans that find nothing in the first moments after a calm:
+often the first events are of folders, and their files come now."""
+CALM_SECONDS = 2.0
+FIRST_MOMENTS_SECONDS = 0.5
+SENT_SECONDS = 0.25
+"""While a round of files goes on, what it has offered is sent this often."""
 
 Uniform = Callable[[float, float], float]
 
@@ -133,6 +141,8 @@ class Watch:
         self._local = asyncio.Event()
         self._rounded = asyncio.Event()
         self._interrupt = _Interrupt()
+        if files is not None:
+            files.offered = self._accepted
 
     def wake(self) -> None:
         """Scans everything, starts a round and new waits now, and resets all pauses."""
@@ -279,8 +289,12 @@ class Watch:
         if accepted:
             self._report(WatchEvent.CAPTURED, accepted)
         if accepted or (paths and any(map(self._target.wakes, paths))):
-            self._local.set()
-            self._wake.set()
+            self._accepted()
+
+    def _accepted(self) -> None:
+        """Starts a round for what this device has to send."""
+        self._local.set()
+        self._wake.set()
 
     async def _unless_interrupted(self, waiting: Coroutine[Any, Any, str]) -> str | None:
         """The result of ``waiting``; None if ``wake`` came first, which cancels it."""
@@ -307,7 +321,8 @@ class Watch:
 class FilesLoop:
     """Rounds of the home's files, beside those of the memory: a large file on its way delays no conversation.
 
-    ``moved`` is called after each round of the memory; ``run`` goes on until cancelled.
+    ``moved`` is called after each round of the memory; ``run`` goes on until cancelled. ``offered`` is called when there is
+    something for a round of the memory to send.
     """
 
     def __init__(self, device: Device, syncer: Syncer, report: Report, uniform: Uniform) -> None:
@@ -321,6 +336,8 @@ class FilesLoop:
         self._mark: object = None
         self._told = ""
         self._interrupt = _Interrupt()
+        self._scanned_at = self._stirred_at = self._sent_at = -inf
+        self.offered: Callable[[], None] = lambda: None
 
     def wake(self) -> None:
         """Retries now what failed; see ``Watch.wake``."""
@@ -346,7 +363,7 @@ class FilesLoop:
                 scan, self._scan = self._scan, False
                 interrupt = self._interrupt.event
                 try:
-                    done = await self._round(scan=scan)
+                    report = await self._round(scan=scan)
                 except Exception as error:
                     if not passes(error):
                         raise
@@ -357,9 +374,9 @@ class FilesLoop:
                     await _pause(pause, backoff, interrupt)
                     continue
                 backoff.succeeded()
-                self._missed = not done
-                self._scan |= scan and not done
-                await asyncio.sleep(max(REST_SECONDS_MIN, self._syncer.scan_seconds * REST_FACTOR * scan))
+                self._missed = report is None
+                self._scan |= scan and report is None
+                await asyncio.sleep(self._rest(report, scan=scan))
         finally:
             looking.cancel()
             with suppress(asyncio.CancelledError):
@@ -375,11 +392,34 @@ class FilesLoop:
         if looking.done():
             looking.result()
 
-    async def _round(self, *, scan: bool) -> bool:
-        """Returns False if the memory was not caught up, so that no round of files was made."""
-        report = await self._syncer.files(scan=scan)
+    def _rest(self, report: FilesReport | None, *, scan: bool) -> float:
+        """Seconds after a round."""
+        if report is None:  # the end of the memory's round starts the next one
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        if scan:
+            if now - self._scanned_at > CALM_SECONDS:
+                self._stirred_at = now
+            self._scanned_at = now
+        least = self._syncer.scan_seconds * (REST_FACTOR if scan else 1.0)
+        early = scan and now - self._stirred_at < FIRST_MOMENTS_SECONDS
+        if report.fetched or (early and not (report.offered or report.busy)):
+            return least
+        return max(REST_SECONDS_MIN, least)
+
+    def _offered(self) -> None:
+        """Has what was offered sent while the round goes on, in a few entries."""
+        now = asyncio.get_running_loop().time()
+        if now - self._sent_at > SENT_SECONDS:
+            self._sent_at = now
+            self.offered()
+
+    async def _round(self, *, scan: bool) -> FilesReport | None:
+        """Returns None if the memory was not caught up, so that no round of files was made."""
+        self._sent_at = asyncio.get_running_loop().time()
+        report = await self._syncer.files(scan=scan, offered=self._offered)
         if report is None:
-            return False
+            return None
         moved = words(report)
         if moved:
             self._report(WatchEvent.SYNCED, f"files: {moved}")
@@ -394,17 +434,19 @@ class FilesLoop:
             self._scan = True
             self._wake.set()
         if report.offered:
-            self._device.settings.home.nudge()
-        return True
+            self.offered()
+        return report
 
     async def _look(self) -> None:
         """Notes that something in the tree has changed."""
         root = self._device.settings.home.root
-        rules = rules_of(self._device)
+        rules, above = rules_of(self._device), os.path.join(root, "")  # noqa: PTH118  ends with a separator
 
         def concerns(path: str) -> bool:
-            relative = os.path.relpath(path, root)
-            return relative != "." and not rules.is_own(relative.replace(os.sep, "/"))
+            if not path.startswith(above):  # in other words than the folder that is watched was named by
+                path = os.path.join(above, os.path.relpath(path, root))  # noqa: PTH118
+            relative = path[len(above) :]
+            return relative not in ("", ".") and not rules.is_own(relative.replace(os.sep, "/"))
 
         backoff = Backoff(self._uniform)
         times = ChangeTimes(poll=POLL_SECONDS)

@@ -15,7 +15,7 @@ from crystal_mirror.requests import StoreFailure
 from crystal_node.base.backoff import MOST_SECONDS, Backoff
 from crystal_node.base.changes import HAS_INOTIFY, ChangeTimes
 from crystal_node.base.events import WatchEvent
-from crystal_node.sync.watch import Watch, WatchTimes
+from crystal_node.sync.watch import FilesLoop, Watch, WatchTimes
 
 _TIMES = WatchTimes(
     files=ChangeTimes(poll=0.5, settle=0.02, burst=0.1), long_poll=5.0, safety_round=60.0, stop_grace=2.0
@@ -89,8 +89,23 @@ class _Running:
                 await asyncio.sleep(0.01)
 
 
+class _Files(FilesLoop):
+    """A loop over no files."""
+
+    def __init__(self) -> None:
+        self.offered = lambda: None
+
+    def wake(self) -> None:
+        return
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
 @asynccontextmanager
-async def _running(work: _Work, times: WatchTimes = _TIMES) -> AsyncGenerator[_Running]:
+async def _running(
+    work: _Work, times: WatchTimes = _TIMES, files: FilesLoop | None = None
+) -> AsyncGenerator[_Running]:
     stop = asyncio.Event()
     events: list[tuple[WatchEvent, str]] = []
     watch = Watch(
@@ -99,6 +114,7 @@ async def _running(work: _Work, times: WatchTimes = _TIMES) -> AsyncGenerator[_R
         stop=stop,
         uniform=lambda low, high: (low + high) / 2,
         times=times,
+        files=files,
     )
     running = _Running(work, stop, events, asyncio.create_task(watch.run()), watch)
     try:
@@ -121,6 +137,15 @@ async def test_a_transcript_that_grows_leads_to_capture_and_to_a_round(tmp_path:
         (tmp_path / "a.jsonl").write_text("x")
         await running.until(lambda: running.work.rounds == 2)
         assert (WatchEvent.CAPTURED, "1 message") in running.events
+
+
+async def test_files_that_were_offered_lead_to_a_round_at_once(tmp_path: Path) -> None:
+    files = _Files()
+    async with _running(_Work(tmp_path), files=files) as running:
+        await running.until(lambda: running.work.rounds == 1 and bool(running.work.captured))
+        files.offered()
+        await running.until(lambda: running.work.rounds == 2)
+        assert not any(running.work.captured)
 
 
 async def test_growth_without_anything_to_record_needs_no_round(tmp_path: Path) -> None:

@@ -277,7 +277,14 @@ class FileDatabase:
         return [(path, DeletionDirection(direction)) for path, direction in rows]
 
     def _note(self, seen: SeenFile, parts: Sequence[FilePart]) -> None:
-        local, stamp = seen.local, seen.local.stamp
+        local = seen.local
+        self._db.execute(
+            "UPDATE seen SET size = ?, modified_ns = ?, inode = ?, changed_ns = ?, executable = ?, quiet = ?"
+            " WHERE path = ? AND digest = ?",
+            (*_stamped(seen), local.path, seen.digest),
+        )
+        if self._db.changes():  # the same parts at the same places
+            return
         self._forget(local.path)
         self._db.execute(
             "INSERT INTO seen (path, folded, size, modified_ns, inode, changed_ns, executable, quiet, digest)"
@@ -285,12 +292,7 @@ class FileDatabase:
             (
                 local.path,
                 folded(local.path),
-                stamp.size,
-                stamp.modified_ns,
-                stamp.inode.to_bytes(16, "big", signed=True),
-                stamp.changed_ns,
-                int(local.executable),
-                int(local.quiet),
+                *_stamped(seen),
                 seen.digest,
             ),
         )
@@ -321,6 +323,12 @@ def _seen(row: Sequence[Any]) -> SeenFile:
     path, size, modified_ns, inode, changed_ns, executable, quiet, digest = row
     stamp = FileStamp(size, modified_ns, int.from_bytes(inode, "big", signed=True), changed_ns)
     return SeenFile(LocalFile(path, stamp, bool(executable), bool(quiet)), digest)
+
+
+def _stamped(seen: SeenFile) -> tuple[int, int, bytes, int, int, int]:
+    local, stamp = seen.local, seen.local.stamp
+    inode = stamp.inode.to_bytes(16, "big", signed=True)
+    return stamp.size, stamp.modified_ns, inode, stamp.changed_ns, int(local.executable), int(local.quiet)
 
 
 def _agreed(row: Sequence[Any]) -> AgreedFile:

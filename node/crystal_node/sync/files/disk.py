@@ -8,7 +8,7 @@ names a file only in the spelling in which it stands there; otherwise renaming `
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -53,6 +53,8 @@ class HomeDisk:
     scan_seconds: float = 0.0
     """How long the last scan took, with what was done meanwhile."""
     _last: Scan = field(init=False)
+    _open_folders: set[str] = field(init=False, default_factory=set[str])
+    """Folders that were looked at since files were placed last, and are not left out: listed once for a group of files."""
     _cutter: Cutter | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -119,25 +121,27 @@ class HomeDisk:
         return IncomingFile(self.root, row, lambda placed: self._without_bit(placed, row.executable))
 
     def place(self, arrived: Sequence[tuple[Incoming, LocalFile | None]]) -> list[LocalFile | FileTrouble]:
+        self._open_folders.clear()
         troubled: dict[int, FileTrouble] = {}
         files = [(_of_this_disk(incoming), expected) for incoming, expected in arrived]
 
-        def each(works: Iterable[tuple[int, Callable[[], object]]]) -> None:
-            for number, trouble in _side_by_side(works):
-                troubled.setdefault(number, trouble)
-
-        each((number, partial(file.complete, expected)) for number, (file, expected) in enumerate(files))
-        folders: dict[tuple[int, int], list[int]] = {}
-        for number, (file, expected) in enumerate(files):
-            if number not in troubled:
-                try:
-                    file.put_in_place(expected)
-                    folders.setdefault(file.folder, []).append(number)
-                except FileTrouble as trouble:
-                    troubled[number] = trouble
-        flushed = {numbers[0]: numbers for numbers in folders.values()}
-        for first, unflushed in _side_by_side((first, files[first][0].flush_folder) for first in flushed):
-            troubled |= dict.fromkeys(flushed[first], unflushed)
+        with ThreadPoolExecutor(FLUSHES_AT_ONCE, "flush") as pool:
+            completed = [
+                (number, partial(file.complete, expected)) for number, (file, expected) in enumerate(files)
+            ]
+            troubled |= _side_by_side(pool, completed)
+            folders: dict[tuple[int, int], list[int]] = {}
+            for number, (file, expected) in enumerate(files):
+                if number not in troubled:
+                    try:
+                        file.put_in_place(expected)
+                        folders.setdefault(file.folder, []).append(number)
+                    except FileTrouble as trouble:
+                        troubled[number] = trouble
+            flushed = {numbers[0]: numbers for numbers in folders.values()}
+            works = [(first, files[first][0].flush_folder) for first in flushed]
+            for first, unflushed in _side_by_side(pool, works).items():
+                troubled |= dict.fromkeys(flushed[first], unflushed)
         placed: list[LocalFile | FileTrouble] = []
         for number, (file, _) in enumerate(files):
             try:
@@ -202,6 +206,7 @@ class HomeDisk:
             self.trash.drop(item)
 
     def tidy(self) -> None:
+        self._open_folders.clear()
         self.trash.expire(self._trash_clock())
         for path in self._last.temporaries:
             with suppress(FileTrouble):  # a link, a pipe or a folder of that name is not ours
@@ -224,10 +229,13 @@ class HomeDisk:
 
     def _check_obeyed(self, path: str) -> None:
         """The last guard before anything is written: also holds where no scan of this process has seen the folders."""
-        part = self.tree.held(path)
+        part, folder = self.tree.held(path), path.rpartition("/")[0]
+        if part is None and folder in self._open_folders:
+            return
         reason = held_reason(part) if part is not None else closed_above(self.root, path, self.tree)
         if reason is not None:
             raise FileTrouble(reason)
+        self._open_folders.add(folder)
 
     def _without_bit(self, local: LocalFile, executable: bool) -> LocalFile:
         """Notes that the tree has the bit for a file that has not, or that there is nothing to note."""
@@ -280,15 +288,13 @@ def _of_this_disk(incoming: Incoming) -> IncomingFile:
     return incoming
 
 
-def _side_by_side(works: Iterable[tuple[int, Callable[[], object]]]) -> list[tuple[int, FileTrouble]]:
+def _side_by_side(
+    pool: ThreadPoolExecutor, works: Sequence[tuple[int, Callable[[], object]]]
+) -> dict[int, FileTrouble]:
     """Does all of it, in threads if there are several. Returns what went wrong, by number."""
-    listed = list(works)
-    if len(listed) < 2:
-        outcomes = [_attempt(work) for _, work in listed]
-    else:
-        with ThreadPoolExecutor(min(len(listed), FLUSHES_AT_ONCE), "flush") as pool:
-            outcomes = list(pool.map(_attempt, (work for _, work in listed)))
-    return [(number, trouble) for (number, _), trouble in zip(listed, outcomes, strict=True) if trouble]
+    each = [work for _, work in works]
+    outcomes = [_attempt(work) for work in each] if len(each) < 2 else pool.map(_attempt, each)
+    return {number: trouble for (number, _), trouble in zip(works, outcomes, strict=True) if trouble}
 
 
 def _attempt(work: Callable[[], object]) -> FileTrouble | None:

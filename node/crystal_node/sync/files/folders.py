@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from crystal_mirror.files.ports import DiskFull, FileTrouble
@@ -79,16 +79,15 @@ def folder_of(root: Path, path: str, *, create: bool = False) -> Generator[tuple
 
 def _entered(folder: int, component: str, *, create: bool) -> int | None:
     with troubles():
-        if create:
-            try:
-                os.mkdir(component, DIRECTORY_MODE, dir_fd=folder)
-                os.fsync(folder)
-            except FileExistsError:
-                pass
         try:
             return os.open(component, FOLDER, dir_fd=folder)
         except FileNotFoundError:
-            return None
+            if not create:
+                return None
+            with suppress(FileExistsError):
+                os.mkdir(component, DIRECTORY_MODE, dir_fd=folder)
+                os.fsync(folder)
+            return _entered(folder, component, create=False)
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise

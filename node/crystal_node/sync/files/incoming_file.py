@@ -133,7 +133,7 @@ class IncomingFile:
     def _checked(self) -> int:
         """Counts the intact parts from the beginning, truncates the file behind them, and seeks there."""
         offset = have = 0
-        for part in self._row.parts:
+        for part in self._row.parts if os.fstat(self._file).st_size else ():
             data = bytearray()
             while len(data) < part.length:
                 piece = os.pread(self._file, part.length - len(data), offset + len(data))
@@ -171,10 +171,13 @@ class IncomingFile:
 
     def _place(self, expected: LocalFile | None) -> None:
         if expected is None:
-            with suppress(OSError):  # an empty folder was not synced; one that holds anything stays
-                os.rmdir(self._target, dir_fd=self._folder)
             try:
-                self._link()
+                try:
+                    self._link()
+                except FileExistsError:
+                    with suppress(OSError):  # an empty folder was not synced; one that holds anything stays
+                        os.rmdir(self._target, dir_fd=self._folder)
+                    self._link()
                 return
             except OSError as error:
                 if error.errno not in _NO_LINKS:

@@ -3,7 +3,7 @@
 One process of a home at a time syncs files, under a lock of its own: a large file on its way does not delay the memory.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 import msgspec
 
@@ -46,8 +46,16 @@ class FileRounds:
         self._database: FileDatabase | None = None
         self._disk: HomeDisk | None = None
 
-    async def run(self, runner: Runner, *, scan: bool = True, relay_lost: bool = False) -> FilesReport:
-        """One round. ``relay_lost``: the relay forgot things; what it lacks of the files here is put back.
+    async def run(
+        self,
+        runner: Runner,
+        *,
+        scan: bool = True,
+        relay_lost: bool = False,
+        offered: Callable[[], None] = lambda: None,
+    ) -> FilesReport:
+        """One round. ``relay_lost``: the relay forgot things; what it lacks of the files here is put back. ``offered``: see
+        ``files_round``.
 
         Raises:
             HomeBusy: another process of this home was syncing files all that time.
@@ -63,7 +71,9 @@ class FileRounds:
             if relay_lost:
                 put_parts_back(database)
             member = self._device.member
-            report = await runner.run(files_round(member, disk, database, now_ms=now_ms(), scan=scan))
+            report = await runner.run(
+                files_round(member, disk, database, now_ms=now_ms(), scan=scan, offered=offered)
+            )
             if database.meta_get(_META_REPUT) is not None and not report.halted:
                 report.parts_put += await runner.run(reput_parts(member, disk, database))
                 database.meta_set(_META_REPUT, None)

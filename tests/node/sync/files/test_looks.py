@@ -1,0 +1,129 @@
+"""When a look at a file says enough, when it is read once more, and what a round of files tells while it goes on."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from crystal_mirror.files.ports import SeenFile
+from crystal_mirror.files.round import files_round
+from crystal_node.sync.files import parts, scan
+from crystal_node.sync.files.scan import QUIET_COARSE_NS, QUIET_NS, local_of
+from tests.support.desks import Desk, settle
+
+SECOND_NS = 1_000_000_000
+
+
+def looked_at(changed_ns: int, modified_ns: int, *, after_ns: int) -> bool:
+    """Whether a file with these times is quiet so long after its change."""
+    times = {"st_mtime_ns": modified_ns, "st_ctime_ns": changed_ns}
+    info = os.stat_result((0o100600, 1, 1, 1, 0, 0, 5, 0, 0, 0), times)
+    return local_of("plan.md", info, changed_ns + after_ns).quiet
+
+
+def test_a_file_is_read_again_as_long_as_its_file_system_may_hide_a_change() -> None:
+    fine, coarse = 1_700_000_000 * SECOND_NS + 123_456_789, 1_700_000_000 * SECOND_NS
+    old = coarse - 3600 * SECOND_NS
+    assert not looked_at(fine, old, after_ns=QUIET_NS)
+    assert looked_at(fine, old, after_ns=QUIET_NS + 1)
+    assert not looked_at(coarse, old, after_ns=QUIET_COARSE_NS)
+    assert looked_at(coarse, old, after_ns=QUIET_COARSE_NS + 1)
+    assert not looked_at(fine, fine + QUIET_NS, after_ns=2 * QUIET_NS), "a time that is about to come"
+    # The time that programs may set says nothing about what the file system counts in.
+    assert not looked_at(coarse, fine - SECOND_NS, after_ns=SECOND_NS)
+
+
+def test_a_change_that_shows_in_nothing_but_the_content_is_found_by_the_next_look(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a file system counts whole seconds: same size, same times, same inode."""
+    core.write("plan.md", "a plan")
+    settle(core, laptop)
+    real = scan.local_of
+
+    def in_this_second(path: str, info: os.stat_result, now_ns: int) -> object:
+        local = real(path, info, now_ns)
+        return local._replace(stamp=local.stamp._replace(modified_ns=0, changed_ns=SECOND_NS), quiet=False)
+
+    for module in (scan, parts):
+        monkeypatch.setattr(module, "local_of", in_this_second)
+    core.write("plan.md", "b plan")
+    core.files()
+    with (core.root / "plan.md").open("r+b") as file:
+        file.write(b"c")
+    assert core.sync().put == 1
+    monkeypatch.undo()
+    settle(core, laptop)
+    assert laptop.tree() == {"plan.md": b"c plan"}
+
+
+def test_a_file_noted_again_with_the_same_content_keeps_its_parts_and_their_places(core: Desk) -> None:
+    core.write("large.bin", os.urandom(600_000))
+    core.files()
+    seen, cut = core.book.seen_at("large.bin"), core.book.parts_of("large.bin")
+    assert seen is not None and len(cut) > 1
+    stamp = seen.local.stamp._replace(changed_ns=7)
+    later = SeenFile(seen.local._replace(stamp=stamp, quiet=True, executable=True), seen.digest)
+    core.book.note_seen((later, cut))
+    assert core.book.seen_at("large.bin") == later
+    assert core.book.parts_of("large.bin") == cut
+    assert [place.path for place in core.book.places(cut[1].content)] == ["large.bin"]
+
+
+def test_what_a_round_has_offered_can_be_sent_while_the_round_goes_on(core: Desk, laptop: Desk) -> None:
+    settle(core, laptop)
+    for number in range(300):
+        laptop.write(f"notes/note-{number}.md", f"note {number}")
+    arrived: list[int] = []
+
+    def offered() -> None:
+        laptop.memory()
+        core.memory()
+        core.files(scan=False)
+        arrived.append(len(core.tree()))
+
+    flow = files_round(laptop.member, laptop.disk, laptop.book, now_ms=laptop.now(), offered=offered)
+    assert laptop.store.run(flow).put == 300
+    assert len(arrived) == 2
+    assert 0 < arrived[0] < arrived[1] == 300
+    settle(core, laptop)
+    assert core.tree() == laptop.tree()
+
+
+def test_the_folder_of_files_that_come_is_listed_once_for_a_group_and_again_for_the_next(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(core, laptop)
+    for number in range(100):
+        laptop.write(f"notes/note-{number}.md", f"note {number}")
+    laptop.sync()
+    core.memory()
+    listed: list[Path] = []
+    real = Path.iterdir
+
+    def counted(folder: Path) -> object:
+        listed.append(folder)
+        return real(folder)
+
+    monkeypatch.setattr(Path, "iterdir", counted)
+    core.files(scan=False)
+    assert len(core.tree()) == 100
+    assert 1 < listed.count(core.root / "notes") <= 4
+
+
+def test_an_allowance_that_is_taken_back_holds_from_the_next_round_on(core: Desk, laptop: Desk) -> None:
+    """What was found about a folder is not kept longer than a group of files."""
+    settle(core, laptop)
+    laptop.write("notes/plan.md", "a plan")
+    laptop.sync()
+    core.sync()
+    for name in ("HEAD", "objects/x", "refs/x"):
+        core.write(f"notes/{name}", "git's")
+    core.disk.tree = replace(core.disk.tree, allowed=())
+    laptop.write("notes/other.md", "another plan")
+    laptop.sync()
+    core.memory()
+    report = core.files(scan=False)
+    assert report.fetched == 0
+    assert not (core.root / "notes/other.md").exists()

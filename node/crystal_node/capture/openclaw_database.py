@@ -46,7 +46,7 @@ SELECT id, (SELECT max(seq) FROM transcript_events WHERE session_id = id) FROM f
 """
 """Each session with its last number, by a few index look-ups each."""
 
-_GENERATION = "SELECT generation FROM transcript_rewrite_watermarks WHERE session_id = ?"
+_GENERATIONS = "SELECT session_id, generation FROM transcript_rewrite_watermarks"
 _SESSION_ENDING = ".jsonl"
 _MILLISECONDS_MAX = 2**43
 
@@ -224,9 +224,10 @@ def last_places(store: Path) -> dict[str, bytes]:
         tables = tables_of(database)
         if "transcript_events" not in tables:
             return {}
+        rewritten = _generations(database, tables)
         return {
-            str(session): _Place(int(number), _generation(database, tables, str(session))).encoded()
-            for session, number in list(database.execute(_SESSIONS))
+            str(session): _Place(int(number), rewritten.get(str(session), "")).encoded()
+            for session, number in database.execute(_SESSIONS)
         }
 
     none: dict[str, bytes] = {}
@@ -288,7 +289,7 @@ class SessionRows:
         packed = "event_zstd" if "event_zstd" in columns else "NULL"
         known = _Place.decoded(self._before.memo)
         self._found, self.more = [], False  # this may be called again
-        self._generation = _generation(database, tables, self._session)
+        self._generation = _generations(database, tables, self._session).get(self._session, "")
         first = next(_events(database, packed, self._session, -1), None)
         self._head = _mark(first.line if first else None)
         last = next(_events(database, packed, self._session, known.number - 1), None)
@@ -341,12 +342,15 @@ def session_rows(path: Path) -> Iterator[bytes]:
             state, more = reader.state(), reader.more
 
 
-def _generation(database: apsw.Connection, tables: dict[str, list[str]], session: str) -> str:
-    """Names which rewriting of a session this is; "" if there was none."""
-    if "generation" not in tables.get("transcript_rewrite_watermarks", ()):
-        return ""
-    found = next(iter(database.execute(_GENERATION, (session,))), None)
-    return str(found[0]) if found else ""
+def _generations(
+    database: apsw.Connection, tables: dict[str, list[str]], session: str | None = None
+) -> dict[str, str]:
+    """Which rewriting of a session it is, of those that were rewritten; of all, or of one."""
+    if not {"session_id", "generation"} <= set(tables.get("transcript_rewrite_watermarks", ())):
+        return {}
+    query = _GENERATIONS if session is None else f"{_GENERATIONS} WHERE session_id = ?"
+    rows = database.execute(query, () if session is None else (session,))
+    return {str(each): str(generation) for each, generation in rows}
 
 
 def _mark(line: bytes | None) -> bytes:

@@ -97,6 +97,7 @@ class SessionService:
         self._left = False
         self._unpacked: dict[Path, tuple[int, int]] = {}
         self._read_stores: dict[Path, DatabaseStamp] = {}
+        self._copied: dict[Path, bytes] = {}
 
     def close(self) -> None:
         """Closes the database, unless a thread still uses it that did not stop in time."""
@@ -243,11 +244,14 @@ class SessionService:
         found: list[Transcript] = []
         for session, place in places.items():
             path = session_path(store.path, session)
-            if session_of(store.tool, root, path) != session:
+            # Many sessions, of which one grows: cursors of the others are not asked again.
+            if self._copied.get(path) == place or session_of(store.tool, root, path) != session:
                 continue
             cursor = self._opened().cursor(path)
             if cursor is None or cursor.state.memo != place:
                 found.append(Transcript(store.tool, session, path))
+            else:
+                self._copied[path] = place
         if not found:
             self._read_stores[store.path] = stamp
         return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from crystal_node.base.errors import ExitCode
 from crystal_node.derive.resume.rows import read_index
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head, segment_path
 from crystal_node.sync.files.marker import read_marker
@@ -226,6 +227,18 @@ def test_sessions_that_went_on_separately_are_both_kept(machine: Machine) -> Non
     (fork,) = [path for path in own.parent.iterdir() if path != own]
     assert b"theirs" in fork.read_bytes()
     assert TIDE.encode() not in fork.read_bytes()
+
+
+def test_a_session_that_is_being_written_here_is_left_alone(machine: Machine) -> None:
+    own = place(machine)
+    own.parent.mkdir(parents=True)
+    own.write_bytes(LINES)
+    copy(machine, data=LINES + turn("Move it", session=TIDE).encode())
+    refused = machine.call("resume", TIDE, check=False)
+    assert refused.code == ExitCode.BUSY
+    assert "was written to a moment ago" in refused.err
+    assert "Wait until the tool has answered and leave it" in refused.err
+    assert own.read_bytes() == LINES
 
 
 def test_a_tool_that_is_not_installed_is_named(machine: Machine) -> None:

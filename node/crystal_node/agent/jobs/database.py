@@ -5,7 +5,8 @@ is the only copy of anything: a damaged file is put aside and a new one made. Wi
 nothing, a power cut perhaps the record of the last run.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -91,6 +92,12 @@ class JobStore:
                 "SET what = excluded.what, every = excluded.every, heavy = excluded.heavy, listed = 1",
                 [(job.name, job.what, float(job.every), int(job.heavy)) for job in jobs],
             )
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """What is written within is written at once."""
+        with immediate(self._db):
+            yield
 
     def begun(self, name: str, moment: int) -> None:
         """Records that a run began. A run without an end was killed."""

@@ -45,7 +45,7 @@ STOP_SECONDS_MAX = 5.0
 NOTED_AFTER_SECONDS = 1.0
 """A run that takes longer is recorded as begun."""
 NOTED_MS = 600_000
-"""Interval of recording runs that found nothing to do."""
+"""Interval of recording runs that found nothing to do; those of all jobs are recorded together."""
 
 _log = logging.getLogger("crystal_node.agent.daemon")
 
@@ -59,6 +59,8 @@ class _Entry:
     noted: int = 0
     served: int = 0
     """The last request that a run served, recorded or not."""
+    unnoted: "Callable[[JobStore], None] | None" = None
+    """Records the last run, which found nothing to do."""
 
     @property
     def running(self) -> bool:
@@ -325,25 +327,36 @@ class Scheduler:
         return (JobOutcome.DONE if said else JobOutcome.NOTHING), _text(said)
 
     def _begun(self, entry: _Entry) -> None:
+        entry.unnoted = None  # it would say that this run has ended
         self._write(lambda: self.store.begun(entry.job.name, self.now_ms()))
 
     def _ended(self, entry: _Entry, outcome: JobOutcome, said: str, *, wanted: int, quick: bool) -> None:
         job, now, before = entry.job, self.now_ms(), entry.standing
         due = self._after(entry, outcome, said)
+        failures = entry.backoff.failures
+
+        def note(store: JobStore) -> None:
+            store.ended(job.name, now, outcome, said, failures=failures, next_run=due, served=wanted)
+
         same = outcome is JobOutcome.NOTHING and before.outcome in (JobOutcome.NOTHING, JobOutcome.DONE)
         if quick and same and 0 <= now - entry.noted < NOTED_MS:
+            entry.unnoted = note
             return
-        entry.noted, entry.served = now, max(entry.served, wanted)
-        failures = entry.backoff.failures
-        self._write(
-            lambda: self.store.ended(
-                job.name, now, outcome, said, failures=failures, next_run=due, served=wanted
-            )
-        )
+        entry.noted, entry.served, entry.unnoted = now, max(entry.served, wanted), note
+        self._write(lambda: self._note_all(now))
         self._write(lambda: self._look_at(entry))
         self._wake_waiters()
         if entry.asked and outcome is not JobOutcome.STOPPED:  # a request that came meanwhile
             asyncio.get_running_loop().call_soon(self._fire_if_idle, entry)
+
+    def _note_all(self, now: int) -> None:
+        """Records what the last runs of all jobs left to record: a disk at rest is woken once, not by each job."""
+        waiting = [(each, each.unnoted) for each in self._entries.values() if each.unnoted is not None]
+        with self.store.together():
+            for _, note in waiting:
+                note(self.store)
+        for each, _ in waiting:
+            each.noted, each.unnoted = now, None
 
     def _after(self, entry: _Entry, outcome: JobOutcome, said: str) -> int:
         """Reports the outcome and returns the time of the next run in milliseconds."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 
 from crystal_mirror.requests import StoreFailure
 from crystal_node.agent.jobs.database import JobStore
-from crystal_node.agent.jobs.scheduler import KILLED_MAX, Scheduler
+from crystal_node.agent.jobs.scheduler import KILLED_MAX, NOTED_MS, Scheduler
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import NoSuchEntry
 from crystal_node.base.events import WatchEvent
@@ -382,3 +383,35 @@ async def test_who_waits_when_the_service_ends_is_told_that_it_did_not_finish(tm
         assert not finished
         await closing
         running.schedule._scheduler = None  # pyright: ignore[reportPrivateUsage]  closed: the context has nothing to close
+
+
+async def test_runs_that_found_nothing_are_written_down_together(tmp_path: Path) -> None:
+    """Each commit wakes the disk, and there are a dozen jobs."""
+    tasks = {name: _Task() for name in ("one", "other", "third")}
+    jobs = [_job(task, name, every=1.0) for name, task in tasks.items()]
+    async with _running(tmp_path, *jobs) as running:
+        first = {name: (await running.ended(name)).ended for name in tasks}
+        await running.until(
+            lambda: all(task.runs > 1 for task in tasks.values()) and not running.schedule.running
+        )
+        assert {name: running.store.one(name).ended for name in tasks} == first
+        beside = apsw.Connection(str(tmp_path / "jobs.db"))
+        before = beside.execute("PRAGMA data_version").get
+        running.schedule.now_ms = lambda: now_ms() + NOTED_MS
+        await running.until(lambda: beside.execute("PRAGMA data_version").get != before)
+        written = {name: running.store.one(name).ended for name in tasks}
+        assert all(written[name] > first[name] for name in tasks)
+        assert sum(ended > first[name] + NOTED_MS // 2 for name, ended in written.items()) == 1
+        beside.close()
+
+
+async def test_a_run_that_has_begun_is_not_taken_for_over_by_an_earlier_one(tmp_path: Path) -> None:
+    slow, other = _Task(), _Task()
+    jobs = [_job(slow, "slow", every=1.0), _job(other, "other", every=1.0)]
+    async with _running(tmp_path, *jobs) as running:
+        await running.until(lambda: slow.runs > 1 and not running.schedule.running)
+        slow.lasts = 60.0
+        await running.until(lambda: running.store.one("slow").started > 0)
+        other.says = ["something", "something"]
+        await running.until(lambda: running.store.one("other").said == "something")
+        assert running.store.one("slow").started > 0

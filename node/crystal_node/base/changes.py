@@ -40,7 +40,7 @@ class ChangeTimes:
     """A burst without a pause is cut after this long."""
     appear: float = 1.0
     """How often a missing folder is looked for where the system does not tell."""
-    appear_watched: float = 5.0
+    appear_watched: float = 10.0
     """How often it is looked for, and for other folders that are to be watched, where the system does."""
 
 

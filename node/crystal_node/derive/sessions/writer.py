@@ -478,7 +478,8 @@ class SessionWriter:
         live = found.state.modified > (now_ms() - LIVE_MS) * 1_000_000
         branch, commit = git_place(found.cwd) if live else ("", "")
         changed = self._uncommitted(found.cwd) if live else None
-        known = old.changed if old.device == place.device else None
+        # What another machine had checked out is in that machine's head.
+        own = old.device == place.device
         lost = {text for texts in found.texts for mark, text in texts.items() if mark in forgotten}
         said = [(role, blank(text.encode(), lost).decode("utf-8", "replace")) for role, text in found.said]
         first = next((text for role, text in said if role == "user"), "")
@@ -489,15 +490,15 @@ class SessionWriter:
         redactor = LineRedactor()
         return structs.replace(
             old,
-            changed=known if changed is None else tuple(map(redactor.text, changed)),
+            changed=(old.changed if own else None) if changed is None else tuple(map(redactor.text, changed)),
             device=place.device,
             number=place.number,
             tool_session=_last(found, "session") or old.tool_session or place.session,
             native=_home_relative(path, self._person_home),
             cwd=_home_relative(Path(found.cwd), self._person_home) if found.cwd else old.cwd,
             repository=found.repository or old.repository,
-            branch=branch or _last(found, "branch") or old.branch,
-            commit=commit or _last(found, "commit") or old.commit,
+            branch=branch or _last(found, "branch") or (old.branch if own else ""),
+            commit=commit or _last(found, "commit") or (old.commit if own else ""),
             tool_version=_last(found, "tool_version") or old.tool_version,
             model=_last(found, "model") or old.model,
             title=redactor.text(short(_last(found, "title"), TITLE_CHARS_MAX))

@@ -1,5 +1,6 @@
 """``crystal sessions restore``: sessions that a tool has deleted, or that a lost machine had, are put back."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -92,6 +93,11 @@ def restore(
         )
     total = sum(size_of for each in written if isinstance(size_of := each["bytes"], int))
     note(f"Restored {counted(len(written), 'session')} ({size(total)}); left {len(skipped)} as they are.")
+    reasons = Counter(str(each["why"]) for each in skipped)
+    reasons.subtract(describe(failure).message for failure in failures)
+    for why, count in reasons.items():
+        if count > 0:
+            note(f"  {count}: {why}.")
     for failure in failures:
         note(f"  {describe(failure).message}. {describe(failure).hint}")
     _end(failures)

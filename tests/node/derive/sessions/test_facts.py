@@ -182,6 +182,7 @@ def test_a_head_names_what_a_live_session_has_seen_and_not_what_another_machine_
     assert head.changed == ("kept.py", "[redacted:github-token]")
     sync(one, two)
     two.transcript.write_bytes(two.tip())
-    two.says(said)
+    two.says(turn("Another marmot.", session=SESSION, cwd=str(tmp_path)).encode())
     two.copy()
-    assert [each.changed for each in two.copies.heads() if each.device == two.device] == [None]
+    [mine] = [each for each in two.copies.heads() if each.device == two.device]
+    assert (mine.branch, mine.commit, mine.changed) == ("", "", None), "it is in no repository here"

@@ -417,6 +417,7 @@ def test_a_restore_keeps_what_the_tool_has_of_its_own(machine: Machine) -> None:
     copy(machine, data=LINES + turn("theirs", session=TIDE).encode())
     (left,) = machine.call("sessions", "restore", TIDE, "--json").json["left"]
     assert "another way" in left["why"]
+    assert "1: this machine's own session went another way" in machine.call("sessions", "restore", TIDE).err
     assert [path.read_bytes() for path in machine.projects.rglob("*.jsonl")] == [mine]
 
 

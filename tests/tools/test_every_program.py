@@ -2,6 +2,7 @@
 model, and nothing of Crystal stays behind.
 """
 
+import subprocess
 import sys
 import threading
 import time
@@ -132,11 +133,14 @@ def test_private_words_are_not_recorded(program: Program) -> None:
 def test_projects_that_are_kept_out_are_not_recorded(program: Program) -> None:
     program.has_to_be_recorded()
     workplace = program.workplace
-    ignored, excluded, kept = map(workplace.project, ("ignored", "excluded", "kept"))
+    ignored, excluded, cloned, kept = map(workplace.project, ("ignored", "excluded", "cloned", "kept"))
     (ignored / ".crystalignore").write_text("*\n")
-    workplace.machine.run("capture", "exclude", str(excluded))
+    subprocess.run(["git", "init", "--quiet", str(cloned)], check=True)
+    remote = "https://example.org/plovers/nests.git"
+    subprocess.run(["git", "-C", str(cloned), "remote", "add", "origin", remote], check=True)
+    workplace.machine.run("capture", "exclude", str(excluded), "example.org/plovers/nests")
     prompt = workplace.model.script.says("What about the plover nest?", "The plover nest is empty.")
-    for folder in (ignored, excluded, kept):
+    for folder in (ignored, excluded, cloned, kept):
         program.ask(folder, prompt)
     workplace.recorded("kept", lambda rows: len(rows) >= 2)
     assert [row.project for row in workplace.rows() if "plover" in row.text] == ["work/kept"] * 2

@@ -33,7 +33,7 @@ ROOTS = {
     "openclaw": ".openclaw",
 }
 TOLD = "The heron camera wakes at 05:20."
-CLEANING_TURNS_MAX = 10
+CLEANING_SECONDS, CLEANING_TURNS_MAX = 20, 5
 PLACES = {
     "the same path": lambda home: home / "work" / "herons",
     "another path": lambda home: home / "src" / "birds" / "herons",
@@ -255,15 +255,17 @@ def is_copied(machine: Machine, root: Path) -> bool:
 
 
 def cleaned_up(program: Program, root: Path, head: Head) -> None:
-    """Delete a session as the tool does. Claude Code does so itself, beside a turn, and stops where the turn ends first: its
-    files are older than `cleanupPeriodDays`. Of OpenClaw the whole database is lost."""
+    """Delete a session as the tool does. Claude Code does so itself, once a day, some seconds into a session, and not where the
+    turn has ended by then: the files are older than `cleanupPeriodDays`. Of OpenClaw the whole database is lost."""
     own = head.tool_session or head.session
     if isinstance(program, ClaudeCode):
         workplace = program.workplace
+        lasts = Call(program.shell.name, {"command": f"timeout {CLEANING_SECONDS} tail -f /dev/null || true"})
         for _ in range(CLEANING_TURNS_MAX):
             for path in root.rglob(f"*{own}*"):
                 written_long_ago(path)
-            program.ask(workplace.project("other"), workplace.model.script.says("Say a word", "Word."))
+            (root / ".last-cleanup").unlink(missing_ok=True)
+            program.ask(workplace.project("other"), workplace.model.script.says("Say a word", lasts, "Word."))
             if not list(root.rglob(f"{own}.jsonl")):
                 return
         return

@@ -16,6 +16,8 @@ CONFIG_BYTES_MAX = 256 * 1024
 """How much of a repository's configuration is read."""
 FOLDER_CHARS_MAX = 4096
 NAME_CHARS_MAX = 500
+OUTSIDE = "…"
+"""Begins the name of a folder outside the home."""
 OUTSIDE_PARTS = 2
 """So many last parts of a folder outside the home are kept, after ``…/`` and a digest."""
 OUTSIDE_DIGEST_CHARS = 12
@@ -77,7 +79,7 @@ def project_name(cwd: str, home: Path) -> str:
                 return name
     parts = [part for part in path.parts if part != path.anchor][-OUTSIDE_PARTS:]
     digest = b32encode(sha256(path.as_posix().encode("utf-8", "surrogatepass")).digest()).decode().lower()
-    return "/".join(["…", digest[:OUTSIDE_DIGEST_CHARS], *parts])[:NAME_CHARS_MAX] if parts else ""
+    return "/".join([OUTSIDE, digest[:OUTSIDE_DIGEST_CHARS], *parts])[:NAME_CHARS_MAX] if parts else ""
 
 
 def repository_name(cwd: str) -> str:

@@ -176,8 +176,8 @@ class DocumentReader:
         )
 
 
-class DocumentAdapter(ExcludingAdapter, ABC):
-    """An adapter of files that hold one conversation each, as one JSON object.
+class WholeFileAdapter(ExcludingAdapter, ABC):
+    """An adapter of files that are read as a whole whenever they change.
 
     A message that changes under its id is recorded as its next version.
     """
@@ -186,22 +186,18 @@ class DocumentAdapter(ExcludingAdapter, ABC):
     repeats = True
 
     @abstractmethod
-    def said(
-        self, document: dict[str, Any], path: Path, written: int
-    ) -> Iterator[TranscriptMessage | SkippedRecord]:
-        """The messages of a document, in order. ``written``: when its file was last written (milliseconds). Never raises."""
+    def content(self, path: Path, reader: DocumentReader) -> DocumentContent:
+        """The messages of a file, in order. Never raises."""
 
     def read(
         self, path: Path, state: FileState | None, *, agent: str, hides: Hides, quiet_ns: int = -1
     ) -> TranscriptReading:
         reader = DocumentReader(path, state, quiet_ns)
-        return reader.read(
-            self._content(path, reader), self._home, agent, self.name, hides, self.exclusions()
-        )
+        return reader.read(self.content(path, reader), self._home, agent, self.name, hides, self.exclusions())
 
     def skip(self, path: Path) -> FileState:
         reader = DocumentReader(path, None)
-        return reader.skip(self._content(path, reader))
+        return reader.skip(self.content(path, reader))
 
     def unchanged(self, path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
         return unchanged(path, state, quiet_ns)
@@ -215,7 +211,17 @@ class DocumentAdapter(ExcludingAdapter, ABC):
     def transcript(self, path: Path) -> Path:
         return path
 
-    def _content(self, path: Path, reader: DocumentReader) -> DocumentContent:
+
+class DocumentAdapter(WholeFileAdapter, ABC):
+    """An adapter of files that hold one conversation each, as one JSON object."""
+
+    @abstractmethod
+    def said(
+        self, document: dict[str, Any], path: Path, written: int
+    ) -> Iterator[TranscriptMessage | SkippedRecord]:
+        """The messages of a document, in order. ``written``: when its file was last written (milliseconds). Never raises."""
+
+    def content(self, path: Path, reader: DocumentReader) -> DocumentContent:
         try:
             document = parse_json(reader.data)
         except ValueError:

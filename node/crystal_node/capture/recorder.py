@@ -15,10 +15,12 @@ from pathlib import Path
 
 from msgspec import structs
 
+from crystal_core.projects import NO_FOLDERS, project_keys
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.base.clock import now_ms, uptime_ms
 from crystal_node.base.errors import UsageError
+from crystal_node.base.project import OUTSIDE
 from crystal_node.base.settings import with_current_options
 from crystal_node.base.wording import counted
 from crystal_node.capture.adapter import (
@@ -113,7 +115,7 @@ class Recorder:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._settings = device.settings
-        self._adapters = adapters_of(self._settings, self._settings.person_home)
+        self._adapters = adapters_of(self._settings, self._settings.person_home, self._projects)
         self._lock = asyncio.Lock()
 
     def folders(self) -> list[Path]:
@@ -305,11 +307,21 @@ class Recorder:
         """The adapters of the current settings: recording may be turned on or off while this process runs."""
         settings = with_current_options(self._settings)
         if settings is not self._settings:
-            self._settings, self._adapters = settings, adapters_of(settings, settings.person_home)
+            self._settings = settings
+            self._adapters = adapters_of(settings, settings.person_home, self._projects)
         return self._adapters
 
     def _all(self) -> list[Adapter]:
-        return all_adapters(self._settings, self._settings.person_home)
+        return all_adapters(self._settings, self._settings.person_home, self._projects)
+
+    def _projects(self) -> set[Path]:
+        """The folders below the person's home that something was said in, on whichever device."""
+        home = self._settings.person_home
+        return {
+            home / folder
+            for folder, _ in project_keys(self._device.replica.database)
+            if folder not in NO_FOLDERS and not folder.startswith(OUTSIDE) and ".." not in Path(folder).parts
+        }
 
 
 def clean_text(text: str) -> Redacted:

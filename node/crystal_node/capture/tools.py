@@ -5,6 +5,7 @@ from pathlib import Path
 
 from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter, FoundTranscript
+from crystal_node.capture.aider import Aider
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.cline import Cline
 from crystal_node.capture.codex import Codex
@@ -35,6 +36,7 @@ _TABLE: dict[str, Callable[[Settings, Path], Adapter]] = {
     Continue.name: lambda wanted, home: Continue(wanted.capture.continue_folder, home),
     Goose.name: lambda wanted, home: Goose(wanted.capture.goose_folder, home),
     Crush.name: lambda wanted, home: Crush(wanted.capture.crush_folder, home),
+    Aider.name: lambda wanted, home: Aider(home / ".aider", home),
     DropFolder.name: lambda wanted, home: DropFolder(wanted.capture.drop_folder, home, wanted.agent_id),
 }
 """All tools, and how the adapter of each is made of the settings and the person's home folder. This is the one place that
@@ -43,18 +45,26 @@ TOOLS = tuple(_TABLE)
 """Their names, as `crystal capture off TOOL` takes them."""
 
 
-def adapters_of(settings: Settings, person_home: Path) -> list[Adapter]:
+Projects = Callable[[], Iterable[Path]]
+"""The folders of projects that the memory knows, as they are now."""
+
+
+def adapters_of(settings: Settings, person_home: Path, projects: Projects | None = None) -> list[Adapter]:
     """The adapters of the tools that are recorded here, in the order of ``TOOLS``, without those in
     ``capture_without``."""
-    return [one for one in all_adapters(settings, person_home) if one.name not in settings.capture.without]
+    found = all_adapters(settings, person_home, projects)
+    return [one for one in found if one.name not in settings.capture.without]
 
 
-def all_adapters(settings: Settings, person_home: Path) -> list[Adapter]:
-    """The adapters of all tools, whether they are recorded or not."""
+def all_adapters(settings: Settings, person_home: Path, projects: Projects | None = None) -> list[Adapter]:
+    """The adapters of all tools, whether they are recorded or not. Without ``projects``, a tool that keeps its files in
+    projects and lists these nowhere has none."""
     adapters = [make(settings, person_home) for make in _TABLE.values()]
     for one in adapters:
         one.crystal_home = settings.home.root
         one.actions = settings.capture.actions
+        if isinstance(one, Aider) and projects is not None:
+            one.projects = projects
     return adapters
 
 
@@ -87,6 +97,8 @@ _BY_NAME = {
 """Endings of files that do not consist of lines, and whose such a file is if its content does not tell."""
 _ENDINGS = (".jsonl", *_BY_NAME)
 _DATABASE = b"SQLite format 3\0"
+_BEGINNING_BYTES = 1024
+"""Of a document for people, by which it is known."""
 
 
 def discovered(adapters: Iterable[Adapter]) -> Iterator[Choice]:
@@ -133,8 +145,8 @@ def _by_content(adapters: Sequence[Adapter], path: Path) -> Adapter | None:
 
 
 def _beginning(path: Path) -> object:
-    """What a file is known by: a database's tables with their columns, a document, or its first line. Raises OSError,
-    ValueError."""
+    """What a file is known by: a database's tables with their columns, a document, the beginning of one that is for people,
+    or a file's first line. Raises OSError, ValueError."""
     with open_regular(path) as file:
         if file.read(len(_DATABASE)) == _DATABASE:
             nothing: dict[str, list[str]] = {}
@@ -142,6 +154,9 @@ def _beginning(path: Path) -> object:
         if path.suffix == ".json":
             file.seek(0)
             return parse_json(file.read(DOCUMENT_BYTES_MAX))
+        if path.suffix == ".md":
+            file.seek(0)
+            return {"beginning": file.read(_BEGINNING_BYTES).decode("utf-8", "replace")}
     with LineReader(path, None) as reader:
         return parse_json(reader.first_line() or b"")
 

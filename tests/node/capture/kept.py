@@ -18,6 +18,7 @@ import apsw
 from crystal_mirror.operations import Capture
 from crystal_node.base.settings.options import ActionDetail
 from crystal_node.capture.adapter import Adapter
+from crystal_node.capture.aider import Aider
 from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.cline import Cline
 from crystal_node.capture.codex import Codex
@@ -78,6 +79,13 @@ def _crush(root: Path, home: Path) -> Adapter:
     return Crush(root, home)
 
 
+def _aider(root: Path, _home: Path) -> Adapter:
+    """Its files are in projects: here in one of a home that is the kept folder."""
+    adapter = Aider(root / ".aider", root)
+    adapter.projects = lambda: [root / "work" / "proj"]
+    return adapter
+
+
 KEPT = [
     Kept("real/claude-code", ClaudeCode),
     Kept("real/openclaw", OpenClaw, "database", "agents/main/agent/openclaw-agent.sqlite"),
@@ -90,6 +98,7 @@ KEPT = [
     Kept("real/continue", Continue, "documents"),
     Kept("goose", Goose, "database", "sessions/sessions.db"),
     Kept("crush", _crush, "database", "kept/.crush/crush.db"),
+    Kept("real/aider", _aider, "text"),
     Kept("drop", lambda root, home: DropFolder(root, home, "cc-mini")),
 ]
 

@@ -26,7 +26,8 @@ Local rows:
                       covers the places from `first` up to `beyond`, in all documents of the source where `path` is empty
     digests, position, mirror_log, meta
     index_state       dimensions of vectors; number of windows removed or changed; `deferred`, see `CHUNK_TRIGGERS`; `embedded`:
-                      no replicated chunk up to that rowid is without vectors, but for tool calls
+                      no replicated chunk up to that rowid is without vectors, but for tool calls; `lost`: number of chunks
+                      removed or changed
     removed_windows   rowid of the n-th removed window, for the latest n
     id_blocks         first four bytes of the ids of each `BLOCK` rowids, as `|0A1B2C3D|…`
     actions           chunks that are tool calls and nothing else: they have no vectors, and are found only if asked for
@@ -575,6 +576,12 @@ ALTER TABLE occurrences ADD COLUMN model TEXT NOT NULL DEFAULT '';
 ALTER TABLE provisional_places ADD COLUMN model TEXT NOT NULL DEFAULT '';
 """
 
+_LOST_CHUNKS = """
+ALTER TABLE index_state ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;
+CREATE TRIGGER chunk_lost AFTER DELETE ON chunks BEGIN UPDATE index_state SET lost = lost + 1; END;
+CREATE TRIGGER chunk_differs AFTER UPDATE OF rowid, text ON chunks BEGIN UPDATE index_state SET lost = lost + 1; END;
+"""
+"""By `lost`, processes that keep something of each chunk in memory see that a rowid may mean another one."""
 
 MIGRATIONS: tuple[Migration, ...] = (
     _version_1,
@@ -588,5 +595,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     _running(ACTION_ROWS),
     _version_10,
     _running(_MODELS),
+    _running(_LOST_CHUNKS),
 )
 """Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

@@ -7,10 +7,11 @@ For a few texts, a temporary index in memory is faster than a search of the larg
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from crystal_core.database import Database
 from crystal_core.schema import TOKENIZER
@@ -20,16 +21,26 @@ if TYPE_CHECKING:
 
     import apsw
 
-_SATURATION = 1.2
-_LENGTH_SHARE = 0.75
+SATURATION = 1.2
+LENGTH_SHARE = 0.75
 _WEIGHT_MIN = 1e-6
 """FTS5's constants."""
 
+TIMES_BITS = 12
+TIMES_MAX = (1 << TIMES_BITS) - 1
+"""More than so many times a word counts as so many, of which the rank says next to nothing any more."""
+COUNTED_EACH_MAX = 63 // TIMES_BITS
+"""Terms whose times fit into one of SQLite's integers."""
+
+ADMITTED = "crystal_admitted(rowid)"
+"""The condition that a chunk is one of those that `admit` was given last."""
+
 _prepared: WeakSet[Database] = WeakSet()
+_admitted: "WeakKeyDictionary[Database, bytearray]" = WeakKeyDictionary()
 
 
 def prepare(database: Database) -> None:
-    """Register `crystal_rank` with the connection, and create `temp.words`, which `holding` reads.
+    """Register the functions of this module with the connection, and create the tables that say which chunks hold a word.
 
     Call outside of transactions. Created in a snapshot, both would be rolled back with it, and all prepared statements of the
     connection would be prepared again, which costs a search a tenth of its time.
@@ -37,8 +48,20 @@ def prepare(database: Database) -> None:
     if database in _prepared:
         return
     before = database.connection.total_changes()
-    database.connection.register_fts5_function("crystal_rank", _rank)
-    database.run("CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab (main, chunks_fts, row)")
+    connection = database.connection
+    connection.register_fts5_function("crystal_rank", _rank)
+    connection.register_fts5_function("crystal_totals", _totals)
+    # Without a call of Python's, as the next one.
+    times = cast("Callable[..., int]", operator.attrgetter("inst_count"))
+    connection.register_fts5_function("crystal_times", times)
+    connection.register_fts5_function("crystal_times_of_each", _times_of_each)
+    _admitted[database] = admitted = bytearray()
+    lookup = cast("Callable[..., int]", admitted.__getitem__)
+    connection.create_scalar_function("crystal_admitted", lookup, 1, deterministic=True)
+    database.run(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab (main, chunks_fts, row);"
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.instances USING fts5vocab (main, chunks_fts, instance)"
+    )
     database.temporary_changes += database.connection.total_changes() - before
     if not database.in_transaction():
         _prepared.add(database)
@@ -49,16 +72,30 @@ def holding(database: Database, word: str) -> int | None:
 
     Call `prepare` first. Takes about 15 ns per chunk.
     """
+    found = token(database, word)
+    if found is None:
+        return None
+    return int(database.value("SELECT doc FROM temp.words WHERE term = ?", (found,)) or 0)
+
+
+def token(database: Database, word: str) -> str | None:
+    """Return a word as it stands in the index; None for what the index takes as none or several words."""
     import apsw
 
-    words: list[str] = TOKENIZER.split()
+    words: list[str] = list(TOKENIZER.split())
     tokenizer, arguments = words[0], words[1:]
     cut = database.connection.fts5_tokenizer(tokenizer, arguments)
     found = cut(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False)
     tokens = cast("list[tuple[str, ...]]", found)
-    if len(tokens) != 1 or len(tokens[0]) != 1:
-        return None
-    return int(database.value("SELECT doc FROM temp.words WHERE term = ?", tokens[0]) or 0)
+    return tokens[0][0] if len(tokens) == 1 and len(tokens[0]) == 1 else None
+
+
+def admit(database: Database, chunks: Iterable[int], highest: int) -> None:
+    """Have `ADMITTED` admit these chunks until the next call. No chunk has a higher rowid than `highest`."""
+    admitted = _admitted[database]
+    admitted[:] = bytes(highest + 1)
+    for chunk in chunks:
+        admitted[chunk] = 1
 
 
 def weight(holding: float, total: int) -> float:
@@ -94,18 +131,30 @@ def index_of(database: Database, rowids: Iterable[int]) -> "Generator[str]":
         database.temporary_changes += database.connection.total_changes() - before
 
 
+def _totals(api: "apsw.FTS5ExtensionApi", *_: Any) -> str:
+    return json.dumps([api.row_count, api.column_total_size(0)])
+
+
+def _times_of_each(api: "apsw.FTS5ExtensionApi", *_: Any) -> int:
+    """How often each phrase of the expression is in a row, the first one in the highest bits."""
+    packed = 0
+    for phrase in range(api.phrase_count):
+        packed = packed << TIMES_BITS | min(len(api.phrase_column_offsets(phrase, 0)), TIMES_MAX)
+    return packed
+
+
 def _rank(api: "apsw.FTS5ExtensionApi", *weights: Any) -> float:
     # Called for thousands of rows in one search, so every call into SQLite counts.
     average = api.aux_data
     if average is None:
         average = api.aux_data = max(api.column_total_size(0), 1) / max(api.row_count, 1)
-    length = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * api.column_size(0) / average)
+    length = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * api.column_size(0) / average)
     if len(weights) == 1:
         times = api.inst_count
-        return float(-weights[0] * times * (_SATURATION + 1) / (times + length))
+        return float(-weights[0] * times * (SATURATION + 1) / (times + length))
     total = 0.0
     for phrase, own in enumerate(weights):
         times = len(api.phrase_column_offsets(phrase, 0))
         if times:
-            total += own * times * (_SATURATION + 1) / (times + length)
+            total += own * times * (SATURATION + 1) / (times + length)
     return -total

@@ -6,7 +6,8 @@ Rules:
 - Words are joined by OR, so a query whose words do not all occur still finds something; BM25 ranks better matches first.
   English function words are left out while other words remain. Text between double quotes is a phrase; a word with
   punctuation inside (`os.path`) is searched as a phrase and by its parts.
-- Ranking takes about 1 µs per matching chunk, so at most `RANKED_MAX` are ranked. In a larger memory, words are taken from
+- Ranking takes up to 1 µs per matching chunk, so at most `RANKED_MAX` are ranked. A process that has NumPy ranks with it
+  (`postings.py`), another one by FTS5, with the same result. In a larger memory, words are taken from
   the rarest on, as many as fit:
 
       the chunks that hold them are few    all of them, by all words of the query, in an index of their own
@@ -16,7 +17,7 @@ Rules:
 - A filter that admits few chunks has them ranked in full, by all words, and a word is as rare as it is among them. One that
   admits more applies before anything is cut off.
 
-See docs/decisions/0010-search-index.md and 0038-vectors-at-a-million.md.
+See docs/decisions/0010-search-index.md, 0038-vectors-at-a-million.md and 0115-words-ranked-in-memory.md.
 """
 
 import json
@@ -28,7 +29,8 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from crystal_core.database import Database, Row
-from crystal_core.search import bm25
+from crystal_core.search import bm25, postings
+from crystal_core.search.postings import Postings
 
 RANKED_MAX = 8192
 """Chunks ranked for one query."""
@@ -36,13 +38,15 @@ RARE_MAX = 2048
 """A word in at most this many chunks is rare. Other words are counted completely only if there are few rare ones."""
 FEW_MAX = 256
 """Most chunks that get a temporary index for one query: about 15 µs each."""
+LISTED_FOR_ONE_INDEXED = 100
+"""Chunks of a word that are listed in the time in which one text is indexed: 0.15 µs and 15 µs."""
 COUNTED_MAX = 4
 """A word estimated to be in this many times `RANKED_MAX` chunks is not counted up to that bound, nor is a phrase."""
 LARGE = 250_000
 """Chunks from which on FTS5's own ranking of phrases costs more than `crystal_rank`, and words are not counted completely."""
 COUNTS_KEPT = 4096
 """Terms whose counts are cached between searches while nothing is written."""
-CONJUNCTION_MAX = 5
+CONJUNCTION_MAX = bm25.COUNTED_EACH_MAX
 """Most words of a query whose conjunction is also searched. A chunk hardly ever has all words of a long query."""
 TERMS_MAX = 16
 """Most words and phrases of a query that are searched; the longest are taken, since they tend to be the rarest."""
@@ -137,6 +141,13 @@ def best_matches(
     def add_all(search: _Search) -> None:
         matches.append(_all_ranked(database, search, limit, restriction))
 
+    def add_newest(words: Sequence[str], held: Mapping[str, Postings], ranked_max: int) -> None:
+        if postings.at_hand():
+            matches.append(_newest(database, words, weights, held, (ranked_max, limit), restriction))
+        else:
+            add(_weighted(" AND ", words, weights), ranked_max)
+
+    held: dict[str, Postings] = {}
     fitting = [term for term in fitting if term.holding]
     holders = _holders(database, fitting) if fitting else None
     if holders:
@@ -146,14 +157,18 @@ def best_matches(
         texts = [term.text for term in fitting]
         # FTS5's own ranking is faster, except for phrases of common words in a large memory.
         dear = newest > LARGE and any(" " in text for text in texts)
-        add_all(_weighted(" OR ", texts, weights) if dear else _Search(" OR ".join(texts)))
+        if postings.at_hand():
+            held = {text: postings.holders(database, text) for text in texts}
+            matches.append(_all_held(database, held, weights if dear else {}, limit, restriction))
+        else:
+            add_all(_weighted(" OR ", texts, weights) if dear else _Search(" OR ".join(texts)))
         if common and len(searched) <= CONJUNCTION_MAX:
-            add(_weighted(" AND ", _whole(searched), weights), RANKED_MAX // 2)
+            add_newest(_whole(searched), held, RANKED_MAX // 2)
     rest = _whole([term.text for term in common])
     if len(rest) > 1 and _found(matches) < limit:
-        add(_weighted(" AND ", rest[:CONJUNCTION_MAX], weights), RANKED_MAX // 2)
+        add_newest(rest[:CONJUNCTION_MAX], held, RANKED_MAX // 2)
     if rest and _found(matches) < limit:
-        add(_weighted(" OR ", rest[:1], weights), RANKED_MAX)
+        add_newest(rest[:1], held, RANKED_MAX)
     return _merged(matches, limit)
 
 
@@ -267,6 +282,8 @@ def _among_admitted(
         return []
     if len(admitted) <= FEW_MAX:
         return _among(database, admitted, _Search(" OR ".join(searched)), limit)
+    if postings.at_hand():
+        return _among_listed(database, searched, limit, admitted)
     among = Restriction("+rowid IN (SELECT value FROM json_each(?))", (json.dumps(admitted),))
     between = min(admitted), max(admitted)
     weights = {
@@ -335,6 +352,82 @@ def _all_ranked(database: Database, search: _Search, limit: int, restriction: Re
     # The inner LIMIT keeps SQLite from moving the restriction into it.
     query = f"SELECT rowid, score FROM ({ranked} LIMIT -1) WHERE {restriction.sql} LIMIT ?"  # noqa: S608
     return _matches(database.rows(query, (search.expression, *restriction.bindings, limit)))
+
+
+def _all_held(
+    database: Database,
+    held: Mapping[str, Postings],
+    weights: Mapping[str, float],
+    limit: int,
+    restriction: Restriction,
+) -> list[Match]:
+    """As `_all_ranked`, of terms that chunks hold; without `weights` by how many hold them."""
+    total, average = postings.lengths(database).totals(database, next(iter(held)))
+    terms = [
+        (weights.get(text) or bm25.weight(len(found.chunks), total), found) for text, found in held.items()
+    ]
+    found = postings.ranked(database, terms, average)
+    return _matches(postings.best(database, found, limit, restriction.sql, restriction.bindings))
+
+
+def _newest(
+    database: Database,
+    words: Sequence[str],
+    weights: Mapping[str, float],
+    held: Mapping[str, Postings],
+    most: tuple[int, int],
+    restriction: Restriction,
+) -> list[Match]:
+    """As `_ranked`, of what holds all these words. `held` has the chunks of some of them; `most`: how many are ranked, and
+    returned."""
+    ranked_max, limit = most
+
+    unknown = [word for word in words if word not in held]
+    together = postings.matching(
+        database,
+        "chunks_fts",
+        " AND ".join(words),
+        restriction.sql,
+        restriction.bindings,
+        newest=ranked_max,
+        each=len(unknown) > 1,
+    )
+    if not len(together.chunks):
+        return []
+    if len(unknown) > 1:
+        times = dict(zip(words, postings.of_each(together, len(words)), strict=True))
+    else:
+        times = {word: held[word].among(together.chunks) for word in words if word in held}
+        for word in unknown:
+            times[word] = together.times - sum(times.values())
+    _, average = postings.lengths(database).totals(database, words[0])
+    terms = [(weights[word], Postings(together.chunks, times[word])) for word in words]
+    return _matches(postings.best(database, postings.ranked(database, terms, average), limit))
+
+
+def _among_listed(
+    database: Database, searched: Sequence[str], limit: int, admitted: Sequence[int]
+) -> list[Match]:
+    """As `_among_admitted`, of these chunks."""
+    newest = int(database.value("SELECT max(rowid) FROM chunks"))
+    counts = _counts.setdefault(database, _Counts())
+    holding = sum(counts.look(database, term, RARE_MAX, newest).holding for term in searched)
+    if holding > LISTED_FOR_ONE_INDEXED * len(admitted):
+        with bm25.index_of(database, admitted) as table:
+            held = {term: postings.matching(database, table, term) for term in searched}
+    else:
+        bm25.admit(database, admitted, newest)
+        condition = f"rowid BETWEEN ? AND ? AND {bm25.ADMITTED}"
+        between = min(admitted), max(admitted)
+        held = {
+            term: postings.matching(database, "chunks_fts", term, condition, between) for term in searched
+        }
+    held = {term: found for term, found in held.items() if len(found.chunks)}
+    if not held:
+        return []
+    _, average = postings.lengths(database).totals(database, next(iter(held)))
+    terms = [(bm25.weight(len(found.chunks), len(admitted)), found) for found in held.values()]
+    return _matches(postings.best(database, postings.ranked(database, terms, average), limit))
 
 
 def _matches(rows: Iterable[Row]) -> list[Match]:

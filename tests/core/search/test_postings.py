@@ -1,0 +1,146 @@
+"""Ranking by NumPy: FTS5's own ranks, whoever writes and whatever is removed meanwhile."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from crystal_core.database import Database
+from crystal_core.replica import Replica
+from crystal_core.search import bm25, keywords, postings
+from crystal_core.search.keywords import Match, Restriction, best_matches
+from crystal_core.search.search import search
+from tests.core.builders import NOW, apply, capture, forget, new_replica
+
+LIMIT = 20
+WORDS = [f"word{number}" for number in range(40)]
+ODD = "+rowid IN (SELECT rowid FROM chunks WHERE rowid % 2)"
+RESTRICTIONS = (
+    keywords.EVERYTHING,
+    Restriction(ODD),
+    Restriction(ODD, narrow=True),
+    Restriction("+rowid IN (SELECT rowid FROM chunks WHERE rowid % ? = 0)", (5,), narrow=True),
+)
+
+
+@pytest.fixture(autouse=True)
+def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds of ranking so low that a few hundred chunks exceed them."""
+    for name, bound in {"RANKED_MAX": 220, "RARE_MAX": 60, "FEW_MAX": 4}.items():
+        monkeypatch.setattr(keywords, name, bound)
+
+
+def said(generator: random.Random) -> str:
+    """Some words of 40, the first ones in nearly every text; some texts are long."""
+    count = generator.choice((3, 10, 40, 300))
+    return " ".join(WORDS[min(int(generator.expovariate(0.15)), 39)] for _ in range(count))
+
+
+def filled(path: Path | str, generator: random.Random, count: int = 400) -> Replica:
+    replica = new_replica(path)
+    apply(replica, *(capture(f"n{number} {said(generator)}", message=str(number)) for number in range(count)))
+    return replica
+
+
+def by_fts5(
+    database: Database, query: str, restriction: Restriction, patch: pytest.MonkeyPatch
+) -> list[Match]:
+    with patch.context() as patched:
+        patched.setattr(postings, "at_hand", lambda: False)
+        return best_matches(database, query, LIMIT, restriction)
+
+
+def same(ours: list[Match], theirs: list[Match]) -> None:
+    assert [one.chunk for one in ours] == [one.chunk for one in theirs]
+    assert [one.bm25 for one in ours] == pytest.approx([one.bm25 for one in theirs], rel=1e-12)
+
+
+@pytest.mark.parametrize("restriction", RESTRICTIONS)
+@pytest.mark.parametrize("indexed", [False, True])
+def test_ranks_are_those_of_fts5(
+    monkeypatch: pytest.MonkeyPatch, restriction: Restriction, indexed: bool
+) -> None:
+    if indexed:
+        monkeypatch.setattr(keywords, "LISTED_FOR_ONE_INDEXED", 0)
+    generator = random.Random(7)
+    database = filled(":memory:", generator).database
+    assert postings.at_hand()
+    for _ in range(60):
+        query = " ".join(generator.choices([*WORDS, "nowhere", "word0.word1"], k=generator.randint(1, 6)))
+        ours = best_matches(database, query, LIMIT, restriction)
+        same(ours, by_fts5(database, query, restriction, monkeypatch))
+
+
+def test_a_word_that_stands_very_often_in_a_text_is_counted_as_often_as_it_says() -> None:
+    replica = new_replica()
+    words = " ".join(["word0 word1 word2"] * 2)
+    apply(
+        replica,
+        *(capture(f"{words} n{number}", message=str(number)) for number in range(400)),
+        capture(" ".join(["word0"] * 5000 + ["word1 word2"]), message="most"),
+    )
+    database = replica.database
+    bm25.prepare(database)
+    found = postings.matching(database, "chunks_fts", '"word0" AND "word1" AND "word2"', newest=3, each=True)
+    times = [counted.tolist() for counted in postings.of_each(found, 3)]
+    assert times == [[2, 2, bm25.TIMES_MAX], [2, 2, 1], [2, 2, 1]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_another_process_removes_and_adds_is_followed(tmp_path: Path, seed: int) -> None:
+    generator = random.Random(seed)
+    path = tmp_path / "crystal.db"
+    writer, reader = filled(path, generator), new_replica(path)
+    queries = ["word3", "word0 word1", "word5 word9 word12", "word2 word30"]
+    before = {query: best_matches(reader.database, query, 400) for query in queries}
+    assert all(before.values())
+    for step in range(6):
+        # The newest are among them: their rowids are given out again, to texts of other lengths.
+        newest = writer.database.rows("SELECT text FROM chunks ORDER BY rowid DESC LIMIT 3")
+        others = writer.database.rows("SELECT text FROM chunks ORDER BY random() LIMIT 5")
+        gone = {row[0] for row in (*newest, *others)}
+        apply(writer, forget(*gone))
+        for query in queries:
+            rows = reader.database.rows("SELECT rowid FROM chunks")
+            assert {one.chunk for one in best_matches(reader.database, query, 400)} <= {
+                row[0] for row in rows
+            }
+        apply(writer, *(capture(said(generator), message=f"{step}.{number}") for number in range(8)))
+        with Database.open(path) as anew:
+            for query in queries:
+                assert best_matches(reader.database, query, 400) == best_matches(anew, query, 400)
+
+
+def test_a_forgotten_text_is_found_by_no_process_that_ranked_it_before(tmp_path: Path) -> None:
+    path = tmp_path / "crystal.db"
+    writer, reader = filled(path, random.Random(1)), new_replica(path)
+    secret = "the quarry lies under word0"
+    apply(writer, capture(secret, message="secret"))
+    assert secret in {hit.text for hit in search(reader.database, "quarry", now_ms=NOW, embedder=None).hits}
+    assert postings.lengths(reader.database).totals(reader.database, '"quarry"')[0] == 401
+    apply(writer, forget(secret))
+    assert not search(reader.database, "quarry", now_ms=NOW, embedder=None).hits
+    assert secret not in {
+        hit.text for hit in search(reader.database, "quarry word0", now_ms=NOW, embedder=None).hits
+    }
+
+
+def test_lengths_are_read_of_what_is_asked_for(tmp_path: Path) -> None:
+    """SQLite writes them in one to three bytes."""
+    replica = new_replica(tmp_path / "crystal.db")
+    sizes = [1, 127, 128, 300, 16_383, 16_384, 20_000]
+    apply(
+        replica,
+        *(capture(" ".join([f"w{size}"] * size), message=str(size)) for size in sizes),
+    )
+    import numpy as np
+
+    database = replica.database
+    rows = dict[str, int](
+        database.rows("SELECT substr(text, 1, instr(text || ' ', ' ') - 1), rowid FROM chunks")
+    )
+    asked = np.array([rows[f"w{size}"] for size in sizes])
+    with database.snapshot():
+        lengths = postings.lengths(database)
+        assert lengths.of(database, asked[3:4]).tolist() == [300]
+        assert lengths.of(database, asked).tolist() == sizes

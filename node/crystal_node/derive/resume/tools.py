@@ -390,6 +390,9 @@ class OpenClawSessions(ToolSessions):
         if stored := self._stored(session):
             return [self.program, "tui", "--local", "--session", stored[0][1].key]
         found = self.find(session)
+        if not found and (store := store_of(self.place(session, cwd))) is not None:
+            key = _openclaw_key(store.parent.parent.name, session.own)
+            return [self.program, "tui", "--local", "--session", key]
         agent = found[0].parent.parent.name if found else "main"
         return [self.program, "tui", "--session", _openclaw_key(agent, session.own)]
 

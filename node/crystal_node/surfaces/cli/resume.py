@@ -14,6 +14,7 @@ from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode, UsageError
 from crystal_node.base.settings import resolve
 from crystal_node.base.wording import ago, counted, one_line, size
+from crystal_node.capture.openclaw_database import store_of
 from crystal_node.derive.resume.plan import ResumePlan, carry_out, plan_resume
 from crystal_node.derive.resume.projects import clone_address
 from crystal_node.derive.resume.rows import SessionIndex, SessionRow
@@ -252,6 +253,8 @@ def remarks(sessions: Sessions, plan: ResumePlan) -> list[str]:
             f"This machine and {name} went on separately: the session of {name} becomes {plan.session.own} here; "
             f"{plan.forked} stays as it is."
         )
+    if plan.written and store_of(plan.main.path) is not None:
+        lines.append("OpenClaw's own import takes it into its database. That takes some seconds.")
     if plan.kept:
         lines.append(f"{counted(len(plan.kept), 'file')} beside it differ here and stay as they are.")
     return lines

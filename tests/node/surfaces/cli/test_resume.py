@@ -304,6 +304,17 @@ def test_a_conversation_without_a_copy_is_told_from_one_that_is_unknown(machine:
     assert "heron" in machine.call("sessions", "show", listed["id"]).out
 
 
+def test_a_session_of_openclaws_database_says_who_writes_it(machine: Machine) -> None:
+    folder = machine.root / "work" / "tide-gauge"
+    with closing((store := Store(machine.root / ".openclaw")).database):
+        store.say("another", 0, "Where does the heron nest?")
+        written_copy(machine.home, "openclaw", TIDE, b'{"type":"session"}\n', LAPTOP, cwd="~/work/tide-gauge")
+        shown = machine.call("resume", TIDE, "--in", str(folder), "--print")
+    assert "OpenClaw's own import takes it into its database" in shown.err
+    assert f"openclaw-agent.sqlite/{TIDE}.jsonl" in shown.out
+    assert f"openclaw tui --local --session agent:main:{TIDE}" in shown.out
+
+
 def test_the_list_follows_the_copies(machine: Machine) -> None:
     copy(machine)
     assert machine.call("resume", "--last", "--json").json["title"] == "Why does the export start late?"

@@ -2,6 +2,7 @@
 
     PUT /…            reads the body piece by piece, answers 201
     GET /bytes/<n>    answers with n bytes, as one message up to 256 KiB, else piece by piece
+    GET /small        answers with 4 KiB, by uvicorn alone
 
 python -m bench.bare_server     prints its address on stdout once it serves
 """
@@ -15,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 PIECE = bytes(256 * 1024)
 
@@ -41,6 +43,23 @@ async def _pieces(size: int) -> AsyncGenerator[bytes]:
         yield PIECE[: size % len(PIECE)]
 
 
+_SMALL = PIECE[:4096]
+_SMALL_HEADERS = [(b"content-type", b"application/octet-stream"), (b"content-length", b"%d" % len(_SMALL))]
+
+
+def without_starlette(app: ASGIApp) -> ASGIApp:
+    """Answer `/small` before it."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] != "/small":
+            await app(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": _SMALL_HEADERS})
+        await send({"type": "http.response.body", "body": _SMALL})
+
+    return answer
+
+
 def main() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     app = Starlette(
@@ -50,7 +69,7 @@ def main() -> None:
         ]
     )
     config = uvicorn.Config(
-        app,
+        without_starlette(app),
         http="httptools",
         ws="none",
         lifespan="off",

@@ -90,12 +90,14 @@ def _page(url: str, link: str, questions: list[str]) -> tuple[float, list[float]
             """() => {
                 window.shown = (query) => new Promise((done) => {
                     const began = performance.now();
-                    const results = document.querySelector('.results');
+                    let begun = false;  // before, the results are those of the last search, or there is no place for any
                     new MutationObserver((_, seen) => {
-                        if (results.hasAttribute('aria-busy') || !document.querySelector('.hit')) return;
+                        const busy = document.querySelector('.results[aria-busy]') !== null;
+                        begun ||= busy;
+                        if (busy || !begun || !document.querySelector('.results .hit')) return;
                         seen.disconnect();
                         requestAnimationFrame(() => done(performance.now() - began));
-                    }).observe(results, { attributes: true });
+                    }).observe(document.body, { attributeFilter: ['aria-busy'], childList: true, subtree: true });
                     document.querySelector('#query').value = query;
                     document.querySelector('#searching').requestSubmit();
                 });

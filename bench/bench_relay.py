@@ -20,6 +20,7 @@ from bench.relay_load import (
     concurrently,
     get,
     headers,
+    lean_server,
     load,
     on_uvloop,
     put,
@@ -33,6 +34,7 @@ BODY = os.urandom(SMALL_BYTES)
 LISTED = 100
 FEW_VAULTS = 10
 MANY_VAULTS = 10_000
+MANY_AT_ONCE = 64
 
 
 @dataclass
@@ -64,6 +66,8 @@ def run(quick: bool) -> list[Row]:
             member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
             rows = on_uvloop(lambda: _drops(Path(directory), relay.url, bare, member, count, rounds))
             rows += on_uvloop(lambda: _reads(Path(directory), relay, bare, member, count, rounds))
+            with lean_server(Path(directory) / "lean.db") as lean:
+                rows += on_uvloop(lambda: _limits(relay.url, lean, bare, member, count, rounds))
         with running_relay(Path(directory) / "vaults", options=UNLIMITED, fresh=True) as relay:
             rows.append(on_uvloop(lambda: _vaults(relay, vaults, rounds)))
         return rows
@@ -135,6 +139,34 @@ async def _reads(
         old.row(pickups, bare_name, 0.6, "after a restart"),
         lists.row(pages, f"{bare_name}, as many bytes", 0.6),
         listed_alone.row(pages, alone, None),
+    ]
+
+
+async def _limits(url: str, lean: str, bare: str, member: Member, count: int, rounds: int) -> list[Row]:
+    """Beside what does as little as such a server can do."""
+    drops, pickups = Pairs(), Pairs()
+
+    def small(_: int) -> bytes:
+        return b"GET /small HTTP/1.1\r\nHost: bare\r\n\r\n"
+
+    for number in range(-1, rounds):
+        first = 10**8 + number * count
+        drop, pick_up = partial(put, member, body=BODY), partial(get, member)
+        turn: list[tuple[list[Load], str, Callable[[int], bytes], int]] = [
+            (drops.ours, url, drop, 201),
+            (drops.theirs, lean, drop, 201),
+            (pickups.ours, url, pick_up, 200),
+            (pickups.theirs, bare, small, 200),
+        ]
+        for found, server, request, expected in turn:
+            done = await load(
+                server, request, count=count, connections=MANY_AT_ONCE, expected=expected, first=first
+            )
+            if number >= 0:  # the first round warmed up
+                found.append(done)
+    return [
+        drops.row(f"durable 4 KB drops, {MANY_AT_ONCE} at once", "a lean server with group commit", 0.65),
+        pickups.row(f"4 KB pickups, {MANY_AT_ONCE} at once", "bare uvicorn", 0.6, "dropped lately"),
     ]
 
 

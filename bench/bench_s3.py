@@ -104,7 +104,7 @@ def _works(store: S3Store, bare: "_Bare", turn: int, count: int) -> list[tuple[s
         async with await store.get(f"{place}large/{number:06d}") as found:
             assert sum([len(piece) async for piece in found]) == len(LARGE_BODY)
 
-    large = max(8, count // 50)
+    large = max(8, count // 100)  # all turns together stay well below the 4 GiB of the server's store
     return [
         ("durable 4 KB puts", put, partial(bare.put, place, BODY), count),
         ("4 KB gets", get, partial(bare.get, place), count),

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -130,10 +131,19 @@ def on_uvloop(work: Callable[[], Coroutine[Any, Any, Made]]) -> Made:
         return runner.run(work())
 
 
-@contextlib.contextmanager
-def bare_server() -> Generator[str]:
+def bare_server() -> contextlib.AbstractContextManager[str]:
     """The address of `bench.bare_server`, as a process."""
-    process = subprocess.Popen([sys.executable, "-m", "bench.bare_server"], stdout=subprocess.PIPE, text=True)
+    return _served("bench.bare_server")
+
+
+def lean_server(file: Path) -> contextlib.AbstractContextManager[str]:
+    """The address of `bench.lean_server` over a database of its own, as a process."""
+    return _served("bench.lean_server", str(file))
+
+
+@contextlib.contextmanager
+def _served(*module: str) -> Generator[str]:
+    process = subprocess.Popen([sys.executable, "-m", *module], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

@@ -1,6 +1,7 @@
 """Vaults take turns at a store that is slow, whatever the number of each one's requests."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
@@ -12,7 +13,7 @@ from crystal_relay.limits import BLOB_BYTES_MAX, KIB
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, fair_store
 from crystal_relay.server.dropped_vaults import SETTLE_SECONDS
-from crystal_relay.server.fair_store import FairStore
+from crystal_relay.server.fair_store import FairStore, Turns
 from crystal_relay.server.settings import QUEUED_SECONDS_MAX
 from crystal_relay.store import Body, DirectStore, Object
 from tests.support.relay_server import ENROLL_TOKEN, Member, enrolled, joined, served
@@ -310,6 +311,23 @@ async def test_who_waits_too_long_for_a_turn_is_told_to_try_again(monkeypatch: p
     gated.let_one_through()
     await running
     assert store.small.running == 0
+
+
+async def test_who_goes_away_when_its_time_ends_leaves_no_place_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fair_store, "QUEUED_SECONDS_MAX", 0.01)
+    turns = Turns(at_once=1, of_vault_at_once=1, clock=time.monotonic)
+    await turns.enter("v/a", 1)
+    waiting = asyncio.create_task(turns.enter("v/a", 1))
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_later(0.011, waiting.cancel)
+    time.sleep(0.05)  # noqa: ASYNC251  both timers are due in the same turn of the loop
+    with pytest.raises((asyncio.CancelledError, Busy)):
+        await waiting
+    assert (turns.running, turns.waiting) == (1, 0)
+    turns.leave("v/a")
+    assert turns.running == 0
 
 
 def test_a_dropped_vault_is_deleted_only_when_no_write_of_before_can_arrive() -> None:

@@ -122,7 +122,7 @@ def test_every_channel_and_every_route_is_described() -> None:
     objects = "/v2/vaults/{vault}/objects/"
     served |= {
         (path, method.lower())
-        for part in (app.state.relay.objects, app.state.relay.batches)
+        for part in (app.state.relay, app.state.relay.objects, app.state.relay.batches)
         for path, methods in part.served.items()
         for method in set(methods) - {"HEAD"}
     }

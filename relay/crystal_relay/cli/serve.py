@@ -153,6 +153,14 @@ def serve(
             show_default="half of --store-concurrency",
         ),
     ] = None,
+    connections: Annotated[
+        int,
+        typer.Option(
+            min=64,
+            envvar="CRYSTAL_RELAY_CONNECTIONS",
+            help="Connections at once, if the process may open twice as many files. A waiting device holds one.",
+        ),
+    ] = 8_192,
     trusted_proxy: Annotated[
         list[str] | None,
         typer.Option(
@@ -274,6 +282,7 @@ def serve(
             store_concurrency=store_concurrency,
             vault_concurrency=vault_concurrency,
             sweep_seconds=SWEEP_SECONDS_BUCKET if place.is_bucket else SWEEP_SECONDS,
+            connections_max=connections,
             trusted_proxies=tuple(network_of(each) for each in parts_of(trusted_proxy or ())),
         )
         if drain_seconds is None:  # a directory has one process, so nobody can take over
@@ -387,7 +396,7 @@ async def _run(
     from crystal_relay.server.serving import Server, allow_open_files, listen
     from crystal_relay.server.tls import pinned_url, renew_certificate, tls_context
 
-    connections_max = allow_open_files()
+    connections_max = allow_open_files(settings.connections_max)
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(listen(host, port))
         ordered = OrderedNotifier() if broker is not None else None

@@ -36,6 +36,9 @@ _LOOKED_AT_MAX = 64
 """Connections that are asked whether they are idle, before a newcomer is refused instead."""
 BEGUN_AT_ONCE = 4
 """Anonymous requests that begin in one turn of the loop, under a millisecond of work."""
+QUEUED_TURNS_MAX = 64
+"""Of a long queue so many more begin in each turn that it would be empty after so many turns. Sixteen connections are
+accepted in a turn: else thousands of devices that come back at once would fill the places of strangers and be closed again."""
 
 
 class Trust(enum.StrEnum):
@@ -194,7 +197,8 @@ class Admission:
             raise Refused(Closing.BYTES)
 
     def _begin_some(self, loop: asyncio.AbstractEventLoop) -> None:
-        for _ in range(min(BEGUN_AT_ONCE, len(self._queue))):  # §R9-17
+        queued = len(self._queue)
+        for _ in range(min(queued, max(BEGUN_AT_ONCE, queued // QUEUED_TURNS_MAX))):  # §R9-17
             self._queue.popleft()()
         self._beginning = bool(self._queue)
         if self._beginning:

@@ -7,6 +7,7 @@ status, error's code, bytes and time: never a path, a query, a header or a body.
 
 import re
 import time
+from collections.abc import Awaitable, Callable
 from itertools import chain
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,6 +43,7 @@ class Guard:
         app: ASGIApp,
         objects: Objects,
         batches: Batches,
+        wait: Callable[[Scope, Receive, Send, bytes], Awaitable[None]],
         metrics: Metrics,
         rates: Rates,
         health: Health,
@@ -52,6 +54,7 @@ class Guard:
         self._objects = objects
         self._metrics = metrics
         self._rates = rates
+        self._wait = wait
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -68,6 +71,8 @@ class Guard:
                     await self._objects(scope, exchange.receive, exchange.send, vault, key)
                 case [b"", b"v2", b"vaults", vault, b"list"]:
                     await self._objects.list(scope, exchange.receive, exchange.send, vault)
+                case [b"", b"v2", b"vaults", vault, b"wait"]:
+                    await self._wait(scope, exchange.receive, exchange.send, vault)
                 case [b"", b"v2", b"vaults", vault, b"reads"]:
                     await self._batches.read(scope, exchange.receive, exchange.send, vault)
                 case [b"", b"v2", b"vaults", vault, b"writes"]:

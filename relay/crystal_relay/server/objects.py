@@ -93,7 +93,7 @@ class Objects:
         """Answer a request for the object at `key` of `vault`, both as the address has them. Raises RelayError, ClientGone."""
         method = self._handlers.get(scope["method"])
         if method is None:
-            await _refuse_method(scope, receive, send, tuple(self._handlers))
+            await refuse_method(scope, receive, send, tuple(self._handlers))
             return
         scope["crystal.route"], handler = method
         # uvicorn has refused an address that is not ASCII.
@@ -154,7 +154,7 @@ class Objects:
     async def list(self, scope: Scope, receive: Receive, send: Send, vault: bytes) -> None:
         """Answer a request for a page of keys in order, after a key."""
         if scope["method"] not in ("GET", "HEAD"):
-            await _refuse_method(scope, receive, send, ("GET", "HEAD"))
+            await refuse_method(scope, receive, send, ("GET", "HEAD"))
             return
         scope["crystal.route"] = "list_objects"
         name = check_vault(vault.decode())
@@ -233,6 +233,7 @@ def _listed(page: Page, mine: str) -> ListReply:
     return ListReply([ListedObject(entry.key[skipped:], entry.size) for entry in page.entries], page.more)
 
 
-async def _refuse_method(scope: Scope, receive: Receive, send: Send, served: tuple[str, ...]) -> None:
+async def refuse_method(scope: Scope, receive: Receive, send: Send, served: tuple[str, ...]) -> None:
+    """Answer a method that a route does not have."""
     refused = NoSuchMethod("that method is not served here")
     await error_reply(refused, headers={"allow": ", ".join(served)})(scope, receive, send)

@@ -32,8 +32,8 @@ ACCEPTED_AT_ONCE = 16
 loop busy, a queue of a hundred would take seconds. So it listens on as many copies of the socket."""
 HANDSHAKES = Handshakes(most=512, of_address=32)
 """For a relay that serves many machines, some of them behind one address."""
-OPEN_FILES = 2 * CONNECTIONS_MAX
-"""One for each connection, and one for the object sent over it."""
+FILES_OF_CONNECTION = 2
+"""Its own, and that of the object sent over it."""
 
 
 _log = logging.getLogger("crystal_relay.server")
@@ -136,22 +136,25 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def allow_open_files() -> int:
-    """Raise this process's limit of open files to what its connections and its store need, as far as the system allows.
+def allow_open_files(connections: int = CONNECTIONS_MAX) -> int:
+    """Raise this process's limit of open files to what so many connections and its store need, as far as the system allows.
 
     Many systems begin with 1,024: strangers' connections alone would leave the store none. Returns how many connections fit.
     """
     try:
         import resource
     except ImportError:  # not on every system
-        return CONNECTIONS_MAX
+        return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    files = FILES_OF_CONNECTION * connections
+    wanted = files if hard == resource.RLIM_INFINITY else min(files, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     granted, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return CONNECTIONS_MAX if granted == resource.RLIM_INFINITY else min(CONNECTIONS_MAX, granted // 2)
+    return (
+        connections if granted == resource.RLIM_INFINITY else min(connections, granted // FILES_OF_CONNECTION)
+    )
 
 
 def url_of(listener: socket.socket) -> str:

@@ -83,6 +83,7 @@ class RelaySettings:
     """Store operations at once, of all vaults; 0 for no limit."""
     vault_concurrency: int = STORE_CONCURRENCY // 2
     """The same of one vault; 0 for no limit."""
+    connections_max: int = CONNECTIONS_MAX
     sweep_seconds: float = SWEEP_SECONDS
     """Interval of the sweeper; 0 for none."""
     deletion_seconds_min: int = DELETION_SECONDS_MIN

@@ -5,12 +5,15 @@ A sleeping wait costs a connection and its memory. Both are shared, so devices b
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from crystal_relay.errors import TooManyRequests
+from crystal_relay.server.admission import SCOPE_KEY
 from crystal_relay.server.requests import ClientGone, gone
 from crystal_relay.server.scopes import Identity
 
@@ -20,11 +23,19 @@ WAITS_OF_VAULT_MAX = 512
 RETRY_SECONDS = 10.0
 
 
+class _Connection(Protocol):
+    """A connection of our own server."""
+
+    def when_gone(self, call: Callable[[], None] | None) -> None:
+        """Call it if the client leaves while a request is being served. None: nothing any more."""
+        ...
+
+
 class Waits:
     """The sleeping long polls. A stopping relay ends them all instead of waiting for up to a minute."""
 
     def __init__(self) -> None:
-        self._sleeping: set[asyncio.Task[str]] = set()
+        self._sleeping: set[asyncio.Timeout] = set()
         self._closing = False
         self.refused = 0
         self._held: Counter[tuple[str, str]] = Counter()
@@ -35,11 +46,16 @@ class Waits:
         """Number of sleeping waits."""
         return len(self._sleeping)
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether all waits are ended."""
+        return self._closing
+
     def close(self) -> None:
         """End all waits, and every later one at once."""
         self._closing = True
-        for task in self._sleeping:
-            task.cancel()
+        for sleeping in self._sleeping:
+            _end(sleeping)
 
     @contextmanager
     def place(self, identity: Identity) -> Generator[None]:
@@ -60,21 +76,36 @@ class Waits:
                 if not self._held[held]:
                     del self._held[held]
 
-    async def race(self, wait: Coroutine[object, object, str], receive: Receive) -> str | None:
+    async def race(self, wait: Coroutine[object, object, str], receive: Receive, scope: Scope) -> str | None:
         """The wait's result; None if the relay is stopping. Raises ClientGone, and what the wait raises."""
         if self._closing:
             wait.close()
             return None
-        sleeping = asyncio.create_task(wait)
-        leaving = asyncio.create_task(gone(receive))
-        self._sleeping.add(sleeping)
+        connection: _Connection | None = scope.get(SCOPE_KEY)
         try:
-            await asyncio.wait((sleeping, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not sleeping.done():
-                raise ClientGone
-            return None if sleeping.cancelled() else sleeping.result()
-        finally:
-            self._sleeping.discard(sleeping)
-            sleeping.cancel()
-            leaving.cancel()
-            await asyncio.gather(sleeping, leaving, return_exceptions=True)
+            # A task for the wait and one for the client's leaving would hold twice the memory.
+            async with asyncio.timeout(None) as sleeping:
+                self._sleeping.add(sleeping)
+                end = partial(_end, sleeping)
+                leaving = None if connection is not None else asyncio.create_task(gone(receive))
+                if connection is not None:
+                    connection.when_gone(end)
+                elif leaving is not None:
+                    leaving.add_done_callback(lambda _: end())
+                try:
+                    return await wait
+                finally:
+                    self._sleeping.discard(sleeping)
+                    if connection is not None:
+                        connection.when_gone(None)
+                    elif leaving is not None:
+                        leaving.cancel()
+        except TimeoutError:
+            if self.is_closing:
+                return None
+            raise ClientGone from None
+
+
+def _end(sleeping: asyncio.Timeout) -> None:
+    if sleeping.when() is None:
+        sleeping.reschedule(asyncio.get_running_loop().time())

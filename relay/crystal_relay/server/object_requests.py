@@ -1,0 +1,237 @@
+"""Requests for single objects, lists and waits, as devices send them: read by one regular expression and answered by one write.
+
+uvicorn's parser, its callbacks and its cycle cost as much as the relay's own work for a small object. What is not exactly in
+the form that is known here (any other header, a body that has not arrived, a query where none is served) is left to them, whose
+reading decides: this one accepts less, and nothing that they would read otherwise. The application, and so every check and
+limit, is the same.
+"""
+
+import asyncio
+import re
+from typing import Any, NamedTuple
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from crystal_relay.server.settings import HEAD_BYTES_MAX
+
+_TOGETHER_BYTES_MAX = 64 * 1024
+"""A body up to this size is copied behind its head."""
+_LINE = re.compile(
+    rb"(GET|HEAD|PUT|DELETE) (/v2/vaults/[0-9a-f]{32}/(?:objects/[a-z0-9._/-]{1,256}|(list|wait)))"
+    rb"(?:\?([A-Za-z0-9._~%&=+/-]{0,2048}))? HTTP/1\.1\r\n"
+)
+_FIELD = re.compile(rb"([A-Za-z-]{2,32}): ([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
+_SIZE = re.compile(rb"0|[1-9][0-9]{0,8}")
+_KNOWN = frozenset(
+    {
+        b"accept",
+        b"accept-encoding",
+        b"authorization",
+        b"connection",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"if-none-match",
+        b"range",
+        b"user-agent",
+        b"via",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+        b"x-real-ip",
+    }
+)
+"""None of them changes how the rest is read, but the two that `_fields` looks at."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Fields(NamedTuple):
+    """A request's headers."""
+
+    block: bytes
+    """As they were sent."""
+    headers: Headers
+    """Names in lower case."""
+    size: int | None
+    """Content-Length."""
+
+
+class ObjectRequest(NamedTuple):
+    """A request that has arrived whole."""
+
+    method: bytes
+    path: bytes
+    query: bytes
+    fields: Fields
+    body: bytearray
+    end: int
+    """Where the next request begins in the input."""
+    is_wait: bool
+
+
+def object_request(data: bytes, begin: int, known: Fields | None) -> ObjectRequest | None:
+    """The request that begins there, or None if it is the general parser's. `known`: headers of the one before."""
+    match = _LINE.match(data, begin)
+    if match is None:
+        return None
+    method, path, asks, query = match.groups()
+    at = match.end()
+    last = data.find(b"\r\n\r\n", at, begin + HEAD_BYTES_MAX)
+    if last < 0 or (asks is None) is (query is not None):
+        return None
+    block = data[at:last]
+    at = last + 4
+    fields = known if known is not None and known.block == block else _fields(block)
+    if fields is None or (fields.size is None) is (method == b"PUT"):
+        return None
+    end = at + (fields.size or 0)
+    if end > len(data):
+        return None
+    return ObjectRequest(
+        method, path, query or b"", fields, bytearray(memoryview(data)[at:end]), end, asks == b"wait"
+    )
+
+
+def _fields(block: bytes) -> Fields | None:
+    headers: Headers = []
+    seen: set[bytes] = set()
+    size: int | None = None
+    for line in block.split(b"\r\n"):
+        match = _FIELD.fullmatch(line)
+        if match is None:
+            return None
+        name, value = match[1].lower(), match[2]
+        if name not in _KNOWN or name in seen:
+            return None
+        seen.add(name)
+        if name == b"content-length":
+            if _SIZE.fullmatch(value) is None:
+                return None
+            size = int(value)
+        elif name == b"connection" and value.lower() != b"keep-alive":
+            return None
+        headers.append((name, value))
+    return Fields(block, headers, size)
+
+
+class Happening:
+    """An `asyncio.Event` that takes its 0.7 KB only while somebody waits for it."""
+
+    __slots__ = ("_event", "_is_set")
+
+    def __init__(self) -> None:
+        self._event: asyncio.Event | None = None
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._event is not None:
+            self._event.set()
+            self._event = None
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    async def wait(self) -> None:
+        if not self._is_set:
+            if self._event is None:
+                self._event = asyncio.Event()
+            await self._event.wait()
+
+
+class ObjectCycle(RequestResponseCycle):
+    """uvicorn's cycle of a request whose body is there. The head of an answer waits for what follows it."""
+
+    more_body = False
+    _head = b""
+    _read = False
+
+    def __init__(self, connection: Any, scope: dict[str, Any], body: bytearray) -> None:
+        """`connection`: uvicorn's protocol, as `Connection` extends it."""
+        super().__init__(
+            scope=scope,  # type: ignore[arg-type]
+            transport=connection.transport,
+            flow=connection.flow,
+            logger=connection.logger,
+            access_logger=connection.access_logger,
+            access_log=connection.access_log,
+            default_headers=connection.server_state.default_headers,
+            message_event=Happening(),  # type: ignore[arg-type]
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=connection.on_response_complete,
+        )
+        self.body = body
+        self.more_body = False  # uvicorn's has just set it
+        self.message_event.set()
+
+    async def receive(self) -> Any:
+        """As uvicorn's, without waiting for the body."""
+        if self._read or self.disconnected or self.response_complete:
+            return await super().receive()
+        self._read = True
+        self.message_event.clear()
+        body, self.body = bytes(self.body), bytearray()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(self, message: Any) -> None:
+        """As uvicorn's. Answers of unknown length are left to it."""
+        if self.flow.write_paused or self.disconnected or self.response_complete or self.access_log:
+            await self._send_on(message)
+        elif not self.response_started:
+            if message["type"] != "http.response.start" or not self._start(
+                message["status"], message["headers"]
+            ):
+                await super().send(message)
+        elif not self._head or message["type"] != "http.response.body" or message.get("more_body", False):
+            await self._send_on(message)
+        else:
+            body: bytes = b"" if self.scope["method"] == "HEAD" else message.get("body", b"")
+            if self.scope["method"] != "HEAD" and len(body) != self.expected_content_length:
+                await self._send_on(message)  # which refuses it
+                return
+            head, self._head = self._head, b""
+            if len(body) <= _TOGETHER_BYTES_MAX:
+                self.transport.write(head + body)
+            else:
+                self.transport.writelines((head, body))
+            self.expected_content_length = 0
+            self.response_complete = True
+            self.message_event.set()
+            if not self.keep_alive:
+                self.transport.close()
+            self.on_response()
+
+    async def _send_on(self, message: Any) -> None:
+        if self._head and not self.disconnected:
+            head, self._head = self._head, b""
+            self.transport.write(head)
+        await super().send(message)
+
+    def _start(self, status: int, headers: Headers) -> bool:
+        """Make the head. Returns False for one whose form is not known here."""
+        size: int | None = 0 if status == 204 else None
+        lines = [STATUS_LINE[status][:-2]]
+        closes = not self.keep_alive
+        for name, value in (*self.default_headers, *headers):
+            if name == b"content-length":
+                size = int(value)
+            elif name == b"connection":
+                if value != b"close":
+                    return False
+                closes, self.keep_alive = False, False
+            elif name == b"transfer-encoding":
+                return False
+            lines.append(name + b": " + value)
+        if closes:
+            lines.append(b"connection: close")
+        ends = len(lines) + 1
+        head = b"\r\n".join((*lines, b"", b""))
+        if size is None or head.count(b"\n") != ends or head.count(b"\r") != ends:
+            return False
+        self.response_started = True
+        self.chunked_encoding = False
+        self.expected_content_length = size
+        self._head = head
+        return True

@@ -1,0 +1,238 @@
+"""Requests for objects that are read without the general parser: only those that it would read in the same way."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import httptools
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crystal_relay.client.http import HttpStore
+from crystal_relay.memory import MemoryStore
+from crystal_relay.server import RelaySettings, connection
+from crystal_relay.server.object_requests import object_request
+from tests.support.raw_http import RawConnection
+from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, enrolled, served
+
+VAULT = "a" * 32
+PATH = f"/v2/vaults/{VAULT}/objects/devlog/0".encode()
+TOKEN = b"Authorization: Bearer b.c\r\n"
+PUT = b"PUT " + PATH + b" HTTP/1.1\r\nHost: relay\r\n" + TOKEN + b"Content-Length: 4\r\n\r\nbody"
+GET = b"GET " + PATH + b" HTTP/1.1\r\nHost: relay\r\n" + TOKEN + b"\r\n"
+LIST = f"GET /v2/vaults/{VAULT}/list?prefix=devlog%2F&limit=1 HTTP/1.1\r\nHost: relay\r\n\r\n".encode()
+
+
+class Parsed:
+    """What uvicorn's parser makes of the first request of some bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body = b""
+        self.complete = 0
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(data)
+        self.method = self._parser.get_method()
+        self.version = self._parser.get_http_version()
+        self.keeps_alive = self._parser.should_keep_alive()
+        self.upgrades = self._parser.should_upgrade()
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.complete += 1
+
+
+def agrees(data: bytes) -> bool:
+    """Whether the request is taken. Fails if the general parser reads it otherwise."""
+    asked = object_request(data, 0, None)
+    if asked is None:
+        return False
+    parsed = Parsed(data[: asked.end])
+    assert parsed.complete == 1
+    assert (parsed.method, parsed.version) == (asked.method, "1.1")
+    assert parsed.url == asked.path + (b"?" + asked.query if asked.query else b"")
+    assert parsed.headers == asked.fields.headers
+    assert parsed.body == asked.body
+    assert not parsed.upgrades
+    assert object_request(data, 0, asked.fields) == asked
+    assert object_request(b"xy" + data, 2, None) == asked._replace(end=asked.end + 2)
+    if data[asked.end - 1 : asked.end] and asked.end > 1:
+        try:
+            assert Parsed(data[: asked.end - 1]).complete == 0
+        except httptools.HttpParserError:
+            pytest.fail("the general parser refuses what begins so")
+    return True
+
+
+@pytest.mark.parametrize("data", [PUT, GET, LIST, PUT + GET, GET + PUT, GET.replace(b"GET", b"HEAD", 1)])
+def test_what_devices_send_is_taken(data: bytes) -> None:
+    assert agrees(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PUT[:-1],  # a body that is still to come
+        GET[:-1],
+        PUT.replace(b"Content-Length: 4\r\n", b""),
+        PUT.replace(b"Content-Length: 4", b"Content-Length: 4\r\nContent-Length: 4"),
+        PUT.replace(b"Content-Length: 4", b"Content-Length: 4\r\nTransfer-Encoding: chunked"),
+        PUT.replace(b"Content-Length: 4", b"Content-Length: +4"),
+        PUT.replace(b"Content-Length: 4", b"Content-Length: 04"),
+        PUT.replace(b"Content-Length: 4", b"Content-Length: 4, 4"),
+        PUT.replace(b"Content-Length: 4", b"Content-Length : 4"),
+        PUT.replace(b"Content-Length: 4", b"Content-Length: 4 "),
+        PUT.replace(b"Content-Length: 4", b"Content-Length:\r\n 4"),
+        PUT.replace(b"Content-Length: 4", b"Content-Length: 4\r\nExpect: 100-continue"),
+        GET.replace(b"Host: relay", b"Content-Length: 0"),
+        GET.replace(b"Host: relay", b"Connection: close"),
+        GET.replace(b"Host: relay", b"Connection: upgrade"),
+        GET.replace(b"Host: relay", b"Upgrade: h2c"),
+        GET.replace(b"Host: relay", b"X-Anything: a"),
+        GET.replace(b"Host: relay", b"Host: a\r\nhost: b"),
+        GET.replace(b"Host: relay", b"Host: a\x00b"),
+        GET.replace(b"Host: relay", b"Host: a\xe4"),
+        GET.replace(b"\r\n", b"\n"),
+        GET.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        GET.replace(b"GET ", b"GET  "),
+        GET.replace(b"devlog/0", b"devlog/0?a=b"),
+        GET.replace(b"devlog/0", b"devlog/%30"),
+        GET.replace(b"devlog/0", b"devlog/0#a"),
+        GET.replace(b"/v2", b"http://relay/v2"),
+        GET.replace(b"GET", b"POST"),
+        GET.replace(b"objects/devlog/0", b"wait"),
+        GET.replace(b"objects/devlog/0", b"health?a=b"),
+        LIST.replace(b"?prefix=devlog%2F&limit=1", b""),
+        b"\r\n" + GET,
+    ],
+)
+def test_what_is_in_any_other_form_is_left_to_the_general_parser(data: bytes) -> None:
+    assert object_request(data, 0, None) is None
+
+
+_PIECES = [
+    *(
+        b"PUT ",
+        b"GET ",
+        b"HEAD ",
+        b"DELETE ",
+        PATH,
+        b" HTTP/1.1\r\n",
+        b"\r\n",
+        b"\n",
+        b" ",
+        b"\t",
+        b"\r",
+        b"\0",
+    ),
+    *(
+        b"Host: relay\r\n",
+        TOKEN,
+        b"Content-Length: 4\r\n",
+        b"content-length: 0\r\n",
+        b"Content-Length: 40\r\n",
+    ),
+    *(
+        b"Transfer-Encoding: chunked\r\n",
+        b"Connection: Keep-Alive\r\n",
+        b"Connection: close\r\n",
+        b"Accept: */*\r\n",
+    ),
+    *(
+        b"Range: bytes=0-3\r\n",
+        b"Via:1.1 a\r\n",
+        b"X-Forwarded-For: 1.2.3.4, 5.6.7.8\r\n",
+        b"body",
+        b"4\r\nbody\r\n",
+    ),
+    *(b"/v2/vaults/" + b"a" * 32 + b"/list?limit=1", b"?a=b", b"0\r\n\r\n", b":", b"\xff"),
+]
+
+
+@settings(max_examples=400)
+@given(st.lists(st.sampled_from(_PIECES), max_size=14))
+def test_no_bytes_are_read_otherwise_than_by_the_general_parser(pieces: list[bytes]) -> None:
+    agrees(b"".join(pieces))
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from([PUT + GET, GET + PUT, LIST + GET]),
+    st.lists(st.tuples(st.integers(0, 260), st.integers(0, 3), st.binary(max_size=3)), max_size=3),
+)
+def test_no_damaged_request_is_read_otherwise(data: bytes, edits: list[tuple[int, int, bytes]]) -> None:
+    for at, removed, put in edits:
+        data = data[:at] + put + data[at + removed :]
+    agrees(data)
+
+
+async def test_the_requests_of_a_device_are_in_that_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Any] = []
+
+    def looked(*given: Any) -> Any:
+        taken.append(object_request(*given))
+        return taken[-1]
+
+    monkeypatch.setattr(connection, "object_request", looked)
+    async with _relay() as relay:
+        member = await enrolled(relay.url)
+        taken.clear()
+        store = HttpStore(relay.url, vault=member.vault, token=member.token)
+        key = f"{member.prefix}devlog/0"
+        await store.put_new(key, b"body")
+        await store.put(f"{member.prefix}cursor/{member.device}", b"")
+        assert await (await store.get(key)).read() == b"body"
+        assert await (await store.get(key, start=1, length=2)).read() == b"od"
+        assert len((await store.list(f"{member.prefix}devlog/")).entries) == 1
+        await store.wait(member.prefix, token=None, timeout=0)
+        await store.delete(key)
+        await store.aclose()
+    assert len(taken) == 7
+    assert all(taken)
+
+
+async def test_an_answer_is_the_same_in_whatever_pieces_a_request_comes() -> None:
+    async with _relay() as relay:
+        member = await enrolled(relay.url)
+        line = f"/v2/vaults/{member.vault}/objects/devlog".encode()
+        token = f"Authorization: Bearer {member.token}\r\n".encode()
+        put = b"PUT %s/0 HTTP/1.1\r\nHost: a\r\nIf-None-Match: *\r\n%sContent-Length: 4\r\n\r\nbody" % (
+            line,
+            token,
+        )
+        get = b"GET %s/0 HTTP/1.1\r\nHost: a\r\n%s\r\n" % (line, token)
+        head, none = get.replace(b"GET", b"HEAD", 1), get.replace(b"devlog/0", b"devlog/1")
+        part = get.replace(b"\r\nHost", b"\r\nRange: bytes=1-2\r\nHost", 1)
+        all_of_them = put + put + get + head + part + none + get.replace(b"Host: a", b"X-Y: a") + get
+        connected = await RawConnection.to(relay.url)
+        for size in (len(all_of_them), len(put), 97, 3):
+            for at in range(0, len(all_of_them), size):
+                await connected.send(all_of_them[at : at + size])
+                if size < len(put):
+                    await asyncio.sleep(0)
+            replies = [await connected.reply(head_only=each == 3) for each in range(8)]
+            first = 201 if size == len(all_of_them) else 412
+            assert [each.status for each in replies] == [first, 412, 200, 200, 206, 404, 200, 200]
+            assert [each.body for each in replies[2:5]] == [b"body", b"", b"od"]
+            assert [each.body for each in replies[6:]] == [b"body", b"body"]
+            assert replies[3].headers["content-length"] == "4"
+            names = [set(each.headers) for each in replies]
+            assert names[2] == names[3] == names[6] == names[7]
+        await connected.send(get.replace(b"Host: a", b"Connection: close"))
+        assert (await connected.reply()).body == b"body"
+        assert await connected.is_closed(5)
+        await connected.close()
+
+
+def _relay() -> AbstractAsyncContextManager[ServedRelay]:
+    return served(MemoryStore(), RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=0, quota_entries=0))

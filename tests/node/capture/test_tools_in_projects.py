@@ -92,6 +92,10 @@ def test_aiders_file_is_found_in_projects_that_the_memory_knows(machine: Machine
     assert asked() == []
     machine.run("capture", str(known))
     assert asked() == ["Where is known?"]
+    (told,) = [
+        each for each in machine.run("capture", "status", "--json").json["tools"] if each["name"] == "aider"
+    ]
+    assert (told["transcripts"], told["waiting_bytes"]) == (1, 0)
     with (known / HISTORY).open("a") as file:
         file.write("\n#### And now?  \n\nStill here.\n\n")
     machine.run("capture")

@@ -60,7 +60,9 @@ def find_tools(settings: Settings, states: Mapping[str, bytes]) -> list[AiTool]:
     """All known tools. ``states``: the capture state of each transcript, by its path."""
     return [
         _look(adapter, adapter.root.is_dir(), adapter.name not in settings.capture.without, states)
-        for adapter in all_adapters(settings, settings.person_home)
+        for adapter in all_adapters(
+            settings, settings.person_home, lambda: {Path(each).parent for each in states}
+        )
     ]
 
 

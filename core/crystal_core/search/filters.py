@@ -372,6 +372,9 @@ class Filters:
     def _width(self) -> tuple[bool, bool]:
         """Return whether the filter is narrow and whether it is broad: counted if an index suffices, assumed to be broad if
         counting would read all occurrences."""
+        kept = _admitted_chunks.get(self._database)
+        if kept is not None and kept.number(self._database, self._scope) is not None:
+            return False, True  # listed since the last write
         counted = all(condition.index or not condition.places.indexed for condition in self._conditions)
         newest = self._database.value("SELECT max(rowid) FROM occurrences") or 0
         much = max(newest // MUCH, NARROW_MAX) if counted else NARROW_MAX

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_LOOKED_AT = 16
+"""Ranked chunks that are put in order, for each one wanted, where a restriction may leave most of them out."""
 _CHECKED_AT_ONCE = 256
 """Ranked chunks that a restriction is checked for at once."""
 _SEVEN_BITS, _MORE = 0x7F, 0x80
@@ -204,8 +206,9 @@ def best(
     import numpy as np
 
     chunks, scores = found
-    if not condition and len(scores) > limit:
-        least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+    most = _LOOKED_AT * limit if condition else limit
+    if len(scores) > most:
+        least = np.partition(scores, len(scores) - most)[len(scores) - most]
         chunks, scores = chunks[scores >= least], scores[scores >= least]
     order = np.lexsort((-chunks, -scores))
     ranked_chunks: list[int] = chunks[order].tolist()
@@ -219,8 +222,12 @@ def best(
         meeting = set(meets(database, (chunk for chunk, _ in some), condition, bindings))
         passed += [pair for pair in some if pair[0] in meeting]
         if len(passed) >= limit:
-            break
-    return passed[:limit]
+            return passed[:limit]
+    if len(pairs) < len(found[0]):
+        return best(database, found, len(found[0]), condition, bindings)[
+            :limit
+        ]  # the filter admits less than it seemed
+    return passed
 
 
 def meets(database: Database, chunks: Iterable[int], condition: str, bindings: Sequence[object]) -> list[int]:

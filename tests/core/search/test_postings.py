@@ -18,6 +18,7 @@ ODD = "+rowid IN (SELECT rowid FROM chunks WHERE rowid % 2)"
 RESTRICTIONS = (
     keywords.EVERYTHING,
     Restriction(ODD),
+    Restriction("+rowid IN (SELECT rowid FROM chunks WHERE rowid % ? = 0)", (15,)),
     Restriction(ODD, narrow=True),
     Restriction("+rowid IN (SELECT rowid FROM chunks WHERE rowid % ? = 0)", (5,), narrow=True),
 )
@@ -28,6 +29,7 @@ def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds of ranking so low that a few hundred chunks exceed them."""
     for name, bound in {"RANKED_MAX": 220, "RARE_MAX": 60, "FEW_MAX": 4}.items():
         monkeypatch.setattr(keywords, name, bound)
+    monkeypatch.setattr(postings, "_LOOKED_AT", 2)
 
 
 def said(generator: random.Random) -> str:

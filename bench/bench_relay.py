@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count as numbers
@@ -11,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.harness import Row, percentile, ratio_at_least, value_at_most
+from bench.nginx_dav import has_nginx_dav, nginx_dav
 from bench.relay_load import (
     CONCURRENCY,
     SMALL_BYTES,
@@ -66,8 +68,11 @@ def run(quick: bool) -> list[Row]:
             member = asyncio.run(enrolled(relay.url, enroll_token=relay.enroll_token))
             rows = on_uvloop(lambda: _drops(Path(directory), relay.url, bare, member, count, rounds))
             rows += on_uvloop(lambda: _reads(Path(directory), relay, bare, member, count, rounds))
-            with lean_server(Path(directory) / "lean.db") as lean:
-                rows += on_uvloop(lambda: _limits(relay.url, lean, bare, member, count, rounds))
+            with ExitStack() as stack:
+                lean = stack.enter_context(lean_server(Path(directory) / "lean.db"))
+                dav = Path(directory) / "nginx"
+                nginx = stack.enter_context(nginx_dav(dav)) if has_nginx_dav() else None
+                rows += on_uvloop(lambda: _limits(relay.url, lean, bare, nginx, member, count, rounds))
         with running_relay(Path(directory) / "vaults", options=UNLIMITED, fresh=True) as relay:
             rows.append(on_uvloop(lambda: _vaults(relay, vaults, rounds)))
         return rows
@@ -142,9 +147,11 @@ async def _reads(
     ]
 
 
-async def _limits(url: str, lean: str, bare: str, member: Member, count: int, rounds: int) -> list[Row]:
-    """Beside what does as little as such a server can do."""
-    drops, pickups = Pairs(), Pairs()
+async def _limits(
+    url: str, lean: str, bare: str, nginx: str | None, member: Member, count: int, rounds: int
+) -> list[Row]:
+    """Beside what does as little as such a server can do, and beside what people would use who need no more."""
+    drops, pickups, put_there, got_there = Pairs(), Pairs(), Pairs(), Pairs()
 
     def small(_: int) -> bytes:
         return b"GET /small HTTP/1.1\r\nHost: bare\r\n\r\n"
@@ -158,16 +165,28 @@ async def _limits(url: str, lean: str, bare: str, member: Member, count: int, ro
             (pickups.ours, url, pick_up, 200),
             (pickups.theirs, bare, small, 200),
         ]
+        if nginx is not None:
+            turn += [(put_there.theirs, nginx, drop, 201), (got_there.theirs, nginx, pick_up, 200)]
         for found, server, request, expected in turn:
             done = await load(
                 server, request, count=count, connections=MANY_AT_ONCE, expected=expected, first=first
             )
             if number >= 0:  # the first round warmed up
                 found.append(done)
-    return [
-        drops.row(f"durable 4 KB drops, {MANY_AT_ONCE} at once", "a lean server with group commit", 0.65),
-        pickups.row(f"4 KB pickups, {MANY_AT_ONCE} at once", "bare uvicorn", 0.6, "dropped lately"),
+    dropped, picked_up = (
+        f"{what}, {MANY_AT_ONCE} at once" for what in ("durable 4 KB drops", "4 KB pickups")
+    )
+    rows = [
+        drops.row(dropped, "a lean server with group commit", 0.65),
+        pickups.row(picked_up, "bare uvicorn", 0.6, "dropped lately"),
     ]
+    if nginx is not None:
+        put_there.ours, got_there.ours = drops.ours, pickups.ours
+        rows += [
+            put_there.row(f"{dropped} (again)", "nginx's DAV, which flushes nothing", None),
+            got_there.row(f"{picked_up} (again)", "nginx's DAV", None, "dropped lately"),
+        ]
+    return rows
 
 
 async def _read(store: LocalStore, key: str) -> None:

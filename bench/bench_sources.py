@@ -75,8 +75,10 @@ def _first(device: Device, folder: Path, *, files: int) -> list[Row]:
 
 def _unchanged(device: Device, folder: Path, *, files: int) -> list[Row]:
     root = folder / "unchanged"
-    _written(root, files, lambda number: f"Number {number}.")
+    root.mkdir()
     add_source(device, root, name="unchanged")
+    _synced(device, "unchanged")  # of an empty folder: what was read by older rules is read again
+    _written(root, files, lambda number: f"Number {number}.")
     _know_all(device, root)
 
     def look() -> None:
@@ -125,7 +127,7 @@ def _know_all(device: Device, root: Path) -> None:
 
 def _written(root: Path, files: int, text: Callable[[int], str]) -> int:
     """Makes so many files. Returns their bytes."""
-    root.mkdir()
+    root.mkdir(exist_ok=True)
     (root / ".gitignore").write_text(
         "\n".join(f"*.ign{number}" for number in range(8)) + "\nbuild/\n/out/*.txt\n"
     )

@@ -15,7 +15,7 @@ from tests.support.relay_server import Member
 
 SMALL_BYTES = 4096
 CONCURRENCY = 32
-UNLIMITED = ("--rate-per-token", "0", "--rate-per-address", "0")
+UNLIMITED = ("--rate-per-token", "0", "--rate-per-address", "0", "--foundings-per-hour", "0")
 """Options of a relay that is to be measured, not to be protected."""
 
 Made = TypeVar("Made")

@@ -249,12 +249,14 @@ def _known_parts(this: FilesRound, local: LocalFile) -> Flow[Sequence[FilePart] 
     """The parts of this file in the tree or at the last look (also under another name), if it still consists of them: then it
     stays cut in these places. None if its content is another."""
     row = this.member.replica.file(local.path)
-    candidates = [row.parts] if row is not None and not row.gone else []
-    if this.database.seen_at(local.path) is not None:
-        candidates.append(tuple(this.database.parts_of(local.path)))
+    candidates: dict[bytes, Sequence[FilePart]] = {}
+    if row is not None and not row.gone:
+        candidates[content_digest(row.parts)] = row.parts
+    if (seen := this.database.seen_at(local.path)) is not None:
+        candidates.setdefault(seen.digest, this.database.parts_of(local.path))
     if (moved := this.moved.get((local.stamp.size, local.stamp.inode))) is not None:
-        candidates.append(tuple(moved))
-    for parts in candidates:
+        candidates.setdefault(content_digest(moved), moved)
+    for parts in candidates.values():
         told = done = 0
         for number, same in enumerate(matches(this.disk, local, parts)):
             if not same:

@@ -46,13 +46,11 @@ TURN_SECONDS = 0.2
 POLL_SECONDS = 300.0
 """The home's files are scanned this often even if no event comes."""
 REST_FACTOR = 5.0
-"""A scan is followed by a rest of this many times its length: a large, busy tree takes a bounded share of the machine. Other
-rounds rest for its length."""
+"""A scan is followed by a rest of this many times its length, another round by one of its length: a share of the machine."""
 REST_SECONDS_MIN = 0.5
-"""The least rest after a round, but for one that fetched files, and scans that find nothing in the first moments after a calm:
-often the first events are of folders, and their files come now."""
-CALM_SECONDS = 2.0
-FIRST_MOMENTS_SECONDS = 0.5
+"""The least rest, but for rounds that fetched, and for scans that find nothing in the first moments after a calm: often the
+first events are of folders, and their files come now."""
+CALM_SECONDS, FIRST_MOMENTS_SECONDS = 2.0, 0.5
 SENT_SECONDS = 0.25
 """While a round of files goes on, what it has offered is sent this often."""
 
@@ -332,7 +330,7 @@ class FilesLoop:
         self._uniform = uniform
         self._wake = asyncio.Event()
         self._scan = True
-        self._missed = False
+        self._missed = self._unsent = False
         self._mark: object = None
         self._told = ""
         self._interrupt = _Interrupt()
@@ -410,14 +408,19 @@ class FilesLoop:
     def _offered(self) -> None:
         """Has what was offered sent while the round goes on, in a few entries."""
         now = asyncio.get_running_loop().time()
-        if now - self._sent_at > SENT_SECONDS:
+        self._unsent = now - self._sent_at <= SENT_SECONDS
+        if not self._unsent:
             self._sent_at = now
             self.offered()
 
     async def _round(self, *, scan: bool) -> FilesReport | None:
         """Returns None if the memory was not caught up, so that no round of files was made."""
-        self._sent_at = asyncio.get_running_loop().time()
-        report = await self._syncer.files(scan=scan, offered=self._offered)
+        self._sent_at, self._unsent = asyncio.get_running_loop().time(), False
+        try:
+            report = await self._syncer.files(scan=scan, offered=self._offered)
+        finally:
+            if self._unsent:
+                self.offered()
         if report is None:
             return None
         moved = words(report)
@@ -433,8 +436,6 @@ class FilesLoop:
         if report.busy:
             self._scan = True
             self._wake.set()
-        if report.offered:
-            self.offered()
         return report
 
     async def _look(self) -> None:

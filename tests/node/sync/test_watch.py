@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,6 +16,8 @@ from crystal_mirror.requests import StoreFailure
 from crystal_node.base.backoff import MOST_SECONDS, Backoff
 from crystal_node.base.changes import HAS_INOTIFY, ChangeTimes
 from crystal_node.base.events import WatchEvent
+from crystal_node.device.device import Device
+from crystal_node.sync.syncer import Syncer
 from crystal_node.sync.watch import FilesLoop, Watch, WatchTimes
 
 _TIMES = WatchTimes(
@@ -146,6 +149,27 @@ async def test_files_that_were_offered_lead_to_a_round_at_once(tmp_path: Path) -
         files.offered()
         await running.until(lambda: running.work.rounds == 2)
         assert not any(running.work.captured)
+
+
+async def test_what_was_offered_before_a_round_of_files_failed_is_sent(tmp_path: Path) -> None:
+    class Rounds:
+        scan_seconds = 0.0
+
+        async def files(self, *, scan: bool, offered: Callable[[], None]) -> None:
+            offered()
+            raise StoreFailure(f"the relay is gone, scan={scan}")
+
+    class Loop(FilesLoop):
+        async def _look(self) -> None:
+            self._wake.set()
+            await asyncio.Event().wait()
+
+    told: list[str] = []
+    files = Loop(
+        cast("Device", None), cast("Syncer", Rounds()), lambda _, text: told.append(text), lambda low, _: low
+    )
+    async with _running(_Work(tmp_path), files=files) as running:
+        await running.until(lambda: bool(told) and running.work.rounds >= 2)
 
 
 async def test_growth_without_anything_to_record_needs_no_round(tmp_path: Path) -> None:

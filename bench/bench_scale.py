@@ -184,7 +184,7 @@ def _searches(searcher: Searcher, queries: list[str], size: int) -> list[Row]:
             name="hybrid search, warm, p95",
             value=percentile(everything, 95),
             unit="ms",
-            target=value_at_most(120),
+            target=value_at_most(40),
             note=f"{size:,} chunks, embedding included; p50 {percentile(everything, 50):.1f} ms",
         )
     ]

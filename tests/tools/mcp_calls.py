@@ -59,6 +59,7 @@ MCP_CALLS = (
     McpCall("crystal_search", lambda _: {"query": "which colour has the tern mast"}, r"\bid ", recorded=True),
     McpCall("crystal_open", lambda workplace: {"id": _id(workplace)}, r"\bid ", recorded=True),
     McpCall("crystal_memories", lambda _: {}, r"\bid ", recorded=True),
+    McpCall("crystal_sessions", lambda _: {}, r"sessions, the latest first"),
     McpCall("crystal_status", lambda _: {}, r"texts"),
     McpCall("crystal_sources_add", _folder, r"confirm", asks=True),
     McpCall("crystal_sources_sync", lambda _: {}, r"."),

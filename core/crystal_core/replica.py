@@ -99,7 +99,7 @@ class ReplicaReader:
         return pending.is_suppressed(self.database, self._secret.forget_hash(content))
 
     def hidden(self, contents: Sequence[bytes]) -> set[bytes]:
-        """Those of the hashes of texts that `hides` is true of."""
+        """Those of the content hashes for which `hides` is true."""
         hashes = self._secret.forget_hashes(contents)
         hidden = pending.suppressed_among(self.database, hashes)
         return {content for content, each in zip(contents, hashes, strict=True) if each in hidden}

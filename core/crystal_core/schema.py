@@ -581,7 +581,7 @@ ALTER TABLE index_state ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;
 CREATE TRIGGER chunk_lost AFTER DELETE ON chunks BEGIN UPDATE index_state SET lost = lost + 1; END;
 CREATE TRIGGER chunk_differs AFTER UPDATE OF rowid, text ON chunks BEGIN UPDATE index_state SET lost = lost + 1; END;
 """
-"""By `lost`, processes that keep something of each chunk in memory see that a rowid may mean another one."""
+"""A process that keeps facts about chunks in memory sees by `lost` that a rowid may now mean another chunk."""
 
 MIGRATIONS: tuple[Migration, ...] = (
     _version_1,

@@ -31,7 +31,7 @@ _JOINED_BYTES_MAX = 64 * 1024
 """A body up to this size leaves in one piece with the head."""
 
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
-"""No escapes and no `.` or `..`: sent as it is written."""
+"""A path without escapes, `.` or `..`, which is sent as it is written."""
 _PLAIN_REQUEST = frozenset({"content", "headers", "params", "timeout"})
 
 _log = logging.getLogger("httpx")

@@ -28,9 +28,9 @@ _WEIGHT_MIN = 1e-6
 
 TIMES_BITS = 12
 TIMES_MAX = (1 << TIMES_BITS) - 1
-"""More than so many times a word counts as so many, of which the rank says next to nothing any more."""
+"""Higher counts of a word are taken as this one: from here on they hardly change the rank."""
 COUNTED_EACH_MAX = 63 // TIMES_BITS
-"""Terms whose times fit into one of SQLite's integers."""
+"""Terms whose counts fit into one of SQLite's integers."""
 
 ADMITTED = "crystal_admitted(rowid)"
 """The condition that a chunk is one of those that `admit` was given last."""
@@ -51,7 +51,7 @@ def prepare(database: Database) -> None:
     connection = database.connection
     connection.register_fts5_function("crystal_rank", _rank)
     connection.register_fts5_function("crystal_totals", _totals)
-    # Without a call of Python's, as the next one.
+    # A getter in C, like `lookup` below: no Python code runs for a row.
     times = cast("Callable[..., int]", operator.attrgetter("inst_count"))
     connection.register_fts5_function("crystal_times", times)
     connection.register_fts5_function("crystal_times_of_each", _times_of_each)
@@ -91,7 +91,7 @@ def token(database: Database, word: str) -> str | None:
 
 
 def admit(database: Database, chunks: Iterable[int], highest: int) -> None:
-    """Have `ADMITTED` admit these chunks until the next call. No chunk has a higher rowid than `highest`."""
+    """Make `ADMITTED` true of these chunks alone, until the next call. No chunk has a higher rowid than `highest`."""
     admitted = _admitted[database]
     admitted[:] = bytes(highest + 1)
     for chunk in chunks:

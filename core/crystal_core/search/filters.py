@@ -253,7 +253,7 @@ class Filters:
         self._hidden = self._hidden_chunks()
         self._has_actions = bool(database.value("SELECT EXISTS (SELECT 1 FROM actions)"))
         self._narrow, self.broad = self._width() if self._narrows else (False, False)
-        """Whether few are admitted; and whether so much is that checking what was found is cheaper than listing all of it."""
+        """Whether few chunks are admitted; and whether so many that checking what was found is cheaper than listing them."""
 
     def restriction(self) -> Restriction:
         """Return the restriction for the keyword half. It holds until another broad filter is asked for its own."""

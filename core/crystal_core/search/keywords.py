@@ -39,7 +39,7 @@ RARE_MAX = 2048
 FEW_MAX = 256
 """Most chunks that get a temporary index for one query: about 15 µs each."""
 LISTED_FOR_ONE_INDEXED = 100
-"""Chunks of a word that are listed in the time in which one text is indexed: 0.15 µs and 15 µs."""
+"""Indexing one text (15 µs) takes as long as listing this many chunks that hold a word (0.15 µs each)."""
 COUNTED_MAX = 4
 """A word estimated to be in this many times `RANKED_MAX` chunks is not counted up to that bound, nor is a phrase."""
 LARGE = 250_000

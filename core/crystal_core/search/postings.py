@@ -29,11 +29,11 @@ _LOOKED_AT = 16
 _CHECKED_AT_ONCE = 256
 """Ranked chunks that a restriction is checked for at once."""
 _SEVEN_BITS, _MORE = 0x7F, 0x80
-"""Of a byte of SQLite's variable-length integers: what it says, and whether another byte follows."""
+"""In a byte of SQLite's variable-length integers: the bits of its value, and the bit that says that another byte follows."""
 
 
 def at_hand() -> bool:
-    """Whether ranking by NumPy pays: importing it takes longer than many a search by words."""
+    """Whether NumPy is loaded already: importing it takes longer than many a search by words."""
     return "numpy" in sys.modules
 
 

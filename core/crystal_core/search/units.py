@@ -37,7 +37,7 @@ QUESTION_PIECES_MAX = 4
 ANSWER_PIECES_MAX = 6
 """First pieces of a question, and last ones of an answer, that are looked at where the answer itself was not found."""
 LOOKED_UP_AT_ONCE = 16
-"""Turns whose bounds are looked up in one query: a page and a few."""
+"""Turns whose bounds are looked up in one query: a page of results and a few more."""
 TOLD_DAYS = 10
 """What happened on a day is spoken of up to so many days later."""
 
@@ -142,8 +142,8 @@ class Units:
     def units(self, candidates: Sequence[Candidate]) -> Iterator[list[Unit]]:
         """Iterate over the units of these candidates that were not returned before, best first, some at a time.
 
-        Most of what is found is never shown, and a turn's bounds cost as much to look up as all else about it. What was found
-        alone in its conversation has its score without them: they are looked up when its place in the order is reached.
+        Most of what is found is never shown, and a turn's bounds cost as much to look up as all else about it. A candidate that
+        is alone in its conversation has its score without them: they are looked up when its place in the order is reached.
         """
         told: dict[tuple[str, str], list[Candidate]] = {}
         single: dict[object, list[Candidate]] = {}

@@ -373,6 +373,6 @@ SELECT ?1 WHERE coalesce(
 
 
 def suppressed_among(database: Database, forget_hashes: Iterable[bytes]) -> set[bytes]:
-    """Those of the texts that `is_suppressed`."""
+    """Those of the hashes for which `is_suppressed` is true."""
     found = database.rows_of_many(_SUPPRESSED, [(each,) for each in forget_hashes])
     return {bytes(forget_hash) for (forget_hash,) in found}

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 FLOAT16_BYTES = 2
 FEW = 32
-"""Vectors that come together and are looked at without NumPy, unless it is loaded: new messages bring so many, and NumPy would
-take 11 MB of each device's background service. They take some 30 µs each."""
+"""Up to so many vectors at once are checked without NumPy, if it is not loaded: new messages bring so few, and NumPy would take
+11 MB of each device's background service. Without it a vector takes some 30 µs."""
 _POSITIVE = ("0", "1")
 _NOT_A_NUMBER = "a vector came with a value that is not a finite number"
 

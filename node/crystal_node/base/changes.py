@@ -39,9 +39,9 @@ class ChangeTimes:
     burst: float = 0.4
     """A burst without a pause is cut after this long."""
     appear: float = 1.0
-    """How often a missing folder is looked for where the system does not tell."""
+    """Seconds between looks for a missing folder where the system has no events for it."""
     appear_watched: float = 10.0
-    """How often it is looked for, and for other folders that are to be watched, where the system does."""
+    """The same where the system has events, also for folders that are to be watched from now on."""
 
 
 async def changes(

@@ -84,7 +84,7 @@ class Inotify:
 
     def _concerning(self, concerns: Callable[[str], bool]) -> set[Event] | None:
         """What came and concerns the caller; None if anything may have changed."""
-        came = set(self._read())  # a file that is made tells of itself several times
+        came = set(self._read())  # a new file causes several events
         if ("", True) in came:
             return None
         return {(path, new) for path, new in came if concerns(path)}
@@ -130,7 +130,7 @@ class Inotify:
 
 
 class Appearing:
-    """Folders that do not exist yet: what is made in the nearest ones above them that do. ``close`` it."""
+    """Waits for folders that do not exist yet, by watching the nearest existing folders above them. ``close`` it."""
 
     def __init__(self, missing: Sequence[str]) -> None:
         """Raises LocalStorage, OSError: the system cannot watch so many."""
@@ -166,7 +166,7 @@ class Appearing:
             )
             if watch >= 0:
                 self._awaited.setdefault(watch, set()).add(name)
-                # It may have come before it was watched for. One that may not be read is there, and no reason to look.
+                # It may have appeared before the watch began. One that is there but may not be read is no reason to look.
                 self._there |= absent and os.path.isdir(os.path.join(above, name))  # noqa: PTH112, PTH118
                 return
             absent = ctypes.get_errno() == errno.ENOENT

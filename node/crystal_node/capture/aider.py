@@ -1,7 +1,7 @@
 """The adapter for Aider's conversations, in the file ``.aider.chat.history.md`` of each project.
 
-Aider lists its projects nowhere. They are looked for in the folders that the memory knows: something was said there with
-another tool, or ``crystal capture FOLDER`` has read the file once.
+Aider has no list of its projects. The file is looked for in the folders that the memory has a conversation from: one with
+another tool, or this file's, once ``crystal capture FOLDER`` has read it.
 
 The file is Markdown for people, to which Aider appends::
 
@@ -91,7 +91,7 @@ class _Chat:
     turns: list[tuple[str, list[str], str]] = field(default_factory=list[tuple[str, list[str], str]])
 
     def add(self, role: str, line: str, model: str) -> None:
-        """A line of the present turn, or of a new one. An empty one ends what a person typed, and begins nothing."""
+        """Adds a line to the last turn or to a new one. An empty line ends what a person typed, and begins no turn."""
         last = self.turns[-1][0] if self.turns else ""
         if role == "assistant" and last != role and not line.strip():
             role = ""

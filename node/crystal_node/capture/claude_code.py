@@ -207,7 +207,7 @@ class ClaudeCode(LineAdapter):
 
 _NOTHING = msgspec.Raw(b"null")
 _NO_MODEL = "<synthetic>"
-"""In place of a model, where the program speaks by itself."""
+"""The model's name in messages that the program wrote itself."""
 
 
 class ClaudeBlock(msgspec.Struct):

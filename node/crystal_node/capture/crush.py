@@ -40,14 +40,14 @@ _LIST = "projects.json"
 _NAME = "crush.db"
 _FOLDER = ".crush"
 _TITLE = "title-"
-"""Begins the id of a session in which Crush had its model make up a title."""
+"""Beginning of the id of a session in which Crush had its model write a title."""
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ROLES = ("user", "assistant", "tool")
 _SILENT_PARTS = frozenset({"binary", "finish", "image_url", "shell_command", "tool_call", "tool_result"})
 _LOOKED_BACK = 8
 """Messages before those that are read, in which a call may stand that is answered now."""
 _SESSIONS = "SELECT session_id, count(*), max(rowid) FROM messages GROUP BY session_id ORDER BY session_id"
-"""Of an index alone. What changes in a message that is settled does not matter, and one that is not is looked at anyway."""
+"""Reads an index alone. Changes in a settled message do not matter, and one that is not settled is read anyway."""
 _IDS = "SELECT id FROM messages WHERE session_id = ? ORDER BY rowid"
 
 

@@ -4,8 +4,8 @@ The table ``transcript_events`` holds the transcripts' lines, one a row, numbere
 since September 2026. Reading continues after the last number of each session. A session whose last number is lower than before
 was rewritten and is read from its start: its messages keep their ids.
 
-``SessionRows`` reads one session as a file of lines is read, under the name of a file below the database that does not exist
-(``session_path``).
+``SessionRows`` reads one session as if it were a file of lines. ``session_path`` names it: the path of a file below the
+database, which does not exist.
 """
 
 from collections.abc import Iterator
@@ -198,12 +198,12 @@ def session_path(store: Path, session: str) -> Path:
 
 
 def store_of(path: Path) -> Path | None:
-    """The database that a session's name is in; None for the name of a file."""
+    """The database of a session that is named by ``session_path``; None for the path of a file."""
     return path.parent if path.parent.name == STORE_NAME else None
 
 
 class _Place(NamedTuple):
-    """Up to which event a session was read, and which rewriting of it; ``FileState.memo``."""
+    """The last event of a session that was read, and the generation of the session; ``FileState.memo``."""
 
     number: int = -1
     generation: str = ""
@@ -218,7 +218,7 @@ class _Place(NamedTuple):
 
 
 def last_places(store: Path) -> dict[str, bytes]:
-    """What ``FileState.memo`` of each session of a database is once it is read to its end. Raises OSError."""
+    """The ``FileState.memo`` that each session of a database has once it is read to its end. Raises OSError."""
 
     def read(database: apsw.Connection) -> dict[str, bytes]:
         tables = tables_of(database)
@@ -345,7 +345,7 @@ def session_rows(path: Path) -> Iterator[bytes]:
 def _generations(
     database: apsw.Connection, tables: dict[str, list[str]], session: str | None = None
 ) -> dict[str, str]:
-    """Which rewriting of a session it is, of those that were rewritten; of all, or of one."""
+    """The generations of the sessions that were rewritten: of all, or of one."""
     if not {"session_id", "generation"} <= set(tables.get("transcript_rewrite_watermarks", ())):
         return {}
     query = _GENERATIONS if session is None else f"{_GENERATIONS} WHERE session_id = ?"

@@ -315,7 +315,7 @@ class Recorder:
         return all_adapters(self._settings, self._settings.person_home, self._projects)
 
     def _projects(self) -> set[Path]:
-        """The folders below the person's home that something was said in, on whichever device."""
+        """The folders below the person's home that the memory has a conversation from, on any device."""
         home = self._settings.person_home
         return {
             home / folder

@@ -57,8 +57,8 @@ def adapters_of(settings: Settings, person_home: Path, projects: Projects | None
 
 
 def all_adapters(settings: Settings, person_home: Path, projects: Projects | None = None) -> list[Adapter]:
-    """The adapters of all tools, whether they are recorded or not. Without ``projects``, a tool that keeps its files in
-    projects and lists these nowhere has none."""
+    """The adapters of all tools, whether they are recorded or not. Without ``projects`` none is known of a tool that keeps its
+    files in projects and has no list of them."""
     adapters = [make(settings, person_home) for make in _TABLE.values()]
     for one in adapters:
         one.crystal_home = settings.home.root
@@ -98,7 +98,7 @@ _BY_NAME = {
 _ENDINGS = (".jsonl", *_BY_NAME)
 _DATABASE = b"SQLite format 3\0"
 _BEGINNING_BYTES = 1024
-"""Of a document for people, by which it is known."""
+"""Bytes at the beginning of a Markdown file by which its tool is recognised."""
 
 
 def discovered(adapters: Iterable[Adapter]) -> Iterator[Choice]:
@@ -145,8 +145,8 @@ def _by_content(adapters: Sequence[Adapter], path: Path) -> Adapter | None:
 
 
 def _beginning(path: Path) -> object:
-    """What a file is known by: a database's tables with their columns, a document, the beginning of one that is for people,
-    or a file's first line. Raises OSError, ValueError."""
+    """What a file is recognised by: a database's tables with their columns, a document, the beginning of a Markdown file, or
+    a file's first line. Raises OSError, ValueError."""
     with open_regular(path) as file:
         if file.read(len(_DATABASE)) == _DATABASE:
             nothing: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The long-polls of one device, which become a single one while nothing is written in the vault.
+"""The long-polls of one device, which a single one replaces while nothing is written in the vault.
 
 ::
 
@@ -7,8 +7,8 @@
                  └────────────── anything was written anywhere ──────────────┘
 
 No write is missed: the token of the shared wait was issued before the last poll of each prefix began, which found nothing. What
-is written after that token ends the shared wait, and each prefix is asked with its own token again. That poll was a long one,
-so that a relay process has heard of what another one wrote before.
+is written after that token ends the shared wait, and each prefix is asked with its own token again. The poll of
+each prefix took seconds, so its relay process has heard of what another one wrote before.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class SharedWait:
         self._poll: asyncio.Task[str] | None = None
 
     async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
-        """As the store's own. Raises what that raises."""
+        """Like the store's own wait. Raises what that raises."""
         started = time.monotonic()
         if token is None or self._covered.get(prefix) != token:
             return await self._alone(prefix, token, seconds)

@@ -48,11 +48,11 @@ POLL_SECONDS = 300.0
 REST_FACTOR = 5.0
 """A scan is followed by a rest of this many times its length, another round by one of its length: a share of the machine."""
 REST_SECONDS_MIN = 0.5
-"""The least rest, but for rounds that fetched, and for scans that find nothing in the first moments after a calm: often the
-first events are of folders, and their files come now."""
+"""The least rest, except after rounds that fetched, and after scans that find nothing in the first moments of new changes: the
+first events are often of folders, and their files follow."""
 CALM_SECONDS, FIRST_MOMENTS_SECONDS = 2.0, 0.5
 SENT_SECONDS = 0.25
-"""While a round of files goes on, what it has offered is sent this often."""
+"""Interval at which what a round of files has offered is sent while the round goes on."""
 
 Uniform = Callable[[float, float], float]
 

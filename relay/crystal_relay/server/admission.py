@@ -37,8 +37,8 @@ _LOOKED_AT_MAX = 64
 BEGUN_AT_ONCE = 4
 """Anonymous requests that begin in one turn of the loop, under a millisecond of work."""
 QUEUED_TURNS_MAX = 64
-"""Of a long queue so many more begin in each turn that it would be empty after so many turns. Sixteen connections are
-accepted in a turn: else thousands of devices that come back at once would fill the places of strangers and be closed again."""
+"""Turns of the loop after which a long queue would be empty: so many of it begin in each. A turn accepts sixteen connections;
+if fewer began, thousands of devices that come back at once would fill the places of strangers and be closed again."""
 
 
 class Trust(enum.StrEnum):

@@ -104,7 +104,7 @@ class Connection(HttpToolsProtocol):
         self._body_left = 0
         self._skip_rest = False
         self._fields: Fields | None = None
-        """Of the request for an object before, which the next one mostly repeats."""
+        """Headers of the previous request for an object; the next one mostly repeats them."""
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
@@ -139,7 +139,7 @@ class Connection(HttpToolsProtocol):
         return self._refused >= ANONYMOUS_REFUSED_MAX
 
     def when_gone(self, call: Callable[[], None] | None) -> None:
-        """Call it if the client leaves while a request is being served; at once if it has. None: nothing any more."""
+        """Call it if the client leaves while a request is being served; at once if it has left. None: call nothing any more."""
         self._when_gone = call
         if call is not None and self._serving is not None and self._serving.disconnected:
             call()
@@ -222,7 +222,7 @@ class Connection(HttpToolsProtocol):
         if asked is None:
             return False
         self._parsed = asked.end
-        # A connection that waits mostly repeats nothing for a minute.
+        # A connection that waits mostly sends nothing for a minute.
         self._fields = None if asked.is_wait else asked.fields
         self._unset_keepalive_if_required()
         self._stop_head_timer()

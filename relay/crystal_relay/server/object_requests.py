@@ -2,7 +2,7 @@
 
 uvicorn's parser, its callbacks and its cycle cost as much as the relay's own work for a small object. What is not exactly in
 the form that is known here (any other header, a body that has not arrived, a query where none is served) is left to them, whose
-reading decides: this one accepts less, and nothing that they would read otherwise. The application, and so every check and
+reading decides: this one accepts less, and reads nothing differently. The application, and so every check and
 limit, is the same.
 """
 
@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from crystal_relay.server.settings import HEAD_BYTES_MAX
 
 _TOGETHER_BYTES_MAX = 64 * 1024
-"""A body up to this size is copied behind its head."""
+"""A body up to this size is written together with its head."""
 _LINE = re.compile(
     rb"(GET|HEAD|PUT|DELETE) (/v2/vaults/[0-9a-f]{32}/(?:objects/[a-z0-9._/-]{1,256}|(list|wait)))"
     rb"(?:\?([A-Za-z0-9._~%&=+/-]{0,2048}))? HTTP/1\.1\r\n"
@@ -41,7 +41,7 @@ _KNOWN = frozenset(
         b"x-real-ip",
     }
 )
-"""None of them changes how the rest is read, but the two that `_fields` looks at."""
+"""None of them changes how the rest is read, except the two that `_fields` looks at."""
 
 Headers = list[tuple[bytes, bytes]]
 

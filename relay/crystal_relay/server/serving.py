@@ -33,7 +33,7 @@ loop busy, a queue of a hundred would take seconds. So it listens on as many cop
 HANDSHAKES = Handshakes(most=512, of_address=32)
 """For a relay that serves many machines, some of them behind one address."""
 FILES_OF_CONNECTION = 2
-"""Its own, and that of the object sent over it."""
+"""The connection's own, and that of the object sent over it."""
 
 
 _log = logging.getLogger("crystal_relay.server")

@@ -27,7 +27,7 @@ class _Connection(Protocol):
     """A connection of our own server."""
 
     def when_gone(self, call: Callable[[], None] | None) -> None:
-        """Call it if the client leaves while a request is being served. None: nothing any more."""
+        """Call it if the client leaves while a request is being served. None: call nothing any more."""
         ...
 
 

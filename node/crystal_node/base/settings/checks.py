@@ -20,7 +20,7 @@ NAME_CHARS_MAX = 100
 OPTION_CHARS_MAX = 2000
 FILE_PATTERN_CHARS_MAX = 200
 FILE_RULES_MAX = 200
-"""Of what a person excludes or allows among the home's files (``base.file_rules``)."""
+"""Limits of what a person excludes or allows among the home's files (``base.file_rules``)."""
 """Of an option's text."""
 
 _YES = frozenset({"1", "yes", "true", "on"})

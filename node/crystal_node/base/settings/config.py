@@ -68,7 +68,7 @@ else:
 
 _EMPTY = Config()
 _SETTLED_NS = 2_000_000_000
-"""A file that changed longer ago is another one by its stamp if it changes again, however coarse its system's clock."""
+"""A file that changed longer ago gets another stamp if it changes again, however coarse its file system's times are."""
 
 
 def text_in(config: Config, name: str) -> str:
@@ -78,7 +78,7 @@ def text_in(config: Config, name: str) -> str:
 
 
 class CurrentConfig:
-    """``config.json`` as it is now, read again only when it was written again: a background service asks every second."""
+    """``config.json`` as it is now, read again only after it was written: a background service asks every second."""
 
     def __init__(self) -> None:
         self._read: tuple[Path, tuple[int, ...], Config] | None = None

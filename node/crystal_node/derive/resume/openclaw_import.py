@@ -2,7 +2,7 @@
 
 It takes the session's whole file and a row of ``sessions.json``, both where older versions kept them; appends, in one
 transaction, the lines that the database does not have; and puts the files into its archive. It refuses while OpenClaw's gateway
-runs. What else lies there would be imported with it, so that nothing is done then.
+runs. It would import all files that lie there, so nothing is done if there are some already.
 """
 
 import json
@@ -34,7 +34,7 @@ _KEY_OF_SESSION = "SELECT session_key FROM session_windows WHERE session_id = ?"
 
 
 class NotImported(CrystalError):
-    """OpenClaw has not taken the session into its database."""
+    """OpenClaw has not imported the session into its database."""
 
     exit_code = ExitCode.STORAGE
     hint = "If its gateway runs, stop it with `openclaw gateway stop`, then run this again."
@@ -83,7 +83,7 @@ def import_session(root: Path, agent: str, session: str, named: StoredSession, l
     file, table = folder / f"{session}.jsonl", folder / _TABLE
     if folder.exists() and any(each.name == _TABLE or each.suffix == ".jsonl" for each in folder.iterdir()):
         raise NotImported(
-            f"{folder} has sessions that OpenClaw has not taken into its database yet",
+            f"{folder} has sessions that OpenClaw has not imported into its database yet",
             hint=f"Run `openclaw doctor {_OPTION} import {_OPTION}-agent {agent}`, then this again.",
         )
     try:

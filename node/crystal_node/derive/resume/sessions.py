@@ -104,7 +104,7 @@ class Sessions:
         return found
 
     def none(self) -> NoSuchEntry:
-        """What to say where there is none that is wanted."""
+        """The error if there is no session of the wanted kind."""
         if self.index.sessions:
             return NoSuchEntry("there is no such session", hint="`crystal resume` lists all of them.")
         return NoSuchEntry(

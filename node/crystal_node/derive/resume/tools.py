@@ -139,7 +139,7 @@ class ToolSessions(ABC):
         return []
 
     def compare(self, own: Path, copy: Lines) -> Comparison:
-        """How what the tool has of a session stands to a copy. ``own``: as ``place`` names it. Raises LocalStorage."""
+        """Compares what the tool has of a session with a copy. ``own``: as ``place`` names it. Raises LocalStorage."""
         return compare(own, copy)
 
     def write(self, own: Path, copy: Lines, compared: Comparison, aside: Path) -> int:
@@ -375,7 +375,7 @@ class OpenClawSessions(ToolSessions):
         agent, session = store.parent.parent.name, own.name.removesuffix(".jsonl")
         known = stored_session(store, session) if store.exists() else None
         named = known or StoredSession(_openclaw_key(agent, session), "")
-        # What the tool has is given to it as it is: a line that was blanked in the copy would be another one to it.
+        # OpenClaw is given its own lines unchanged: it would take a line that was redacted in the copy for a new one.
         mine = session_rows(own) if known else iter(())
         lines = chain(mine, tail_of(copy(), compared.tail_at))
         given = import_session(self.root, agent, session, named, lines)
@@ -402,14 +402,14 @@ class OpenClawSessions(ToolSessions):
         stores = [store for folder in folders if (store := folder / "agent" / STORE_NAME).is_file()]
         found: list[tuple[Path, StoredSession]] = []
         for store in stores:
-            # One that cannot be read is told of when it is compared.
+            # A database that cannot be read is reported when the session is compared.
             with suppress(OSError):
                 if (known := stored_session(store, session.own)) is not None:
                     found.append((store, known))
         return found
 
     def _has_database(self, folder: Path) -> bool:
-        """Whether sessions of this agent belong into a database: it is there, or the program that is set up here makes it."""
+        """Whether sessions of this agent belong in a database: there is one, or the installed OpenClaw would make it."""
         if (folder / "agent" / STORE_NAME).exists() or (self.root / "state" / _OPENCLAW_STATE).exists():
             return True
         return (self.root / "openclaw.json").exists() and can_import()

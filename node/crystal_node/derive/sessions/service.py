@@ -244,7 +244,7 @@ class SessionService:
         found: list[Transcript] = []
         for session, place in places.items():
             path = session_path(store.path, session)
-            # Many sessions, of which one grows: cursors of the others are not asked again.
+            # One of many sessions grows: the cursors of the others are not looked up again.
             if self._copied.get(path) == place or session_of(store.tool, root, path) != session:
                 continue
             cursor = self._opened().cursor(path)

@@ -13,7 +13,7 @@ qwen-code    ``projects/<slug>/chats/<id>.jsonl``, or in ``archive``     ``proje
              below ``chats``
 ===========  ==========================================================  ============================================
 
-OpenClaw's database holds the lines of many sessions: the name of one of them below it is no file
+OpenClaw's database holds the lines of many sessions: the path of one of them below it names no file
 (``capture.openclaw_database``). Not copied: Gemini CLI's documents from before spring 2026.
 """
 

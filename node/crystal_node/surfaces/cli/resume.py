@@ -254,7 +254,7 @@ def remarks(sessions: Sessions, plan: ResumePlan) -> list[str]:
             f"{plan.forked} stays as it is."
         )
     if plan.written and store_of(plan.main.path) is not None:
-        lines.append("OpenClaw's own import takes it into its database. That takes some seconds.")
+        lines.append("OpenClaw's own import adds it to its database, which takes some seconds.")
     if plan.kept:
         lines.append(f"{counted(len(plan.kept), 'file')} beside it differ here and stay as they are.")
     return lines

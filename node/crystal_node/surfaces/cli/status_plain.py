@@ -1,6 +1,6 @@
 """``crystal status`` with plain arguments: from the background service, which has everything loaded, else by this process.
 
-Neither loads the argument parser. With news, which counts as shown then, this process shows it.
+Neither loads the argument parser. If there is news, this process prints the status, and the news then counts as shown.
 """
 
 import json

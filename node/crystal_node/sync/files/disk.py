@@ -54,7 +54,7 @@ class HomeDisk:
     """How long the last scan took, with what was done meanwhile."""
     _last: Scan = field(init=False)
     _open_folders: set[str] = field(init=False, default_factory=set[str])
-    """Folders that were looked at since files were placed last, and are not left out: listed once for a group of files."""
+    """Folders that are not left out, as seen since files were last put in place: each is listed once for a group of files."""
     _cutter: Cutter | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

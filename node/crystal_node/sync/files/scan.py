@@ -20,8 +20,8 @@ from crystal_node.base.obeyed_names import is_allowed
 from crystal_node.sync.files.folders import FOLDER, folder_of, open_root, trouble, troubles
 
 QUIET_NS = 50_000_000
-"""A file changed within this time of the scan may change again with the same stamp: a kernel's clock for files moves every ten
-milliseconds at the slowest."""
+"""A file that changed less than this before the scan may change again and keep its stamp: the slowest kernel's clock for files
+moves every ten milliseconds."""
 QUIET_COARSE_NS = 2_000_000_000
 """The same where the file system may count whole seconds, or every other one."""
 _SECOND_NS = 1_000_000_000
@@ -218,7 +218,7 @@ def look_in(
 
 def local_of(path: str, info: os.stat_result, now_ns: int) -> LocalFile:
     stamp = FileStamp(info.st_size, info.st_mtime_ns, info.st_ino, info.st_ctime_ns)
-    # Nobody can set this time, so its fraction shows what the file system counts in.
+    # No program can set this time, so a fraction in it shows that the file system keeps fractions of a second.
     window = QUIET_NS if stamp.changed_ns % _SECOND_NS else QUIET_COARSE_NS
     quiet = now_ns - stamp.changed_ns > window and abs(now_ns - stamp.modified_ns) > window
     return LocalFile(path, stamp, bool(info.st_mode & _EXECUTABLE), quiet)

@@ -169,7 +169,7 @@ def test_without_the_program_nothing_is_written(place: Place) -> None:
 def test_files_that_openclaw_has_not_imported_are_not_imported_with_it(place: Place, name: str) -> None:
     place.sessions.mkdir()
     (place.sessions / name).write_text("{}")
-    with pytest.raises(NotImported, match="not taken into its database yet") as raised:
+    with pytest.raises(NotImported, match="not imported into its database yet") as raised:
         place.resume(lines("one"))
     assert "openclaw doctor --session-sqlite import" in raised.value.hint
     assert [each.name for each in place.sessions.iterdir()] == [name]

@@ -310,7 +310,7 @@ def test_a_session_of_openclaws_database_says_who_writes_it(machine: Machine) ->
         store.say("another", 0, "Where does the heron nest?")
         written_copy(machine.home, "openclaw", TIDE, b'{"type":"session"}\n', LAPTOP, cwd="~/work/tide-gauge")
         shown = machine.call("resume", TIDE, "--in", str(folder), "--print")
-    assert "OpenClaw's own import takes it into its database" in shown.err
+    assert "OpenClaw's own import adds it to its database" in shown.err
     assert f"openclaw-agent.sqlite/{TIDE}.jsonl" in shown.out
     assert f"openclaw tui --local --session agent:main:{TIDE}" in shown.out
 

@@ -48,7 +48,7 @@ _SMALL_HEADERS = [(b"content-type", b"application/octet-stream"), (b"content-len
 
 
 def without_starlette(app: ASGIApp) -> ASGIApp:
-    """Answer `/small` before it."""
+    """Answer `/small` before the application does."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] != "/small":

@@ -23,7 +23,7 @@ from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay, command_o
 
 _IDLE_SECONDS = 300.0
 _SETTLE_SECONDS = 170.0
-"""Until the embedding model is given back, every job has run once, and the long-polls have become one."""
+"""Time until the embedding model is unloaded, every job has run once, and the long-polls have become one."""
 _WRITES = 100
 _PAUSE_SECONDS = 0.3
 _CAPTURED_SECONDS_MAX = 20.0
@@ -98,7 +98,7 @@ class _Spent:
 
 @dataclass(frozen=True)
 class _Resting:
-    """A process that has nothing to do, and what passes the bytes that it exchanges."""
+    """A process that has nothing to do, and the counter that the bytes pass which it exchanges."""
 
     pid: int
     wire: Counter
@@ -121,7 +121,7 @@ class _Resting:
 
 @contextlib.contextmanager
 def _syncthing(folder: Path) -> Generator[_Resting | None]:
-    """One of two that have the same folder; None where it is not installed."""
+    """One of two Syncthing processes that share a folder; None if Syncthing is not installed."""
     if not shutil.which("syncthing"):
         yield None
         return

@@ -2,7 +2,7 @@
 
 The messages come in by `crystal import`, as ChatGPT exports conversations, each of some 300 characters. No vectors are made: of
 a million messages that takes an hour, and what it costs is measured in the parts `embed` and `scale`; searches are by words.
-Disk's and relay's work are included: a Core, a second device, and a relay in a folder.
+The figures include the work of disk and relay: there are a Core, a second device, and a relay in a folder.
 """
 
 import json

@@ -150,7 +150,7 @@ async def _reads(
 async def _limits(
     url: str, lean: str, bare: str, nginx: str | None, member: Member, count: int, rounds: int
 ) -> list[Row]:
-    """Beside what does as little as such a server can do, and beside what people would use who need no more."""
+    """The relay beside the least that such a server can do, and beside nginx, which suits people who need no more."""
     drops, pickups, put_there, got_there = Pairs(), Pairs(), Pairs(), Pairs()
 
     def small(_: int) -> bytes:

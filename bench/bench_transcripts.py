@@ -26,7 +26,7 @@ MB = 1_000_000
 BYTES = 1_000 * MB
 FILES = 200
 OUTPUT_BYTES = 9_000
-"""Of what a tool answers, on average: a file that was read, a test run."""
+"""Average size of what a tool answers: a file that was read, a test run."""
 SECONDS_MAX = 25.0
 MEMORY_MB_MAX = 150.0
 _TOOL = "claude-code"
@@ -98,7 +98,7 @@ class _Device(DemoDevice):
 
 @contextmanager
 def _device(folder: Path) -> Generator[_Device]:
-    """The Core of a vault, at a relay that is stopped by then."""
+    """The Core of a vault whose relay has been stopped."""
     relay = DemoRelay(folder / "relay")
     relay.start()
     device = _Device(folder)

@@ -48,7 +48,7 @@ class Figures:
     wire: int
     """Bytes between both devices and the relay, or between the two."""
     peak: int
-    """Resident bytes of the process that held most."""
+    """Peak of the resident bytes of the largest process."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ _CREATED = b"HTTP/1.1 201 "
 
 
 class LeanClient:
-    """Of one server and one vault. `headers`: whole lines, sent with each request."""
+    """A client for one server and one vault. `headers`: whole lines, sent with each request."""
 
     def __init__(self, url: str, headers: bytes) -> None:
         parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""nginx with its WebDAV module over a directory: what people would put small files on who need no more than that.
+"""nginx with its WebDAV module over a directory: it suits people who only need a place for small files.
 
 It answers when the operating system has the bytes; nothing is flushed to the disk.
 """

@@ -1,8 +1,8 @@
 """One message in a vault of 10 and of 1,000 devices: how many requests it costs the relay.
 
 The protocol's own code runs for the device that said it, for the Core, and for some of the others, over objects in memory, each
-as a process that has made rounds before. All others do what these do, so that theirs are multiplied. Not counted are
-the waits: each device's long-poll ends once and is asked again.
+as a process that has made rounds before. The other devices do the same as these, so their requests are calculated. The waits
+are not counted: each device's long-poll ends once and is asked again.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from tests.mirror.test_two_devices import capture
 
 SIZES = (10, 1_000)
 FOLLOWED = 4
-"""Of the devices that only take the message in."""
+"""How many of the devices that only take the message in are run."""
 _NOW_MS = 1_760_000_000_000
 _ROUNDS_BEFORE = 5
 _TEXT = "the tide gauge has five sensors"

@@ -208,6 +208,35 @@ async def test_a_long_poll_with_a_request_behind_it_ends_when_its_client_goes(
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize(
+    "framing", ["Content-Length: 100000000", "Content-Length: 1", "Transfer-Encoding: chunked"]
+)
+async def test_a_long_poll_takes_no_body_which_would_be_held_and_hide_that_its_client_goes(
+    relay: ServedRelay, lead: Member, framing: str
+) -> None:
+    wait = await _wait_path(relay, lead)
+    async with connected(relay.url) as each:
+        await each.send(get_head(lead, wait, framing))
+        refused = await each.reply()
+        assert (refused.status, refused.json["error"]) == (400, "bad-request")
+    async with connected(relay.url) as each:
+        await each.send(get_head(lead, wait.replace("timeout=60", "timeout=0"), "Content-Length: 0"))
+        assert (await each.reply()).status == 200
+
+
+async def test_an_idle_connection_keeps_no_large_head(relay: ServedRelay, lead: Member) -> None:
+    path = f"/v2/vaults/{lead.vault}/objects/devlog/0"
+    connections = relay.server._uvicorn.server_state.connections  # pyright: ignore[reportPrivateUsage]
+    for extra, is_kept in (("a" * 15_000, False), ("a", True)):
+        connections.clear()
+        async with connected(relay.url) as each:
+            await each.send(get_head(lead, path, f"User-Agent: {extra}"))
+            assert (await each.reply()).status == 404
+            (one,) = connections
+            assert isinstance(one, connection.Connection)
+            assert (one._fields is not None) is is_kept  # pyright: ignore[reportPrivateUsage]
+
+
 async def test_bodies_sent_at_once_find_no_more_room_than_one_after_the_other() -> None:
     store = MemoryStore()
     async with served(store, RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=4 * MIB)) as relay:

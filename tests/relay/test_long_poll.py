@@ -2,6 +2,9 @@
 
 import asyncio
 import time
+from typing import Any
+
+import httpx
 
 from crystal_relay.errors import StoreUnavailable
 from crystal_relay.memory import MemoryStore
@@ -145,3 +148,18 @@ async def test_many_waiters_are_woken_by_one_drop(relay: ServedRelay, lead: Memb
     for connection in connections:
         await connection.close()
     await store.aclose()
+
+
+async def test_behind_another_server_a_wait_ends_without_a_trace(relay: ServedRelay, lead: Member) -> None:
+    store = lead.store(relay.url)
+    token = await store.wait(lead.prefix, token=None, timeout=0)
+    await store.aclose()
+    loop, failed = asyncio.get_running_loop(), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, context: failed.append(context))
+    path = f"/v2/vaults/{lead.vault}/wait?timeout=0.1&token={token}"
+    transport = httpx.ASGITransport(relay.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://relay") as http:
+        answer = await http.get(path, headers={"Authorization": f"Bearer {lead.token}"})
+    await asyncio.sleep(0.05)
+    assert (answer.json(), failed) == ({"token": token}, [])
+    assert relay.app.state.relay.waits.sleeping == 0

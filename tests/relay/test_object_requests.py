@@ -13,6 +13,7 @@ from crystal_relay.client.http import HttpStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, connection
 from crystal_relay.server.object_requests import object_request
+from tests.support.hand_written import get_head
 from tests.support.raw_http import RawConnection
 from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, enrolled, served
 
@@ -231,6 +232,25 @@ async def test_an_answer_is_the_same_in_whatever_pieces_a_request_comes() -> Non
         await connected.send(get.replace(b"Host: a", b"Connection: close"))
         assert (await connected.reply()).body == b"body"
         assert await connected.is_closed(5)
+        await connected.close()
+
+
+@pytest.mark.parametrize("cut", range(6))
+async def test_each_answer_is_that_of_its_request_wherever_the_head_before_was_cut(cut: int) -> None:
+    async with _relay() as relay:
+        member = await enrolled(relay.url)
+        store = HttpStore(relay.url, vault=member.vault, token=member.token)
+        for number in range(3):
+            await store.put_new(f"{member.prefix}devlog/{number}", b"%d" % number)
+        await store.aclose()
+        first, *others = (
+            get_head(member, f"/v2/vaults/{member.vault}/objects/devlog/{number}") for number in range(3)
+        )
+        connected = await RawConnection.to(relay.url)
+        await connected.send(first[: len(first) - cut])
+        await asyncio.sleep(0.05)
+        await connected.send(first[len(first) - cut :] + b"".join(others))
+        assert [(await connected.reply()).body for _ in range(3)] == [b"0", b"1", b"2"]
         await connected.close()
 
 

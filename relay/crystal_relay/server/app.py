@@ -54,6 +54,7 @@ from crystal_relay.server.requests import (
     content_length,
     head_of,
     json_of,
+    no_body,
     no_query,
     query,
     query_of,
@@ -200,8 +201,10 @@ class Relay:
             return
         scope["crystal.route"] = "wait_for_writes"
         vault = check_vault(name.decode())
-        header = head_of(scope).get(b"authorization")
+        head = head_of(scope)
+        header = head.get(b"authorization")
         identity = await party_of_header(header, self.registry, self.invites, vault, self.rates, scope)
+        no_body(head)  # it would stay in memory, and unread it hides that the client goes
         asked = query_of(scope, ("prefix", "token", "timeout"))
         within = check_prefix(asked.get("prefix", ""))
         identity.require_prefix(within)

@@ -11,7 +11,6 @@
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +39,9 @@ from crystal_relay.wire import ErrorReply
 _HEAD_TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 )
-_NO_PIPELINE: deque[Any] = deque(maxlen=0)
+_HEAD_END = b"\r\n\r\n"
+_KEPT_BYTES_MAX = 1024
+"""Headers up to this size are remembered for the next request. Those of a device have a quarter of it."""
 _HEAD_START = b"HTTP/"
 """Prefix of every response head. A piece of a body that begins with it is delayed by one turn of the loop, no more."""
 
@@ -66,6 +67,7 @@ class Connection(HttpToolsProtocol):
         "_body_left",
         "_fields",
         "_head_bytes",
+        "_head_tail",
         "_head_timer",
         "_input",
         "_parsed",
@@ -89,8 +91,9 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        # One request at a time is parsed, so nothing ever waits in it; an empty deque takes 0.6 KB of each connection.
-        self.pipeline = _NO_PIPELINE
+        # One request at a time is parsed, so nothing ever waits in it; an empty deque takes 0.6 KB of each connection. Were a
+        # second one begun, this would end the connection, since an answer left out would let the next ones pass for others.
+        self.pipeline = ()  # type: ignore[assignment]
         self._place: Place | None = None
         self._serving: RequestResponseCycle | None = None
         self._when_gone: Callable[[], None] | None = None
@@ -101,6 +104,8 @@ class Connection(HttpToolsProtocol):
         self._parsed = 0
         self._reading_head = True
         self._head_bytes = 0
+        self._head_tail = b""
+        """The last bytes of a head that were parsed: its end may have begun in them."""
         self._body_left = 0
         self._skip_rest = False
         self._fields: Fields | None = None
@@ -222,8 +227,8 @@ class Connection(HttpToolsProtocol):
         if asked is None:
             return False
         self._parsed = asked.end
-        # A connection that waits mostly sends nothing for a minute.
-        self._fields = None if asked.is_wait else asked.fields
+        # A connection that waits mostly sends nothing for a minute; what is large would be held by each that is idle.
+        self._fields = None if asked.is_wait or len(asked.fields.block) > _KEPT_BYTES_MAX else asked.fields
         self._unset_keepalive_if_required()
         self._stop_head_timer()
         path = asked.path.decode("ascii")
@@ -252,10 +257,10 @@ class Connection(HttpToolsProtocol):
         """A piece of the input with at most one end of a head or one end of a body in it."""
         begin = self._parsed
         if self._reading_head:
-            # A head ends with an empty line, also one that began with the input before.
-            end = self._input.find(b"\r\n\r\n", begin) + 4
-            rest = HEAD_BYTES_MAX + 1 - self._head_bytes
-            self._parsed = min(end if end > 3 else len(self._input), begin + rest)
+            self._parsed = min(self._end_of_head(), begin + HEAD_BYTES_MAX + 1 - self._head_bytes)
+            self._head_tail = (self._head_tail + self._input[max(begin, self._parsed - 3) : self._parsed])[
+                -3:
+            ]
         else:
             size = self._body_left or 1  # the parser says when a body ends
             self._parsed = min(begin + size, len(self._input))
@@ -263,6 +268,15 @@ class Connection(HttpToolsProtocol):
         if begin == 0 and self._parsed == len(self._input):
             return self._input
         return self._input[begin : self._parsed]
+
+    def _end_of_head(self) -> int:
+        """Where the head in the input ends, or the input. A head ends with an empty line, which may have begun before."""
+        begin, tail = self._parsed, self._head_tail
+        across = (tail + self._input[begin : begin + 3]).find(_HEAD_END)
+        if across >= 0:
+            return begin + across + len(_HEAD_END) - len(tail)
+        at = self._input.find(_HEAD_END, begin)
+        return at + len(_HEAD_END) if at >= 0 else len(self._input)
 
     def _must_wait(self) -> bool:
         """Whether the next request cannot be parsed before one is answered."""
@@ -304,6 +318,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._reading_head = False
+        self._head_tail = b""
         self._stop_head_timer()
         super().on_headers_complete()
         self._body_left, chunked = _body_of(self.headers)

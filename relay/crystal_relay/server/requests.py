@@ -65,6 +65,12 @@ def no_query(scope: Scope) -> None:
         raise BadRequest("the query holds a parameter that is not known here")  # §R1-3
 
 
+def no_body(head: Head) -> None:
+    """Raise BadRequest for a request with a body."""
+    if b"transfer-encoding" in head or head.get(b"content-length", b"0") != b"0":
+        raise BadRequest("no body is taken here")
+
+
 def query(request: Request, allowed: Collection[str]) -> dict[str, str]:
     """The URL's parameters. Raises BadRequest for unknown, repeated or invalid ones."""
     return query_of(request.scope, allowed)

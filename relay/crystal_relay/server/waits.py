@@ -55,7 +55,7 @@ class Waits:
         """End all waits, and every later one at once."""
         self._closing = True
         for sleeping in self._sleeping:
-            _end(sleeping)
+            self._end(sleeping)
 
     @contextmanager
     def place(self, identity: Identity) -> Generator[None]:
@@ -86,7 +86,7 @@ class Waits:
             # A task for the wait and one for the client's leaving would hold twice the memory.
             async with asyncio.timeout(None) as sleeping:
                 self._sleeping.add(sleeping)
-                end = partial(_end, sleeping)
+                end = partial(self._end, sleeping)
                 leaving = None if connection is not None else asyncio.create_task(gone(receive))
                 if connection is not None:
                     connection.when_gone(end)
@@ -105,7 +105,6 @@ class Waits:
                 return None
             raise ClientGone from None
 
-
-def _end(sleeping: asyncio.Timeout) -> None:
-    if sleeping.when() is None:
-        sleeping.reschedule(asyncio.get_running_loop().time())
+    def _end(self, sleeping: asyncio.Timeout) -> None:
+        if sleeping in self._sleeping and sleeping.when() is None:
+            sleeping.reschedule(asyncio.get_running_loop().time())

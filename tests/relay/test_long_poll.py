@@ -1,13 +1,16 @@
 """Long polls through the server: woken, ended with the relay, and gone with their client."""
 
 import asyncio
+import errno
 import time
 from typing import Any
 
 import httpx
+import pytest
 
 from crystal_relay.errors import StoreUnavailable
 from crystal_relay.memory import MemoryStore
+from crystal_relay.server.waits import Waits
 from tests.support.hand_written import get_head
 from tests.support.raw_http import RawConnection
 from tests.support.relay_server import Member, ServedRelay, enrolled, joined, served
@@ -163,3 +166,14 @@ async def test_behind_another_server_a_wait_ends_without_a_trace(relay: ServedRe
     await asyncio.sleep(0.05)
     assert (answer.json(), failed) == ({"token": token}, [])
     assert relay.app.state.relay.waits.sleeping == 0
+
+
+async def test_a_stores_own_timeout_is_not_taken_for_a_client_that_left() -> None:
+    async def stays() -> Any:
+        await asyncio.Event().wait()
+
+    async def failing() -> str:
+        raise OSError(errno.ETIMEDOUT, "the disk does not answer")
+
+    with pytest.raises(TimeoutError, match="does not answer"):
+        await Waits().race(failing(), stays, {})

@@ -6,6 +6,7 @@ event. Folders that do not exist yet are waited for, on Linux by what is made ab
 """
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
@@ -188,4 +189,4 @@ def _appearing(missing: list[str]) -> "Appearing | None":
 
 
 def _present(folders: Folders) -> list[Path]:
-    return [folder for folder in folders() if folder.is_dir()]
+    return [folder for folder in folders() if os.path.isdir(folder)]  # noqa: PTH112  false for any name

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.documents import DocumentContent, DocumentReader, WholeFileAdapter
+from crystal_node.capture.folders import is_plain_file
 from crystal_node.capture.messages import (
     SkippedRecord,
     TranscriptMessage,
@@ -52,6 +53,7 @@ class Aider(WholeFileAdapter):
 
     name = "aider"
     title = "Aider"
+    repeats = False
     projects: Callable[[], Iterable[Path]] = staticmethod(tuple[Path])
 
     def __init__(self, root: Path, home: Path) -> None:
@@ -65,7 +67,7 @@ class Aider(WholeFileAdapter):
     def discover(self) -> Iterator[FoundTranscript]:
         for folder in sorted(set(self.projects())):
             path = folder / HISTORY
-            if path.is_file() and not path.is_symlink():
+            if is_plain_file(path):
                 yield FoundTranscript(path)
 
     def concerns(self, path: str) -> bool:

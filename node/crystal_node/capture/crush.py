@@ -22,6 +22,7 @@ from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
 from crystal_node.capture.database_adapter import DatabaseAdapter, Outcomes, StoredMessage, StoredSession
 from crystal_node.capture.database_file import JOURNAL_ENDING, tables_of
+from crystal_node.capture.folders import is_plain_file
 from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, parse_json
 from crystal_node.capture.line_reader import LINE_BYTES_MAX, open_regular
 from crystal_node.capture.messages import (
@@ -73,7 +74,7 @@ class Crush(DatabaseAdapter):
     def discover(self) -> Iterator[FoundTranscript]:
         for folder in sorted(self._projects()):
             path = folder / _NAME
-            if path.is_file() and not path.is_symlink():
+            if is_plain_file(path):
                 yield FoundTranscript(path)
 
     def concerns(self, path: str) -> bool:

@@ -69,6 +69,7 @@ class DocumentReader:
                 left -= len(part)
         self.data = b"".join(parts)
         self._quiet = self._found.st_mtime_ns <= quiet_ns
+        self._first = state is None
         self._state = state or FileState()
         self._context = decoded(self._state.memo)
 
@@ -107,6 +108,7 @@ class DocumentReader:
             if place > left:
                 break
             hidden = one.hidden(hides) or (not one.dated and hides(said.written))
+            hidden |= self._first and hides(one.moment)
             self._take(one, place, hidden, known, counts, gatherer)
         context = structs.replace(self._context, said=known.encoded())
         return TranscriptReading(

@@ -1,6 +1,7 @@
 """Walking a tool's folder. Links below it are not followed; a missing folder is empty."""
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def folders_in(folder: Path) -> tuple[list[Path], list[FoundTranscript]]:
         error.filename = error.filename or str(folder)
         return [], list(_told([error]))
     return [folder / name for name in found], []
+
+
+def is_plain_file(path: Path) -> bool:
+    """Whether it is a file, and no link. A path that another program or device names may be none that the system takes."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def below(path: str, folder: Path) -> tuple[str, ...] | None:

@@ -251,6 +251,8 @@ class Recorder:
             hidden = hides
             if adapter.repeats and state is not None and state.stepped_over:
                 hidden = privacy.or_version(hides, path)
+            elif state is None and not adapter.folders:
+                hidden = privacy.or_since(hides, path)
             reading = await asyncio.to_thread(
                 adapter.read, path, state, agent=agent, hides=hidden, quiet_ns=quiet_ns
             )

@@ -67,9 +67,20 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
         Raises OSError: the file cannot be looked at.
         """
         written = path.lstat().st_mtime_ns // 1_000_000
-        return lambda moment: (
-            hides(moment) or any(first <= written and moment <= last for first, last in self.spans)
-        )
+        return lambda moment: hides(moment) or self._met(moment, written)
+
+    def or_since(self, hides: Callable[[int], bool], path: Path) -> Callable[[int], bool]:
+        """``hides`` for a file that nobody knew of when a private span ended, so that it was not skipped. A moment stands for
+        all the time from it until the file was last written.
+
+        Raises OSError: the file cannot be looked at.
+        """
+        written = path.lstat().st_mtime_ns // 1_000_000
+        return lambda moment: hides(moment) or (moment > 0 and self._met(moment, written))
+
+    def _met(self, begin: int, end: int) -> bool:
+        """Whether a private span has a part of this time."""
+        return any(first <= end and begin <= last for first, last in self.spans)
 
     def turned_off(self, now: int, uptime: int | None = None) -> "Privacy":
         if self.since is None:

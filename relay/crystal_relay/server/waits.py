@@ -82,9 +82,10 @@ class Waits:
             wait.close()
             return None
         connection: _Connection | None = scope.get(SCOPE_KEY)
+        sleeping = asyncio.timeout(None)
         try:
             # A task for the wait and one for the client's leaving would hold twice the memory.
-            async with asyncio.timeout(None) as sleeping:
+            async with sleeping:
                 self._sleeping.add(sleeping)
                 end = partial(self._end, sleeping)
                 leaving = None if connection is not None else asyncio.create_task(gone(receive))
@@ -101,6 +102,8 @@ class Waits:
                     elif leaving is not None:
                         leaving.cancel()
         except TimeoutError:
+            if not sleeping.expired():  # the store's own: a disk of the network says so, too
+                raise
             if self.is_closing:
                 return None
             raise ClientGone from None

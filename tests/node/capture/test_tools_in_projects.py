@@ -1,6 +1,8 @@
 """Tools that keep their conversations in projects: Crush, whose own list names them, and Aider, which lists them nowhere."""
 
 import json
+import os
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from crystal_node.capture.crush import Crush
 from tests.node.capture.kept import HOME
 from tests.node.capture.tools import QUIET_NS, read_all
 from tests.node.capture.transcripts import FIXTURES, said
-from tests.support.machine import Machine
+from tests.support.machine import Machine, transcript
 
 STARTED = "\n# aider chat started at 2026-11-28 15:23:00\n\n> aider --model x  \n> Aider v0.86.2  \n"
 MODEL = "> Model: x with diff edit format  \n"
@@ -26,6 +28,12 @@ def aider(home: Path, *texts: str) -> tuple[Aider, Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(texts))
     return Aider(home / ".aider", home), path
+
+
+def asked_of(machine: Machine, folder: Path) -> list[str]:
+    machine.run("export", str(folder), "--no-files")
+    lines = (folder / "conversations.jsonl").read_text().splitlines()
+    return sorted(row["text"] for row in map(json.loads, lines) if row["role"] == "user")
 
 
 def test_what_aider_appends_is_recorded_once(tmp_path: Path) -> None:
@@ -83,10 +91,7 @@ def test_aiders_file_is_found_in_projects_that_the_memory_knows(machine: Machine
     machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp")
 
     def asked() -> list[str]:
-        folder = tmp_path / f"export-{len(list(tmp_path.iterdir()))}"
-        machine.run("export", str(folder), "--no-files")
-        lines = (folder / "conversations.jsonl").read_text().splitlines()
-        return sorted(row["text"] for row in map(json.loads, lines) if row["role"] == "user")
+        return asked_of(machine, tmp_path / f"export-{len(list(tmp_path.iterdir()))}")
 
     machine.run("capture")
     assert asked() == []
@@ -105,6 +110,45 @@ def test_aiders_file_is_found_in_projects_that_the_memory_knows(machine: Machine
         file.write("\n#### Excluded?  \n\nYes.\n\n")
     machine.run("capture")
     assert asked() == ["And now?", "Where is known?"]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known before", "known after"])
+def test_what_aider_was_told_in_private_mode_is_not_recorded(
+    machine: Machine, tmp_path: Path, known: bool
+) -> None:
+    path = machine.root / "work" / "gulls" / HISTORY
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{STARTED}{MODEL}\n#### Before?  \n\nYes.\n\n")
+    began = time.time_ns()
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp")
+    if known:
+        machine.run("capture", str(path.parent))
+    machine.run("private", "on")
+    with path.open("a") as file:
+        file.write("\n#### In private?  \n\nYes.\n\n")
+    machine.run("private", "off")
+    with path.open("a") as file:
+        later = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began // 10**9 + 3600))
+        file.write("\n#### In the same chat?  \n\nYes.\n\n")
+        file.write(STARTED.replace("2026-11-28 15:23:00", later) + MODEL + "\n#### After?  \n\nYes.\n\n")
+    os.utime(path, ns=(began + 7200 * 10**9, began + 7200 * 10**9))
+    machine.run("capture", str(path.parent))
+    said_then = ["After?", "Before?", "In the same chat?"]
+    assert asked_of(machine, tmp_path / "export") == (said_then if known else ["After?"])
+
+
+def test_a_project_whose_path_no_system_takes_stops_nothing(machine: Machine, tmp_path: Path) -> None:
+    long = machine.root / ("n" * 300)
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp")
+    transcript(machine, "Said in a project with a long name.", name="one")
+    path = next(machine.projects.rglob("one.jsonl"))
+    record = json.loads(path.read_text().splitlines()[0]) | {"cwd": str(long)}
+    path.write_text(json.dumps(record) + "\n")
+    crush(machine.root / ".local" / "share" / "crush", {"path": str(long)})
+    machine.run("capture")
+    transcript(machine, "Said afterwards.", name="two")
+    machine.run("capture")
+    assert "Said afterwards." in asked_of(machine, tmp_path / "export")
 
 
 def crush(root: Path, *projects: object) -> Crush:

@@ -17,7 +17,6 @@ import apsw
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode
-from crystal_node.base.home import write_private
 from crystal_node.base.settings import child_environment
 from crystal_node.base.wording import one_line
 from crystal_node.capture.database_file import read_snapshot, tables_of
@@ -71,7 +70,7 @@ def can_import() -> bool:
 def import_session(root: Path, agent: str, session: str, named: StoredSession, lines: Iterable[bytes]) -> int:
     """Have OpenClaw append the lines that its database does not have. Returns how many bytes it was given.
 
-    Raises NotImported; OSError: the files cannot be written.
+    Raises NotImported; SessionBusy: another program has just made such files; OSError: they cannot be written.
     """
     program = shutil.which(PROGRAM)
     if program is None:
@@ -86,21 +85,24 @@ def import_session(root: Path, agent: str, session: str, named: StoredSession, l
             f"{folder} has sessions that OpenClaw has not imported into its database yet",
             hint=f"Run `openclaw doctor {_OPTION} import {_OPTION}-agent {agent}`, then this again.",
         )
+    made: list[Path] = []
     try:
         given = create(file, lines)
+        made.append(file)
         known: object = parse_json(named.entry.encode()) if named.entry else {}
         row: dict[str, object] = dict(known) if is_object(known) else {}
         row |= {"sessionId": session, "sessionFile": str(file)}
         row.setdefault("updatedAt", file.stat().st_mtime_ns // 1_000_000)
-        write_private(table, json.dumps({named.key: row}).encode())
+        create(table, (json.dumps({named.key: row}).encode(),))
+        made.append(table)
         words = ["doctor", _OPTION, "import", f"{_OPTION}-agent", agent, "--json"]
         environment = child_environment({"OPENCLAW_STATE_DIR": str(root)})
         done = _run([program, *words], environment)
         if done.returncode != 0 or _issues(done.stdout):
             raise NotImported(f"OpenClaw did not import the session: {_why_not(done)}")
     finally:
-        # What was imported is in OpenClaw's archive by now.
-        for each in (table, file):
+        # What was imported is in OpenClaw's archive by now. What another program made there meanwhile is not ours.
+        for each in reversed(made):
             with suppress(FileNotFoundError):
                 each.unlink()
     return given

@@ -12,8 +12,13 @@ import pytest
 
 from crystal_node.base.errors import LocalStorage
 from crystal_node.capture.openclaw_database import session_rows
-from crystal_node.derive.resume.files import Relation
-from crystal_node.derive.resume.openclaw_import import NotImported, stored_session
+from crystal_node.derive.resume.files import Relation, SessionBusy
+from crystal_node.derive.resume.openclaw_import import (
+    NotImported,
+    StoredSession,
+    import_session,
+    stored_session,
+)
 from crystal_node.derive.resume.plan import ResumePlan, carry_out, plan_resume
 from crystal_node.derive.resume.tools import OpenClawSessions
 from crystal_node.derive.sessions.copies import SessionCopies
@@ -181,3 +186,14 @@ def test_a_database_that_cannot_be_read_is_said(place: Place) -> None:
     with pytest.raises(LocalStorage, match="cannot be read") as raised:
         place.plan(lines("one"))
     assert "openclaw doctor" in raised.value.hint
+
+
+@pytest.mark.parametrize("name", ["sessions.json", f"{ID}.jsonl"])
+def test_what_another_program_makes_there_meanwhile_stays(place: Place, name: str) -> None:
+    def copied() -> Iterator[bytes]:
+        (place.sessions / name).write_text("theirs")
+        yield lines("one")
+
+    with pytest.raises(SessionBusy, match="another program"):
+        import_session(place.root, "main", ID, StoredSession(KEY, ""), copied())
+    assert [(each.name, each.read_text()) for each in place.sessions.iterdir()] == [(name, "theirs")]

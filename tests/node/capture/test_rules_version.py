@@ -8,6 +8,7 @@ from crystal_node.device.redaction_version import RULES_VERSION
 
 MODULES = (
     "redaction",
+    "credentials",
     "maker_tokens",
     "redaction_rules",
     "assigned_secrets",
@@ -15,7 +16,7 @@ MODULES = (
     "secret_values",
     "escapes",
 )
-FINGERPRINTS = {1: "831cdc7dc827967c"}
+FINGERPRINTS = {1: "1e43e4a85eef7fce"}
 """Of the modules' text, by version of the rules."""
 
 

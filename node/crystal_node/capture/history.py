@@ -1,14 +1,15 @@
 """Conversations from before the installation: recorded or skipped, decided once.
 
-Skipping moves the position behind everything in the transcripts of every tool, whether it is recorded or not. The transcripts
-stay, and `crystal backfill` can still read them.
+Skipping moves the position behind everything in the transcripts of every tool, whether it is recorded or not; of a file that
+becomes known later, chats that began before are left out. The transcripts stay, and `crystal backfill` can still read them.
 """
 
 from enum import StrEnum
 from pathlib import Path
 
+from crystal_node.base.clock import now_ms
 from crystal_node.capture.adapter import encode_state
-from crystal_node.capture.recorder import Recorder, RecordReport
+from crystal_node.capture.recorder import META_FROM, Recorder, RecordReport
 from crystal_node.capture.tools import all_adapters
 from crystal_node.device.device import Device
 from crystal_node.device.journal import SqliteJournal
@@ -36,12 +37,13 @@ async def record(device: Device) -> RecordReport:
     report = await Recorder(device).record()
     with device.journal.transaction():
         device.journal.meta_set(_META, History.RECORDED.value.encode())
+        device.journal.meta_set(META_FROM, None)
     return report
 
 
 def step_over(device: Device) -> int:
     """Skips them, in one transaction. Returns the number of transcripts."""
-    journal = device.journal
+    journal, now = device.journal, now_ms()
     before: dict[str, bytes | None] = {}
     behind: dict[str, bytes] = {}
     for adapter in all_adapters(device.settings, device.settings.person_home):
@@ -59,15 +61,18 @@ def step_over(device: Device) -> int:
             if journal.file_state(key) == before[key]:  # else another process has just read on
                 journal.set_file_state(key, state)
         journal.meta_set(_META, History.STEPPED_OVER.value.encode())
+        journal.meta_set(META_FROM, b"%d" % now)
     return len(behind)
 
 
 def carry_on(source: SqliteJournal, target: SqliteJournal) -> None:
     """Lets another home's capture go on where this one's stopped: what was read of each transcript, what was private, and the
     decision. So nothing is read again that was skipped, private or forgotten."""
-    states, privacy, decision = source.file_states(), read_privacy(source), source.meta_get(_META)
+    states, privacy = source.file_states(), read_privacy(source)
+    decision, begin = source.meta_get(_META), source.meta_get(META_FROM)
     with target.transaction() as transaction:
         for path, state in states.items():
             target.set_file_state(path, state)
         write_privacy(target, privacy)
         transaction.meta_set(_META, decision)
+        transaction.meta_set(META_FROM, begin)

@@ -51,6 +51,8 @@ from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.device.repositories import claimed
 
+META_FROM = "setup.history-from"
+"""The moment from which on everything is recorded, if what was said before was stepped over."""
 _TRIES_MAX = 10
 """How often one part is read again because another process committed it first. Each time somebody made progress."""
 
@@ -252,7 +254,7 @@ class Recorder:
             if adapter.repeats and state is not None and state.stepped_over:
                 hidden = privacy.or_version(hides, path)
             elif state is None and not adapter.folders:
-                hidden = privacy.or_since(hides, path)
+                hidden = self._from_now_on(privacy.or_since(hides, path))
             reading = await asyncio.to_thread(
                 adapter.read, path, state, agent=agent, hides=hidden, quiet_ns=quiet_ns
             )
@@ -298,6 +300,11 @@ class Recorder:
         elif after != before:
             with journal.transaction():
                 advance()
+
+    def _from_now_on(self, hides: Hides) -> Hides:
+        """``hides`` for a file that nobody knew of when a person said that what was said before is not recorded."""
+        begin = int(self._device.journal.meta_get(META_FROM) or 0)
+        return lambda moment: 0 < moment < begin or hides(moment)
 
     def _former(self, adapter: Adapter, path: Path) -> FileState | None:
         """The state of a transcript under the name that it had before its tool moved it."""

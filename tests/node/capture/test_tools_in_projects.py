@@ -137,6 +137,18 @@ def test_what_aider_was_told_in_private_mode_is_not_recorded(
     assert asked_of(machine, tmp_path / "export") == (said_then if known else ["After?"])
 
 
+def test_from_now_on_holds_for_a_file_that_becomes_known_later(machine: Machine, tmp_path: Path) -> None:
+    path = machine.root / "work" / "gulls" / HISTORY
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{STARTED.replace('2026', '2020')}{MODEL}\n#### Before?  \n\nYes.\n\n")
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    later = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() + 60))
+    with path.open("a") as file:
+        file.write(STARTED.replace("2026-11-28 15:23:00", later) + MODEL + "\n#### After?  \n\nYes.\n\n")
+    machine.run("capture", str(path.parent))
+    assert asked_of(machine, tmp_path / "export") == ["After?"]
+
+
 def test_a_project_whose_path_no_system_takes_stops_nothing(machine: Machine, tmp_path: Path) -> None:
     long = machine.root / ("n" * 300)
     machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp")

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import gc
 import resource
 import secrets
 import socket
+import struct
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
@@ -235,6 +238,25 @@ async def test_an_idle_connection_keeps_no_large_head(relay: ServedRelay, lead: 
             (one,) = connections
             assert isinstance(one, connection.Connection)
             assert (one._fields is not None) is is_kept  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("extra", [(), ("X-Other: a",)])
+async def test_nothing_is_held_of_a_connection_that_was_reset_after_its_answer(
+    relay: ServedRelay, lead: Member, extra: tuple[str, ...]
+) -> None:
+    connections = relay.server._uvicorn.server_state.connections  # pyright: ignore[reportPrivateUsage]
+    connections.clear()
+    client = socket.create_connection(("127.0.0.1", int(relay.url.rpartition(":")[2])))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed by a reset
+    each = RawConnection(*await asyncio.open_connection(sock=client))
+    await each.send(get_head(lead, f"/v2/vaults/{lead.vault}/objects/devlog/0", *extra))
+    assert (await each.reply()).status == 404
+    (held,) = [weakref.ref(one) for one in connections]
+    await each.close()
+    async with asyncio.timeout(5):
+        while held() is not None:
+            gc.collect()
+            await asyncio.sleep(0.05)
 
 
 async def test_bodies_sent_at_once_find_no_more_room_than_one_after_the_other() -> None:

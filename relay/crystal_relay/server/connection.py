@@ -190,6 +190,7 @@ class Connection(HttpToolsProtocol):
         self._stop_head_timer()
         self._stop_stall_timer()
         self._stop_unread_timer()
+        self._unset_keepalive_if_required()  # after a reset uvicorn does not, and the loop would hold all of this until then
         super().connection_lost(exc)
         self.scope = self.headers = None  # type: ignore[assignment]  # a circle otherwise, and memory until the next collection
 

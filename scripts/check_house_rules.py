@@ -142,7 +142,7 @@ def _decoding(path: Path, tree: ast.Module) -> Iterator[Breach]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler) and node.type is not None:
             names = {each.rpartition(".")[2] for each in re.findall(r"[\w.]+", ast.unparse(node.type))}
-            through = {"RecursionError"} | (set() if "ValueError" in names else {"UnicodeDecodeError"})
+            through = {"RecursionError"} | (set[str]() if "ValueError" in names else {"UnicodeDecodeError"})
             if names & {"MsgspecError", "DecodeError"} and "EncodeError" not in names and through - names:
                 yield Breach(
                     path, node.lineno, "decoding", f"{sorted(through - names)} would pass: use UNDECODABLE"

@@ -168,7 +168,7 @@ def _export(folder: Path) -> Path:
         text = "".join(json.dumps(record) + "\n" for record in records)
         (folder / f"{name}.jsonl").write_text(text)
         parts[f"{name}.jsonl"] = {"lines": len(records), "sha256": hashlib.sha256(text.encode()).hexdigest()}
-    manifest = {
+    manifest: dict[str, object] = {
         "format": "crystal-export",
         "version": 1,
         "made_at": "",

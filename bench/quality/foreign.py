@@ -131,12 +131,11 @@ class WithForeign:
 
     def _mixed(self, chosen: Sequence[int], chance: np.random.Generator) -> NDArray[np.float32]:
         lengths = np.array([len(self._pool[one]) for one in chosen], np.float32) ** WEIGHT
-        mixed = lengths @ self._vectors[list(chosen)] / lengths.sum()
+        mixed: NDArray[np.float32] = lengths @ self._vectors[list(chosen)] / lengths.sum()
         if len(chosen) > 1:
-            own = chance.standard_normal(mixed.shape, dtype=np.float32)
-            mixed = mixed + own * np.float32(OWN / np.sqrt(len(own)))
-        found: NDArray[np.float32] = mixed / np.linalg.norm(mixed)
-        return found
+            own: NDArray[np.float32] = chance.standard_normal(mixed.shape, dtype=np.float32)
+            mixed += own * np.float32(OWN / np.sqrt(len(own)))
+        return mixed / np.float32(np.linalg.norm(mixed))
 
 
 def pool(passages: Sequence[str]) -> list[str]:

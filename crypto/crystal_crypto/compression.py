@@ -105,7 +105,7 @@ def decompress_frames(data: bytes, length_max: int) -> bytes:
 def stated_length(frame: bytes) -> int:
     """The content size that the frame states; nothing else about it is checked. Raises Malformed where there is none."""
     stated = _frame_info(frame).decompressed_size  # §6.2-8
-    if stated is None:
+    if stated is None:  # pyright: ignore[reportUnnecessaryComparison]  None if not stated, which the stubs do not say
         raise Malformed("a compressed frame does not state its content size")
     return stated
 

@@ -17,7 +17,7 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -160,8 +160,9 @@ def _can_go(node: ast.stmt) -> bool:
 
 def _parts(node: ast.AST, name: str, value: Any) -> Iterator[tuple[Any, Put]]:
     if isinstance(value, list):
-        for index, each in enumerate(value):
-            yield each, _item(value, index)
+        items = cast("list[object]", value)
+        for index, each in enumerate(items):
+            yield each, _item(items, index)
     elif isinstance(value, ast.AST):
         yield value, _field(node, name)
 

@@ -106,7 +106,7 @@ def _message(
     message: dict[str, Any], session: str, cwd: str, *, subagent: bool
 ) -> Iterator[TranscriptMessage | SkippedRecord]:
     role, content = message.get("role"), message.get("content")
-    if role not in ("user", "assistant") or not isinstance(content, str | list):
+    if role not in ("user", "assistant") or not (isinstance(content, str) or is_array(content)):
         yield UNKNOWN_FORM
         return
     blocks: list[tuple[str, str]] = []

@@ -86,7 +86,7 @@ def _texts(item: dict[str, Any]) -> dict[str, str] | SkippedRecord:
     role, content = as_text(message.get("role")) or "", message.get("content")
     if role in _SILENT_ROLES:
         return SkippedRecord(f"message {role}")
-    if role not in _ROLES or not isinstance(content, str | list):
+    if role not in _ROLES or not (isinstance(content, str) or is_array(content)):
         return UNKNOWN_FORM
     if content == item.get("conversationSummary"):
         return SkippedRecord("compaction summary")

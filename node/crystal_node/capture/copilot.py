@@ -122,7 +122,10 @@ class CopilotCli(ObjectLines):
             case "user.message":
                 yield _spoken(record, data, [("user", data.get("content"))], context, at)
             case "assistant.message":
-                blocks = [("thinking", data.get("reasoningText")), ("assistant", data.get("content"))]
+                blocks: list[tuple[str, object]] = [
+                    ("thinking", data.get("reasoningText")),
+                    ("assistant", data.get("content")),
+                ]
                 yield _spoken(record, data, blocks, context, at)
             case "tool.execution_start" | "tool.execution_complete" if self.actions is not ActionDetail.OFF:
                 yield from self._happened(record, data, context, at)

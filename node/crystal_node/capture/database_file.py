@@ -78,14 +78,13 @@ def read_snapshot(path: Path, read: Callable[[apsw.Connection], T], unknown: T) 
     ``read`` may be called again. Raises OSError: the database cannot be read, or is written all the time.
     """
     for _ in range(_TRIES_MAX):
-        stamp = stamp_of(path)
+        stamp, result = stamp_of(path), unknown
         try:
             with closing(_opened(path, stamp)) as database, database:
                 result = read(database)
         except apsw.SQLError as error:
             if not _of_unknown_form(error):
                 raise _failure(path, error) from error
-            result = unknown
         except (apsw.Error, *_OF_VALUES) as error:
             raise _failure(path, error) from error
         if stamp.journal or stamp_of(path) == stamp:

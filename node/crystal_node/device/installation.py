@@ -14,6 +14,7 @@ from importlib import invalidate_caches
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 NAME = "memory-crystal"
@@ -128,7 +129,8 @@ def _origin(package: Distribution) -> tuple[Path | None, bool]:
         return None, False
     if not isinstance(document, Mapping):
         return None, False
-    address, folder = document.get("url"), document.get("dir_info")
+    fields = cast("Mapping[str, object]", document)
+    address, folder = fields.get("url"), fields.get("dir_info")
     parts = urlsplit(address if isinstance(address, str) else "")
     if parts.scheme != "file":
         return None, False

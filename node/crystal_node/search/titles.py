@@ -81,7 +81,7 @@ def conversation_title(text: str) -> str:
 
 def first_title(texts: Iterable[str]) -> str:
     """The title by the first of these texts that gives one; "" if none does."""
-    return next(filter(None, map(conversation_title, texts)), "")
+    return next((title for title in map(conversation_title, texts) if title), "")
 
 
 def titles_of(database: Database, conversations: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

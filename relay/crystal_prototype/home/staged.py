@@ -16,7 +16,7 @@ from crystal_node.capture.claude_code import ClaudeCode
 from crystal_node.capture.context import Context
 from crystal_node.capture.exclusions import Exclusions
 from crystal_node.capture.imported import IMPORTED_SOURCE
-from crystal_node.capture.json_values import is_array, is_object, parse_json
+from crystal_node.capture.json_values import as_array, is_object, parse_json
 from crystal_node.capture.line_adapter import LinePosition
 from crystal_node.capture.messages import TranscriptMessage
 from crystal_node.capture.private_words import without_private
@@ -77,10 +77,8 @@ class Staged:
         if is_object(value) and self._claude.recognises(value):
             yield from self._claude_line(line, agent, path)
             return
-        messages = value.get("messages", [value]) if is_object(value) else []
-        known = (
-            [each for each in messages if is_object(each) and understood(each)] if is_array(messages) else []
-        )
+        messages: list[object] = as_array(value.get("messages", [value])) if is_object(value) else []
+        known = [each for each in messages if is_object(each) and understood(each)]
         if not known or len(known) < len(messages):
             self.unread += 1
         for each in known:

@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import json
 
 from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.settings.settings import Places
+from crystal_node.capture.json_values import is_array, is_object
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 """Settings of other programs are read up to this size."""
@@ -97,12 +98,12 @@ def _registers(text: str) -> bool:
 
 def _registered(value: object, *, inside: bool) -> Iterator[str]:
     """The strings below the members that register programs, names of members included."""
-    if isinstance(value, Mapping):
+    if is_object(value):
         for name, member in value.items():
             if inside:
-                yield str(name)
+                yield name
             yield from _registered(member, inside=inside or name in _SECTIONS)
-    elif isinstance(value, list):
+    elif is_array(value):
         for member in value:
             yield from _registered(member, inside=inside)
     elif inside and isinstance(value, str):

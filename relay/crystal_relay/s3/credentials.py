@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import botocore.session
 from boto3.session import Session
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 def session_with_current_keys() -> Session:
     """The SDK's session by its own chain. Raises BotoCoreError for unusable settings."""
-    core = botocore.session.Session()
+    core = cast("Any", botocore.session.Session())  # the SDK has no types
     resolver = core.get_component("credential_provider")
     for name, setting in FILES.items():
         file = Path(str(core.get_config_variable(setting))).expanduser()

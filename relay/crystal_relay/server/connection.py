@@ -162,7 +162,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow = _InputFlow(transport)
+        self.flow = _InputFlow(transport)  # pyright: ignore[reportIncompatibleVariableOverride]  uvicorn sets it above, and only there
         self._answer = ResponseWriter(transport, self.loop)
         try:
             self._place = self.admission.enter(self, self.client)

@@ -30,9 +30,9 @@ class _Flow(Generic[Item]):
     """Virtual time at which the next request starts."""
     weight: float
     running: int = 0
-    ahead: deque[tuple[float, Item]] = field(default_factory=deque)
+    ahead: deque[tuple[float, Item]] = field(default_factory=deque[tuple[float, Item]])
     """Costs and items, served before `behind`."""
-    behind: deque[tuple[float, Item]] = field(default_factory=deque)
+    behind: deque[tuple[float, Item]] = field(default_factory=deque[tuple[float, Item]])
     listed: bool = False
     """Whether it stands in the heap: something waits, and may run."""
 

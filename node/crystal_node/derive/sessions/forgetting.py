@@ -19,7 +19,7 @@ from crystal_node.capture.private_words import without_private
 from crystal_node.capture.redaction import redact
 from crystal_node.derive.sessions.copies import SessionCopies
 from crystal_node.derive.sessions.facts import short
-from crystal_node.derive.sessions.layout import Head, Segment, Stream
+from crystal_node.derive.sessions.layout import Base, Head, Segment, Stream
 from crystal_node.derive.sessions.line_redaction import blank, blank_strings
 from crystal_node.derive.sessions.segments import put_segment, tidy, write_head
 from crystal_node.derive.sessions.streams import LineDigest
@@ -81,7 +81,7 @@ def _rewritten(
     digest here is that of the blanked content already."""
     digest, context = LineDigest(), Context()
     at = stream.base.bytes if stream.base is not None else 0
-    base = stream.base
+    base: Base | None = stream.base
     segments: list[Segment] = []
     own = iter(stream.segments)
     pending = b""

@@ -174,7 +174,7 @@ def times_of(record: object, depth: int = 0) -> Iterator[int]:
         for key, value in record.items():
             if key in _TIMES and (moment := moment_of(value)):
                 yield moment
-            elif isinstance(value, dict | list):
+            elif is_object(value) or is_array(value):
                 yield from times_of(value, depth + 1)
     elif is_array(record):
         for value in record:

@@ -14,7 +14,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -249,7 +249,7 @@ def _workspace(path: Path) -> str:
 
 
 @contextmanager
-def _files(path: Path) -> Iterator[list[_File]]:
+def _files(path: Path) -> Generator[list[_File]]:
     """The files with conversations. Raises NotAChatExport, OSError."""
     if path.is_dir():
         yield _below(path)

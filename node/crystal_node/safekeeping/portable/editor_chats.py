@@ -135,7 +135,7 @@ def _push(at: object, name: object, values: list[object], cut: object) -> None:
     if is_object(at) and isinstance(name, str):
         target = at.get(name)
         if target is None:
-            target = at[name] = []
+            target = at[name] = list[object]()
     else:
         target = _stepped(at, name)
     if not is_array(target):

@@ -216,7 +216,9 @@ class RecallDatabase:
         if unjudged:
             query = f"{query} AND judged = 0"
         query = f"{query} ORDER BY at DESC, number DESC, place"
-        return _logged(self._whole(lambda: self._db.execute(query, bindings).fetchall()))
+        return _logged(
+            self._whole(lambda: cast("list[Sequence[object]]", self._db.execute(query, bindings).fetchall()))
+        )
 
     def judge(self, entry: Logged, used: dict[int, bool | None], prompt_id: str, *, over: bool) -> None:
         """Note by place which records the answer used, and whether that is all there will be to see."""
@@ -237,7 +239,9 @@ class RecallDatabase:
     def ids(self) -> list[str]:
         """All ids in the log, of records and of prompts."""
         query = "SELECT id FROM record UNION SELECT prompt_id FROM entry WHERE prompt_id <> ''"
-        return self._whole(lambda: [str(row[0]) for row in self._db.execute(query).fetchall()])
+        return self._whole(
+            lambda: [name for (name,) in cast("list[tuple[str]]", self._db.execute(query).fetchall())]
+        )
 
     def drop(self, ids: Iterable[str], mark: str) -> None:
         """Remove what the log has of these texts. It is good up to that mark then."""
@@ -251,7 +255,8 @@ class RecallDatabase:
             self._db.execute("INSERT OR REPLACE INTO mark VALUES (1, ?)", (mark,))
 
         self._changed(write)
-        self._whole(lambda: self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)"
+        self._whole(lambda: cast("list[tuple[int, int, int]]", self._db.execute(checkpoint).fetchall()))
 
     def mark(self) -> str:
         """Up to which forget the log is good; "" if it was never compared."""

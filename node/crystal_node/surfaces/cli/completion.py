@@ -8,6 +8,7 @@ from shutil import which
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base.errors import ExitCode, UsageError
@@ -133,7 +134,7 @@ def _tree(program: str) -> CommandNode:
     from crystal_relay.cli.app import app as relay  # takes 0.2 s, and no other command needs it
 
     command = typer.main.get_command(relay)
-    assert isinstance(command, typer.core.TyperGroup), "the relay's program has several commands"
+    assert isinstance(command, TyperGroup), "the relay's program has several commands"
     return tree(program, command)
 
 

@@ -1,7 +1,7 @@
 """The codes that a person gives a new machine: an invite, whole or short, or the vault's offline code."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def is_invite(code: str) -> bool:
 
 
 @contextmanager
-def explain_old_code(code: OfflineCode) -> Iterator[None]:
+def explain_old_code(code: OfflineCode) -> Generator[None]:
     """Say of a code that begins with ``mc1:``, and that the relay does not know, what it may be. Raises UnknownVault."""
     try:
         yield

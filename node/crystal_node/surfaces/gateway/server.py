@@ -159,7 +159,7 @@ class PatientHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.flow = _InputFlow(transport)
+        self.flow = _InputFlow(transport)  # pyright: ignore[reportIncompatibleVariableOverride]  uvicorn sets it above, and only there
         self._head_timer = self.loop.call_later(self.head_seconds, transport.abort)
         if self._connections_max is not None and len(self.connections) > self._connections_max:
             self._make_room()

@@ -25,7 +25,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 FILE = Path(__file__).with_name("greeting.json")
 LINES_MAX = 64
@@ -104,10 +104,10 @@ class Greeter:
     def _greet(self, line: bytes) -> bool:
         """Answers a line, if it is one of the first requests. Returns whether the server is not to hear of it."""
         try:
-            asked = json.loads(line)
+            asked = _object(json.loads(line))
         except (ValueError, RecursionError):
             return False  # the server says what is wrong with it
-        if not isinstance(asked, dict) or not isinstance(asked.get("id"), str | int):
+        if not isinstance(asked.get("id"), str | int):
             return False
         method = asked.get("method")
         answer = self._answer(method, asked.get("params"))
@@ -121,7 +121,7 @@ class Greeter:
 
     def _answer(self, method: object, params: object) -> dict[str, Any] | None:
         """The fixed answer: a result, or an error; None if there is none."""
-        given = params if isinstance(params, dict) else {}
+        given = _object(params)
         if method == _INITIALIZE and not self._version:
             version = given.get("protocolVersion")
             # What is malformed in the rest is the server's to refuse.
@@ -132,8 +132,7 @@ class Greeter:
             if (known := self._of_version(version, _INITIALIZE)) is not None:
                 self._version = str(version)
                 return {"result": known}
-        enveloped = given.get("_meta")
-        meta = enveloped if isinstance(enveloped, dict) else {}
+        meta = _object(given.get("_meta"))
         version = meta.get(f"{_ENVELOPE}protocolVersion")
         sound = isinstance(version, str) and f"{_ENVELOPE}clientCapabilities" in meta
         if method == _DISCOVER and sound:
@@ -170,3 +169,8 @@ class Greeter:
         with self._lock:
             self._outgoing.write(data)
             self._outgoing.flush()
+
+
+def _object(value: object) -> dict[str, Any]:
+    """The object, or an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -7,6 +7,7 @@ import msgspec
 
 from crystal_node.base.decoding import from_fields
 from crystal_node.base.errors import UsageError
+from crystal_node.capture.json_values import as_object
 from crystal_node.search.finding.schema_errors import error_text
 
 _T = TypeVar("_T")
@@ -54,7 +55,7 @@ def told_schema(kind: type, told: Mapping[str, str]) -> dict[str, object]:
 
 
 def _fields(found: object) -> dict[str, dict[str, Any]]:
-    return found if isinstance(found, dict) else {}
+    return as_object(found)
 
 
 def read_as(kind: type[_T], given: object) -> _T:

@@ -22,6 +22,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from crystal_node.base.errors import ExitCode, describe
+from crystal_node.capture.json_values import is_array, is_object
 from crystal_node.search.finding.keeper import Keeper
 from crystal_node.surfaces.mcp import resources
 from crystal_node.surfaces.mcp.agreement import agreed
@@ -66,9 +67,9 @@ def _clean(built: Any) -> Any:
     """A structured answer without what cannot be seen: its names come from anywhere, too."""
     if isinstance(built, str):
         return visible(built)
-    if isinstance(built, dict):
+    if is_object(built):
         return {key: _clean(value) for key, value in built.items()}
-    return [_clean(each) for each in built] if isinstance(built, list) else built
+    return [_clean(each) for each in built] if is_array(built) else built
 
 
 class CrystalServer:

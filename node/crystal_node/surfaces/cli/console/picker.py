@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from crystal_node.base.wording import printable
 
@@ -273,7 +273,7 @@ def _raw(descriptor: int) -> Generator[None]:
     import termios
 
     before = termios.tcgetattr(descriptor)
-    own = [*before[:6], [*before[6]]]
+    own: list[Any] = [*before[:6], [*before[6]]]
     own[0] &= ~(termios.ICRNL | termios.IXON)
     own[3] &= ~(termios.ECHO | termios.ICANON | termios.ISIG | termios.IEXTEN)
     own[6][termios.VMIN], own[6][termios.VTIME] = 1, 0

@@ -35,7 +35,7 @@ def folders_in(folder: Path) -> tuple[list[Path], list[FoundTranscript]]:
 
 
 def is_plain_file(path: Path) -> bool:
-    """Whether it is a file, and no link. A path that another program or device names may be none that the system takes."""
+    """Whether it is a file, and no link. A path that comes from another program or device may be one that no system takes."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """Conversations from before the installation: recorded or skipped, decided once.
 
 Skipping moves the position behind everything in the transcripts of every tool, whether it is recorded or not; of a file that
-becomes known later, chats that began before are left out. The transcripts stay, and `crystal backfill` can still read them.
+is found later, chats that began before are left out. The transcripts stay, and `crystal backfill` can still read them.
 """
 
 from enum import StrEnum

@@ -52,7 +52,7 @@ from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.device.repositories import claimed
 
 META_FROM = "setup.history-from"
-"""The moment from which on everything is recorded, if what was said before was stepped over."""
+"""The moment from which on everything is recorded, if what was said before was skipped."""
 _TRIES_MAX = 10
 """How often one part is read again because another process committed it first. Each time somebody made progress."""
 
@@ -302,7 +302,7 @@ class Recorder:
                 advance()
 
     def _from_now_on(self, hides: Hides) -> Hides:
-        """``hides`` for a file that nobody knew of when a person said that what was said before is not recorded."""
+        """``hides`` for a file that was found only after a person had decided to record nothing from before that moment."""
         begin = int(self._device.journal.meta_get(META_FROM) or 0)
         return lambda moment: 0 < moment < begin or hides(moment)
 

@@ -70,8 +70,8 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
         return lambda moment: hides(moment) or self._met(moment, written)
 
     def or_since(self, hides: Callable[[int], bool], path: Path) -> Callable[[int], bool]:
-        """``hides`` for a file that nobody knew of when a private span ended, so that it was not skipped. A moment stands for
-        all the time from it until the file was last written.
+        """``hides`` for a file that was found only after a private span had ended, so that it was not skipped. A moment stands
+        for all the time from then until the file was last written.
 
         Raises OSError: the file cannot be looked at.
         """
@@ -79,7 +79,7 @@ class Privacy(msgspec.Struct, frozen=True, array_like=True):
         return lambda moment: hides(moment) or (moment > 0 and self._met(moment, written))
 
     def _met(self, begin: int, end: int) -> bool:
-        """Whether a private span has a part of this time."""
+        """Whether a private span overlaps this time."""
         return any(first <= end and begin <= last for first, last in self.spans)
 
     def turned_off(self, now: int, uptime: int | None = None) -> "Privacy":

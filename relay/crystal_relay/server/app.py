@@ -204,7 +204,7 @@ class Relay:
         head = head_of(scope)
         header = head.get(b"authorization")
         identity = await party_of_header(header, self.registry, self.invites, vault, self.rates, scope)
-        no_body(head)  # it would stay in memory, and unread it hides that the client goes
+        no_body(head)  # it would stay in memory, and while it is unread nothing shows that the client leaves
         asked = query_of(scope, ("prefix", "token", "timeout"))
         within = check_prefix(asked.get("prefix", ""))
         identity.require_prefix(within)

@@ -91,8 +91,8 @@ class Connection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        # One request at a time is parsed, so nothing ever waits in it; an empty deque takes 0.6 KB of each connection. Were a
-        # second one begun, this would end the connection, since an answer left out would let the next ones pass for others.
+        # One request at a time is parsed, so nothing ever waits in it; an empty deque takes 0.6 KB of each connection. If a
+        # second one began, this would end the connection: a missing answer would make the next ones look like other requests'.
         self.pipeline = ()  # type: ignore[assignment]
         self._place: Place | None = None
         self._serving: RequestResponseCycle | None = None
@@ -190,7 +190,7 @@ class Connection(HttpToolsProtocol):
         self._stop_head_timer()
         self._stop_stall_timer()
         self._stop_unread_timer()
-        self._unset_keepalive_if_required()  # after a reset uvicorn does not, and the loop would hold all of this until then
+        self._unset_keepalive_if_required()  # uvicorn does not after a reset, and its timer would keep this object
         super().connection_lost(exc)
         self.scope = self.headers = None  # type: ignore[assignment]  # a circle otherwise, and memory until the next collection
 
@@ -228,7 +228,7 @@ class Connection(HttpToolsProtocol):
         if asked is None:
             return False
         self._parsed = asked.end
-        # A connection that waits mostly sends nothing for a minute; what is large would be held by each that is idle.
+        # A connection that waits mostly sends nothing for a minute, and each idle one would hold large headers.
         self._fields = None if asked.is_wait or len(asked.fields.block) > _KEPT_BYTES_MAX else asked.fields
         self._unset_keepalive_if_required()
         self._stop_head_timer()
@@ -271,7 +271,7 @@ class Connection(HttpToolsProtocol):
         return self._input[begin : self._parsed]
 
     def _end_of_head(self) -> int:
-        """Where the head in the input ends, or the input. A head ends with an empty line, which may have begun before."""
+        """Where the head in the input ends, or else the input. The empty line that ends it may have begun earlier."""
         begin, tail = self._parsed, self._head_tail
         across = (tail + self._input[begin : begin + 3]).find(_HEAD_END)
         if across >= 0:

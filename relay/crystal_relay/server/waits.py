@@ -102,7 +102,7 @@ class Waits:
                     elif leaving is not None:
                         leaving.cancel()
         except TimeoutError:
-            if not sleeping.expired():  # the store's own: a disk of the network says so, too
+            if not sleeping.expired():  # the store's own: a network disk raises it, too
                 raise
             if self.is_closing:
                 return None

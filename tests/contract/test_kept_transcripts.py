@@ -14,6 +14,7 @@ import pytest
 
 from crystal_mirror.operations import Piece
 from crystal_node.capture.adapter import Adapter, decode_state, encode_state
+from crystal_node.capture.json_values import as_array, as_object, is_object
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.tools import TOOLS, adapter_of
 from tests.node.capture.kept import KEPT, Kept, insert, told
@@ -183,10 +184,10 @@ def test_a_document_with_a_value_of_another_type_anywhere_ends_nothing(kept: Kep
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every member of every object and array below a value."""
-    if isinstance(value, dict | list):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            yield value, key
-            yield from _places(value[key])
+    members = as_object(value) or range(len(as_array(value)))
+    for key in members:
+        yield value, key
+        yield from _places(value[key])
 
 
 def _known(found: list[tuple[str, Piece]]) -> list[tuple[str, str, int, str, str]]:
@@ -200,7 +201,7 @@ def _first(path: Path) -> dict[str, Any] | None:
         found: object = json.loads(text if path.suffix == ".json" else text.partition("\n")[0])
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return found if is_object(found) else None
 
 
 def _steps(kept: Kept) -> Iterator[list[dict[str, Any]]]:

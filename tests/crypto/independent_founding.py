@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from tests.crypto.independent_reader import label, must, refuse, sha256
+from tests.crypto.independent_reader import is_list, is_object, label, must, refuse, sha256
 
 HEX = {"vault": 32, "device": 32, "recovery_hash": 64, "token_hash": 64}
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -41,9 +41,9 @@ def read_deletion(body: bytes, vault: str, number: int, host: str) -> int:
 
 
 def check_proof(proof: Any, vault: bytes, signed: bytes, host: str) -> None:
-    must(isinstance(proof, dict) and set(proof) == {"admin", "roots", "signature"})
+    must(is_object(proof) and set(proof) == {"admin", "roots", "signature"})
     must(is_hex(proof["admin"], 64) and is_hex(proof["signature"], 128))
-    must(isinstance(proof["roots"], list) and len(proof["roots"]) <= 64)
+    must(is_list(proof["roots"]) and len(proof["roots"]) <= 64)
     must(all(BASE64.fullmatch(root) is not None and len(root) <= 2048 for root in proof["roots"]))
     key = bytes.fromhex(proof["admin"])
     must(sha256(label("crystal/v2/vault") + key)[:16] == vault, BAD)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tests.crypto.independent_reader import Refused
+from tests.crypto.independent_reader import Refused, is_list
 
 _MARK = " (conflict 00000000-9007199254740992)"
 """Of sixteen digits, the longest; the device is the same for all."""
@@ -25,16 +25,16 @@ def read(data: bytes) -> dict[str, str]:
         decoded = msgspec.msgpack.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Refused("malformed") from None
-    return _capture(decoded) if isinstance(decoded, list) and decoded[:1] == ["c"] else _changes(decoded)
+    return _capture(decoded) if is_list(decoded) and decoded[:1] == ["c"] else _changes(decoded)
 
 
 def _capture(read: list[Any]) -> dict[str, str]:
     """How many pieces there are, and by which models."""
     _need(len(read) in (11, 12) and all(isinstance(name, str) for name in read[1:6]))
     count = len(read[6])
-    _need(all(isinstance(column, list) and len(column) == count for column in read[6:11]))
-    named = read[11] if len(read) == 12 else []
-    _need(isinstance(named, list) and len(named) in (0, count) and (not named or any(named)))
+    _need(all(is_list(column) and len(column) == count for column in read[6:11]))
+    named: list[Any] = read[11] if len(read) == 12 else []
+    _need(is_list(named) and len(named) in (0, count) and (not named or any(named)))
     models = named or [""] * count
     _need(all(isinstance(model, str) and len(model) <= 128 for model in models))
     _need(not any(unicodedata.category(each) == "Cc" for model in models for each in model))
@@ -43,7 +43,7 @@ def _capture(read: list[Any]) -> dict[str, str]:
 
 def _changes(read: Any) -> dict[str, str]:
     """How many changes there are, and of which paths."""
-    _need(isinstance(read, list) and len(read) == 2 and read[0] == "cf" and isinstance(read[1], list))
+    _need(is_list(read) and len(read) == 2 and read[0] == "cf" and is_list(read[1]))
     changes = read[1]
     _need(1 <= len(changes) <= 1024)
     for change in changes:
@@ -60,7 +60,7 @@ def _need(holds: bool) -> None:
 
 
 def _change(change: Any) -> None:
-    _need(isinstance(change, list) and len(change) > 1 and isinstance(change[1], str))
+    _need(is_list(change) and len(change) > 1 and isinstance(change[1], str))
     if change[0] == "d":
         _need(len(change) == 3)
         _version(change[2])
@@ -69,14 +69,14 @@ def _change(change: Any) -> None:
         if change[2] is not None:
             _version(change[2])
         _need(isinstance(change[3], bool) and type(change[4]) is int and 0 <= change[4] <= 2**53)
-        _need(isinstance(change[5], list) and len(change[5]) <= 6144)
+        _need(is_list(change[5]) and len(change[5]) <= 6144)
         for part in change[5]:
             _part(part)
     _path(change[1])
 
 
 def _version(version: Any) -> None:
-    _need(isinstance(version, list) and len(version) == 3)
+    _need(is_list(version) and len(version) == 3)
     device, incarnation, sequence = version
     _need(isinstance(device, bytes) and len(device) == 16)
     _need(
@@ -85,7 +85,7 @@ def _version(version: Any) -> None:
 
 
 def _part(part: Any) -> None:
-    _need(isinstance(part, list) and len(part) in (2, 3))
+    _need(is_list(part) and len(part) in (2, 3))
     _need(isinstance(part[0], bytes) and len(part[0]) == 32)
     _need(type(part[1]) is int and 1 <= part[1] <= 4 * 1024 * 1024)
     if len(part) == 3:

@@ -11,7 +11,7 @@ import hmac
 import json
 import struct
 from dataclasses import dataclass
-from typing import NoReturn, cast
+from typing import Any, NoReturn, TypeGuard, cast
 
 import zstandard
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -37,6 +37,14 @@ class Refused(Exception):
 
 def refuse(outcome: str) -> NoReturn:
     raise Refused(outcome)
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def must(condition: bool, outcome: str = "malformed") -> None:

@@ -91,7 +91,7 @@ def tunnel(relay: RelayProcess, tmp_path: Path) -> Generator[str]:
 
 
 def test_two_machines_meet_behind_a_tunnel(tunnel: str, relay: RelayProcess, tmp_path: Path) -> None:
-    machines = []
+    machines: list[Machine] = []
     for name in ("first", "other"):
         (tmp_path / name).mkdir()
         machines.append(Machine(tmp_path / name))

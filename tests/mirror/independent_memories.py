@@ -205,7 +205,7 @@ def add_rows(
         kept.memories[numbered[number]][CONFIDENCE:] = [confidence, status, successor, "", changed]
     for number, scope in scopes:
         kept.memories[numbered[number]][SCOPE] = names[scope]
-    scope_of = {number: names[scope] for number, scope in change_scopes}
+    scope_of: dict[int, str] = {number: names[scope] for number, scope in change_scopes}
     for place, (chunk, number, *change) in enumerate(changes):
         known = kept.changes.setdefault(contents[int(chunk)], [])
         assert len(known) == number

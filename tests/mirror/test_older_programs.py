@@ -1,6 +1,6 @@
 """Devices whose program is older than an operation: they wait before it, say so, and lose nothing once they are updated."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Annotated, Any
 from unittest.mock import patch
@@ -72,7 +72,7 @@ _OLD: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_OldCapture | _OldR
 
 
 @contextmanager
-def older_program() -> Iterator[None]:
+def older_program() -> Generator[None]:
     """What is read meanwhile is read by a program of before there were models, scopes, links, names of blobs and changes of
     several files in one operation."""
 

@@ -20,7 +20,7 @@ from tests.support.relay_process import running_relay
 from tests.vectors import text_cases
 
 __all__ = ["cheap_passphrases", "relay", "vault"]
-KEY: bytes = text_cases._KEY
+KEY = text_cases.KEY
 VECTORS = Path(__file__).parents[1] / "vectors" / "v1"
 
 
@@ -55,7 +55,7 @@ class OldDevices:
 
 
 def sealed(plain: bytes) -> bytes:
-    return json.dumps(text_cases._v1_fields(plain)).encode()
+    return json.dumps(text_cases.v1_fields(plain)).encode()
 
 
 def vector(name: str) -> bytes:

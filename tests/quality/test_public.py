@@ -45,7 +45,7 @@ class Letters:
         vector = np.full(DIMENSIONS, 0.01, np.float32)
         for word in text.lower().split():
             vector[ord(word[0]) % DIMENSIONS] += 1
-        found: NDArray[np.float32] = vector / np.linalg.norm(vector)
+        found: NDArray[np.float32] = vector / np.float32(np.linalg.norm(vector))
         return found
 
     def embed_windows(self, texts: Sequence[str]) -> list[list[bytes]]:
@@ -77,7 +77,7 @@ CHAT = [
         ],
     },
 ]
-QUESTIONS = {
+QUESTIONS: dict[str, list[dict[str, object]]] = {
     "information_extraction": [{"question": "What is the roof made of?", "source_chat_ids": [[1]]}],
     "knowledge_update": [
         {
@@ -189,7 +189,7 @@ def test_silence_is_right_only_where_nothing_answers() -> None:
 def test_a_hit_shows_its_turn_or_its_message(folder: Path) -> None:
     corpus = beam(folder)
     chat = {text.message: text.place for text in corpus.texts if text.repository == "beam/2"}
-    asked = next(one for one in corpus.parts["dev"] if one.evidence == {chat["1"]})
+    asked = next(one for one in corpus.parts["dev"] if one.evidence == frozenset({chat["1"]}))
     shown: dict[By, frozenset[Place]] = {}
     for by in By:
         with memory_of(corpus, Letters(), by) as memory:

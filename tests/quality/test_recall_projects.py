@@ -5,6 +5,7 @@ import pytest
 from bench.quality import recall_projects
 from bench.quality.recall_projects import FOUND_MIN, Outcome, Place, run
 from crystal_node.search.recall import selection
+from tests.support.constant import always
 
 pytestmark = pytest.mark.timeout(400)
 """How long a world takes is no property: it is a minute of processor time, on a machine that others use more."""
@@ -27,7 +28,7 @@ def test_nor_at_three_thousand_prompts() -> None:
 
 def test_a_recall_that_looks_everywhere_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     everywhere = [(place.folder, place.repository) for place in recall_projects.places()]
-    monkeypatch.setattr(selection, "searched_projects", lambda *_: everywhere)
+    monkeypatch.setattr(selection, "searched_projects", always(everywhere))
     assert run(30).leaks
 
 

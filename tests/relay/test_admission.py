@@ -19,7 +19,7 @@ class Peer:
     """A connection as the limits see it."""
 
     idle: bool = True
-    ended: list[Closing] = field(default_factory=list)
+    ended: list[Closing] = field(default_factory=list[Closing])
 
     def end(self, closing: Closing) -> None:
         self.ended.append(closing)

@@ -113,7 +113,8 @@ async def test_a_copy_that_broke_off_goes_on_with_what_it_has(
     filled: tuple[Path, LocalStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, store = filled
-    target, copied, real = tmp_path / "copy", list[Path](), backups._copy_file
+    target, copied = tmp_path / "copy", list[Path]()
+    real = backups._copy_file  # pyright: ignore[reportPrivateUsage]  happens within
 
     def breaks_off(source: Path, place: Path, size: int | None) -> bool:
         if len(copied) == 2:
@@ -157,7 +158,7 @@ async def test_an_object_that_goes_while_its_file_is_looked_for_is_left_out(
     filled: tuple[Path, LocalStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, _ = filled
-    real = backups._copy_rows
+    real = backups._copy_rows  # pyright: ignore[reportPrivateUsage]  happens within
 
     def then_deleted(source: Path, place: Path) -> None:
         real(source, place)

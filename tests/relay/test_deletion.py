@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,12 +205,13 @@ async def test_who_does_not_have_the_root_deletes_nothing(world: World) -> None:
         good = proof_of(world.core, 1, due)
         with pytest.raises(Unauthorized):  # a stolen token and a request that somebody saw
             await client.ask_deletion(1, due, good, recovery=b"x" * 32)
-    for forged in (
+    forgeries: tuple[dict[str, Any], ...] = (
         {"root": Root.generate()},
         {"host": "elsewhere.example.org"},
         {"signed_due": due + 1},
         {"signed_number": 2},
-    ):
+    )
+    for forged in forgeries:
         with pytest.raises(Forbidden):
             await world.ask(**forged)
     assert (await world.standing()).number == 0

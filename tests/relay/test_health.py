@@ -138,7 +138,7 @@ async def test_a_full_disk_is_told_and_takes_nothing_out_of_service(
     store = SmallDisk()
     app = create_app(store, RelaySettings(enroll_token=ENROLL_TOKEN))
     health: Health = app.state.relay.health
-    health._clock = lambda: now[0]
+    health._clock = lambda: now[0]  # pyright: ignore[reportPrivateUsage]  the app makes it, with the true clock
     health.serving()
     answers: list[tuple[int, object]] = []
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://relay") as http:

@@ -13,7 +13,11 @@ import pytest
 from crystal_relay.errors import AlreadyExists, StoreDamaged, StoreFull, StoreUnavailable
 from crystal_relay.local import LocalStore
 from crystal_relay.local.database import error_of_sqlite, error_of_system
-from crystal_relay.local.recent import _OVERHEAD_BYTES, RECENT_OBJECT_BYTES_MAX, Recent
+from crystal_relay.local.recent import (
+    _OVERHEAD_BYTES,  # pyright: ignore[reportPrivateUsage]  what an object counts beyond its bytes shows nowhere else
+    RECENT_OBJECT_BYTES_MAX,
+    Recent,
+)
 from crystal_relay.store import Body
 
 

@@ -222,7 +222,7 @@ def test_who_answers_instead_of_the_relay_is_told(person: Person) -> None:
 
 def test_it_serves_by_the_certificate_that_its_address_names_and_keeps_it(tmp_path: Path) -> None:
     options = ("--tls", "--host", "127.0.0.1", "--store", (tmp_path / "store").as_uri())
-    pins = set()
+    pins = set[str]()
     for _ in range(2):
         process, url = start(*options)
 

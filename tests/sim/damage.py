@@ -88,7 +88,7 @@ def _nobody_dies(world: World) -> Generator[None]:
 def _read_by_all(world: World, key: str) -> bool:
     """Whether every device that belongs has the slot as it was written."""
     slot = int(key.rpartition("/")[2])
-    kept = [
+    kept: list[object] = [
         home.journal.execute(
             "SELECT count(*) FROM device_log WHERE slot = ? AND void = 0", (slot,)
         ).fetchall()[0][0]

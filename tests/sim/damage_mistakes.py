@@ -37,6 +37,7 @@ from tests.sim import damage_plots as plots
 from tests.sim import device
 from tests.sim.mixed_mistakes import Mistake
 from tests.sim.store import SimStore
+from tests.support.constant import always
 
 
 def _nothing(result: object) -> Callable[..., Flow[Any]]:
@@ -56,7 +57,7 @@ def only_the_end_of_the_device_log_is_read() -> AbstractContextManager[Any]:
 def who_joins_takes_the_log_as_it_is_shown() -> Generator[None]:
     """What stands behind a damaged slot is void, and that is that."""
     with (
-        patch.object(founding, "check_shown", lambda *_values: None),
+        patch.object(founding, "check_shown", always(None)),
         patch.object(founding, "_ahead", _nothing(None)),
     ):
         yield
@@ -96,7 +97,7 @@ def damage_is_named_and_left_there() -> AbstractContextManager[Any]:
 
 def what_rows_alone_tell_of_stays_here() -> AbstractContextManager[Any]:
     """It is found on this device, and told as pending."""
-    return patch.object(Member, "_offer_again", lambda _member, _left: None)
+    return patch.object(Member, "_offer_again", always(None))
 
 
 @contextmanager
@@ -115,7 +116,7 @@ def the_outbox_does_not_wait_for_the_disk() -> Generator[None]:
 
 def rows_are_made_once() -> AbstractContextManager[Any]:
     """What the outbox holds and the rows do not is not looked for at the start."""
-    return patch.object(Member, "mend", lambda _member: None)
+    return patch.object(Member, "mend", always(None))
 
 
 def a_new_process_heeds_nobody() -> AbstractContextManager[Any]:
@@ -165,17 +166,17 @@ def who_is_asked_to_wait_sees_nothing() -> AbstractContextManager[Any]:
 
 def a_branch_is_never_left() -> AbstractContextManager[Any]:
     """Who pairs again goes on from the log that it has."""
-    return patch.object(SqliteJournal, "drop_log", lambda _journal: None)
+    return patch.object(SqliteJournal, "drop_log", always(None))
 
 
 def nobody_can_tell_a_branch() -> AbstractContextManager[Any]:
     """Void slots are void."""
-    return patch.object(plots, "unread_place", lambda *_values: None)
+    return patch.object(plots, "unread_place", always(None))
 
 
 def a_new_device_leaves_the_old_ones_outbox() -> AbstractContextManager[Any]:
     """What the device before had accepted stays as it was sealed."""
-    return patch.object(plots, "restart_stream", lambda *_values: {})
+    return patch.object(plots, "restart_stream", always(dict[str, object]()))
 
 
 FOUND: tuple[tuple[Mistake, Callable[[], None]], ...] = (

@@ -22,6 +22,7 @@ from tests.sim.device import Home
 from tests.sim.mixed_script import MixedStage, let_go_of_the_beginning
 from tests.sim.store import CALM, Weather
 from tests.sim.thief import member_of
+from tests.support.constant import always
 
 IN_THE_MIDDLE = 3
 """A slot of the device log that is neither its first nor its last: the laptop's `add`, behind the Core's `lead`."""
@@ -206,7 +207,7 @@ def a_device_is_alone_on_a_branch() -> None:
         yield from ()
 
     with (
-        patch.object(founding, "check_shown", lambda *_values: None),
+        patch.object(founding, "check_shown", always(None)),
         patch.object(founding, "_ahead", nobody),
     ):
         world.run_round(tablet)

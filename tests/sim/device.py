@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import apsw
 
@@ -71,8 +71,8 @@ class Unsynced:
     @contextmanager
     def committing(self, connection: apsw.Connection, *, waits: bool = True) -> Generator[None]:
         """A commit that waits for the disk takes all before it there."""
-        level = connection.execute("PRAGMA synchronous").fetchall()[0][0]
-        synced = waits and int(str(level)) >= SYNCHRONOUS_FULL
+        level = cast("int", connection.execute("PRAGMA synchronous").fetchall()[0][0])
+        synced = waits and level >= SYNCHRONOUS_FULL
         before = None if synced or connection.in_transaction else connection.serialize("main")
         yield
         self.before = None if synced else self.before or before

@@ -18,6 +18,7 @@ from crystal_core.state.digests import MEMORIES, Digests, memory_row
 from crystal_core.state.operations import StateRows
 from crystal_mirror.operations import Amend, LinkProjects, PutDocument
 from crystal_mirror.types import Origin
+from tests.support.constant import always
 
 
 def forgetting_the_new_memory_revives_the_old() -> AbstractContextManager[Any]:
@@ -114,7 +115,7 @@ def a_document_brings_a_forgotten_text_back() -> AbstractContextManager[Any]:
 
 def what_takes_a_memorys_place_is_for_everywhere() -> AbstractContextManager[Any]:
     """A scope that is not stated is none."""
-    return patch.object(memories, "_inherited", lambda _database, _targets: "")
+    return patch.object(memories, "_inherited", always(""))
 
 
 def a_link_that_was_made_stays() -> AbstractContextManager[Any]:

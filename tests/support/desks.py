@@ -20,9 +20,11 @@ from crystal_mirror.requests import (
     GetBlob,
     GetBlobs,
     GetMany,
+    GetPart,
     Has,
     List,
     Listing,
+    Poll,
     Progress,
     Put,
     PutBlob,
@@ -98,6 +100,8 @@ class FolderStore:
                 return Listing(tuple(found[:limit]), len(found) > limit)
             case Embed(texts):
                 return [[vector(text)] for text in texts]
+            case GetPart() | Poll():
+                return None
 
     def run(self, flow: Generator[Request, Any, T]) -> T:
         return driven(flow, self.answer)

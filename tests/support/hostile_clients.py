@@ -203,7 +203,7 @@ class Usage:
 
     rss_max: int = 0
     """Bytes."""
-    seconds: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list[float])
 
     @property
     def p99(self) -> float:

@@ -34,7 +34,7 @@ def network() -> Generator[RoutedNetwork]:
 
 @pytest.fixture
 def hosts(network: RoutedNetwork, tmp_path: Path) -> tuple[Machine, Machine]:
-    machines = []
+    machines: list[Machine] = []
     for name, host in zip(("first", "other"), network.hosts, strict=True):
         (tmp_path / name).mkdir()
         machines.append(Machine(tmp_path / name, prefix=host.prefix, fresh=True))

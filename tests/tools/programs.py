@@ -353,7 +353,8 @@ class CopilotCli(Program):
 
     def prepare(self) -> None:
         (self.workplace.home / ".copilot").mkdir()
-        own = {"mcpServers": {"other": {"type": "local", "command": "true", "args": [], "tools": []}}}
+        other: dict[str, object] = {"type": "local", "command": "true", "args": [], "tools": []}
+        own = {"mcpServers": {"other": other}}
         self.settings[0].write_text(json.dumps(own))
 
     @property

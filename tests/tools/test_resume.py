@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ ROOTS = {
 }
 TOLD = "The heron camera wakes at 05:20."
 CLEANING_SECONDS, CLEANING_TURNS_MAX = 20, 5
-PLACES = {
+PLACES: dict[str, Callable[[Path], Path]] = {
     "the same path": lambda home: home / "work" / "herons",
     "another path": lambda home: home / "src" / "birds" / "herons",
     "spaces and Unicode": lambda home: home / "Büro work" / "the 🌊 herons",

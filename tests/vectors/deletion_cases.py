@@ -26,7 +26,7 @@ class _Request:
     seed: bytes = field(default_factory=lambda: SEEDS[0])
     label: bytes = b"crystal/v2/deletion\x00"
     host: str = HOST
-    signed: dict[str, bytes] = field(default_factory=dict)
+    signed: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     def build(self) -> dict[str, object]:
         named = {

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -81,7 +82,7 @@ class _Request:
     seed: bytes = field(default_factory=lambda: SEEDS[0])
     label: bytes = b"crystal/v2/founding\x00"
     host: str = HOST
-    signed: dict[str, bytes] = field(default_factory=dict)
+    signed: dict[str, bytes] = field(default_factory=dict[str, bytes])
     proven: bool = True
 
     def build(self) -> dict[str, object]:
@@ -166,8 +167,7 @@ def _malformed(once: bytes) -> Iterator[Vector]:
     def case(name: str, what: str, proof: object) -> Vector:
         return _vector(name, what, "malformed", _Request().build() | {"proof": proof})
 
-    good = _Request().build()["proof"]
-    assert isinstance(good, dict)
+    good = cast("dict[str, Any]", _Request().build()["proof"])
     yield case(
         "proof_without_roots", "no list of roots", {name: good[name] for name in ("admin", "signature")}
     )

@@ -16,7 +16,7 @@ _ROOT = b"\xfb\xff\xbf" + fixed("root of a code", 29)
 _CODE = base64.b64encode(checked_root(_ROOT)).decode()
 _STANDARD = base64.b64encode(_ROOT).decode()
 _URL_SAFE = base64.urlsafe_b64encode(_ROOT).decode()
-_KEY = fixed("version 1 key", 32)
+KEY = fixed("version 1 key", 32)
 _NONCE = fixed("version 1 nonce", 12)
 _PLAIN = b'{"agent_id":"cc-mini","messages":[]}'
 
@@ -97,9 +97,9 @@ def _next(character: str) -> str:
     return alphabet[alphabet.index(character) + 1]
 
 
-def _v1_fields(plain: bytes = _PLAIN, before_mac: Change = unchanged) -> dict[str, object]:
-    sealed = before_mac(AESGCM(_KEY).encrypt(_NONCE, plain, None))
-    mac_key = hkdf(_KEY, b"", b"crystal-relay-sign", 32)
+def v1_fields(plain: bytes = _PLAIN, before_mac: Change = unchanged) -> dict[str, object]:
+    sealed = before_mac(AESGCM(KEY).encrypt(_NONCE, plain, None))
+    mac_key = hkdf(KEY, b"", b"crystal-relay-sign", 32)
     return {
         "v": 1,
         "nonce": base64.b64encode(_NONCE).decode(),
@@ -112,16 +112,16 @@ def _v1_fields(plain: bytes = _PLAIN, before_mac: Change = unchanged) -> dict[st
 def _v1() -> Iterator[Vector]:
     def good(name: str, what: str, payload: bytes, plain: bytes = _PLAIN) -> Vector:
         digest = hashlib.sha256(plain).hexdigest()
-        fields = {"what": what, "expect": "success", "key": _KEY.hex(), "plain": digest}
+        fields = {"what": what, "expect": "success", "key": KEY.hex(), "plain": digest}
         return Vector("v1", name, fields, payload)
 
-    def bad(name: str, what: str, payload: bytes, expect: str = "malformed", key: bytes = _KEY) -> Vector:
+    def bad(name: str, what: str, payload: bytes, expect: str = "malformed", key: bytes = KEY) -> Vector:
         return Vector("v1", name, {"what": what, "expect": expect, "key": key.hex()}, payload)
 
     def changed(**changes: object) -> bytes:
-        return json.dumps(_v1_fields() | changes, separators=(",", ":")).encode()
+        return json.dumps(v1_fields() | changes, separators=(",", ":")).encode()
 
-    fields = _v1_fields()
+    fields = v1_fields()
     texts = {name: str(value) for name, value in fields.items()}
     right = changed()
     yield good("good", "as the prototype writes it", right)
@@ -130,7 +130,7 @@ def _v1() -> Iterator[Vector]:
         "white space and another order",
         json.dumps(dict(reversed(fields.items())), indent=1).encode(),
     )
-    yield good("good_empty", "nothing inside", json.dumps(_v1_fields(b"")).encode(), b"")
+    yield good("good_empty", "nothing inside", json.dumps(v1_fields(b"")).encode(), b"")
     yield bad("version_2", "version 2", changed(v=2), "unknown version")
     yield bad("version_0", "version 0", changed(v=0), "unknown version")
     yield bad("version_text", "a version in quotation marks", changed(v="1"))
@@ -176,13 +176,13 @@ def _v1() -> Iterator[Vector]:
     yield bad(
         "ciphertext_changed", "one bit of the ciphertext flipped", changed(ciphertext=ciphertext), "wrong key"
     )
-    damaged = json.dumps(_v1_fields(before_mac=flip(-1)), separators=(",", ":")).encode()
+    damaged = json.dumps(v1_fields(before_mac=flip(-1)), separators=(",", ":")).encode()
     yield bad("tag_changed_before_the_mac", "a tag changed before the MAC was made", damaged, "wrong key")
-    yield bad("another_key", "another key", right, "wrong key", flip(0)(_KEY))
+    yield bad("another_key", "another key", right, "wrong key", flip(0)(KEY))
     yield bad("empty", "no bytes", b"")
     yield bad("not_json", "not JSON", b"mc1:")
     yield bad("not_an_object", "an array", b"[1]")
-    nested = {"what": "100,000 opening brackets", "expect": "malformed", "key": _KEY.hex()}
+    nested = {"what": "100,000 opening brackets", "expect": "malformed", "key": KEY.hex()}
     yield Vector("v1", "nested", nested | {"parts": "x5b*100000"})
     yield bad("not_utf_8", "a byte that is not UTF-8", right.replace(b'"v"', b'"\xff"'))
     yield bad("utf_16", "UTF-16", right.decode().encode("utf-16"))

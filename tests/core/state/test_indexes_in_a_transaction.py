@@ -1,6 +1,7 @@
 """Indexes that are completed late in a transaction: what was wiped, or left without vectors, is in none of them."""
 
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -48,7 +49,8 @@ def test_a_rebuild_completes_an_index_that_lost_rows(tmp_path: Path) -> None:
     replica.close()
     name = "occurrences_by_agent"
     connection = apsw.Connection(str(path))
-    row = connection.execute("SELECT * FROM sqlite_schema WHERE name = ?", (name,)).fetchall()[0]
+    found = connection.execute("SELECT * FROM sqlite_schema WHERE name = ?", (name,))
+    row = cast("tuple[str | int, ...]", found.fetchall()[0])
     connection.execute("PRAGMA writable_schema = ON")
     connection.execute("DELETE FROM sqlite_schema WHERE name = ?", (name,))
     connection.close()

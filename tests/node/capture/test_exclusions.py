@@ -52,7 +52,9 @@ def test_marked_words_are_cut_out(text: str, kept: str) -> None:
 
 @given(st.lists(st.sampled_from(["<private>", "</private>", "secret"]), max_size=30))
 def test_no_word_behind_an_open_mark_is_kept(parts: list[str]) -> None:
-    depth, numbered, open_words = 0, [], []
+    depth = 0
+    numbered: list[str] = []
+    open_words: list[str] = []
     for number, part in enumerate(parts):
         depth = max(depth + {"<private>": 1, "</private>": -1}.get(part, 0), 0)
         numbered.append(f"secret-{number}-" if part == "secret" else part)

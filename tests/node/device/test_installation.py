@@ -65,7 +65,7 @@ def test_a_checkout_is_pulled_and_installed_again(tmp_path: Path) -> None:
 def test_what_was_installed_from_a_folder_is_installed_from_it_again(tmp_path: Path) -> None:
     folder = tmp_path / "clone"
     folder.mkdir()
-    origin = {"url": folder.as_uri(), "dir_info": {}}
+    origin: dict[str, object] = {"url": folder.as_uri(), "dir_info": {}}
     found = find_installation(environment(tmp_path / "venv"), installed(tmp_path / "site", origin))
     assert found.installer is Installer.FOLDER
     assert found.commands[1] == (PYTHON, "-P", "-m", "pip", "install", "--upgrade", str(folder))

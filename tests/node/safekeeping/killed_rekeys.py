@@ -75,7 +75,8 @@ def main() -> None:
         shutil.copytree(folder / "as it was", home.root)
 
     def work(step: Step) -> None:
-        database_encryption._compare = step(database_encryption._compare)
+        compare = database_encryption._compare  # pyright: ignore[reportPrivateUsage]  the step within that is killed
+        database_encryption._compare = step(compare)  # pyright: ignore[reportPrivateUsage]
         rekey_databases(settings())
 
     def check(done: bool) -> None:

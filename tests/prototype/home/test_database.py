@@ -77,7 +77,7 @@ def pieces_of(text: str) -> list[str]:
 
 def transcript(machine: Machine, *said: tuple[str, str, str]) -> None:
     """Claude Code's transcript of the session: role, text and time of each message."""
-    lines = []
+    lines: list[dict[str, object]] = []
     for number, (role, text, moment) in enumerate(said):
         content: object = text if role == "user" else [{"type": "text", "text": text}]
         lines.append(
@@ -117,7 +117,7 @@ def test_a_session_that_is_captured_too_comes_in_once(
     core.call("capture")
     core.call("backfill")
     core.call("sync")
-    pieces = _of_session(vault, tmp_path / "export", SESSION)
+    pieces = of_session(vault, tmp_path / "export", SESSION)
     assert sorted(text for text in pieces if len(text) < 100) == [
         "Shall we migrate?",
         "Shall we migrate?",
@@ -130,7 +130,7 @@ def test_a_session_that_is_captured_too_comes_in_once(
     )
 
 
-def _of_session(vault: Vault, folder: Path, session: str) -> list[str]:
+def of_session(vault: Vault, folder: Path, session: str) -> list[str]:
     """The texts of a session in an export, in their order."""
     vault.core.call("export", str(folder))
     [name] = [path for path in folder.iterdir() if path.name.startswith("conversations")]
@@ -257,7 +257,7 @@ def test_a_home_of_the_prototypes_is_named_and_taken_over_in_place(machine: Mach
 def test_a_home_that_was_taken_over_has_what_was_recorded_in_it(vault: Vault, machine: Machine) -> None:
     prototypes.home(machine.home)
     database = machine.call("takeover", "--yes", "--json").json["database"]
-    _joined(vault, machine)
+    joined(vault, machine)
     machine.call("migrate-db", database)
     machine.call("sync")
     vault.core.call("sync")
@@ -266,7 +266,7 @@ def test_a_home_that_was_taken_over_has_what_was_recorded_in_it(vault: Vault, ma
     assert vault.core.found("retry budget")[0] == "We raised the retry budget to nine."
 
 
-def _joined(vault: Vault, machine: Machine) -> None:
+def joined(vault: Vault, machine: Machine) -> None:
     code = vault.core.call("pair", "--offline", "--yes", "--json").json["code"]
     machine.call("pair", "--code", "-", "--relay", vault.relay.url, typed=code)
 

@@ -9,7 +9,7 @@ from crystal_node.capture.exclusions import Exclusion, Exclusions
 from crystal_node.capture.imported import IMPORTED_SOURCE
 from crystal_prototype.home.staged import Staged, staging_of
 from tests.prototype.home import prototypes
-from tests.prototype.home.test_database import SESSION, _joined, _of_session, transcript, tree
+from tests.prototype.home.test_database import SESSION, joined, of_session, transcript, tree
 from tests.prototype.test_bridge import OldDevices, bridge, old
 from tests.support.machine import Machine, Vault
 
@@ -116,7 +116,7 @@ def test_a_staged_conversation_comes_in_once_whatever_else_has_it(
     again = core.call("migrate-db", str(tmp_path), "--json").json
     assert (again["new"], again["unread"]) == (0, 0)
     assert again["paths"] == [str(database), str(folder)]
-    assert sorted(_of_session(vault, tmp_path / "export", SESSION)) == sorted([QUESTION, ANSWER])
+    assert sorted(of_session(vault, tmp_path / "export", SESSION)) == sorted([QUESTION, ANSWER])
     assert tree(tmp_path / "staging") == before
 
 
@@ -143,7 +143,7 @@ def test_without_a_path_all_that_is_on_the_machine_comes_in(vault: Vault, machin
     copy = next(machine.root.glob(f"{machine.home.name}-prototype-*"))
     for each in (copy / "memory" / "crystal.db", former, copy / "staging"):
         assert f"crystal migrate-db {each}" in shown
-    _joined(vault, machine)
+    joined(vault, machine)
     done = machine.call("migrate-db", "--json").json
     assert done["paths"] == [str(copy / "memory" / "crystal.db"), str(former), str(copy / "staging")]
     assert machine.call("migrate-db", "--json").json["new"] == 0

@@ -20,6 +20,7 @@ from crystal_prototype.home.takeover import known_staging, take_over
 from crystal_prototype.home.writers import registrations
 from tests.prototype.home import prototypes
 from tests.prototype.home.prototypes import places_of
+from tests.support.constant import always
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ROW = "INSERT INTO chunks (text, text_hash, source_type, created_at) VALUES ('w', 'w', 'conversation', '2026-01-09')"
@@ -69,7 +70,7 @@ def test_a_process_that_has_the_database_open_stops_it_also_even_so(
     home: Path, monkeypatch: pytest.MonkeyPatch, *, named: bool
 ) -> None:
     if not named:  # as on a system that does not tell who has a file open
-        monkeypatch.setattr(takeover, "holders", lambda _folder: [])
+        monkeypatch.setattr(takeover, "holders", always(list[object]()))
     with writing(home):
         before = contents(home)
         with pytest.raises(HomeBusy, match=r"\(process \d+\)" if named else "is open in another program"):
@@ -97,7 +98,7 @@ def test_what_a_killed_program_left_in_its_log_is_in_the_copy(home: Path) -> Non
 def test_nobody_writes_into_the_database_while_it_is_copied(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copied = takeover._copied
+    copied = takeover._copied  # pyright: ignore[reportPrivateUsage]  happens within
     outcome: list[subprocess.CompletedProcess[str]] = []
 
     def write_then_copy(*given: Any) -> object:
@@ -124,7 +125,7 @@ def test_nobody_writes_into_the_database_while_it_is_copied(
 def test_what_changes_behind_the_copy_stops_it(
     home: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    copied = takeover._copied
+    copied = takeover._copied  # pyright: ignore[reportPrivateUsage]  happens within
 
     def change_behind(*given: Any) -> object:
         found = copied(*given)
@@ -142,7 +143,7 @@ def test_what_changes_behind_the_copy_stops_it(
 def test_a_prototype_that_begins_anew_behind_the_takeover_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = takeover._take_out
+    out = takeover._take_out  # pyright: ignore[reportPrivateUsage]  happens within
 
     def begin_anew(root: Path) -> None:
         out(root)

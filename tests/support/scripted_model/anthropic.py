@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from crystal_node.capture.json_values import is_object
 from tests.support.scripted_model.script import Asked, Reply, Turn
 
 _numbers = itertools.count(1)
@@ -14,20 +15,21 @@ def read(body: dict[str, Any]) -> Asked:
     turns = [Turn("system", _text(body.get("system")))] if body.get("system") else []
     for message in body.get("messages", []):
         content = message["content"]
-        results = [part for part in content if isinstance(part, dict) and part.get("type") == "tool_result"]
+        results = [part for part in content if is_object(part) and part.get("type") == "tool_result"]
         turns += [Turn("tool", _text(part.get("content"))) for part in results]
         rest = content if isinstance(content, str) else [part for part in content if part not in results]
         if rest:
             turns.append(Turn(message["role"], _text(rest)))
-    return Asked("anthropic", body["model"], turns, [tool["name"] for tool in body.get("tools") or []], body)
+    return Asked("anthropic", body["model"], turns, [tool["name"] for tool in tools_of(body)], body)
 
 
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
+    parts: list[Any] = content or []
     return "\n".join(
         part if isinstance(part, str) else str(part.get("text") or part.get("thinking") or "")
-        for part in content or []
+        for part in parts
     )
 
 
@@ -62,11 +64,15 @@ def whole(reply: Reply, model: str) -> dict[str, Any]:
 def streamed(reply: Reply, model: str) -> Iterator[dict[str, Any]]:
     """The answer as events."""
     message = whole(reply, model)
-    start = message | {"content": [], "stop_reason": None, "usage": {"input_tokens": 100, "output_tokens": 1}}
-    yield {"type": "message_start", "message": start}
+    begun: dict[str, Any] = {
+        "content": [],
+        "stop_reason": None,
+        "usage": {"input_tokens": 100, "output_tokens": 1},
+    }
+    yield {"type": "message_start", "message": message | begun}
     for index, block in enumerate(message["content"]):
         kind = block["type"]
-        empty = {
+        empty: dict[str, dict[str, Any]] = {
             "text": {"text": ""},
             "thinking": {"thinking": "", "signature": ""},
             "tool_use": {"input": {}},
@@ -96,6 +102,12 @@ def _deltas(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from (
                 {"type": "input_json_delta", "partial_json": piece} for piece in pieces(dumps(block["input"]))
             )
+
+
+def tools_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tools that a request offers."""
+    tools: list[dict[str, Any]] = body.get("tools") or []
+    return tools
 
 
 def pieces(text: str) -> list[str]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.scripted_model.anthropic import pieces
+from tests.support.scripted_model.anthropic import pieces, tools_of
 from tests.support.scripted_model.script import Asked, Reply, Turn
 
 
@@ -21,7 +21,7 @@ def read(body: dict[str, Any], model: str) -> Asked:
         calls = any("functionCall" in part for part in parts)
         if said or calls:
             turns.append(Turn("assistant" if content.get("role") == "model" else "user", said))
-    declared = [tool.get("functionDeclarations", []) for tool in body.get("tools") or []]
+    declared: list[list[dict[str, Any]]] = [tool.get("functionDeclarations", []) for tool in tools_of(body)]
     return Asked("gemini", model, turns, [one["name"] for some in declared for one in some], body)
 
 

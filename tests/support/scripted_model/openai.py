@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.scripted_model.anthropic import pieces
+from tests.support.scripted_model.anthropic import pieces, tools_of
 from tests.support.scripted_model.script import Asked, Reply, Role, Turn
 
 _numbers = itertools.count(1)
@@ -16,7 +16,7 @@ _TOKEN_CHARS = 4
 def read_responses(body: dict[str, Any]) -> Asked:
     """A request of Responses in the one form."""
     turns = [Turn("system", body["instructions"])] if body.get("instructions") else []
-    given = body.get("input") or []
+    given: str | list[dict[str, Any]] = body.get("input") or []
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
         match item.get("type", "message"):
             case "message":
@@ -28,7 +28,7 @@ def read_responses(body: dict[str, Any]) -> Asked:
             case _:
                 pass
     names: list[str] = []
-    for tool in body.get("tools") or []:
+    for tool in tools_of(body):
         if tool.get("type") == "namespace":
             names += [f"{tool['name']}{inner['name']}" for inner in tool["tools"]]
         elif "name" in tool:
@@ -42,14 +42,15 @@ def read_chat(body: dict[str, Any]) -> Asked:
         Turn(_ROLES.get(message["role"], "system"), _text(message.get("content")))
         for message in body["messages"]
     ]
-    names = [tool["function"]["name"] for tool in body.get("tools") or []]
+    names = [tool["function"]["name"] for tool in tools_of(body)]
     return Asked("chat", body["model"], turns, names, body)
 
 
 def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(part if isinstance(part, str) else str(part.get("text") or "") for part in content or [])
+    parts: list[Any] = content or []
+    return "\n".join(part if isinstance(part, str) else str(part.get("text") or "") for part in parts)
 
 
 def _items(reply: Reply, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -58,7 +59,7 @@ def _items(reply: Reply, body: dict[str, Any]) -> list[dict[str, Any]]:
         summary = [{"type": "summary_text", "text": reply.thinking}]
         items.append({"type": "reasoning", "id": f"rs_{next(_numbers)}", "summary": summary})
     if reply.text:
-        part = {"type": "output_text", "text": reply.text, "annotations": []}
+        part: dict[str, Any] = {"type": "output_text", "text": reply.text, "annotations": []}
         items.append(
             {"type": "message", "id": f"msg_{next(_numbers)}", "role": "assistant", "content": [part]}
         )
@@ -77,7 +78,7 @@ def _items(reply: Reply, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _named(name: str, body: dict[str, Any]) -> dict[str, str]:
     """A tool of a namespace is called by both names."""
-    for tool in body.get("tools") or []:
+    for tool in tools_of(body):
         if tool.get("type") == "namespace":
             for inner in tool["tools"]:
                 if name == f"{tool['name']}{inner['name']}":
@@ -107,8 +108,8 @@ def whole_response(reply: Reply, body: dict[str, Any]) -> dict[str, Any]:
 def streamed_response(reply: Reply, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The answer of Responses as events."""
     response = whole_response(reply, body)
-    begun = response | {"status": "in_progress", "output": [], "usage": None}
-    yield {"type": "response.created", "response": begun}
+    begun: dict[str, Any] = {"status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": response | begun}
     for index, item in enumerate(response["output"]):
         place = {"output_index": index, "item_id": item["id"]}
         opened = item | ({"content": []} if item["type"] == "message" else {})

@@ -74,7 +74,7 @@ class _Handler(Quiet):
 
     def do_POST(self) -> None:  # noqa: N802  (its name in the base class)
         data = self._decoded()
-        body = json.loads(data) if data.startswith(b"{") else {}
+        body: dict[str, Any] = json.loads(data) if data.startswith(b"{") else {}
         path = self.path.partition("?")[0]
         if path.endswith("/count_tokens"):
             self._send({"input_tokens": 100})

@@ -114,7 +114,8 @@ def test_what_was_forgotten_is_no_other_way(tmp_path: Path) -> None:
 
 def test_a_time_far_ahead_is_no_tool_that_writes(tmp_path: Path) -> None:
     path = own(tmp_path, A)
-    os.utime(path, (time.time() + 86_400,) * 2)
+    ahead = time.time() + 86_400
+    os.utime(path, (ahead, ahead))
     assert brought_up(path, [A, B]).relation is Relation.BEHIND
     assert path.read_bytes() == A + B
 

@@ -267,7 +267,7 @@ def test_decisions_and_open_points_are_found_in_other_languages(
 def test_damaged_lines_are_passed_over() -> None:
     adapter, records = TOOLS["claude-code"]
     data = [b"{half\n", b"[]\n", b"\xff\n", b"\n", *(json.dumps(each).encode() + b"\n" for each in records)]
-    odd = {
+    odd: dict[str, object] = {
         "type": "user",
         "message": {"content": [7, {"type": "tool_use", "input": [], "name": 3}]},
         "payload": 5,

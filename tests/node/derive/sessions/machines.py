@@ -45,7 +45,7 @@ class Machine:
             self.database,
             self.adapter,
             person_home=self.person,
-            exact=lambda *_: self.exact,
+            exact=lambda _cwd, _repository: self.exact,
         )
 
     def says(self, data: bytes) -> None:

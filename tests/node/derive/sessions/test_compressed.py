@@ -27,13 +27,13 @@ def rollout(session: str, *texts: str) -> bytes:
             "payload": {"id": session, "cwd": "/home/someone/work", "cli_version": "0.169.0"},
         }
     ]
-    records += [
+    records.extend(
         {
             "type": "response_item",
             "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]},
         }
         for text in texts
-    ]
+    )
     return b"".join(
         json.dumps({"timestamp": "2026-03-02T13:24:15.000Z", **record}).encode() + b"\n" for record in records
     )

@@ -166,7 +166,8 @@ def test_a_head_names_what_a_live_session_has_seen_and_not_what_another_machine_
     )
     said = turn("A marmot.", session=SESSION, cwd=str(repository)).encode()
     one.says(said)
-    os.utime(one.transcript, (time.time() - 86_400,) * 2)
+    yesterday = time.time() - 86_400
+    os.utime(one.transcript, (yesterday, yesterday))
     one.copy()
     [head] = one.copies.heads()
     assert (head.branch, head.commit, head.changed) == ("", "", None), (

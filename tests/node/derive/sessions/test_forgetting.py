@@ -59,7 +59,7 @@ def test_a_session_goes_on_after_a_forget(tmp_path: Path) -> None:
     _forget(one)
     blanked = one.tip()
     one.says(turns(3, 5))
-    one.copy(hides=lambda marks: {_mark()} & set(marks))
+    one.copy(hides={_mark()}.intersection)
     [head] = one.copies.heads()
     assert one.tip() == blanked + turns(3, 5)
     assert (head.number, head.forgotten) == (1, 1)

@@ -75,8 +75,12 @@ def test_an_idle_look_touches_no_folder_and_an_hour_later_it_does(
 ) -> None:
     copy(here, "a")
     assert here.cache.refresh(HOUR)
+
+    def looked(_root: Path) -> None:
+        pytest.fail("it looked")
+
     with monkeypatch.context() as patched:
-        patched.setattr(heads, "_stats", lambda _: pytest.fail("it looked"))
+        patched.setattr(heads, "_stats", looked)
         assert not here.cache.refresh(HOUR + 1)
     copy(here, "b")
     assert here.cache.refresh(2 * HOUR)

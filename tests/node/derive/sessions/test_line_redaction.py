@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crystal_node.capture.json_values import as_array, as_object, is_object
 from crystal_node.capture.redaction import redact
 from crystal_node.derive.sessions.line_redaction import LineRedactor, blank, blank_strings, times_of
 from tests.node.capture.credentials.corpus import Case, read_cases
@@ -55,14 +56,14 @@ def _texts(value: object) -> "list[str]":
     """All strings, also those of JSON within a string."""
     if isinstance(value, str):
         return _texts(json.loads(value)) if value.startswith("{") else [value]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inner = as_object(value).values() or as_array(value)
     return [text for each in inner for text in _texts(each)]
 
 
 def _keys(value: object) -> "list[str]":
-    if isinstance(value, dict):
+    if is_object(value):
         return [key for each, inner in value.items() for key in (each, *_keys(inner))]
-    return [key for each in value for key in _keys(each)] if isinstance(value, list) else []
+    return [key for each in as_array(value) for key in _keys(each)]
 
 
 @pytest.mark.parametrize(("secret", "kind"), TOKENS)

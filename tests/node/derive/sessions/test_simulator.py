@@ -8,6 +8,7 @@ from crystal_node.derive.sessions import streams
 from crystal_node.derive.sessions.database import Cursor
 from crystal_node.derive.sessions.writer import SessionWriter
 from tests.node.derive.sessions.simulator import simulate
+from tests.support.constant import always
 
 RUNS = 30
 FOUND = (18162, 106147)
@@ -21,7 +22,7 @@ def test_nothing_is_lost_and_no_conflict_is_false() -> None:
 
 
 def test_a_beginning_that_is_told_as_a_fork_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_begins", lambda *_: False)
+    monkeypatch.setattr(streams, "_begins", always(False))
     assert any("told as a fork" in line for seed in range(RUNS) for line in simulate(seed))
 
 

@@ -284,14 +284,14 @@ def test_an_old_file_does_not_bring_forgotten_words_back(tmp_path: Path) -> None
     [piece] = split_message("the marmot's name is Bodo")
     mark = sha256(piece.encode()).digest()
     one.says(said(0) + said(2, piece) + b'{"type":"last-prompt","lastPrompt":"the marmot\'s name is Bodo"}\n')
-    one.copy(hides=lambda marks: {mark} & set(marks))
+    one.copy(hides={mark}.intersection)
     assert b"Bodo" not in one.tip()
     assert len(one.tip()) == len(one.transcript.read_bytes())
     [head] = one.copies.heads()
     assert "Bodo" not in head.last_words
     one.forget_cursors()
     one.says(said(3))
-    one.copy(hides=lambda marks: {mark} & set(marks))
+    one.copy(hides={mark}.intersection)
     [head] = one.copies.heads()
     assert head.number == 1
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from crystal_node.derive.sources.syncer import PIECES_AT_ONCE
 from crystal_node.device.privacy import PrivateNow, read_privacy, write_privacy
 from tests.node.agent.daemon.running import children
 from tests.node.derive.sources.conftest import Folder
+from tests.support.constant import always
 
 
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +52,7 @@ async def test_progress_counts_the_files_of_all_sources(folder: Folder, tmp_path
         (tmp_path / "more" / f"{number}.md").write_text(f"Number {number}.")
     more = add_source(folder.device, tmp_path / "more", name=f"{folder.name}-z").name
     told: list[tuple[str, int, int]] = []
-    await sync_sources(folder.device, progress=lambda *each: told.append(each))
+    await sync_sources(folder.device, progress=lambda name, done, total: told.append((name, done, total)))
     assert {total for _, _, total in told} == {4}
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert told[-1] == (more, 4, 4)
@@ -373,7 +375,7 @@ async def test_a_title_that_newer_redaction_rules_blank_is_put_again_once(
     folder.write("a.md", f"# The robot has {secret}\n\nIt signs in every night.\n")
     folder.write("b.md", "# Foxes\n\nThe arctic fox changes its coat in October.\n")
     with monkeypatch.context() as before:
-        before.setattr(reader, "redact", lambda text: Redacted(text, redact("").counts))
+        before.setattr(reader, "redact", _unredacted)
         before.setattr(syncer, "RULES_VERSION", 0)
         await folder.sync()
 
@@ -388,7 +390,7 @@ async def test_a_title_that_newer_redaction_rules_blank_is_put_again_once(
     assert kept()["b.md"] == "Foxes"
     opened: list[str] = []
     with monkeypatch.context() as watched:
-        watched.setattr(reader, "read_file", lambda _root, path: opened.append(path))
+        watched.setattr(reader, "read_file", _noting(opened))
         await folder.sync()
     assert opened == [], "once is enough"
 
@@ -400,7 +402,7 @@ async def test_what_was_read_before_it_counted_as_a_secret_is_looked_at_again_an
     folder.write("codes.txt", "\n".join(f"a1b{n}c-d2e{n}f" for n in range(8)))
     folder.write("a.md", "The arctic fox changes its coat in October.")
     with monkeypatch.context() as before:
-        before.setattr(reader, "secret_form", lambda _data: None)
+        before.setattr(reader, "secret_form", always(None))
         before.setattr(syncer, "FORM_RULES", 0)
         await folder.sync()
     assert set(folder.documents()) == {"a.md", "codes.txt"}
@@ -410,6 +412,20 @@ async def test_what_was_read_before_it_counted_as_a_secret_is_looked_at_again_an
     assert synced.skipped_paths == {"codes.txt": "secret by what it holds"}
     opened: list[str] = []
     with monkeypatch.context() as watched:
-        watched.setattr(reader, "read_file", lambda _root, path: opened.append(path))
+        watched.setattr(reader, "read_file", _noting(opened))
         await folder.sync()
     assert opened == [], "once is enough"
+
+
+def _unredacted(text: str) -> Redacted:
+    """As by rules that find nothing."""
+    return Redacted(text, redact("").counts)
+
+
+def _noting(opened: list[str]) -> Callable[[Path, str], None]:
+    """A reader for which every file is gone, and that notes which were asked for."""
+
+    def read(_root: Path, path: str) -> None:
+        opened.append(path)
+
+    return read

@@ -5,7 +5,7 @@ import functools
 import json
 import re
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -198,11 +198,12 @@ async def test_a_relay_that_changes_or_swaps_what_it_keeps_is_not_believed(
         settings = _settings(tmp_path, hostile.url)
         hostile.answers = remembers
         await fetch(settings, other)
-        for change in (
+        changes: tuple[Callable[[Seen], Seen], ...] = (
             lambda seen: seen.saying(swapped[places[seen.path.rpartition("/")[2]]]),
             lambda seen: seen.saying(seen.answer[:60] + seen.answer[69:59:-1] + seen.answer[70:]),
             lambda seen: seen.saying(b'{"sealed": "", "expires_in": 1}'),
-        ):
+        )
+        for change in changes:
             hostile.answers = change
             with pytest.raises(StrangeInviter, match="changed at the relay"):
                 await fetch(settings, one)

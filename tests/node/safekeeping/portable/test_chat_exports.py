@@ -50,7 +50,7 @@ CHATGPT = [
     ),
     chatgpt(node("x", "user", "<private>secret</private>"), node("y", "user", "<private>no</private> yes"), session="c-2"),
 ]  # fmt: skip
-CLAUDE = [
+CLAUDE: list[dict[str, Any]] = [
     {
         "uuid": "u-1",
         "name": "Gauges",
@@ -141,7 +141,7 @@ def test_what_is_no_export_is_refused_with_what_to_give(tmp_path: Path, text: st
 @pytest.mark.parametrize("odd", [None, 7, "x", [], {}, [[]], [7], {"parts": 7}])
 def test_values_of_any_form_end_nothing(tmp_path: Path, odd: object) -> None:
     base = CHATGPT[0]
-    found = [
+    found: list[dict[str, Any]] = [
         *(base | {name: odd} for name in ("conversation_id", "create_time", "title")),
         base | {"mapping": {"a": odd, "b": {"message": odd}, "c": {"message": {"author": {"role": "user"}, "content": odd}}}},
         {"chat_messages": [odd, {"sender": odd}, {"sender": "human", "content": odd, "text": odd, "created_at": odd}]},

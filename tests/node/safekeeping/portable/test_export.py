@@ -79,12 +79,19 @@ def test_both_ways_say_how_much_there_is_in_all(source: Machine, exported: Path,
         opened(resolve(environment=source.environment | {"CRYSTAL_HOME": str(source.home)})) as device,
         mock.patch.object(export_module, "_PAGE", 5),
     ):
-        export(device, tmp_path / "again", progress=lambda *said: told.append(said))
+        export(
+            device, tmp_path / "again", progress=lambda what, done, total: told.append((what, done, total))
+        )
         assert [each for each in told if each[0] == CONVERSATIONS] == [
             (CONVERSATIONS, done, 20) for done in (5, 10, 15, 20, 20)
         ]
         told.clear()
-        import_export(device, exported, dry_run=True, progress=lambda *said: told.append(said))
+        import_export(
+            device,
+            exported,
+            dry_run=True,
+            progress=lambda what, done, total: told.append((what, done, total)),
+        )
     assert (CONVERSATIONS, 20, 20) in told
 
 

@@ -210,7 +210,7 @@ def test_an_exported_chat_of_copilot_and_its_session_are_one(tmp_path: Path) -> 
 
 def test_a_log_of_a_session_is_put_together(tmp_path: Path) -> None:
     first, second = EXPORTED["requests"]
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"kind": 0, "v": SESSION | {"requests": [first | {"response": [{"value": "Torn"}]}]}},
         {"kind": 2, "k": ["requests", 0, "response"], "v": first["response"], "i": 0},
         {"kind": 2, "k": ["requests"], "v": [second | {"message": "x"}]},

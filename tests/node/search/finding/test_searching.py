@@ -21,6 +21,7 @@ from crystal_node.search.finding.documents import ResultKind, SearchRequest, Sho
 from crystal_node.search.finding.finder import Finder
 from crystal_node.search.finding.validation import scope_of
 from tests.node.search.finding.deep_memory import SAID, settings_of
+from tests.support.constant import always
 from tests.support.machine import Machine
 from tests.support.overlap_judge import OverlapJudge
 
@@ -86,9 +87,11 @@ def test_with_exchanged_weights_it_searches_by_words_and_says_so(
     weights = copy / WEIGHTS_FILE
     size = weights.stat().st_size
     weights.write_bytes(weights.read_bytes()[: size // 2] + bytes(size - size // 2))
-    monkeypatch.setattr(
-        selection, "builtin", lambda threads: BuiltinEmbedder(threads=threads, directory=copy)
-    )
+
+    def builtin(threads: int | None) -> BuiltinEmbedder:
+        return BuiltinEmbedder(threads=threads, directory=copy)
+
+    monkeypatch.setattr(selection, "builtin", builtin)
     answer = memory.call("search", "--json", "crane").json
     assert answer["mode"] == "keyword"
     assert WEIGHTS_FILE in answer["note"]
@@ -221,7 +224,7 @@ def test_others_search_while_a_judge_reads(memory: Machine, monkeypatch: pytest.
             return super().scores(query, passages)
 
     judge = AskingJudge()
-    monkeypatch.setattr("crystal_node.search.finding.finder.judge_for", lambda _: (judge, ""))
+    monkeypatch.setattr("crystal_node.search.finding.finder.judge_for", always((judge, "")))
     with Finder(settings_of(memory)) as finder:
         found = finder.search(SearchRequest(query="how often may an import be repeated", explain=True))
         assert judge.asked
@@ -233,7 +236,7 @@ def test_a_search_is_answered_while_the_list_of_conversations_is_made(
     memory: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, may_go_on = threading.Event(), threading.Event()
-    look = ConversationList._look
+    look = ConversationList._look  # pyright: ignore[reportPrivateUsage]  happens within
 
     def slow(conversations: ConversationList) -> None:
         made.set()

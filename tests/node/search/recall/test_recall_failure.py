@@ -17,7 +17,12 @@ SOLVED = "The gauge wants an older peer, so the flag keeps it."
 
 def failed(machine: Machine, error: str = ERROR, **more: Any) -> dict[str, Any]:
     """What the hook of a failed call prints."""
-    given = {"tool_name": "Bash", "tool_input": {"command": "npm install"}, "error": error, "cwd": CWD}
+    given: dict[str, Any] = {
+        "tool_name": "Bash",
+        "tool_input": {"command": "npm install"},
+        "error": error,
+        "cwd": CWD,
+    }
     return hook(machine, "PostToolUseFailure", **(given | more))
 
 

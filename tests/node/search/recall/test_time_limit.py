@@ -39,8 +39,12 @@ class SlowOutput(io.BytesIO):
 def test_the_process_ends_behind_a_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     out = SlowOutput()
     ended: list[bytes] = []
+
+    def exits(_code: int) -> None:
+        ended.append(out.getvalue())
+
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
-    monkeypatch.setattr(os, "_exit", lambda _: ended.append(out.getvalue()))
+    monkeypatch.setattr(os, "_exit", exits)
     limit = TimeLimit()
     first = threading.Thread(target=limit.tell, args=(b"an answer, whole",))
     first.start()

@@ -37,14 +37,16 @@ def prose(seed: int, words: int) -> str:
     )
 
 
+def _unredacted(text: str) -> Redacted:
+    return Redacted(text, redact("").counts)
+
+
 @contextmanager
 def earlier_rules() -> Generator[None]:
     """Rules that find nothing, in all that records."""
     with ExitStack() as stack:
         for module in ("capture.messages", "capture.recorder", "derive.sources.reader"):
-            stack.enter_context(
-                mock.patch(f"crystal_node.{module}.redact", lambda text: Redacted(text, redact("").counts))
-            )
+            stack.enter_context(mock.patch(f"crystal_node.{module}.redact", _unredacted))
         yield
 
 
@@ -286,7 +288,7 @@ def test_its_progress_has_an_end_where_some_texts_are_hidden(vault: Vault) -> No
         device.accept(
             [Forget((device.member.secret.forget_hash(sha256(b"The dock floods in spring.").digest()),))]
         )
-        survey(device, lambda *said: told.append(said))
+        survey(device, lambda what, done, total: told.append((what, done, total)))
     assert told[-1] == ("reading", 2, 2)
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import stat
+import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
@@ -42,7 +43,7 @@ def prepared(relay: RelayProcess, tmp_path_factory: pytest.TempPathFactory) -> M
 @pytest.fixture
 def machine(prepared: Machine, tmp_path: Path) -> Machine:
     """A machine of a vault with a clone of the project and the tool."""
-    os.system(f"cp -a {prepared.root} {tmp_path / 'ada'}")  # noqa: S605  paths of this test
+    subprocess.run(["cp", "-a", prepared.root, tmp_path / "ada"], check=True)
     here = Machine(tmp_path / "ada", {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"})
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "claude"

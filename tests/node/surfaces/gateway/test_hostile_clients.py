@@ -128,7 +128,7 @@ def test_the_description_is_made_once(gateway: Gateway) -> None:
     def seconds(path: str) -> float:
         """The quickest of several answers."""
         host = f"Host: 127.0.0.1:{gateway.port}\r\nAuthorization: Bearer {gateway.token}\r\nConnection: close\r\n\r\n"
-        times = []
+        times: list[float] = []
         for _ in range(10):
             began = time.perf_counter()
             with contextlib.closing(_connected(gateway)) as client:

@@ -273,7 +273,11 @@ def test_what_cannot_be_seen_is_taken_out(hidden: str) -> None:
 
 def test_a_fence_has_no_number_that_a_text_has(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(["0123abcd", "0123abce", "0123abcf"])
-    monkeypatch.setattr("secrets.token_hex", lambda _count: next(numbers))
+
+    def next_number(_count: int) -> str:
+        return next(numbers)
+
+    monkeypatch.setattr("secrets.token_hex", next_number)
     assert "0123abcf" in Fence(["a 0123abcd", "0123\ufe00abce"]).explanation
 
 

@@ -104,7 +104,7 @@ def test_a_client_without_a_handshake_has_its_tools_too(pipes: Pipes) -> None:
 @pytest.mark.parametrize("handshake", [True, False])
 def test_a_client_has_all_its_first_lists_before_there_is_a_server(pipes: Pipes, *, handshake: bool) -> None:
     """Claude Code shows its model no tool before it has them all, and asks for each page of them."""
-    params = {} if handshake else DISCOVER["params"]
+    params: dict[str, Any] = {} if handshake else DISCOVER["params"]
     pipes.say(*([HELLO, READY] if handshake else [DISCOVER]))
     pipes.say(*(LIST | {"id": name, "method": name, "params": params} for name in ("tools/list", *LISTS)))
     pipes.greeter.start()
@@ -150,7 +150,7 @@ def test_a_server_for_reading_alone_greets_with_fewer_tools() -> None:
         HELLO | {"params": HELLO["params"] | {"clientInfo": "x"}},
         HELLO | {"id": None},
         LIST,
-        DISCOVER | {"id": 1, "params": {}},
+        DISCOVER | {"id": 1, "params": dict[str, object]()},
         {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "crystal_status"}},
         pytest.param(b"[" * 50_000 + b"\n", id="deep"),
     ],
@@ -211,8 +211,8 @@ def test_a_real_process_gives_each_answer_once(machine: Machine) -> None:
 @pytest.mark.parametrize("waits", [True, False], ids=["that waits", "that does not wait"])
 def test_a_client_that_first_asks_for_the_newest_protocol(machine: Machine, *, waits: bool) -> None:
     """Claude Code gives up on its first question after a moment, and begins once more with a handshake."""
-    called = {"name": "crystal_status", "arguments": {}}
-    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": called}
+    called: dict[str, Any] = {"name": "crystal_status", "arguments": {}}
+    call: dict[str, Any] = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": called}
     with started(machine) as process:
         assert process.stdin is not None and process.stdout is not None
 

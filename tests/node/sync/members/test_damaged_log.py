@@ -9,6 +9,7 @@ import pytest
 from crystal_mirror.membership import founding
 from crystal_mirror.requests import Request
 from tests.node.sync.maintenance.relay_disk import change
+from tests.support.constant import always
 from tests.support.machine import Machine, Vault
 from tests.support.recovery import fresh_machine, kit_of, lost_copy
 
@@ -102,7 +103,7 @@ def test_a_machine_that_got_stuck_before_comes_back_by_pairing_again(
     rot(house, 3)
     stuck = newcomer(house, tmp_path, "stuck")
     with monkeypatch.context() as before:  # as an older program joined
-        before.setattr(founding, "check_shown", lambda _log, _journal: None)
+        before.setattr(founding, "check_shown", always(None))
         before.setattr(founding, "_ahead", _nobody)
         pair(house, stuck)
         stuck.call("remember", "Waders hang in the boat house.")

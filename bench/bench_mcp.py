@@ -51,7 +51,7 @@ def run(quick: bool) -> list[Row]:
             name="from the start of the process to the answer to initialize, p50",
             value=percentile(starts, 50),
             unit="ms",
-            target=value_at_most(1500.0),
+            target=value_at_most(300.0),
         ),
     ]
 

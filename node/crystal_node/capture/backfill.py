@@ -33,6 +33,7 @@ from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.imported import in_memory
 from crystal_node.capture.line_adapter import QUIET_MS
 from crystal_node.capture.line_reader import FileState
+from crystal_node.capture.recorder import known_projects
 from crystal_node.capture.tools import TOOLS, adapters_of, discovered
 from crystal_node.device.agent_name import named_as_before, waits
 from crystal_node.device.device import Device
@@ -189,7 +190,7 @@ class _Backfill:
 
     def _adapters(self) -> list[Adapter]:
         settings, tool = self._settings, self._request.tool
-        wanted = adapters_of(settings, settings.person_home)
+        wanted = adapters_of(settings, settings.person_home, lambda: known_projects(self._device))
         if not tool:
             return wanted
         if tool not in TOOLS:

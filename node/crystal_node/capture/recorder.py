@@ -324,13 +324,17 @@ class Recorder:
         return all_adapters(self._settings, self._settings.person_home, self._projects)
 
     def _projects(self) -> set[Path]:
-        """The folders below the person's home that the memory has a conversation from, on any device."""
-        home = self._settings.person_home
-        return {
-            home / folder
-            for folder, _ in project_keys(self._device.replica.database)
-            if folder not in NO_FOLDERS and not folder.startswith(OUTSIDE) and ".." not in Path(folder).parts
-        }
+        return known_projects(self._device)
+
+
+def known_projects(device: Device) -> set[Path]:
+    """The folders below the person's home that the memory has a conversation from, on any device."""
+    home = device.settings.person_home
+    return {
+        home / folder
+        for folder, _ in project_keys(device.replica.database)
+        if folder not in NO_FOLDERS and not folder.startswith(OUTSIDE) and ".." not in Path(folder).parts
+    }
 
 
 def clean_text(text: str) -> Redacted:

@@ -15,6 +15,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+EARLY_SECONDS = 1.0
+"""A relay that answers a wait at once although nothing was written is asked again only after so long."""
 SETTLED_SECONDS = 5.0
 """A poll that found nothing for so long shows that nothing was written before it began, whatever process of the relay it asked:
 they hear of each other's writes within milliseconds."""
@@ -28,7 +30,7 @@ class SharedWait:
 
     def __init__(self, wait: Wait, root: str) -> None:
         """``root``: the prefix of all keys of the vault."""
-        self._wait = wait
+        self._store_wait = wait
         self._root = root
         self._quiet: set[str] = set()
         """Prefixes whose last poll found nothing."""
@@ -46,6 +48,13 @@ class SharedWait:
         if await self._nothing_written(seconds):
             return token
         return await self._alone(prefix, token, max(0.0, started + seconds - time.monotonic()))
+
+    async def _wait(self, prefix: str, token: str | None, seconds: float) -> str:
+        started = time.monotonic()
+        fresh = await self._store_wait(prefix, token, seconds)
+        if fresh == token:
+            await asyncio.sleep(max(0.0, min(seconds, EARLY_SECONDS) - (time.monotonic() - started)))
+        return fresh
 
     def close(self) -> None:
         """Ends the shared wait."""

@@ -147,6 +147,8 @@ def test_from_now_on_holds_for_a_file_that_becomes_known_later(machine: Machine,
         file.write(STARTED.replace("2026-11-28 15:23:00", later) + MODEL + "\n#### After?  \n\nYes.\n\n")
     machine.run("capture", str(path.parent))
     assert asked_of(machine, tmp_path / "export") == ["After?"]
+    machine.run("backfill", "--tool", "aider", "--yes")
+    assert asked_of(machine, tmp_path / "export-again") == ["After?", "Before?"]
 
 
 def test_a_project_whose_path_no_system_takes_stops_nothing(machine: Machine, tmp_path: Path) -> None:

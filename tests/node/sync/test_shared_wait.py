@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections import Counter
 
 import pytest
@@ -163,6 +164,23 @@ async def test_a_failure_reaches_all_who_wait_and_a_relay_that_is_back_serves_th
     fresh = await device.waits.wait("mirror/", "unknown", _REACHED_SECONDS_MAX)
     assert fresh != "unknown"
     await device.aclose()
+
+
+async def test_a_relay_that_answers_each_wait_at_once_is_not_asked_without_end() -> None:
+    asked = 0
+
+    async def answered_at_once(prefix: str, token: str | None, seconds: float) -> str:
+        nonlocal asked
+        asked += 1
+        return "the same"
+
+    waits = SharedWait(answered_at_once, "")
+    began = time.monotonic()
+    for _ in range(3):
+        assert await waits.wait("mirror/", "the same", _SECONDS) == "the same"
+    assert time.monotonic() - began >= 3 * _SECONDS
+    assert asked <= 2 * 3, "a wait each, and now and then a new token"
+    waits.close()
 
 
 async def test_a_device_waits_so_at_its_relay(vault: Vault) -> None:

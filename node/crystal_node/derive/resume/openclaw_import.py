@@ -28,8 +28,11 @@ _OPTION = "--session-sqlite"
 _TABLE = "sessions.json"
 _SECONDS_MAX = 900.0
 _WORDS_CHARS = 300
-_OF_SESSION = "SELECT session_key, entry_json FROM session_nodes WHERE current_session_id = ?"
-_KEY_OF_SESSION = "SELECT session_key FROM session_windows WHERE session_id = ?"
+_OF_SESSION = {
+    "session_nodes": "SELECT session_key, entry_json FROM session_nodes WHERE current_session_id = ?",
+    "session_windows": "SELECT session_key FROM session_windows WHERE session_id = ?",
+}
+"""By table: a session that was replaced by a later one under its key is in the second only."""
 
 
 class NotImported(CrystalError):
@@ -50,8 +53,9 @@ def stored_session(store: Path, session: str) -> StoredSession | None:
     """None if the database does not have it. Raises OSError."""
 
     def read(database: apsw.Connection) -> StoredSession | None:
-        for query in (_OF_SESSION, _KEY_OF_SESSION):
-            if any(name in query for name in tables_of(database)):
+        there = tables_of(database)
+        for table, query in _OF_SESSION.items():
+            if table in there:
                 for key, *entry in database.execute(query, (session,)):
                     return StoredSession(str(key), str(entry[0]) if entry else "")
         return None

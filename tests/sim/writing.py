@@ -83,9 +83,10 @@ class Writer:
                     for part in range(draw.randint(1, 3))
                 )
                 said = Capture("agent", draw.choice(("s1", "s2")), f"p{self._serial}", "", SOURCE, pieces)
+                # Drawn apart, so that worlds before and after these operations came are the same in all else; and from what a
+                # piece had when they came.
+                apart = Random(repr(said).replace(", model=''", ""))
                 said = replace(said, pieces=tuple(map(_answered, pieces)))
-                # Drawn apart, so that worlds before and after these operations came are the same in all else.
-                apart = Random(repr(said))
                 return said if apart.random() < 0.5 else self._kept_or_read_in(apart, clock)
 
     def _kept_or_read_in(self, draw: Random, clock: int) -> Operation:

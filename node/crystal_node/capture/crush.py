@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import apsw
-import zstandard
 
+from crystal_crypto.compression import decompress_at_most
+from crystal_crypto.errors import Malformed
 from crystal_node.base.settings.options import ActionDetail
 from crystal_node.capture.actions import CallPlace, Ending, answer, hold, opened, result_text
 from crystal_node.capture.adapter import FoundTranscript
@@ -215,11 +216,8 @@ def _parts(stored: object) -> list[dict[str, Any]] | None:
     try:
         data = stored if isinstance(stored, bytes) else b""
         if data.startswith(_ZSTD):
-            reader = zstandard.ZstdDecompressor().stream_reader(data)
-            data = reader.read(LINE_BYTES_MAX + 1)
-            if len(data) > LINE_BYTES_MAX:
-                return None
+            data = decompress_at_most(data, LINE_BYTES_MAX)
         parts = parse_json(data)
-    except (ValueError, zstandard.ZstdError):
+    except (ValueError, Malformed):
         return None
     return [as_object(part) for part in parts] if is_array(parts) else None

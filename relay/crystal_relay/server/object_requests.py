@@ -192,6 +192,7 @@ class ObjectCycle(RequestResponseCycle):
                 await self._send_on(message)  # which refuses it
                 return
             head, self._head = self._head, b""
+            self._flushing.cancel()
             if len(body) <= _TOGETHER_BYTES_MAX:
                 self.transport.write(head + body)
             else:
@@ -204,10 +205,14 @@ class ObjectCycle(RequestResponseCycle):
             self.on_response()
 
     async def _send_on(self, message: Any) -> None:
+        self._flush()
+        await super().send(message)
+
+    def _flush(self) -> None:
+        """Write a head whose body does not follow in the same turn of the loop."""
         if self._head and not self.disconnected:
             head, self._head = self._head, b""
             self.transport.write(head)
-        await super().send(message)
 
     def _start(self, status: int, headers: Headers) -> bool:
         """Make the head. Returns False for one whose form is not known here."""
@@ -234,4 +239,5 @@ class ObjectCycle(RequestResponseCycle):
         self.chunked_encoding = False
         self.expected_content_length = size
         self._head = head
+        self._flushing = asyncio.get_running_loop().call_soon(self._flush)
         return True

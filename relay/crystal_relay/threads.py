@@ -102,6 +102,7 @@ class Lane:
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
             work()
+            del work  # or an idle thread would keep what it returned last, and the request behind it
 
     def _succeed(
         self, future: asyncio.Future[Result], result: Result, unwanted: Callable[[Result], None] | None

@@ -12,8 +12,7 @@ from tests.support.networks.lines import Line, lines
 from tests.support.relay_process import RelayProcess
 from tests.support.watchers import until
 
-QUIET_SECONDS = 3.0
-IDLE_SECONDS = 8.0
+IDLE_SECONDS = 12.0
 REQUESTS_MAX = 7
 """Fewer than one a second: four long-polls (log, conversations, cursors, commands) may end in that time, and looks follow.
 Over minutes it is one in some thirteen seconds."""
@@ -35,10 +34,8 @@ def test_an_agent_without_work_asks_the_relay_for_nothing_but_to_be_woken(
                 "jobs", "run", "artefacts"
             )  # which would come by itself, once, and send its files
             until(lambda: _files_sent(vault.core), "the conversation's files")
-            until(lambda: _still(way), "an agent that has nothing to do", 90)
-            before = way.requests
-            time.sleep(IDLE_SECONDS)  # what does not happen takes time
-            assert way.requests - before <= REQUESTS_MAX
+            # On a busy machine a last round may come seconds after the one before.
+            until(lambda: _requests_of(way) <= REQUESTS_MAX, "an agent that has nothing to do", 120)
         finally:
             agent.send_signal(signal.SIGTERM)
             agent.communicate(timeout=30)
@@ -49,7 +46,7 @@ def _files_sent(machine: Machine) -> bool:
     return bool(found["files"]["tree"]) and found["outbox"]["pending"] == 0
 
 
-def _still(way: Line) -> bool:
+def _requests_of(way: Line) -> int:
     before = way.requests
-    time.sleep(QUIET_SECONDS)
-    return way.requests == before
+    time.sleep(IDLE_SECONDS)  # what does not happen takes time
+    return way.requests - before

@@ -3,7 +3,8 @@
 Two homes with `crystal sync --watch` at a relay of their own, and, where it is installed, two of Syncthing beside them. The
 same steps are made in both: many small files, one new file, a large file, a kilobyte changed in it; and, but for a quick run,
 10,000 files at once and a file of 2 GB, with the peaks of memory. Syncthing is asked to scan as soon as the files are there,
-since it would wait ten seconds; Crystal's watch notices by itself.
+since it would wait ten seconds; Crystal's watch notices by itself. Beside them stand commands that people would run by hand
+(`bench/folder_transfers.py`).
 """
 
 import contextlib
@@ -24,7 +25,9 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.folder_transfers import folder_pairs
 from bench.harness import Row, ratio_at_most, value_at_most
+from bench.transferred import Figures, Moving, RandomBytes, has, written
 from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay
 
 KIB, MIB = 1024, 1024 * 1024
@@ -37,26 +40,6 @@ ARRIVES_SECONDS_MAX = 900.0
 _POLL_SECONDS = 0.01
 _SETTLES_SECONDS = 8.0
 """Until a step before is over: acknowledgements, and Crystal's own rest after a look at the home."""
-
-
-@dataclass
-class Figures:
-    """Of one step."""
-
-    seconds: float
-    processor: float
-    wire: int
-    """Bytes between both devices and the relay, or between the two."""
-    peak: int
-    """Peak of the resident bytes of the largest process."""
-
-
-@dataclass(frozen=True)
-class RandomBytes:
-    """Content that is made as it is written, and never held whole."""
-
-    size: int
-    seed: int
 
 
 class Counter:
@@ -143,7 +126,7 @@ class Pair:
         for path, content in files.items():
             (ready / path).parent.mkdir(parents=True, exist_ok=True)
             (self.here / path).parent.mkdir(parents=True, exist_ok=True)
-            waiting[path] = _written(ready / path, content)
+            waiting[path] = written(ready / path, content)
         self._reset_peaks()
         wire, processor = self.wire(), self.processor()
         started = time.perf_counter()
@@ -157,7 +140,7 @@ class Pair:
                 time.perf_counter()
             )  # before the look at what may have arrived, which takes a while itself
             for path, (size, digest) in list(waiting.items()):
-                if not _has(self.there / path, size, digest):
+                if not has(self.there / path, size, digest):
                     break
                 del waiting[path]
             if time.perf_counter() - started > ARRIVES_SECONDS_MAX:
@@ -165,30 +148,6 @@ class Pair:
             time.sleep(_POLL_SECONDS)
         time.sleep(settles)
         return Figures(arrived - started, self.processor() - processor, self.wire() - wire, self.peak())
-
-
-def _written(path: Path, content: bytes | RandomBytes) -> tuple[int, bytes]:
-    """Writes the content. Returns its size and SHA-256."""
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-        return len(content), hashlib.sha256(content).digest()
-    rng, digest = random.Random(content.seed), hashlib.sha256()
-    with path.open("wb") as file:
-        for start in range(0, content.size, MIB):
-            piece = rng.randbytes(min(MIB, content.size - start))
-            digest.update(piece)
-            file.write(piece)
-    return content.size, digest.digest()
-
-
-def _has(path: Path, size: int, digest: bytes) -> bool:
-    try:
-        if path.stat().st_size != size:
-            return False
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").digest() == digest
-    except OSError:
-        return False
 
 
 @contextlib.contextmanager
@@ -341,7 +300,7 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _steps(pair: Pair, *, files: int, large: int, scale: bool) -> dict[str, Figures]:
+def _steps(pair: Moving, *, files: int, large: int, scale: bool) -> dict[str, Figures]:
     rng = random.Random(7)
     words = ["tide", "gauge", "harbour", "sensor", "nine", "seven", "report", "calibrated", "north", "buoy"]
 
@@ -386,6 +345,8 @@ def rows(folder: Path, *, quick: bool) -> list[Row]:
     if shutil.which("syncthing"):
         with syncthing_pair(folder / "syncthing") as pair:
             theirs = _steps(pair, files=files, large=large, scale=not quick)
+    with folder_pairs(folder / "between") as pairs:
+        by_hand = {pair.name: _steps(pair, files=files, large=large, scale=False) for pair in pairs}
     what = {
         "small": f"{files:,} small files",
         "one": "one new file of 10 KiB",
@@ -425,6 +386,21 @@ def rows(folder: Path, *, quick: bool) -> list[Row]:
                 note="between a device and the relay, the mean of both; everything within eight seconds after it is counted",
             ),
         ]
+        for tool, found in by_hand.items():
+            if step in found and step != "one":
+                made += [
+                    Row(
+                        name=f"{name}: the same, {quantity}",
+                        value=mine_value,
+                        unit="s",
+                        baseline=tool,
+                        baseline_value=their_value,
+                    )
+                    for quantity, mine_value, their_value in (
+                        ("until on the other device", mine.seconds, found[step].seconds),
+                        ("processor time", mine.processor, found[step].processor),
+                    )
+                ]
         if step in ("many", "huge"):
             made.append(
                 Row(

@@ -1,9 +1,12 @@
 """The adapter for Crush's conversations, in the database ``crush.db`` of each project's data folder.
 
 ``<root>/projects.json`` lists the projects that Crush was used in, with their data folders (``.crush`` in the project, unless
-its settings say otherwise). The table ``sessions`` has a session's parent, if it is a sub-agent's or made up its title;
-``messages`` its messages: ``parts`` is an array of parts, of which ``text`` and ``reasoning`` are words, as JSON or as a
-frame of zstd. A text that is ``hidden`` was not typed; a message with ``is_summary_message`` is the summary of a compaction.
+its settings say otherwise). They are watched with all that is below them, and a project's own settings name them: so one counts
+only below its project, the person's home or ``<root>``.
+
+The table ``sessions`` has a session's parent, if it is a sub-agent's or made up its title; ``messages`` its messages: ``parts``
+is an array of parts, of which ``text`` and ``reasoning`` are words, as JSON or as a frame of zstd. A text that is ``hidden``
+was not typed; a message with ``is_summary_message`` is the summary of a compaction.
 
 A message of the model is settled once it has its ``finish``, or another message follows.
 """
@@ -173,10 +176,23 @@ class Crush(DatabaseAdapter):
                 stamp = found.st_mtime_ns, found.st_size, found.st_ino
                 if self._read[0] != stamp:
                     listed = as_object(parse_json(file.read(LIST_BYTES_MAX)))
-                    self._read = stamp, dict(_folders(listed))
+                    named = _folders(listed)
+                    self._read = stamp, {folder: of for folder, of in named if self._is_bounded(folder, of)}
         except (OSError, ValueError):
             self._read = None, {}
         return self._read[1]
+
+    def _is_bounded(self, folder: Path, project: str) -> bool:
+        """Whether a data folder, its links followed, may be watched: it is ``.crush`` of its project, or below the project, the
+        home or ``root``. A project that holds the home, such as the root, has only its ``.crush``."""
+        try:
+            really, of, home, root = (one.resolve() for one in (folder, Path(project), self._home, self.root))
+        except (OSError, RuntimeError):
+            return False
+        if really == of / _FOLDER:
+            return True
+        within = [home, root] if home.is_relative_to(of) else [home, root, of]
+        return not home.is_relative_to(really) and any(one in really.parents for one in within)
 
     def _project_of(self, path: Path) -> str:
         project = self._projects().get(path.parent, "")

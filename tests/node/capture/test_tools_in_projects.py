@@ -165,10 +165,10 @@ def test_a_project_whose_path_no_system_takes_stops_nothing(machine: Machine, tm
     assert "Said afterwards." in asked_of(machine, tmp_path / "export")
 
 
-def crush(root: Path, *projects: object) -> Crush:
+def crush(root: Path, *projects: object, home: Path = HOME) -> Crush:
     root.mkdir(parents=True, exist_ok=True)
     (root / "projects.json").write_text(json.dumps({"projects": list(projects)}))
-    return Crush(root, HOME)
+    return Crush(root, home)
 
 
 class CrushDatabase:
@@ -221,6 +221,7 @@ def test_crushs_projects_are_those_of_its_list(tmp_path: Path) -> None:
         {"path": str(tmp_path / "gone")},
         {"path": 7},
         "x",
+        home=tmp_path,
     )
     found = [each.path for each in adapter.discover()]
     assert found == sorted([here / ".crush" / "crush.db", moved / "crush.db"])
@@ -228,6 +229,44 @@ def test_crushs_projects_are_those_of_its_list(tmp_path: Path) -> None:
     assert not adapter.concerns(str(tmp_path / "unlisted" / ".crush" / "crush.db"))
     crush(tmp_path / "data", {"path": str(here)})
     assert [each.path for each in adapter.discover()] == [here / ".crush" / "crush.db"]
+
+
+def test_a_list_of_crush_has_nothing_watched_beyond_its_project_the_home_and_its_own_folder(
+    tmp_path: Path,
+) -> None:
+    home, elsewhere = tmp_path / "homes" / "mara", tmp_path / "elsewhere"
+    project = home / "proj"
+    inside, outside = project / "data", elsewhere / "data"
+    for folder in (inside, outside):
+        folder.mkdir(parents=True)
+    (project / "link").symlink_to(elsewhere)
+    (elsewhere / ".crush").symlink_to("/")
+    mine = {"path": str(project)}
+    adapter = crush(
+        home / "crush",
+        *(
+            {"path": str(project), "data_dir": each}
+            for each in ("/", str(home), str(tmp_path), str(elsewhere))
+        ),
+        mine | {"data_dir": "link"},
+        mine | {"data_dir": "link/data"},
+        mine | {"data_dir": "../../../elsewhere/data"},
+        {"path": str(elsewhere)},
+        {"path": "/", "data_dir": str(outside)},
+        {"path": str(tmp_path), "data_dir": str(outside)},
+        home=home,
+    )
+    assert adapter.folders == [adapter.root]
+    kept = [
+        mine | {"data_dir": str(inside)},
+        mine | {"data_dir": str(home / "other")},
+        mine | {"data_dir": str(adapter.root / "one")},
+        {"path": str(outside), "data_dir": str(outside / "deeper")},
+        {"path": "/"},
+    ]
+    crush(adapter.root, *kept)
+    folders = [inside, home / "other", adapter.root / "one", outside / "deeper", Path("/.crush")]
+    assert adapter.folders == [adapter.root, *folders]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +278,7 @@ def test_a_list_of_another_form_names_no_project(tmp_path: Path, listed: bytes) 
 
 
 def test_a_message_that_crush_still_writes_waits_and_packed_ones_are_read(tmp_path: Path) -> None:
-    store = CrushDatabase(tmp_path / "proj" / ".crush")
+    store = CrushDatabase(tmp_path / "data" / "src")
     adapter = crush(tmp_path / "data", {"path": str(HOME / "src"), "data_dir": str(store.path.parent)})
     store.add("1", "user", words("one"), packed=True)
     store.add("2", "assistant", words("two, half"))

@@ -134,6 +134,10 @@ class ToolSessions(ABC):
     def fresh(self, file: Path) -> list[str]:
         """What starts a new session whose first prompt is to read a file."""
 
+    def unread(self, session: SessionName) -> list[tuple[Path, str]]:
+        """Where the session may be although nothing was found there: what cannot be read, and why."""
+        return []
+
     def note(self, session: SessionName, file: Path, cwd: Path) -> list[Path]:
         """Write what else the tool needs to find the session. Returns the files that were written."""
         return []
@@ -342,11 +346,11 @@ class OpenClawSessions(ToolSessions):
         self.check(session)
         folders, _ = folders_in(self.root / "agents")
         files = _plain_files(folder / "sessions" / f"{session.own}.jsonl" for folder in folders)
-        return [session_path(store, session.own) for store, _ in self._stored(session)] + files
+        return [session_path(store, session.own) for store, _ in self._stored(session)[0]] + files
 
     def place(self, session: SessionName, cwd: Path) -> Path:
         self.check(session)
-        if stored := self._stored(session):
+        if stored := self._stored(session)[0]:
             return session_path(stored[0][0], session.own)
         parts = PurePosixPath(session.native.replace("\\", "/")).parts
         agent = parts[parts.index("agents") + 1] if "agents" in parts[:-2] else "main"
@@ -387,7 +391,7 @@ class OpenClawSessions(ToolSessions):
         return given
 
     def command(self, session: SessionName, cwd: Path) -> list[str]:
-        if stored := self._stored(session):
+        if stored := self._stored(session)[0]:
             return [self.program, "tui", "--local", "--session", stored[0][1].key]
         found = self.find(session)
         if not found and (store := store_of(self.place(session, cwd))) is not None:
@@ -396,17 +400,24 @@ class OpenClawSessions(ToolSessions):
         agent = found[0].parent.parent.name if found else "main"
         return [self.program, "tui", "--session", _openclaw_key(agent, session.own)]
 
-    def _stored(self, session: SessionName) -> list[tuple[Path, StoredSession]]:
-        """The databases that have a session, and what they say of it."""
+    def unread(self, session: SessionName) -> list[tuple[Path, str]]:
+        return self._stored(session)[1]
+
+    def _stored(
+        self, session: SessionName
+    ) -> tuple[list[tuple[Path, StoredSession]], list[tuple[Path, str]]]:
+        """The databases that have a session, and what they say of it; and those that cannot be read, and why."""
         folders, _ = folders_in(self.root / "agents")
         stores = [store for folder in folders if (store := folder / "agent" / STORE_NAME).is_file()]
         found: list[tuple[Path, StoredSession]] = []
+        unread: list[tuple[Path, str]] = []
         for store in stores:
-            # A database that cannot be read is reported when the session is compared.
-            with suppress(OSError):
+            try:
                 if (known := stored_session(store, session.own)) is not None:
                     found.append((store, known))
-        return found
+            except OSError as error:
+                unread.append((store, error.strerror or str(error)))
+        return found, unread
 
     def _has_database(self, folder: Path) -> bool:
         """Whether sessions of this agent belong in a database: there is one, or the installed OpenClaw would make it."""

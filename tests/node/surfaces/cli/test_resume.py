@@ -316,6 +316,23 @@ def test_a_session_of_openclaws_database_says_who_writes_it(machine: Machine) ->
     assert f"openclaw tui --local --session agent:main:{TIDE}" in shown.out
 
 
+def test_a_database_of_another_agent_that_cannot_be_read_is_named(machine: Machine) -> None:
+    def remarks() -> list[str]:
+        given = machine.call("resume", TIDE, "--in", str(machine.root / "work" / "tide-gauge"), "--json")
+        return [each for each in given.json["remarks"] if "cannot be read" in each]
+
+    with closing((store := Store(machine.root / ".openclaw")).database):
+        store.say(GULLS, 0, "Something else.")
+        written_copy(machine.home, "openclaw", TIDE, b'{"type":"session"}\n', LAPTOP, cwd="~/work/tide-gauge")
+        assert remarks() == []
+        damaged = machine.root / ".openclaw" / "agents" / "work" / "agent" / store.path.name
+        damaged.parent.mkdir(parents=True)
+        damaged.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
+        (said,) = remarks()
+        assert said.startswith(f"{damaged} cannot be read (its database says: ")
+        assert "stays there" in said
+
+
 def test_the_list_follows_the_copies(machine: Machine) -> None:
     copy(machine)
     assert machine.call("resume", "--last", "--json").json["title"] == "Why does the export start late?"

@@ -2,7 +2,8 @@
 
 ``<root>/sessions/<session>.json`` is one document, rewritten with every message: ``{sessionId, workspaceDirectory,
 history}``. ``sessions.json`` beside them is their list. The history's items have neither ids nor times: a message's id is
-made of its place among equal ones, its time is the file's, and what is said in private is known by its place.
+made of its place among equal ones, its time is the file's, and what is said in private is known by its place. ``cn --fork``
+copies a session's history into a file of a new one.
 
 What a compaction leaves is an item whose text is its ``conversationSummary``.
 """
@@ -13,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from crystal_node.capture.adapter import FoundTranscript
-from crystal_node.capture.documents import DocumentAdapter
+from crystal_node.capture.documents import UndatedAdapter
 from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.json_values import as_array, as_object, as_text, is_array
 from crystal_node.capture.messages import (
@@ -30,7 +31,7 @@ _ROLES = {"user": "user", "assistant": "assistant", "thinking": "thinking"}
 _SILENT_ROLES = frozenset({"system", "tool"})
 
 
-class Continue(DocumentAdapter):
+class Continue(UndatedAdapter):
     """Continue's transcripts. ``root`` is its folder (``~/.continue``), ``home`` the person's home folder."""
 
     name = "continue"

@@ -4,15 +4,18 @@ There is no offset to continue from: a changed document is read again, and the m
 are kept with the file's state, so that such a file may have ``MARKS_MAX`` messages and ``DOCUMENT_BYTES_MAX`` bytes.
 
 What was skipped on purpose stays out by its position: in a document without times, the messages that it had then are never
-recorded, however they are rewritten, and of the last of them only what was appended.
+recorded, however they are rewritten, and of the last of them only what was appended. A new document that begins as another one
+is a fork of it: what is kept out there is kept out of it.
 """
 
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +117,13 @@ class DocumentReader:
         return TranscriptReading(
             gatherer.finish(), self._after(context, complete=not held), counts, False, gatherer.roots
         )
+
+    def begins_as(self, spoken: list[TranscriptMessage], other: list[TranscriptMessage]) -> int:
+        """How many messages a new document without times has from another one, of those that are kept out of that one, which
+        has this reader's state."""
+        kept_out = len(other) if self._state.unsure_until > 0 else self._context.hidden
+        pairs = zip(spoken, other[:kept_out], strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0].texts == pair[1].texts, pairs))
 
     def skip(self, said: DocumentContent) -> FileState:
         """The state after everything in the document."""
@@ -231,6 +241,26 @@ class DocumentAdapter(WholeFileAdapter, ABC):
         if not is_object(document):
             return DocumentContent([UNKNOWN_FORM])
         return DocumentContent(list(self.said(document, path, reader.moment)), written=reader.moment)
+
+
+class UndatedAdapter(DocumentAdapter, ABC):
+    """An adapter of documents whose messages have no times. Their tool copies them when it forks a conversation."""
+
+    repeats = False  # a message that changes is another one, and what is kept out is known by its place
+
+    def copied(self, path: Path, others: Iterable[tuple[Path, FileState]]) -> FileState | None:
+        """The state in which a new document is read that begins with messages that are kept out of others; None if it has none.
+
+        ``others``: with their states. One that cannot be read is left out. Raises OSError: the new one cannot be read.
+        """
+        reader = DocumentReader(path, None)
+        spoken = self.content(path, reader).spoken
+        hidden = 0
+        for other, state in others:
+            with suppress(OSError):
+                its = DocumentReader(other, state)
+                hidden = max(hidden, its.begins_as(spoken, self.content(other, its).spoken))
+        return reader.skip(DocumentContent([*spoken[:hidden]])) if hidden else None
 
 
 def _text(spoken: TranscriptMessage) -> str:

@@ -8,7 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from crystal_node.base.clock import now_ms
-from crystal_node.capture.adapter import encode_state
+from crystal_node.capture.adapter import decode_state, encode_state
+from crystal_node.capture.line_reader import unsure
 from crystal_node.capture.recorder import META_FROM, Recorder, RecordReport
 from crystal_node.capture.tools import all_adapters
 from crystal_node.device.device import Device
@@ -54,8 +55,11 @@ def step_over(device: Device) -> int:
             before[key] = journal.file_state(key)
             try:
                 behind[key] = encode_state(adapter.skip(found.path))
-            except OSError:  # gone or unreadable: not recorded either
+            except FileNotFoundError:
                 continue
+            except OSError:  # what has a time is told by it once the file can be read
+                kept = before[key]
+                behind[key] = encode_state(unsure(None if kept is None else decode_state(kept)))
     with journal.transaction():
         for key, state in behind.items():
             if journal.file_state(key) == before[key]:  # else another process has just read on

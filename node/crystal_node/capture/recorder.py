@@ -31,6 +31,7 @@ from crystal_node.capture.adapter import (
     decode_state,
     encode_state,
 )
+from crystal_node.capture.documents import UndatedAdapter
 from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.imported import without_imported
 from crystal_node.capture.line_adapter import QUIET_MS
@@ -250,6 +251,8 @@ class Recorder:
             state = self._former(adapter, path) if before is None else decode_state(before)
             if before is not None and adapter.unchanged(path, state, quiet_ns):
                 return recorded
+            if state is None and isinstance(adapter, UndatedAdapter):
+                state = await asyncio.to_thread(adapter.copied, path, self._skipped(adapter, path))
             hidden = hides
             if adapter.repeats and state is not None and state.stepped_over:
                 hidden = privacy.or_version(hides, path)
@@ -305,6 +308,13 @@ class Recorder:
         """``hides`` for a file that was found only after a person had decided to record nothing from before that moment."""
         begin = int(self._device.journal.meta_get(META_FROM) or 0)
         return lambda moment: 0 < moment < begin or hides(moment)
+
+    def _skipped(self, adapter: Adapter, path: Path) -> list[tuple[Path, FileState]]:
+        """The other transcripts of a tool from which something is kept out, with their states."""
+        known = self._device.journal.file_states()
+        found = [each.path for each in adapter.discover() if each.problem is None and each.path != path]
+        states = [(other, decode_state(known[key])) for other in found if (key := _key(other)) in known]
+        return [(other, state) for other, state in states if state is not None and state.stepped_over]
 
     def _former(self, adapter: Adapter, path: Path) -> FileState | None:
         """The state of a transcript under the name that it had before its tool moved it."""

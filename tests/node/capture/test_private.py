@@ -1,6 +1,9 @@
 """Private mode records nothing, and not even later: not from the same file, nor from a copy, nor under a
 race."""
 
+import json
+import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -137,3 +140,52 @@ def test_many_spans_are_joined_and_hide_more_never_less() -> None:
         more.hides(first) and more.hides(last) for first, last in privacy.spans[:20] + privacy.spans[-20:]
     )
     assert more.hides(10**9)
+
+
+def _continue(person: Machine, name: str, *texts: str) -> Path:
+    """A session of Continue, whose messages have no times."""
+    path = person.root / ".continue" / "sessions" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    history = [{"message": {"role": "user", "content": text}} for text in texts]
+    path.write_text(json.dumps({"sessionId": name, "workspaceDirectory": "", "history": history}))
+    return path
+
+
+def _later(*paths: Path) -> None:
+    """As if these were written in a minute: a file system's clock may be some milliseconds behind."""
+    for path in paths:
+        os.utime(path, (time.time() + 60, time.time() + 60))
+
+
+def test_a_fork_of_a_session_without_times_has_nothing_that_was_private_in_it(person: Machine) -> None:
+    before, private, after = "undated and open", "undated and private", "undated and after"
+    _continue(person, "one", before)
+    person.call("capture")
+    person.call("private", "on")
+    _continue(person, "one", before, private)
+    person.call("private", "off")
+    _later(_continue(person, "fork", before, private, after))
+    person.call("capture")
+    assert sorted(person.found("undated")) == [after, before]
+    _later(
+        _continue(person, "fork of it", before, private, after, "undated and last"),
+        _continue(person, "fork", before, private, after, "undated and later"),
+        _continue(person, "another", before, "undated and unlike"),
+        _continue(person, "one", before, private, "undated and open again"),
+    )
+    person.call("capture")
+    later = ["undated and last", "undated and later", "undated and unlike", "undated and open again"]
+    assert sorted(set(person.found("undated"))) == sorted([after, before, *later])
+
+
+def test_from_now_on_holds_for_sessions_without_times_their_forks_and_unreadable_ones(
+    machine: Machine,
+) -> None:
+    _continue(machine, "one", "undated and old")
+    _continue(machine, "large", *("undated and too many" for _ in range(9000)))
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    _continue(machine, "fork", "undated and old", "undated and new")
+    _continue(machine, "large", "undated and too many")
+    _continue(machine, "fork of the large one", "undated and too many", "undated and of now")
+    machine.run("capture")
+    assert sorted(machine.found("undated")) == ["undated and new", "undated and of now"]

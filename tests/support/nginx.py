@@ -1,4 +1,4 @@
-"""A real nginx with the configuration that we ship, on loopback ports, with a certificate made here."""
+"""A real nginx on a loopback port: with the configuration that we ship and a certificate made here, or with another site."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ daemon off;
 worker_processes 1;
 {user}
 pid {directory}/nginx.pid;
-error_log {directory}/error.log info;
+error_log {directory}/error.log {severity};
 events {{ worker_connections 512; }}
 http {{
 	client_body_temp_path {directory}/body;
@@ -34,7 +34,7 @@ http {{
 	fastcgi_temp_path {directory}/fastcgi;
 	uwsgi_temp_path {directory}/uwsgi;
 	scgi_temp_path {directory}/scgi;
-	include {directory}/crystal-relay.conf;
+	include {directory}/site.conf;
 }}
 """
 
@@ -71,14 +71,23 @@ def running_nginx(directory: Path, *upstreams: str) -> Generator[RunningNginx]:
     ):
         assert text.count(shipped) == 1, shipped
         text = text.replace(shipped, here)
-    (directory / "crystal-relay.conf").write_text(text)
-    main = directory / "nginx.conf"
+    with nginx_process(directory, text, port) as log:
+        yield RunningNginx(f"https://127.0.0.1:{port}", authority.file, log)
+
+
+@contextlib.contextmanager
+def nginx_process(directory: Path, site: str, port: int, *, severity: str = "info") -> Generator[Path]:
+    """nginx with `site` in its `http` block, which listens on this port of loopback. Yields its error log."""
+    assert NGINX is not None, "nginx is not installed"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "site.conf").write_text(site)
+    main, log = directory / "nginx.conf", directory / "error.log"
     # As root its workers would become a user who may not exist here.
-    main.write_text(_MAIN.format(directory=directory, user="user root;" if os.geteuid() == 0 else ""))
-    nginx = RunningNginx(f"https://127.0.0.1:{port}", authority.file, directory / "error.log")
+    user = "user root;" if os.geteuid() == 0 else ""
+    main.write_text(_MAIN.format(directory=directory, user=user, severity=severity))
     with (directory / "output").open("wb") as output:
         process = subprocess.Popen(
-            [NGINX, "-p", str(directory), "-c", str(main), "-e", str(nginx.log)],
+            [NGINX, "-p", str(directory), "-c", str(main), "-e", str(log)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -91,7 +100,7 @@ def running_nginx(directory: Path, *upstreams: str) -> Generator[RunningNginx]:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"nginx did not start:\n{(directory / 'output').read_text()}")
             time.sleep(0.05)
-        yield nginx
+        yield log
     finally:
         process.terminate()
         try:

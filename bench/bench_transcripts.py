@@ -10,9 +10,11 @@ import os
 import random
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,8 @@ def run(quick: bool) -> list[Row]:
         written = sum(_write(device.projects, number, size // files) for number in range(files))
         os.sync()
         parsed = timed_process([sys.executable, "-c", _PARSE, str(device.projects)], device.environment())
-        recorded = timed_process(command_of("capture"), device.environment())
+        with _resident() as peak:
+            recorded = timed_process(command_of("capture"), device.environment())
         again = timed_process(command_of("capture"), device.environment())
     counts = json.loads(recorded.output)
     assert counts["messages"] > 3 * counts["files"] == 3 * files, counts
@@ -70,10 +73,11 @@ def run(quick: bool) -> list[Row]:
             baseline_value=parsed.processor,
         ),
         Row(
-            name=f"{name}: peak of resident memory",
-            value=recorded.peak / MB,
+            name=f"{name}: peak of resident memory, of all its processes",
+            value=peak.bytes / MB,
             unit="MB",
             target=value_at_most(MEMORY_MB_MAX),
+            note="what they share counts once",
         ),
         Row(name="a second look at them, nothing new", value=again.seconds, unit="s"),
     ]
@@ -107,6 +111,44 @@ def _device(folder: Path) -> Generator[_Device]:
     finally:
         relay.stop()
     yield device
+
+
+@dataclass
+class _Peak:
+    bytes: int = 0
+
+
+@contextmanager
+def _resident() -> Generator[_Peak]:
+    """The most that the processes which begin meanwhile hold at once, looked at five times a second."""
+    peak, ended, here = _Peak(), threading.Event(), os.getpid()
+
+    def look() -> None:
+        while not ended.wait(0.2):
+            peak.bytes = max(peak.bytes, sum(map(_proportional, _descendants(here))))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _descendants(process: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):  # it has ended
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
+            for child in map(int, children.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
+
+
+def _proportional(process: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{process}/smaps_rollup").read_text().partition("\nPss:")[2].split()[0]) * 1024
+    return 0
 
 
 def _write(projects: Path, number: int, size: int) -> int:

@@ -9,9 +9,12 @@ is on again. Private mode is for all tools.
 """
 
 import asyncio
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -26,7 +29,6 @@ from crystal_node.base.wording import counted
 from crystal_node.capture.adapter import (
     Adapter,
     CaptureCounts,
-    Hides,
     TranscriptReading,
     decode_state,
     encode_state,
@@ -35,8 +37,9 @@ from crystal_node.capture.documents import UndatedAdapter
 from crystal_node.capture.forgotten import without_forgotten
 from crystal_node.capture.imported import without_imported
 from crystal_node.capture.line_adapter import QUIET_MS
-from crystal_node.capture.line_reader import FileState, unsure
+from crystal_node.capture.line_reader import START, FileState, unsure
 from crystal_node.capture.private_words import without_private
+from crystal_node.capture.reading import ReadRequest, kept_state, read_part
 from crystal_node.capture.redaction import Redacted, redact
 from crystal_node.capture.tools import Choice, adapters_of, all_adapters, chosen, discovered
 from crystal_node.device.activity import (
@@ -52,10 +55,17 @@ from crystal_node.device.device import Device
 from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.device.repositories import claimed
 
+if TYPE_CHECKING:
+    from crystal_node.capture.read_ahead import ReadAhead
+
 META_FROM = "setup.history-from"
 """The moment from which on everything is recorded, if what was said before was skipped."""
 _TRIES_MAX = 10
 """How often one part is read again because another process committed it first. Each time somebody made progress."""
+BACKLOG_BYTES_MIN = 32 * 1024 * 1024
+"""From so much that is unread on, further processes read ahead. To start one takes as long as reading 6 MB."""
+READERS_MAX = 2
+"""As many as keep the one that commits busy."""
 
 
 @dataclass
@@ -112,6 +122,14 @@ class RecordReport:
         return text
 
 
+class _Asks(NamedTuple):
+    """What is the same of all that one pass reads (see ``ReadRequest``)."""
+
+    privacy: Privacy
+    begin: int
+    quiet_ns: int
+
+
 class Recorder:
     """Records one device's transcripts. Used from one event loop; files are read in a thread."""
 
@@ -147,7 +165,7 @@ class Recorder:
             choices = discovered(wanted) if named is None else chosen(self._all(), named)
             journal = self._device.journal
             report = RecordReport(strange={each.tool: each for each in read_strange(journal)})
-            await self._pass(self._ready(choices, report), privacy, privacy.hides, report)
+            await self._pass(self._ready(choices, report), privacy, report)
             note_strange(journal, report.strange.values())
             looked_at = None if named is None else [str(path) for path in named]
             note_problems(journal, report.problems, looked_at=looked_at)
@@ -188,7 +206,7 @@ class Recorder:
         if not privacy.on or privacy.caught_up:
             return RecordReport()
         report = RecordReport()
-        await self._pass(discovered(self._wanted()), privacy, privacy.hides, report)
+        await self._pass(discovered(self._wanted()), privacy, report)
         journal = self._device.journal
         with journal.transaction():
             if read_privacy(journal) == privacy:
@@ -220,23 +238,54 @@ class Recorder:
             else:
                 yield adapter, found
 
-    async def _pass(
-        self, choices: Iterable[Choice], privacy: Privacy, hides: Hides, report: RecordReport
-    ) -> None:
+    async def _pass(self, choices: Iterable[Choice], privacy: Privacy, report: RecordReport) -> None:
+        begin = int(self._device.journal.meta_get(META_FROM) or 0)
+        asks = _Asks(privacy, begin, (now_ms() - QUIET_MS) * 1_000_000)
         # A transcript that its tool moved comes before the new file under its old name, which still has its state.
-        for adapter, found in sorted(choices, key=_stays):
-            if found.problem is not None:
-                report.problems.append((str(found.path), found.problem))
-                continue
-            try:
-                recorded = await self._file(adapter, found.path, privacy, hides, report)
-            except OSError as error:
-                _problem(report, found.path, error)
-                continue
-            report.files += recorded
+        ordered = sorted(choices, key=_stays)
+        with self._read_ahead(ordered, asks) as ahead:
+            for adapter, found in ordered:
+                if found.problem is not None:
+                    report.problems.append((str(found.path), found.problem))
+                    continue
+                try:
+                    recorded = await self._file(adapter, found.path, asks, ahead, report)
+                except OSError as error:
+                    _problem(report, found.path, error)
+                    continue
+                report.files += recorded
+
+    def _read_ahead(
+        self, choices: Iterable[Choice], asks: "_Asks"
+    ) -> "AbstractContextManager[ReadAhead | None]":
+        """What other processes read of these transcripts, if so much is unread that it saves time."""
+        processes = min(_processors(), READERS_MAX)
+        requests: list[ReadRequest] = []
+        backlog = 0
+        if processes > 1:
+            for adapter, found in choices:
+                request = None if found.problem is not None else self._request(adapter, found.path, asks)[1]
+                unread = 0 if request is None else _unread(request)
+                if request is not None and unread:
+                    requests.append(request)
+                    backlog += unread
+        if backlog < BACKLOG_BYTES_MIN:
+            return nullcontext()
+        from crystal_node.capture.read_ahead import ReadAhead  # lazy: most passes are small
+
+        return ReadAhead(self._settings, requests, processes)
+
+    def _request(self, adapter: Adapter, path: Path, asks: "_Asks") -> tuple[bytes | None, ReadRequest]:
+        """The kept state of a transcript, and what is to be read next of it."""
+        before = self._device.journal.file_state(_key(path))
+        state = self._former(adapter, path) if before is None else decode_state(before)
+        agent = adapter.agent_of(path)
+        return before, ReadRequest(
+            adapter.name, os.fsencode(path), state, agent, asks.quiet_ns, asks.privacy, asks.begin
+        )
 
     async def _file(
-        self, adapter: Adapter, path: Path, privacy: Privacy, hides: Hides, report: RecordReport
+        self, adapter: Adapter, path: Path, asks: "_Asks", ahead: "ReadAhead | None", report: RecordReport
     ) -> bool:
         """Reads one transcript to its end. Returns whether anything of it was recorded.
 
@@ -245,26 +294,17 @@ class Recorder:
         """
         recorded = False
         tries = 0
-        agent, quiet_ns = adapter.agent_of(path), (now_ms() - QUIET_MS) * 1_000_000
+        privacy = asks.privacy
         while True:
-            before = self._device.journal.file_state(_key(path))
-            state = self._former(adapter, path) if before is None else decode_state(before)
-            if before is not None and adapter.unchanged(path, state, quiet_ns):
+            before, request = self._request(adapter, path, asks)
+            if before is not None and adapter.unchanged(path, request.state, asks.quiet_ns):
                 return recorded
-            if state is None and isinstance(adapter, UndatedAdapter):
-                state = await asyncio.to_thread(adapter.copied, path, self._skipped(adapter, path))
-            hidden = hides
-            if adapter.repeats and state is not None and state.stepped_over:
-                hidden = privacy.or_version(hides, path)
-            elif state is None and not adapter.folders:
-                hidden = self._from_now_on(privacy.or_since(hides, path))
-            reading = await asyncio.to_thread(
-                adapter.read, path, state, agent=agent, hides=hidden, quiet_ns=quiet_ns
-            )
-            if privacy.on and not _written_before(reading.state, privacy):
-                reading = await asyncio.to_thread(
-                    adapter.read, path, state, agent=agent, hides=privacy.hides_if_unsure, quiet_ns=quiet_ns
-                )
+            if request.state is None and isinstance(adapter, UndatedAdapter):
+                copied = await asyncio.to_thread(adapter.copied, path, self._skipped(adapter, path))
+                request = structs.replace(request, state=copied)
+            reading = None if ahead is None else await asyncio.to_thread(ahead.reading, request)
+            if reading is None:
+                reading = await asyncio.to_thread(read_part, adapter, request)
             try:
                 self._commit(path, before, privacy, reading)
             except TransactionStale:
@@ -283,9 +323,7 @@ class Recorder:
     def _commit(self, path: Path, before: bytes | None, privacy: Privacy, reading: TranscriptReading) -> None:
         """Commits what was read and the position. Raises TransactionStale if another process committed meanwhile."""
         journal = self._device.journal
-        # With more to read, an unchanged file must not count as done: the process may be killed before the next part.
-        state = structs.replace(reading.state, size=-1, modified=-1) if reading.more else reading.state
-        key, after = _key(path), encode_state(state)
+        key, after = _key(path), encode_state(kept_state(reading))
 
         def advance() -> None:
             if journal.file_state(key) != before or read_privacy(journal) != privacy:
@@ -303,11 +341,6 @@ class Recorder:
         elif after != before:
             with journal.transaction():
                 advance()
-
-    def _from_now_on(self, hides: Hides) -> Hides:
-        """``hides`` for a file that was found only after a person had decided to record nothing from before that moment."""
-        begin = int(self._device.journal.meta_get(META_FROM) or 0)
-        return lambda moment: 0 < moment < begin or hides(moment)
 
     def _skipped(self, adapter: Adapter, path: Path) -> list[tuple[Path, FileState]]:
         """The other transcripts of a tool from which something is kept out, with their states."""
@@ -375,11 +408,19 @@ def _problem(report: RecordReport, path: Path, error: OSError) -> None:
         report.problems.append((str(path), f"cannot be read: {error.strerror or error}"))
 
 
-def _written_before(state: FileState, privacy: Privacy) -> bool:
-    """Whether, by the file's own times, everything read was in it before private mode was turned on: then messages without a
-    time are not private either."""
-    since = privacy.since or 0
-    return max(state.modified, state.changed) < since * 1_000_000 and state.offset <= state.size
+def _unread(request: ReadRequest) -> int:
+    """About how many bytes of a file are to be read."""
+    state = request.state or START
+    try:
+        size = Path(os.fsdecode(request.path)).lstat().st_size
+    except OSError:  # `_file` meets it again and reports it
+        return 0
+    return max(size - max(state.offset, state.size), 0)
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _key(path: Path) -> str:

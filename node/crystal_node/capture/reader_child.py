@@ -1,0 +1,64 @@
+"""The child process of ``read_ahead``: reads transcripts, part by part, and writes to no file.
+
+It gets the settings, then one transcript after the other on its standard input, and answers on its standard output with each
+part of it. It ends with its parent: the pipe closes however that one ends.
+"""
+
+import os
+import pickle
+import sys
+from contextlib import suppress
+
+import msgspec
+
+from crystal_node.base.decoding import from_msgpack
+from crystal_node.base.settings import Settings
+from crystal_node.capture.adapter import Adapter
+from crystal_node.capture.exclusions import Exclusions
+from crystal_node.capture.read_ahead import ENDED, HEAD, PART
+from crystal_node.capture.reading import ReadPart, ReadRequest, read_part
+from crystal_node.capture.tools import all_adapters
+
+
+def main() -> None:
+    settings: Settings = pickle.loads(_received() or b"")  # noqa: S301  from the process that started this one
+    adapters = {each.name: each for each in all_adapters(settings, settings.person_home)}
+    while (message := _received()) is not None:
+        request = from_msgpack(message, ReadRequest)
+        _read(settings, adapters[request.tool], request)
+
+
+def _read(settings: Settings, adapter: Adapter, request: ReadRequest) -> None:
+    """Answers with all parts of one transcript. What cannot be read is read again, and reported, by the parent."""
+    more = True
+    while more:
+        try:
+            excluded = Exclusions.read(settings.home.root, settings.person_home).all
+            reading = read_part(adapter, request)
+        except OSError:
+            break
+        _answer(PART, msgspec.msgpack.encode(ReadPart.of(reading, excluded)))
+        more, request = reading.more, request.after(reading)
+    _answer(ENDED, b"")
+
+
+def _received() -> bytes | None:
+    """The next message; None at the end."""
+    head = sys.stdin.buffer.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    _, length = HEAD.unpack(head)
+    data = sys.stdin.buffer.read(length)
+    return data if len(data) == length else None
+
+
+def _answer(kind: bytes, data: bytes) -> None:
+    sys.stdout.buffer.write(HEAD.pack(kind, len(data)))
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    with suppress(BrokenPipeError, KeyboardInterrupt):
+        main()
+    os._exit(0)

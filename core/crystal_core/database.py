@@ -12,12 +12,12 @@ Rules:
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 import apsw
+from msgspec.structs import replace
 
 from crystal_core.errors import (
     ForeignFile,

@@ -24,10 +24,8 @@ Rules:
 Nothing here knows where keys are kept: the composition root says how they are found (`key_finder`).
 """
 
-import hmac
 import os
 from enum import StrEnum
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
@@ -73,6 +71,9 @@ _decoder = msgspec.json.Decoder(Marker)
 
 def key_id(key: bytes) -> str:
     """Names a key without telling anything of it: 32 hexadecimal digits."""
+    import hmac  # lazy, as most openings of a file need no key: OpenSSL takes 3 ms to load
+    from hashlib import sha256
+
     return hmac.new(key, _KEY_ID, sha256).hexdigest()[:32]
 
 

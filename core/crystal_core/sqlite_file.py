@@ -13,12 +13,12 @@ import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import apsw
+from msgspec import Struct
 
 from crystal_core.encryption import connect
 from crystal_crypto.errors import CrystalError
@@ -50,8 +50,7 @@ class NoBackup(OSError):
     """The backup before a migration failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SqliteFile:
+class SqliteFile(Struct, frozen=True):
     """A kind of file: its schema, and how it is opened.
 
     ``schema`` creates version 1; ``migrations`` lead from each version to the next, without ``schema`` the first one from an

@@ -1,11 +1,11 @@
 """The small databases: made once, for their owner, by any number of processes; nothing of another program is touched."""
 
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from crystal_core.sqlite_file import MEMORY, SqliteFile, immediate
 

@@ -23,7 +23,7 @@ import sys
 from crystal_node.surfaces.cli import main
 main(sys.argv[1:])
 heavy = {"typer", "rich", "numpy", "cryptography", "asyncio", "crystal_core.database", "crystal_node.base.settings"}
-heavy |= {"crystal_mirror", "httpx"}
+heavy |= {"crystal_mirror", "httpx", "typing_extensions", "inspect", "dataclasses", "hashlib"}
 if "--json" in sys.argv:
     heavy |= {"msgspec", "apsw"}
 sys.stderr.write(" ".join(sorted(heavy & set(sys.modules))))

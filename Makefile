@@ -61,7 +61,7 @@ test: $(VENV)/.dev $(VENV)/.servers ## run linters (without pyright) and all tes
 	@$(BIN)/python -m scripts.check all $(ARGS)
 
 # What cannot be installed is no failure: its tests are skipped, and say why.
-test-tools: $(VENV)/.dev ## run real AI programs, in pinned versions, with Crystal beside them (2.5 GB by npm, into .tools); ARGS="-k codex" chooses
+test-tools: $(VENV)/.dev ## run real AI programs, in pinned versions, with Crystal beside them (3.2 GB by npm and pip, into .tools); ARGS="-k codex" chooses
 	@$(BIN)/python -m scripts.install_test_tools || true
 	@$(BIN)/python -m pytest -n 2 --dist load tests/tools $(ARGS)
 

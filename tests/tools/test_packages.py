@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from scripts.install_test_tools import PROGRAMS, Tools
 from scripts.make_plugins import FOLDER
 from tests.node.agent.daemon.running import agent
+from tests.support.machine import Machine
+from tests.support.mcp_client import ANSWER_SECONDS_MAX, text_of
 from tests.tools.conftest import Bare
+from tests.tools.mcp_calls import MCP_CALLS
 from tests.tools.programs import ClaudeCode, Codex, GeminiCli, OpenClaw, OpenCode, Program, QwenCode
 from tests.tools.test_every_program import MARK, TRIES_MAX
 
@@ -75,26 +80,50 @@ def _offers_search(tools: Sequence[str]) -> bool:
     return any(tool.endswith("crystal_search") for tool in tools)
 
 
-def test_the_extension_of_claude_desktop_is_packed_by_its_own_program(tmp_path: Path) -> None:
+def _mcpb(*words: str) -> str:
+    """Run the packer of extensions for Claude Desktop. Skips the test if it is not there."""
     packer, tools = PROGRAMS["mcpb"], Tools.of(os.environ)
     if why_not := tools.missing(packer):
         pytest.skip(f"{packer.name} {packer.version}: {why_not}")
+    command = [str(tools.command(packer)), *words]
+    done = subprocess.run(
+        command, env=tools.environment(), capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
-    def run(*words: str) -> str:
-        command = [str(tools.command(packer)), *words]
-        done = subprocess.run(
-            command, env=tools.environment(), capture_output=True, encoding="utf-8", check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
+def test_the_extension_of_claude_desktop_is_packed_by_its_own_program(tmp_path: Path) -> None:
     manifest, packed = FOLDER / "claude-desktop" / "manifest.json", tmp_path / "crystal.mcpb"
-    assert "validation passes" in run("validate", str(manifest))
-    run("pack", str(manifest.parent), str(packed))
+    assert "validation passes" in _mcpb("validate", str(manifest))
+    _mcpb("pack", str(manifest.parent), str(packed))
     with zipfile.ZipFile(packed) as archive:
         assert archive.namelist() == ["manifest.json"]
         assert json.loads(archive.read("manifest.json")) == json.loads(manifest.read_bytes())
     refused = tmp_path / "manifest.json"
     refused.write_text(json.dumps({**json.loads(manifest.read_bytes()), "server": {"type": "no such"}}))
     with pytest.raises(AssertionError):
-        run("validate", str(refused))
+        _mcpb("validate", str(refused))
+
+
+async def test_the_packed_extension_serves_the_memory_as_its_manifest_says(tmp_path: Path) -> None:
+    packed, unpacked = tmp_path / "crystal.mcpb", tmp_path / "unpacked"
+    _mcpb("pack", str(FOLDER / "claude-desktop"), str(packed))
+    _mcpb("unpack", str(packed), str(unpacked))
+    machine = Machine(tmp_path / "home")
+    machine.root.mkdir()
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp")
+    machine.run("remember", FACT, "--scope", "everywhere")
+    config = json.loads((unpacked / "manifest.json").read_bytes())["server"]["mcp_config"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    how = StdioServerParameters(
+        command=config["command"],
+        args=config["args"],
+        env=machine.environment | config.get("env", {}) | {"PATH": path},
+        cwd=unpacked,
+    )
+    async with Client(stdio_client(how), read_timeout_seconds=ANSWER_SECONDS_MAX) as client:
+        tools = (await client.list_tools()).tools
+        assert {call.tool for call in MCP_CALLS} == {tool.name for tool in tools}
+        found = await client.call_tool("crystal_search", {"query": "heron camera"})
+    assert FACT in text_of(found)

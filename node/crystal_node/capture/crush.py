@@ -11,7 +11,7 @@ was not typed; a message with ``is_summary_message`` is the summary of a compact
 A message of the model is settled once it has its ``finish``, or another message follows.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from crystal_node.base.settings.options import ActionDetail
 from crystal_node.capture.actions import CallPlace, Ending, answer, hold, opened, result_text
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
-from crystal_node.capture.database_adapter import DatabaseAdapter, Outcomes, StoredMessage, StoredSession
+from crystal_node.capture.database_adapter import DatabaseAdapter, Outcomes, StoredMessage
 from crystal_node.capture.database_file import JOURNAL_ENDING, tables_of
 from crystal_node.capture.folders import is_plain_file
 from crystal_node.capture.json_values import as_array, as_object, as_text, is_array, parse_json
@@ -65,6 +65,8 @@ class Crush(DatabaseAdapter):
         "sessions": frozenset({"id", "parent_session_id", "title"}),
         "messages": frozenset({"id", "session_id", "role", "parts", "model", "created_at", "finished_at"}),
     }
+    session_query = _SESSIONS
+    id_query = _IDS
 
     def __init__(self, root: Path, home: Path) -> None:
         super().__init__(home)
@@ -84,13 +86,6 @@ class Crush(DatabaseAdapter):
     def concerns(self, path: str) -> bool:
         found = Path(path)
         return found.name.removesuffix(JOURNAL_ENDING) == _NAME and found.parent in self._projects()
-
-    def sessions(self, database: apsw.Connection) -> Iterable[StoredSession]:
-        for session, count, last in database.execute(_SESSIONS):
-            yield StoredSession(str(session), f"{count} {last}")
-
-    def ids(self, database: apsw.Connection, session: str) -> Iterable[str]:
-        return (str(number) for (number,) in database.execute(_IDS, (session,)))
 
     def messages(self, database: apsw.Connection, session: str, start: int) -> Iterator[StoredMessage]:
         parent = database.execute("SELECT parent_session_id FROM sessions WHERE id = ?", (session,)).get

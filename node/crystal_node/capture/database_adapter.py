@@ -76,19 +76,23 @@ class DatabasePass:
 
 
 class DatabaseAdapter(ExcludingAdapter, ABC):
-    """An adapter of one database. ``tables``: the columns that each of its tables must have."""
+    """An adapter of one database. ``tables``: the columns that each of its tables must have. ``session_query``: each session's
+    id, and what together is its version; ``id_query``: the ids of the messages of one."""
 
     name: str
     repeats = False
     tables: ClassVar[dict[str, frozenset[str]]]
+    session_query: ClassVar[str]
+    id_query: ClassVar[str]
 
-    @abstractmethod
     def sessions(self, database: apsw.Connection) -> Iterable[StoredSession]:
         """All sessions, in a fixed order."""
+        for session, *version in database.execute(self.session_query):
+            yield StoredSession(str(session), " ".join(map(str, version)))
 
-    @abstractmethod
     def ids(self, database: apsw.Connection, session: str) -> Iterable[str]:
         """The ids of a session's messages, in their order."""
+        return (str(number) for (number,) in database.execute(self.id_query, (session,)))
 
     @abstractmethod
     def messages(self, database: apsw.Connection, session: str, start: int) -> Iterator[StoredMessage]:

@@ -8,7 +8,7 @@ anew, under other numbers; those without a ``message_id`` therefore get an id th
 The files of lines of versions before October 2025 are imported into this database by goose itself, and not read.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from crystal_node.base.settings.options import ActionDetail
 from crystal_node.capture.actions import CallPlace, Ending, answer, hold, opened, result_text
 from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.context import Context
-from crystal_node.capture.database_adapter import DatabaseAdapter, Outcomes, StoredMessage, StoredSession
+from crystal_node.capture.database_adapter import DatabaseAdapter, Outcomes, StoredMessage
 from crystal_node.capture.database_file import JOURNAL_ENDING, tables_of
 from crystal_node.capture.folders import below, files_below
 from crystal_node.capture.json_values import as_object, as_text, is_array, parse_json
@@ -63,6 +63,8 @@ class Goose(DatabaseAdapter):
         "sessions": frozenset({"id", "working_dir"}),
         "messages": frozenset({"id", "session_id", "role", "content_json", "created_timestamp"}),
     }
+    session_query = _SESSIONS
+    id_query = _IDS
 
     def __init__(self, root: Path, home: Path) -> None:
         super().__init__(home)
@@ -82,13 +84,6 @@ class Goose(DatabaseAdapter):
                 return name.removesuffix(JOURNAL_ENDING) == _NAME
             case _:
                 return False
-
-    def sessions(self, database: apsw.Connection) -> Iterable[StoredSession]:
-        for session, count, last in database.execute(_SESSIONS):
-            yield StoredSession(str(session), f"{count} {last}")
-
-    def ids(self, database: apsw.Connection, session: str) -> Iterable[str]:
-        return (str(number) for (number,) in database.execute(_IDS, (session,)))
 
     def messages(self, database: apsw.Connection, session: str, start: int) -> Iterator[StoredMessage]:
         columns = tables_of(database)

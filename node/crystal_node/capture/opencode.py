@@ -10,7 +10,7 @@ behind its message, and settle nothing. The JSON files of versions before 2026 a
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +23,6 @@ from crystal_node.capture.adapter import FoundTranscript
 from crystal_node.capture.database_adapter import (
     DatabaseAdapter,
     StoredMessage,
-    StoredSession,
 )
 from crystal_node.capture.database_file import JOURNAL_ENDING
 from crystal_node.capture.folders import below, files_below
@@ -77,6 +76,8 @@ class OpenCode(DatabaseAdapter):
         "message": frozenset({"id", "session_id", "time_created", "data"}),
         "part": frozenset({"id", "message_id", "data"}),
     }
+    session_query = _SESSIONS
+    id_query = _IDS
 
     def __init__(self, root: Path, home: Path) -> None:
         super().__init__(home)
@@ -95,13 +96,6 @@ class OpenCode(DatabaseAdapter):
                 return _is_database(name.removesuffix(JOURNAL_ENDING))
             case _:
                 return False
-
-    def sessions(self, database: apsw.Connection) -> Iterable[StoredSession]:
-        for session, *version in database.execute(_SESSIONS):
-            yield StoredSession(str(session), " ".join(map(str, version)))
-
-    def ids(self, database: apsw.Connection, session: str) -> Iterable[str]:
-        return (str(number) for (number,) in database.execute(_IDS, (session,)))
 
     def messages(self, database: apsw.Connection, session: str, start: int) -> Iterator[StoredMessage]:
         query = "SELECT directory, parent_id FROM session WHERE id = ?"

@@ -4,9 +4,9 @@ model, and nothing of Crystal stays behind.
 
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -217,11 +217,9 @@ def test_several_at_once(program: Program) -> None:
         number: workplace.model.script.says(f"Knot question {number}?", f"Knot answer {number}.")
         for number in range(3)
     }
-    threads = [threading.Thread(target=program.ask, args=(folder, prompt)) for prompt in prompts.values()]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(prompts)) as at_once:
+        answers = list(at_once.map(lambda prompt: program.ask(folder, prompt), prompts.values()))
+    assert [f"Knot answer {number}." in answer for number, answer in enumerate(answers)] == [True] * 3
     rows = workplace.recorded("knots", lambda rows: len(rows) >= 6)
     assert len({row.session for row in rows}) == 3
     assert sorted(said(rows)) == sorted(

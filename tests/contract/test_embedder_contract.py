@@ -21,6 +21,7 @@ from crystal_node.models.embedding.remote import RemoteEmbedder
 from crystal_node.models.embedding.sentence_transformers import SentenceEmbedder
 from crystal_node.models.embedding.windows import LONG as LONG_WINDOWS
 from crystal_node.models.embedding.windows import SHORT, first_window, windows_of
+from crystal_node.models.embedding.worker import WorkerEmbedder
 from tests.contract.embedder_contract import KEY, EmbedderContract, HttpEmbedderContract, numbers, quickly
 from tests.contract.test_llm_attacks import answering
 from tests.support.embedding_server import DIMENSIONS, EmbeddingServer, embedding_server
@@ -32,6 +33,11 @@ BEFORE = ("search_document: ", "search_query: ")
 class TestBuiltin(EmbedderContract):
     def make(self, server: EmbeddingServer) -> HeldEmbedder:
         return self.keep(BuiltinEmbedder(threads=1))
+
+
+class TestWorker(EmbedderContract):
+    def make(self, server: EmbeddingServer) -> HeldEmbedder:
+        return self.keep(WorkerEmbedder(threads=1))
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from random import Random
 import pytest
 
 from crystal_node.base.locking import is_held
+from tests.node.agent.daemon.running import children
 from tests.support.agreement import check_agreement, places
 from tests.support.clocks import DAY, ClockedMachine
 from tests.support.machine import Machine, Vault, transcript
@@ -108,7 +109,7 @@ def _rollout(machine: Machine, *texts: str) -> None:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a process takes of its machine."""
+    """What a process takes of its machine. ``children``: but for those that hold an embedding model."""
 
     memory_bytes: int
     descriptors: int
@@ -118,8 +119,7 @@ class Taken:
 def _taken(process: "subprocess.Popen[bytes]") -> Taken:
     here = Path("/proc", str(process.pid))
     pages = int((here / "statm").read_text().split()[1])
-    children = sum(len(task.read_text().split()) for task in here.glob("task/*/children"))
-    return Taken(pages * 4096, len(list((here / "fd").iterdir())), children)
+    return Taken(pages * 4096, len(list((here / "fd").iterdir())), len(children(process.pid)))
 
 
 @pytest.mark.slow

@@ -110,6 +110,7 @@ async def run_watcher(
             progress=lambda text: report(WatchEvent.PROGRESS, text),
             position_seconds=POSITION_SECONDS,
             gives_way=True,
+            worker=True,
         )
         uniform = SystemRandom().uniform
         files = FilesLoop(device, syncer, report, uniform)

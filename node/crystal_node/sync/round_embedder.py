@@ -48,10 +48,14 @@ UNASKED_BYTES_MAX = 2 * 1024 * 1024
 
 
 class RoundEmbedder:
-    """The embedder of one device's rounds. ``clock`` is monotonic, in seconds."""
+    """The embedder of one device's rounds. ``clock`` is monotonic, in seconds. ``worker``: the built-in model runs in a process
+    of its own."""
 
-    def __init__(self, device: "Device", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, device: "Device", clock: Callable[[], float] = time.monotonic, *, worker: bool = False
+    ) -> None:
         self._device = device
+        self._worker = worker
         self._settings = device.settings
         self._clock = clock
         self._embedder: HeldEmbedder = NoEmbedder("no round was begun yet")
@@ -199,7 +203,7 @@ class RoundEmbedder:
         if wanted != self._for:
             self.close()
             self._for, self._compared_with = None, ""
-            self._embedder = embedder_for(self._settings, kept)
+            self._embedder = embedder_for(self._settings, kept, worker=self._worker)
             if path.exists():
                 self._made = PreparedVectors.open(path)
                 self._embedder = PreparedEmbedder(self._embedder, self._made)

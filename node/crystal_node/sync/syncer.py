@@ -126,11 +126,12 @@ class Syncer:
         progress: Callable[[str], None] | None = None,
         position_seconds: float = 0.0,
         gives_way: bool = False,
+        worker: bool = False,
     ) -> None:
         """``position_seconds``: this device's position is published at most this often. ``gives_way``: to commands that run
-        ``ahead``, as a watcher does."""
+        ``ahead``, as a watcher does. ``worker``: the built-in embedding model runs in a process of its own."""
         self._device = device
-        self.ingest = RoundEmbedder(device)
+        self.ingest = RoundEmbedder(device, worker=worker)
         pace = ProgressLines(progress) if progress is not None else None
         self._runner = Runner(store, self.ingest.source, self._embedded, pace, self.ingest.failed)
         self.ingest.runner = self._runner

@@ -8,6 +8,7 @@
 | `remote` | what all providers share: windows, batches, checks, the comparison with the vault |
 | `openai`, `google`, `ollama`, `sentence_transformers`, `multilingual` | one provider each |
 | `http`, `windows` | how they send requests, and how texts are cut |
+| `worker` | ``WorkerEmbedder``: the built-in model in a process of its own, for the background service |
 | `prepared` | vectors of the next model, until the vault changes over |
 | `embedder` | ``HeldEmbedder``: an embedder and what its owner needs; ``NoEmbedder``: makes no vectors |
 

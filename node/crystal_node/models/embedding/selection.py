@@ -26,11 +26,13 @@ BUILTIN = "builtin"
 NONE = "none"
 
 
-def embedder_for(settings: "Settings", kept: str = "", *, threads: int | None = None) -> HeldEmbedder:
+def embedder_for(
+    settings: "Settings", kept: str = "", *, threads: int | None = None, worker: bool = False
+) -> HeldEmbedder:
     """The embedder of a Core whose vault has vectors of the model ``kept`` ("" while it has none).
 
     It is the model that the settings name, except that vectors of the built-in model are continued until they are migrated.
-    Making it is cheap and sends no request.
+    Making it is cheap and sends no request. ``worker``: see ``builtin``.
 
     Raises:
         EmbedderRefused: the settings cannot be used: no key, address or package.
@@ -40,7 +42,7 @@ def embedder_for(settings: "Settings", kept: str = "", *, threads: int | None = 
     if provider == NONE:
         return NoEmbedder("embedding is switched off on this device")
     if provider == BUILTIN or is_builtin(kept):
-        return builtin(threads)
+        return builtin(threads, worker=worker)
     return named(settings, kept)
 
 
@@ -56,10 +58,12 @@ def named(settings: "Settings", kept: str = "") -> HeldEmbedder:
     return provided(settings, parse_identity(kept))
 
 
-def query_embedder(settings: "Settings", identity: str | None) -> tuple[HeldEmbedder | None, str]:
+def query_embedder(
+    settings: "Settings", identity: str | None, *, worker: bool = False
+) -> tuple[HeldEmbedder | None, str]:
     """The embedder of queries for a vault with vectors of the model ``identity``, or None and the reason, which names the fix.
 
-    Sends no request.
+    Sends no request. ``worker``: see ``builtin``.
     """
     if not identity:
         return None, "the memory holds no vectors yet"
@@ -67,7 +71,7 @@ def query_embedder(settings: "Settings", identity: str | None) -> tuple[HeldEmbe
 
     try:
         if is_builtin(identity):
-            return builtin(1), ""
+            return builtin(1, worker=worker), ""
     except EmbeddingError as error:  # its manifest is missing or damaged
         return None, f"{error}. {error.hint}".rstrip(".")
     wanted = parse_identity(identity)
@@ -93,8 +97,12 @@ def is_builtin(identity: str) -> bool:
     return bool(identity) and identity == _builtin_identity()
 
 
-def builtin(threads: int | None) -> HeldEmbedder:
-    """The built-in model."""
+def builtin(threads: int | None, *, worker: bool = False) -> HeldEmbedder:
+    """The built-in model; as a ``worker``, in a process of its own, which pays for a process that lives long."""
+    if worker:
+        from crystal_node.models.embedding.worker import WorkerEmbedder
+
+        return WorkerEmbedder(threads=threads)
     from crystal_core.embed.builtin import BuiltinEmbedder
 
     return BuiltinEmbedder(threads=threads)

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 class VaultEmbedder:
     """Close it, or use it as a context; the database stays open."""
 
-    def __init__(self, settings: "Settings", database: Database) -> None:
+    def __init__(self, settings: "Settings", database: Database, *, worker: bool = False) -> None:
+        """``worker``: the built-in model runs in a process of its own."""
         self._settings = settings
+        self._worker = worker
         self._database = database
         self._chosen: HeldEmbedder | None = None
         self._identity = ""
@@ -76,7 +78,7 @@ class VaultEmbedder:
         wanted = (self._identity, self._settings.embedding)
         if wanted != self._for:
             self.close()
-            self._chosen, self._reason = query_embedder(self._settings, self._identity)
+            self._chosen, self._reason = query_embedder(self._settings, self._identity, worker=self._worker)
             compare_with(self._chosen, self._database)
             self._for = wanted
 

@@ -73,15 +73,15 @@ _PARTS_BEHIND = "SELECT count(DISTINCT part) FROM document_places WHERE source =
 class Finder:
     """See the module. Close it, or use it as a context manager."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises NotSetUp, VaultDataError."""
+    def __init__(self, settings: Settings, *, worker: bool = False) -> None:
+        """``worker``: the built-in embedding model runs in a process of its own. Raises NotSetUp, VaultDataError."""
         if settings.vault is None:
             raise NotSetUp(f"{settings.home.root} belongs to no vault yet")
         self.settings = settings
         self._lock = threading.Lock()
         self._closing = ExitStack()
         self._database = self._closing.enter_context(Database.open(settings.home.database))
-        self._embedder = self._closing.enter_context(VaultEmbedder(settings, self._database))
+        self._embedder = self._closing.enter_context(VaultEmbedder(settings, self._database, worker=worker))
         self._judge, _ = judge_for(settings)
         self._searcher = Searcher(self._database, self._embedder, judge=self._judge)
         self._deep = Deep(settings)

@@ -21,6 +21,7 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -152,7 +153,7 @@ class LocalApi:
     async def _serve(self) -> None:
         assert self._listening is not None
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        backend = Backend(self._settings, Finder)
+        backend = Backend(self._settings, partial(Finder, worker=True))
         config, state = (
             http_config(_Application(backend, self._jobs), _LocalHttp, LOCAL_CALLERS_MAX),
             ServerState(),

@@ -61,8 +61,19 @@ def descriptors(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that it started and that are still there, of any of its threads."""
-    found: list[int] = []
+    """The processes that it started and that are still there, of any of its threads, but for the embedding model's."""
+    every: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
-    return found
+        every += [int(word) for word in (task / "children").read_text().split()]
+    return [each for each in every if not _is_embedder(each)]
+
+
+def embedders(pid: int) -> list[int]:
+    """Its children that hold an embedding model."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [number for task in tasks for number in map(int, task.read_text().split()) if _is_embedder(number)]
+
+
+def _is_embedder(pid: int) -> bool:
+    """False for a zombie, which has no command."""
+    return b"crystal_core.embed.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.node.agent.daemon.running import (
     agent_without_notes,
     children,
     descriptors,
+    embedders,
     ended,
     is_running,
 )
@@ -214,6 +216,35 @@ def test_descriptors_stay_as_many_as_they_were_over_hundreds_of_events(vault: Va
             counts.append(descriptors(process.pid))
         assert counts[1] <= counts[0] + 12, "more than the relay's connections that are kept"
         assert children(process.pid) == []
+
+
+def test_the_embedding_model_is_a_process_beside_it_that_is_started_again_and_ends_with_it(
+    vault: Vault,
+) -> None:
+    core = replace(vault.core, fresh=True)  # else it has loaded what this process has
+    with agent(core, "--quiet") as process:
+        transcript(core, "the walrus sleeps on the ice")
+        until(lambda: core.found("walrus") != [], "the text")
+
+        def by_meaning() -> bool:
+            answer = core.call("search", "--json", "a sea animal rests").json
+            return answer["mode"] == "hybrid" and [each["text"] for each in answer["results"]] == [
+                "the walrus sleeps on the ice"
+            ]
+
+        until(by_meaning, "an answer by meaning")
+        assert "onnxruntime" not in Path(f"/proc/{process.pid}/maps").read_text()
+        before = embedders(process.pid)
+        assert before
+        for each in before:
+            os.kill(each, signal.SIGKILL)
+        until(lambda: not any(Path(f"/proc/{each}").exists() for each in before), "no zombie is left")
+        assert by_meaning()
+        after = embedders(process.pid)
+        assert len(after) == 1
+        process.send_signal(signal.SIGTERM)
+        assert ended(process) == (0, "", "")
+        until(lambda: not Path(f"/proc/{after[0]}").exists(), "the model's process ended too")
 
 
 _IGNORING_HANGUPS = """

@@ -88,7 +88,7 @@ def test_with_exchanged_weights_it_searches_by_words_and_says_so(
     size = weights.stat().st_size
     weights.write_bytes(weights.read_bytes()[: size // 2] + bytes(size - size // 2))
 
-    def builtin(threads: int | None) -> BuiltinEmbedder:
+    def builtin(threads: int | None, *, worker: bool) -> BuiltinEmbedder:
         return BuiltinEmbedder(threads=threads, directory=copy)
 
     monkeypatch.setattr(selection, "builtin", builtin)

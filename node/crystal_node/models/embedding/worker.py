@@ -1,0 +1,284 @@
+"""The built-in embedder in a process of its own (``crystal_core.embed.worker``), for processes that live long.
+
+::
+
+    none ── first text or query ──► starts ── first answer ──► ready ── texts, queries ──► ready
+      ▲                                                          │ release, close: killed, when nothing is under way
+      └──────────────────────────────────────────────────────────┴ it died, or did not answer in time: killed
+
+onnxruntime, its model and what they leave in an allocator are some 50 MB that no ``release`` gives back whole while the process
+lives; a process that ends gives back everything. What one that was ready is asked while it dies, another one answers; a
+question to which none answers fails with EmbedderUnavailable, and search goes on by words.
+
+Threads and pipes only, no fork and no ``select``: Windows has neither for pipes.
+"""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import msgspec
+
+from crystal_core.embed.builtin import QUERY_CHARACTERS_MAX, BuiltinEmbedder
+from crystal_core.embed.port import EmbedderClosed, EmbedderUnavailable, EmbeddingError, ModelDamaged
+from crystal_core.embed.session import PROCESS_ENVIRONMENT
+from crystal_core.embed.worker import (
+    EmbeddingReply,
+    EmbeddingRequest,
+    Failed,
+    Opening,
+    QueryRequest,
+    QueryVector,
+    StoredRequest,
+    StoredVectors,
+    receive,
+    send,
+    to_bytes,
+)
+from crystal_crypto.errors import UNDECODABLE
+from crystal_node.base.settings import child_environment
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+COMMAND = (sys.executable, "-P", "-m", "crystal_core.embed.worker")
+ANSWER_SECONDS_MAX = 20.0
+"""Time for the answer to a query, with the start of the worker, which takes 0.2 s of processor time."""
+SECONDS_PER_BYTE_MAX = 0.004
+"""Time for texts beyond that. A small computer needs a sixth of it for the densest ones."""
+REQUEST_BYTES_MAX = 256 * 1024
+REQUEST_TEXTS_MAX = 256
+"""Texts of one request, several times what the model's threads take together."""
+_HINT = "It is started again when it is needed; until then, search works by keyword."
+
+_replies: msgspec.msgpack.Decoder[EmbeddingReply] = msgspec.msgpack.Decoder(EmbeddingReply)
+
+
+class _NoAnswer(Exception):
+    """The worker died or was killed. The message says which."""
+
+
+class WorkerEmbedder:
+    """The built-in embedder, as ``BuiltinEmbedder``, in a child of this process."""
+
+    def __init__(
+        self,
+        *,
+        threads: int | None = None,
+        directory: Path | None = None,
+        command: Sequence[str] = COMMAND,
+        answer_seconds: float = ANSWER_SECONDS_MAX,
+    ) -> None:
+        self._threads = threads
+        self._directory = directory
+        self._command = command
+        self._answer_seconds = answer_seconds
+        self._model = BuiltinEmbedder(threads=threads, directory=directory)  # for its name: it loads nothing
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = None
+        self._closed = False
+
+    @property
+    def identity(self) -> str:
+        """Raises ModelDamaged."""
+        return self._model.identity
+
+    @property
+    def dimensions(self) -> int:
+        """Raises ModelDamaged."""
+        return self._model.dimensions
+
+    @property
+    def loaded(self) -> bool:
+        """Whether a worker runs that has its model loaded."""
+        worker = self._worker
+        return worker is not None and worker.ready and worker.runs
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes] | None":
+        """The worker's, from the first call until ``release``."""
+        worker = self._worker
+        return None if worker is None else worker.process
+
+    def embed_windows(self, texts: Sequence[str]) -> list[list[bytes]]:
+        """See the port. Raises ModelDamaged, EmbedderClosed, EmbedderUnavailable or EmbeddingError."""
+        found: list[list[bytes]] = []
+        for request in _requests(texts):
+            seconds = self._answer_seconds + SECONDS_PER_BYTE_MAX * sum(map(len, request.texts))
+            reply = self._asked(request, seconds)
+            if not isinstance(reply, StoredVectors) or len(reply.texts) != len(request.texts):
+                raise EmbeddingError(
+                    "the embedding model's process answered something else than it was asked"
+                )
+            found += reply.texts
+        return found
+
+    def embed_query(self, text: str) -> "NDArray[np.float32]":
+        """See the port. Raises as ``embed_windows``."""
+        self._running()  # starts, if need be, while NumPy is loaded here
+        import numpy as np
+
+        reply = self._asked(QueryRequest(to_bytes(text[:QUERY_CHARACTERS_MAX])), self._answer_seconds)
+        if not isinstance(reply, QueryVector):
+            raise EmbeddingError("the embedding model's process answered something else than it was asked")
+        return np.frombuffer(reply.vector, "<f4").astype(np.float32)
+
+    def release(self) -> None:
+        """Ends the worker, once it has answered what it was asked. The next call starts another one."""
+        with self._lock:
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.release()
+
+    def close(self) -> None:
+        """Ends the worker at once: what is under way raises EmbedderClosed."""
+        with self._lock:
+            self._closed = True
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.released = True
+            worker.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _asked(self, request: EmbeddingRequest, seconds: float) -> EmbeddingReply:
+        reply = self._reply(request, seconds)
+        if isinstance(reply, Failed):
+            kind = ModelDamaged if reply.damaged else EmbeddingError
+            raise kind(reply.message, hint=reply.hint)
+        return reply
+
+    def _reply(self, request: EmbeddingRequest, seconds: float) -> EmbeddingReply:
+        replaced = False
+        while True:
+            worker = self._running()
+            try:
+                return worker.ask(request, seconds)
+            except _NoAnswer as error:
+                if worker.released and not worker.late:
+                    continue
+                if worker.late or replaced or not worker.ready:
+                    raise EmbedderUnavailable(str(error), hint=_HINT) from error
+                replaced = True  # it may have been killed while it was idle
+
+    def _running(self) -> "_Worker":
+        identity = self.identity
+        with self._lock:
+            if self._closed:
+                raise EmbedderClosed("this embedder was closed")
+            if self._worker is None or not self._worker.runs:
+                opening = Opening(identity, self._threads, str(self._directory or ""))
+                try:
+                    self._worker = _Worker(self._command, opening)
+                except OSError as error:
+                    what = f"the embedding model's process cannot be started: {error.strerror}"
+                    raise EmbedderUnavailable(what, hint=_HINT) from error
+            return self._worker
+
+
+class _Worker:
+    """One child, from its start to its end. ``ready``: it has made vectors. ``late``: it did not answer in time and was killed.
+    ``released``: it is nobody's any more, and ends once it has answered."""
+
+    def __init__(self, command: Sequence[str], opening: Opening) -> None:
+        """Raises OSError."""
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=child_environment(PROCESS_ENVIRONMENT),
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+        )
+        with suppress(OSError):  # it is dead already: the first question notices
+            self._send(opening)
+        self._lock = threading.Lock()
+        self._killed = self.ready = self.late = self.released = False
+        threading.Thread(target=self._reap, name="crystal-embedder", daemon=True).start()
+
+    @property
+    def runs(self) -> bool:
+        return not self._killed and self.process.returncode is None
+
+    def ask(self, request: EmbeddingRequest, seconds: float) -> EmbeddingReply:
+        """Raises _NoAnswer."""
+        with self._lock:
+            timer = threading.Timer(seconds, self._time_is_up)
+            timer.daemon = True
+            timer.start()
+            try:
+                reply = self._exchange(request)
+            except (OSError, ValueError, EOFError, *UNDECODABLE) as error:
+                self.kill()
+                raise _NoAnswer(self._why(seconds)) from error
+            finally:
+                timer.cancel()
+            self.ready = self.ready or not isinstance(reply, Failed)
+        if self.released:
+            self.kill()
+        return reply
+
+    def release(self) -> None:
+        """Kills it once it answers nothing."""
+        self.released = True
+        if self._lock.acquire(blocking=False):  # else whoever asks does it
+            self._lock.release()
+            self.kill()
+
+    def kill(self) -> None:
+        """Does not wait."""
+        self._killed = True
+        with suppress(OSError):  # it is dead
+            self.process.kill()
+
+    def _time_is_up(self) -> None:
+        self.late = True
+        self.kill()
+
+    def _exchange(self, request: EmbeddingRequest) -> EmbeddingReply:
+        self._send(request)
+        assert self.process.stdout is not None
+        data = receive(self.process.stdout)
+        if data is None:
+            raise EOFError
+        return _replies.decode(data)
+
+    def _send(self, message: msgspec.Struct) -> None:
+        assert self.process.stdin is not None
+        send(self.process.stdin, message)
+
+    def _why(self, seconds: float) -> str:
+        if self.late:
+            return f"the embedding model's process did not answer within {seconds:.0f} s and was ended"
+        return "the embedding model's process ended without an answer"
+
+    def _reap(self) -> None:
+        """Waits for its end, so that no zombie and no descriptor stays."""
+        self.process.wait()
+        with self._lock:
+            for stream in (self.process.stdin, self.process.stdout):
+                with suppress(OSError):  # what was not written is read by nobody
+                    if stream is not None:
+                        stream.close()
+
+
+def _requests(texts: Sequence[str]) -> Iterator[StoredRequest]:
+    together: list[bytes] = []
+    size = 0
+    for text in texts:
+        data = to_bytes(text)
+        if together and (len(together) == REQUEST_TEXTS_MAX or size + len(data) > REQUEST_BYTES_MAX):
+            yield StoredRequest(together)
+            together, size = [], 0
+        together.append(data)
+        size += len(data)
+    if together:
+        yield StoredRequest(together)

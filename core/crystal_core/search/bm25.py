@@ -137,9 +137,11 @@ def _totals(api: "apsw.FTS5ExtensionApi", *_: Any) -> str:
 
 def _times_of_each(api: "apsw.FTS5ExtensionApi", *_: Any) -> int:
     """How often each phrase of the expression is in a row, the first one in the highest bits."""
-    packed = 0
+    # Called for thousands of rows in one search: a comparison takes a third of what `min` does.
+    offsets, packed = api.phrase_column_offsets, 0
     for phrase in range(api.phrase_count):
-        packed = packed << TIMES_BITS | min(len(api.phrase_column_offsets(phrase, 0)), TIMES_MAX)
+        times = len(offsets(phrase, 0))
+        packed = packed << TIMES_BITS | (times if times < TIMES_MAX else TIMES_MAX)  # noqa: FURB136
     return packed
 
 

@@ -51,6 +51,8 @@ SIZE_USUAL = 250_000
 """Beyond this many windows, where neighbours get closer together, pool and exact comparisons grow with the square root."""
 BLOCK = 32_768
 """Windows in one block."""
+SAMPLED, SAMPLED_MIN = 16, 32_768
+"""Every 16th of so many distances or more tells about how far the smallest ones reach."""
 
 Column = Literal["rowids", "chunks", "words"]
 Admits = Callable[["NDArray[np.int64]"], "NDArray[np.bool_]"]
@@ -238,14 +240,14 @@ class VectorIndex:
         if admitted is None:
             if self._places() <= wanted:
                 return np.arange(self._places())
-            return _smallest(self._distances(query), wanted)
+            return smallest(self._distances(query), wanted)
         places = np.flatnonzero(admitted)
         if len(places) <= wanted:
             return places
         if len(places) * _SPARSE < len(admitted):
             different = self._gathered("words", places) ^ self._query_words(query)
-            return places[_smallest(np.bitwise_count(different).sum(axis=0, dtype=np.uint16), wanted)]
-        return places[_smallest(self._distances(query)[places], wanted)]
+            return places[smallest(np.bitwise_count(different).sum(axis=0, dtype=np.uint16), wanted)]
+        return places[smallest(self._distances(query)[places], wanted)]
 
     def _admitted(
         self, only: "NDArray[np.int64] | None", without: "NDArray[np.int64] | None"
@@ -394,14 +396,27 @@ def _products(rows: "NDArray[Any]", query: "NDArray[np.float32]") -> "NDArray[np
     return products
 
 
-def _smallest(distances: "NDArray[np.uint16]", count: int) -> "NDArray[np.int64]":
+def smallest(distances: "NDArray[np.uint16]", count: int) -> "NDArray[np.int64]":
     """Return the places of the `count` smallest of more distances, in no order; of equal ones the last.
 
-    Ten times as fast as `argpartition`: there are no more distances than dimensions, so they are counted.
+    Ten times as fast as `argpartition`: there are no more distances than dimensions, so they are counted; of many only those
+    that are near enough by a sample, if these suffice.
     """
-    limit = np.searchsorted(np.cumsum(np.bincount(distances)), count)
-    below = np.flatnonzero(distances < limit)
-    return np.concatenate((below, np.flatnonzero(distances == limit)[len(below) - count :]))
+    near = np.flatnonzero(distances <= _about(distances, count)) if len(distances) >= SAMPLED_MIN else None
+    if near is None or len(near) < count:
+        near = np.arange(len(distances))
+    among = distances[near]
+    limit = np.searchsorted(np.cumsum(np.bincount(among)), count)
+    below = near[among < limit]
+    return np.concatenate((below, near[among == limit][len(below) - count :]))
+
+
+def _about(distances: "NDArray[np.uint16]", count: int) -> int:
+    """Return a distance that at least `count` have, as far as every `SAMPLED`th tells, and a few more."""
+    wanted = count // SAMPLED
+    return int(
+        np.searchsorted(np.cumsum(np.bincount(distances[::SAMPLED])), wanted + 3 * math.isqrt(wanted) + 3)
+    )
 
 
 def _as_words(packed: bytes, rows: int, words: int) -> "NDArray[np.uint64]":

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from crystal_core.database import Database
 from crystal_core.replica import Replica
-from crystal_core.search.vector_index import VectorIndex
+from crystal_core.search.vector_index import SAMPLED, SAMPLED_MIN, VectorIndex, smallest
 from crystal_mirror.operations import Capture, Piece
 from tests.core.builders import apply, capture, forget, new_replica, origin
 
@@ -181,3 +181,17 @@ def test_a_chunk_counts_once_by_its_nearest_window() -> None:
     assert len(found) == 2
     assert found[0].similarity == pytest.approx(1, abs=1e-2)
     assert [one.similarity for one in found] == sorted((one.similarity for one in found), reverse=True)
+
+
+@pytest.mark.parametrize("count", [1, 7, 2560, SAMPLED_MIN - 2])
+@pytest.mark.parametrize("size", [SAMPLED_MIN - 1, SAMPLED_MIN, 2 * SAMPLED_MIN + 5])
+def test_the_smallest_distances_are_found_whatever_the_sample_says(size: int, count: int) -> None:
+    """Of equal ones the last: as a stable order of all of them has it."""
+    rng = np.random.default_rng(size + count)
+    usual = rng.normal(DIMENSIONS / 2, 12, size).clip(0, DIMENSIONS).astype(np.uint16)
+    near_only_sampled, far_only_sampled = usual.copy(), usual.copy()
+    near_only_sampled[::SAMPLED] = 3
+    far_only_sampled[::SAMPLED] = DIMENSIONS
+    for distances in (usual, np.sort(usual), np.full_like(usual, 5), near_only_sampled, far_only_sampled):
+        wanted = np.lexsort((-np.arange(size), distances))[:count]
+        assert sorted(smallest(distances, count).tolist()) == sorted(wanted.tolist())

@@ -258,6 +258,18 @@ def test_a_gemini_projects_folder_in_lower_case_is_below_the_home(tmp_path: Path
     assert {one.project for one in operations} == {"src/tidewatch"}
 
 
+def test_a_gemini_session_that_lost_its_header_is_its_projects_nevertheless(tmp_path: Path) -> None:
+    """As when several start at once in a new project: then it can be excluded, too."""
+    root = fixture("gemini", tmp_path)
+    session = next((root / "tmp" / "tidewatch" / "chats").glob("session-*"))
+    header, rest = session.read_bytes().split(b"\n", 1)
+    assert b"projectHash" in header
+    session.write_bytes(rest)
+    operations, _, _ = read_all(GeminiCli(root, HOME), session)
+    assert said(operations)[0] == ("user", "Explain @tides.md")
+    assert {(one.session, one.project) for one in operations} == {(session.stem, "src/tidewatch")}
+
+
 def test_a_pipe_or_a_link_as_a_gemini_projects_marker_is_not_read(tmp_path: Path) -> None:
     root = fixture("gemini", tmp_path)
     marker = root / "tmp" / "tidewatch" / ".project_root"

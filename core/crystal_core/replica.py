@@ -24,7 +24,7 @@ from crystal_core.state.operations import StateRows
 from crystal_core.state.unembedded import unembedded
 from crystal_core.state.vectors import without_vectors
 from crystal_crypto.hierarchy import VaultSecret
-from crystal_mirror.operations import Capture, Operation
+from crystal_mirror.operations import Capture, Operation, encode_operation
 from crystal_mirror.ports import FileRow, Vectors
 from crystal_mirror.types import EntryState, KeptEntry, Origin, Position, StateDigest
 
@@ -100,6 +100,8 @@ class ReplicaReader:
 
     def hidden(self, contents: Sequence[bytes]) -> set[bytes]:
         """Those of the content hashes for which `hides` is true."""
+        if not pending.anything_suppressed(self.database):
+            return set()
         hashes = self._secret.forget_hashes(contents)
         hidden = pending.suppressed_among(self.database, hashes)
         return {content for content, each in zip(contents, hashes, strict=True) if each in hidden}
@@ -263,8 +265,9 @@ class Replica(ReplicaReader):
             transaction.finish()
         self._scrub_if_due()
 
-    def index_provisional(self, origin: Origin, operation: Operation) -> None:
-        """Make an operation of this device findable by keyword until it is applied; a forget hides at once.
+    def index_provisional(self, origin: Origin, operation: Operation, encoded: bytes | None = None) -> None:
+        """Make an operation of this device findable by keyword until it is applied; a forget hides at once. `encoded`: the
+        operation's bytes, if they are there already.
 
         Runs in its own transaction. Idempotent; does nothing for an origin that is done. Survives a crash of the process but
         not always a power failure: at start the outbox, which does, is compared with `provisional_origins`.
@@ -272,7 +275,8 @@ class Replica(ReplicaReader):
         with self.database.transaction(durable=False):
             self._sign()
             if not acks.done(self.database, origin):
-                pending.index(self.database, self._secret, origin, operation)
+                kept = encode_operation(operation) if encoded is None else encoded
+                pending.index(self.database, self._secret, origin, operation, kept)
 
     @contextmanager
     def export(self) -> Generator["StateExport"]:

@@ -129,9 +129,9 @@ class SimReplica(Replica):
             self.on_wipe()
         self.crasher.point()
 
-    def index_provisional(self, origin: Origin, operation: Operation) -> None:
+    def index_provisional(self, origin: Origin, operation: Operation, encoded: bytes | None = None) -> None:
         self.crasher.point()
-        super().index_provisional(origin, operation)
+        super().index_provisional(origin, operation, encoded)
         self.crasher.point()
 
     def drop_provisional(self, origin: Origin) -> None:

@@ -38,7 +38,6 @@ from crystal_mirror.operations import (
     Replace,
     Replaced,
     decode_operation,
-    encode_operation,
 )
 from crystal_mirror.types import Origin
 
@@ -47,7 +46,9 @@ def origins(database: Database) -> set[Origin]:
     return {Origin(*row) for row in database.rows("SELECT device, incarnation, sequence FROM provisional")}
 
 
-def index(database: Database, secret: VaultSecret, origin: Origin, operation: Operation) -> None:
+def index(
+    database: Database, secret: VaultSecret, origin: Origin, operation: Operation, encoded: bytes
+) -> None:
     """Make one operation findable. Belongs in a transaction; does nothing if the origin is already indexed."""
     number = _number(database, origin)
     if number is not None:
@@ -55,7 +56,7 @@ def index(database: Database, secret: VaultSecret, origin: Origin, operation: Op
     number = int(
         database.rows(
             "INSERT INTO provisional (device, incarnation, sequence, operation) VALUES (?, ?, ?, ?) RETURNING number",
-            (*origin, encode_operation(operation)),
+            (*origin, encoded),
         )[0][0]
     )
     match operation:
@@ -187,6 +188,7 @@ _INSERT_PLACE = (
 )
 
 
+_INSERT_CHUNK = "INSERT INTO chunks (id, forget_hash, provisional, text) VALUES (?, ?, 1, ?) RETURNING rowid"
 _CHUNK_OF = "SELECT forget_hash, rowid FROM chunks WHERE forget_hash = ?"
 
 
@@ -196,18 +198,20 @@ def _place(database: Database, secret: VaultSecret, places: Sequence[tuple[str, 
     hashes = secret.forget_hashes(contents)
     hidden = suppressed_among(database, hashes)
     chunks = dict[bytes, int](database.rows_of_many(_CHUNK_OF, [(each,) for each in dict.fromkeys(hashes)]))
-    texts: list[tuple[int, str]] = []
-    rows: list[tuple[object, ...]] = []
+    added: dict[bytes, tuple[bytes, bytes, str]] = {}
+    for (text, _), content, forget_hash in zip(places, contents, hashes, strict=True):
+        if forget_hash not in hidden and forget_hash not in chunks:
+            added.setdefault(forget_hash, (content, forget_hash, text))
     database.run("UPDATE index_state SET deferred = 1")  # see `schema.CHUNK_TRIGGERS`
-    for (text, where), content, forget_hash in zip(places, contents, hashes, strict=True):
-        if forget_hash in hidden:
-            continue
-        chunk = chunks.get(forget_hash)
-        if chunk is None:
-            chunk = chunks[forget_hash] = _add(database, content, forget_hash, text)
-            texts.append((chunk, text))
-        rows.append((chunk, *where))
+    numbers = [int(rowid) for (rowid,) in database.rows_of_many(_INSERT_CHUNK, added.values())]
+    chunks |= dict(zip(added, numbers, strict=True))
+    rows = [
+        (chunks[forget_hash], *where)
+        for (_, where), forget_hash in zip(places, hashes, strict=True)
+        if forget_hash not in hidden
+    ]
     database.run_many(_INSERT_PLACE, rows)
+    texts = [(number, text) for number, (_, _, text) in zip(numbers, added.values(), strict=True)]
     database.run_many("INSERT INTO chunks_fts (rowid, text) VALUES (?, ?)", texts)
     database.run("UPDATE index_state SET deferred = 0")
 
@@ -337,11 +341,7 @@ def _find(database: Database, forget_hash: bytes) -> int | None:
 
 
 def _add(database: Database, content: bytes, forget_hash: bytes, text: str) -> int:
-    rows = database.rows(
-        "INSERT INTO chunks (id, forget_hash, provisional, text) VALUES (?, ?, 1, ?) RETURNING rowid",
-        (content, forget_hash, text),
-    )
-    return int(rows[0][0])
+    return int(database.rows(_INSERT_CHUNK, (content, forget_hash, text))[0][0])
 
 
 def _mark(database: Database, number: int, forget_hashes: Sequence[bytes], *, hides: bool) -> None:
@@ -372,7 +372,16 @@ SELECT ?1 WHERE coalesce(
 """
 
 
+def anything_suppressed(database: Database) -> bool:
+    """Whether `is_suppressed` may be true for any text. Most memories have forgotten nothing."""
+    return bool(
+        database.value("SELECT EXISTS (SELECT 1 FROM suppressed) OR EXISTS (SELECT 1 FROM provisional_marks)")
+    )
+
+
 def suppressed_among(database: Database, forget_hashes: Iterable[bytes]) -> set[bytes]:
     """Those of the hashes for which `is_suppressed` is true."""
+    if not anything_suppressed(database):
+        return set()
     found = database.rows_of_many(_SUPPRESSED, [(each,) for each in forget_hashes])
     return {bytes(forget_hash) for (forget_hash,) in found}

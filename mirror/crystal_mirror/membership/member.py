@@ -170,8 +170,8 @@ class Member:
             origins = [self.seal_row(transaction, data, None) for data in encoded]
             if extra:
                 extra(transaction)
-        for origin, operation in zip(origins, operations, strict=True):
-            self.replica.index_provisional(origin, operation)
+        for origin, operation, data in zip(origins, operations, encoded, strict=True):
+            self.replica.index_provisional(origin, operation, data)
         return origins
 
     def seal_row(self, transaction: JournalTransaction, operation: bytes, origin: Origin | None) -> Origin:

@@ -135,7 +135,8 @@ class OperationBuilder:
         part = 0
         for role, text in texts.items():
             redacted = redact(text)
-            self._counts.redacted.update(redacted.counts)
+            if redacted.counts:
+                self._counts.redacted.update(redacted.counts)
             marked = f"subagent-{role}" if spoken.subagent else role
             for piece in split_message(redacted.text):
                 named = model if role in _ROLES_OF_MODELS else ""

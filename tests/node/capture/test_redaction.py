@@ -3,11 +3,13 @@
 import json
 import re
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crystal_node.capture import redaction
 from crystal_node.capture.redaction import redact
 from tests.node.capture.redaction_cases import ASSIGNED, HARMLESS, HEX, KEY_BODY, KEY_FILES, PARTLY, TOKENS
 
@@ -252,3 +254,24 @@ def test_hostile_text_takes_no_more_than_linear_time(unit: str) -> None:
         start = time.process_time()
         redact(repeated + end)
         assert time.process_time() - start < 0.5
+
+
+@given(st.lists(st.sampled_from([*TOKENS, ("done", ""), ("src/tide.py", "")]), min_size=1, max_size=9))
+def test_a_short_text_seen_before_is_redacted_as_one_that_was_not(parts: list[tuple[str, str]]) -> None:
+    texts = [text for text, _ in parts] + [f"{one} {other}" for (one, _), (other, _) in pairwise(parts)]
+    new = []
+    for text in texts:
+        redaction._clean.clear()  # pyright: ignore[reportPrivateUsage]  what was seen before
+        new.append(redact(text))
+    assert [redact(text) for text in [*texts, *texts]] == new * 2
+    secrets = [text for text, kind in parts if kind]
+    assert not any(secret in text for secret in secrets for text in redaction._clean)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_only_some_short_texts_are_remembered() -> None:
+    for number in range(redaction.CLEAN_TEXTS_MAX + 10):
+        redact(f"text {number}")
+    redact("long " * redaction.CLEAN_CHARS_MAX)
+    kept = redaction._clean  # pyright: ignore[reportPrivateUsage]
+    assert len(kept) <= redaction.CLEAN_TEXTS_MAX
+    assert max(map(len, kept)) <= redaction.CLEAN_CHARS_MAX

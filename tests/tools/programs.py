@@ -26,8 +26,6 @@ class Program:
     memory_tool: ClassVar[str] = ""
     shell: ClassVar[Call | None]
     """A call that prints ``words-of-a-tool``; None if its model has no tools."""
-    is_dated: ClassVar[bool] = True
-    """Whether what it writes says when each message was said."""
     provider: ClassVar[str] = ""
     """What it writes before the name of a model."""
     has_hooks: ClassVar[bool] = True
@@ -431,7 +429,6 @@ class Aider(Program):
     name = source = "aider"
     provider = "openai/"
     shell = None
-    is_dated = False
     has_hooks = False
     has_memory_tools = False
     one_at_a_time = "all write into the project's one file"

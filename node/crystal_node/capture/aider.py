@@ -120,6 +120,7 @@ class _Chat:
                     texts=texts,
                     moment=begun + number if begun else 0,
                     dated=False,
+                    begun=begun,
                     cwd=cwd,
                     model=model,
                 )

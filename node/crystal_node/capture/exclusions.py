@@ -7,7 +7,7 @@ does. Each exclusion has its own file, so that two devices never change the same
 
 ``folder`` holds with all that is below it; ``~`` is the home of each device's person. A message is left out if its working
 folder or its repository is named, and its time (milliseconds since 1970) lies from ``since`` on, up to ``until``. One without a
-time is left out whenever its folder or repository is named.
+time is left out whenever its folder or repository is named, unless its conversation began after ``until``.
 
 A folder is also kept out by a ``.crystalignore`` in it or above it whose patterns match the folder or, as ``*``, all in it.
 """
@@ -89,10 +89,12 @@ class Exclusions:
         """Those of a Crystal home. Raises OSError: a file cannot be read, or is none of ours (``UnreadableExclusion``)."""
         return cls(person_home, map(_read, _paths(home)))
 
-    def hides(self, cwd: str, repository: str, moment: int) -> bool:
-        """Whether what was said there and then (0: unknown) is kept out."""
+    def hides(self, cwd: str, repository: str, moment: int, begun: int = 0) -> bool:
+        """Whether what was said there and then (0: unknown) is kept out. ``begun``: a bound of what is unknown."""
         for one in self.all:
-            timely = not moment or (one.since <= moment and (one.until is None or moment <= one.until))
+            timely = (not moment or one.since <= moment) and (
+                one.until is None or (moment or begun) <= one.until
+            )
             if timely and self._names(one, cwd, repository):
                 return True
         return self._is_ignored(cwd)

@@ -34,9 +34,9 @@ class TranscriptMessage:
     """One message or tool call as a transcript has it. ``texts``: cleaned texts by role, in order.
 
     ``message`` is the tool's own id, or one made of content and time (``derived_id``). ``moment`` is in milliseconds since
-    1970, 0 if unknown; not ``dated``: it is a guess, good enough for sorting but not to tell what was private. ``ended``: when
-    a tool call had its result, which is private if it came in a private span; 0 if unknown. ``model`` is the language model
-    that answered, as the tool names it.
+    1970, 0 if unknown; not ``dated``: it is a guess, good enough for sorting but not to tell what was private; then it was said
+    after ``begun``, if that is known. ``ended``: when a tool call had its result, private if that came in a private span;
+    0 if unknown. ``model`` is the language model that answered, as the tool names it.
     """
 
     message: str
@@ -48,6 +48,7 @@ class TranscriptMessage:
     repository: str = ""
     subagent: bool = False
     ended: int = 0
+    begun: int = 0
     model: str = ""
 
     def hidden(self, hides: Callable[[int], bool]) -> bool:
@@ -116,7 +117,7 @@ class OperationBuilder:
         if not place.repository and spoken.repository:
             place = Project(place.project, spoken.repository[:NAME_CHARS_MAX])
         moment = spoken.moment if spoken.dated else 0
-        if self._exclusions.hides(spoken.cwd, place.repository, moment):
+        if self._exclusions.hides(spoken.cwd, place.repository, moment, spoken.begun):
             self._counts.skipped["excluded project"] += 1
             return
         texts = {

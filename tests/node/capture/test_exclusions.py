@@ -131,6 +131,8 @@ def test_a_repository_holds_wherever_it_is_and_a_time_only_for_what_has_one(tmp_
         False,
         True,
     ]
+    begun = [here.hides("/paused/x", "", 0, begun) for begun in (99, 200, 201)]
+    assert begun == [True, True, False], "without a time: its conversation began after the pause"
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,24 @@ def test_what_aider_was_told_in_private_mode_is_not_recorded(
     assert asked_of(machine, tmp_path / "export") == (said_then if known else ["After?"])
 
 
+def test_a_chat_with_aider_after_a_pause_of_its_project_is_recorded(machine: Machine, tmp_path: Path) -> None:
+    path = machine.root / "work" / "gulls" / HISTORY
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{STARTED.replace('2026', '2020')}{MODEL}\n#### Before?  \n\nYes.\n\n")
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp")
+    machine.run("capture", str(path.parent))
+    machine.run("capture", "pause", str(path.parent))
+    with path.open("a") as file:
+        file.write("\n#### Meanwhile?  \n\nYes.\n\n")
+    machine.run("capture", "include", str(path.parent))
+    later = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() + 60))
+    with path.open("a") as file:
+        file.write("\n#### In the same chat?  \n\nYes.\n\n")
+        file.write(STARTED.replace("2026-11-28 15:23:00", later) + MODEL + "\n#### After?  \n\nYes.\n\n")
+    machine.run("capture")
+    assert asked_of(machine, tmp_path / "export") == ["After?", "Before?"]
+
+
 def test_from_now_on_holds_for_a_file_that_becomes_known_later(machine: Machine, tmp_path: Path) -> None:
     path = machine.root / "work" / "gulls" / HISTORY
     path.parent.mkdir(parents=True)

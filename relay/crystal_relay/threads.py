@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
@@ -77,19 +78,13 @@ class Lane:
         self._pending += 1
         future: asyncio.Future[Result] = delivery.loop.create_future()
 
-        def work() -> None:
-            try:
-                result = call()
-            except BaseException as error:  # noqa: BLE001  (passed on to the caller)
-                failed = error
-                delivery.call(lambda: self._fail(future, failed))
-            else:
-                delivery.call(lambda: self._succeed(future, result, unwanted))
-
-        self._queue.put(work)
-        if leave:
-            return await _while_wanted(future, unwanted)
-        return await to_its_end(future, unwanted)
+        self._queue.put(partial(self._call, delivery, future, call, unwanted))
+        try:
+            if leave:
+                return await _while_wanted(future, unwanted)
+            return await to_its_end(future, unwanted)
+        finally:
+            del future  # as in `_call`
 
     def close(self) -> None:
         """Run the queued calls, then end the threads. Blocks."""
@@ -103,6 +98,24 @@ class Lane:
         while (work := self._queue.get()) is not None:
             work()
             del work  # or an idle thread would keep what it returned last, and the request behind it
+
+    def _call(
+        self,
+        delivery: Delivery,
+        future: asyncio.Future[Result],
+        call: Callable[[], Result],
+        unwanted: Callable[[Result], None] | None,
+    ) -> None:
+        """In a thread: make a call, and deliver what came of it."""
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001  (passed on to the caller)
+            delivery.call(partial(self._fail, future, error))
+        else:
+            delivery.call(partial(self._succeed, future, result, unwanted))
+        finally:
+            # An error's traceback has this frame: they would hold each other, and the request, until the next collection.
+            del future
 
     def _succeed(
         self, future: asyncio.Future[Result], result: Result, unwanted: Callable[[Result], None] | None
@@ -128,6 +141,8 @@ async def _while_wanted(future: asyncio.Future[Result], unwanted: Callable[[Resu
         if done and future.exception() is None and unwanted is not None:
             unwanted(future.result())
         raise
+    finally:
+        del future
 
 
 async def to_its_end(
@@ -135,14 +150,17 @@ async def to_its_end(
 ) -> Result:
     """Await a future to its end also if the caller is cancelled; the cancellation is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        # Retrieve the exception, so that asyncio does not report it.
-        if future.exception() is None and unwanted is not None:
-            unwanted(future.result())
-        raise cancelled
-    return future.result()
+    try:
+        while not future.done():
+            try:
+                await asyncio.wait((future,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            # Retrieve the exception, so that asyncio does not report it.
+            if future.exception() is None and unwanted is not None:
+                unwanted(future.result())
+            raise cancelled
+        return future.result()
+    finally:
+        del future, cancelled  # as in `Lane._call`

@@ -8,7 +8,7 @@ import secrets
 import socket
 import struct
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -240,23 +240,53 @@ async def test_an_idle_connection_keeps_no_large_head(relay: ServedRelay, lead: 
             assert (one._fields is not None) is is_kept  # pyright: ignore[reportPrivateUsage]
 
 
+@contextlib.contextmanager
+def no_collection() -> Generator[None]:
+    """What is in a circle stays."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("extra", [(), ("X-Other: a",)])
-async def test_nothing_is_held_of_a_connection_that_was_reset_after_its_answer(
-    relay: ServedRelay, lead: Member, extra: tuple[str, ...]
+@pytest.mark.parametrize("asked", ["found", "not found", "stored", "taken", "waited"])
+@pytest.mark.parametrize("reset", [False, True])
+async def test_nothing_is_held_of_a_connection_that_ended(
+    relay: ServedRelay, lead: Member, asked: str, extra: tuple[str, ...], reset: bool
 ) -> None:
+    """Neither by a circle of what served it, nor by an error's traceback. Otherwise it is memory until the next collection."""
+    async with connected(relay.url) as each:
+        await each.send(put_head(lead, "devlog/0", 1) + b"x")
+        assert (await each.reply()).status == 201
+    path = f"/v2/vaults/{lead.vault}/objects/devlog/"
+    requests = {
+        "found": (get_head(lead, f"{path}0", *extra), 200),
+        "not found": (get_head(lead, f"{path}9", *extra), 404),
+        "stored": (put_head(lead, "devlog/1", 1, *extra) + b"x", 201),
+        "taken": (put_head(lead, "devlog/0", 1, *extra) + b"x", 412),
+        "waited": (get_head(lead, await _wait_path(relay, lead), *extra), 0),
+    }
+    request, status = requests[asked]
     connections = relay.server._uvicorn.server_state.connections  # pyright: ignore[reportPrivateUsage]
     connections.clear()
     client = socket.create_connection(("127.0.0.1", int(relay.url.rpartition(":")[2])))
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed by a reset
-    each = RawConnection(*await asyncio.open_connection(sock=client))
-    await each.send(get_head(lead, f"/v2/vaults/{lead.vault}/objects/devlog/0", *extra))
-    assert (await each.reply()).status == 404
-    (held,) = [weakref.ref(one) for one in connections]
-    await each.close()
-    async with asyncio.timeout(5):
-        while held() is not None:
-            gc.collect()
-            await asyncio.sleep(0.05)
+    if reset:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with no_collection():
+        each = RawConnection(*await asyncio.open_connection(sock=client))
+        await each.send(request)
+        if status:
+            assert (await each.reply()).status == status
+        else:
+            await reached(lambda: relay.app.state.relay.waits.sleeping, 1)
+        (held,) = [weakref.ref(one) for one in connections]
+        await each.close()
+        async with asyncio.timeout(5):
+            while held() is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
 
 async def test_bodies_sent_at_once_find_no_more_room_than_one_after_the_other() -> None:

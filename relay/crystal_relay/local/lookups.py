@@ -44,6 +44,9 @@ class Lookups:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 _close(answer.result())
             raise
+        finally:
+            # An error's traceback has this frame: they would hold each other, and the request, until the next collection.
+            del answer
 
     async def finish(self) -> None:
         """Wait for running look-ups, also those whose callers were cancelled."""

@@ -244,7 +244,12 @@ class LocalStore:
             loop.call_soon(self._writer.flush)
         done: asyncio.Future[None] = loop.create_future()
         self._waiting[write] = done
-        await done
+        try:
+            await done
+        finally:
+            del (
+                done
+            )  # an error's traceback has this frame: they would hold each other, and the body with them
 
     def _written(self, results: Results) -> None:
         """In the writer's thread: what was committed, and what was not."""

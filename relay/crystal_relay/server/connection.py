@@ -145,9 +145,10 @@ class Connection(HttpToolsProtocol):
 
     def when_gone(self, call: Callable[[], None] | None) -> None:
         """Call it if the client leaves while a request is being served; at once if it has left. None: call nothing any more."""
-        self._when_gone = call
-        if call is not None and self._serving is not None and self._serving.disconnected:
+        if call is not None and self._place is None:
             call()
+            return
+        self._when_gone = call
 
     # --- for the server ---
 
@@ -192,7 +193,8 @@ class Connection(HttpToolsProtocol):
         self._stop_unread_timer()
         self._unset_keepalive_if_required()  # uvicorn does not after a reset, and its timer would keep this object
         super().connection_lost(exc)
-        self.scope = self.headers = None  # type: ignore[assignment]  # a circle otherwise, and memory until the next collection
+        # Circles otherwise, and memory until the next collection. What is still being served holds its cycle itself.
+        self.scope = self.headers = self.cycle = self._serving = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self._skip_rest:
@@ -336,6 +338,7 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = 0
         self._stop_head_timer()
         super().on_message_complete()
+        self.scope["crystal.cycle"] = ObjectCycle  # type: ignore[typeddict-unknown-key]  # as in `_serve_object`
         if self.cycle.response_complete and self.timeout_keep_alive_task is None:
             # The skipped rest of a body has stopped uvicorn's own timer.
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -347,6 +350,7 @@ class Connection(HttpToolsProtocol):
         if self._serving is not None:
             # Else what arrived of a refused body would stay in memory until the next request.
             self._serving.body = bytearray()
+            self._serving.scope.pop("crystal.cycle", None)  # type: ignore[typeddict-item]  # a circle
         super().on_response_complete()
         if not self._reading_head:
             # Answered before the body was read: the rest of it is skipped, within the time limit of a head.

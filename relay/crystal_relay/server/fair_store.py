@@ -93,6 +93,7 @@ class Turns:
             raise
         finally:
             timer.cancel()
+            del turn  # an error's traceback has this frame: they would hold each other, and the request
         self.queued.observe(self._clock() - began)
 
     def _expire(self, flow: str, turn: _Turn) -> None:

@@ -1,4 +1,4 @@
-"""Heartbeat of the background service: once a second it checks what changed around the process.
+"""Heartbeat of the background service: every two seconds it checks what changed around the process.
 
 ::
 
@@ -25,10 +25,13 @@ _ANYWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 """Addresses for documentation. Connecting a datagram socket sends nothing: the system only chooses the way."""
 
 
-BEAT_SECONDS = 1.0
+BEAT_SECONDS = 2.0
+"""Half the wake-ups of a service at rest are beats. Requests come by its socket, which wakes it at once."""
 SLEPT_SECONDS = 30.0
 """Between two beats: connections are dead then, and pauses are over."""
-NETWORK_BEATS = 5
+NETWORK_BEATS = 3
+"""Beats between two looks at the network."""
+MINUTE_BEATS = 30
 
 ConfigStamp = tuple[int, int, int]
 
@@ -70,13 +73,11 @@ class Heartbeat:
             if (mark := config_stamp(self.config_file)) != config:
                 config = mark
                 self.settings()
-            if beats % NETWORK_BEATS:
-                continue
-            if (there := self.where()) != here:
+            if not beats % NETWORK_BEATS and (there := self.where()) != here:
                 here = there
                 if there:
                     self.again("another network")
-            if not beats % (NETWORK_BEATS * 12):
+            if not beats % MINUTE_BEATS:
                 self.every_minute()
 
 

@@ -41,7 +41,7 @@ class ChangeTimes:
     """A burst without a pause is cut after this long."""
     appear: float = 1.0
     """Seconds between looks for a missing folder where the system has no events for it."""
-    appear_watched: float = 10.0
+    appear_watched: float = 30.0
     """The same where the system has events, also for folders that are to be watched from now on."""
 
 

@@ -6,7 +6,7 @@ from crystal_node.base.jobs import Job
 from crystal_node.sync.job_context import JobContext
 
 SNAPSHOT_SECONDS = 30.0
-MODEL_SECONDS = 10.0
+MODEL_SECONDS = 30.0
 
 
 def jobs(work: JobContext) -> list[Job]:

@@ -78,7 +78,7 @@ def text_in(config: Config, name: str) -> str:
 
 
 class CurrentConfig:
-    """``config.json`` as it is now, read again only after it was written: a background service asks every second."""
+    """``config.json`` as it is now, read again only after it was written: a background service asks every two seconds."""
 
     def __init__(self) -> None:
         self._read: tuple[Path, tuple[int, ...], Config] | None = None
@@ -86,7 +86,7 @@ class CurrentConfig:
     def read(self, path: Path) -> Config:
         """As ``read_config``."""
         try:
-            info = os.stat(path)  # noqa: PTH116  every second
+            info = os.stat(path)  # noqa: PTH116  every two seconds
         except OSError:
             self._read = None
             return read_config(path)

@@ -24,6 +24,8 @@ LOCK_WAIT_SECONDS = 60.0
 LISTED_MAX = 1000
 """Paths of one kind that a report keeps."""
 
+REPORTED_MS = 600_000
+"""A report that says the same again is written only after so long: a home at rest wakes no disk."""
 _META_REPUT = "reput"
 
 
@@ -77,7 +79,7 @@ class FileRounds:
             if database.meta_get(_META_REPUT) is not None and not report.halted:
                 report.parts_put += await runner.run(reput_parts(member, disk, database))
                 database.meta_set(_META_REPUT, None)
-            _keep(database, report, scanned=scan)
+            keep_report(database, report, scanned=scan)
             return report
         finally:
             lock.release()
@@ -123,7 +125,8 @@ def words(report: FilesReport) -> str:
     return ", ".join(parts)
 
 
-def _keep(database: FileDatabase, report: FilesReport, *, scanned: bool) -> None:
+def keep_report(database: FileDatabase, report: FilesReport, *, scanned: bool) -> None:
+    """Stores what a round left to report."""
     refused = dict(report.refused)
     if not scanned:
         refused = dict(stored_report(database).refused) | refused
@@ -137,6 +140,9 @@ def _keep(database: FileDatabase, report: FilesReport, *, scanned: bool) -> None
         shown,
         len(refused),
     )
+    before = stored_report(database)
+    if msgspec.structs.replace(before, at=kept.at) == kept and 0 <= kept.at - before.at < REPORTED_MS:
+        return
     database.meta_set(META_REPORT, msgspec.msgpack.encode(kept))
 
 

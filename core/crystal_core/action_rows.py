@@ -49,3 +49,28 @@ INSERT INTO actions (chunk) SELECT chunk FROM (
 {_action_triggers("memories", with_roles=False)}
 {_action_triggers("document_parts", with_roles=False)}
 """  # noqa: S608 - constants of ours
+
+
+def _repeated(table: str) -> str:
+    """Return what replaces the first triggers of a table, which looked through all places of a text for each one more."""
+    events = {f"{table}_inserted": "INSERT", f"{table}_moved": "UPDATE OF chunk"}
+    return "".join(
+        f"""
+DROP TRIGGER {name}_action;
+CREATE TRIGGER {name}_action AFTER {event} ON {table}
+WHEN new.role IN {ACTION_ROLES} AND NOT EXISTS (SELECT 1 FROM actions WHERE chunk = new.chunk)
+AND NOT ({_said_besides("new.chunk")}) BEGIN
+    INSERT INTO actions (chunk) VALUES (new.chunk);
+END;
+"""  # noqa: S608 - constants of ours
+        for name, event in events.items()
+    )
+
+
+REPEATED_TEXTS = f"""
+{_repeated("occurrences")}
+{_repeated("provisional_places")}
+DROP INDEX provisional_places_by_chunk;
+CREATE INDEX provisional_places_by_chunk ON provisional_places (chunk, session);
+"""
+"""What a tool answers is often the same: a text of thousands of places, of which few are of one session."""

@@ -36,8 +36,7 @@ A chunk with `provisional = 1` exists for provisional rows only; the replicated 
 
 Views count pending operations. `memory_states` has one row per memory, as it will be when they are applied. `memory_places`
 leaves out retired and superseded memories, `document_places` what a pending operation replaces or removes; `stale_chunks` are
-the chunks found only where these two leave them out. CROSS JOIN keeps the small table outer: SQLite does not know which one is
-small and would scan all chunks.
+the chunks found only where these two leave them out. CROSS JOIN keeps the small table outer, which SQLite does not know.
 
 Indexes: chunks are looked up by `forget_hash`, which is one to one with `id`. An index over random values costs a page for
 almost every row added, so there is only one (docs/decisions/0010). Lookups by id search `id_blocks` (9 bytes a chunk), then the
@@ -58,7 +57,7 @@ from collections.abc import Callable
 
 import apsw
 
-from crystal_core.action_rows import ACTION_ROWS
+from crystal_core.action_rows import ACTION_ROWS, REPEATED_TEXTS
 from crystal_core.memory_views import MEMORY_VIEWS
 
 APPLICATION_ID = 0x4352_5953
@@ -596,5 +595,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     _version_10,
     _running(_MODELS),
     _running(_LOST_CHUNKS),
+    _running(REPEATED_TEXTS),
 )
 """Migration n (from 1) takes a database from version n - 1 to n, inside a transaction. Never changed once released."""

@@ -174,3 +174,30 @@ def test_a_database_of_before_that_took_some_from_newer_devices_tells_them_apart
     database = Database.open(path)
     assert database.rows("SELECT text FROM chunks WHERE rowid IN (SELECT chunk FROM actions)") == [(FAILED,)]
     database.close()
+
+
+def test_what_a_tool_answers_again_and_again_is_recorded_and_applied_without_going_through_all_of_it() -> (
+    None
+):
+    replica = new_replica()
+    steps: list[int] = []
+
+    def counted(number: int) -> int:
+        """Steps of SQLite until one more session has that answer: asked for, pending, applied."""
+        taken = 0
+
+        def stepped() -> bool:
+            nonlocal taken
+            taken += 1
+            return False
+
+        more = happened("The file was updated.", session=f"s{number}")
+        replica.database.connection.set_progress_handler(stepped, 10)
+        assert replica.said_alike(more, "memory-crystal") == [False]
+        replica.index_provisional(origin(5000 + number), more)
+        apply(replica, more, vectors=no_vectors)
+        replica.database.connection.set_progress_handler(None)
+        return taken
+
+    steps += (counted(number) for number in range(1, 400))
+    assert max(steps[-5:]) < 2 * min(steps[5:10])

@@ -21,7 +21,7 @@ from typing import Self
 import msgspec
 
 from crystal_node.base.decoding import from_msgpack
-from crystal_node.base.settings import Settings
+from crystal_node.base.settings import Settings, bare_environment
 from crystal_node.capture.adapter import TranscriptReading
 from crystal_node.capture.exclusions import Exclusions
 from crystal_node.capture.reading import ReadPart, ReadRequest
@@ -184,7 +184,7 @@ class _Transcript:
 
 
 class _Child:
-    """One process. It inherits no environment, no file and no secret."""
+    """One process. It inherits no file, no secret, and of the environment the time zone alone: Aider writes local times."""
 
     def __init__(self, settings: Settings) -> None:
         self.lives = True
@@ -193,8 +193,9 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={},
+            env=bare_environment(),
             start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
         self._told = pickle.dumps(settings)
 

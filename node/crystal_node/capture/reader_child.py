@@ -1,4 +1,5 @@
-"""The child process of ``read_ahead``: reads transcripts, part by part, and writes to no file.
+"""The child process of ``read_ahead``: reads transcripts, part by part, and writes to no file; SQLite may
+make the ``-shm`` beside another program's database (``database_file``).
 
 It gets the settings, then one transcript after the other on its standard input, and answers on its standard output with each
 part of it. It ends with its parent: the pipe closes however that one ends.

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from unittest import mock
+from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec import structs
@@ -16,6 +18,7 @@ from crystal_mirror.operations import Capture, decode_operation
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.capture import recorder
 from crystal_node.capture.adapter import Adapter, TranscriptReading
+from crystal_node.capture.aider import HISTORY
 from crystal_node.capture.exclusions import Exclusion, write
 from crystal_node.capture.line_reader import PASS_BYTES_MAX
 from crystal_node.capture.read_ahead import PARTS_AHEAD_MAX, ReadAhead
@@ -144,6 +147,32 @@ def test_no_more_is_kept_than_a_few_parts_however_many_transcripts_wait(
             time.sleep(0.02)  # to commit it takes longer than to read the next
             assert ahead.kept <= PARTS_AHEAD_MAX + 1
     assert found == here
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="a process changes its zone as only POSIX can")
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Los_Angeles"])
+def test_local_times_are_those_of_this_process(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    path = settings.person_home / "gulls" / HISTORY
+    path.parent.mkdir()
+    started = "# aider chat started at 2026-01-10 23:00:00"
+    path.write_text(f"\n{started}\n\n> Aider v0.86.2  \n\n#### Which port?  \n\n4711.\n\n")
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        aider = next(each for each in all_adapters(settings, settings.person_home) if each.name == "aider")
+        begun = int(datetime(2026, 1, 10, 23, tzinfo=ZoneInfo(zone)).timestamp() * 1000)
+        for begin, recorded in ((begun, True), (begun + 1000, False)):
+            asked = ReadRequest("aider", os.fsencode(path), None, "aider", -1, Privacy(), begin)
+            with ReadAhead(settings, [asked], 1) as ahead:
+                found = ahead.reading(asked)
+            assert found is not None
+            assert found == read_part(aider, asked)
+            assert bool(found.operations) == recorded
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_an_exclusion_that_was_written_after_reading_counts(settings: Settings, adapter: Adapter) -> None:

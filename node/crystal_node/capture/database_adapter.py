@@ -36,7 +36,7 @@ from crystal_node.capture.database_file import (
     tables_of,
 )
 from crystal_node.capture.exclusions import ExcludingAdapter
-from crystal_node.capture.line_reader import PASS_BYTES_MAX, FileState
+from crystal_node.capture.line_reader import OFFSET_MAX, PASS_BYTES_MAX, FileState
 from crystal_node.capture.messages import OperationBuilder, SkippedRecord, TranscriptMessage
 
 HASH_BYTES = 8
@@ -145,21 +145,26 @@ class DatabaseAdapter(ExcludingAdapter, ABC):
         for outcome in taken.outcomes:
             _outcome(outcome, path, hides, gatherer, counts, unsure=before.unsure_until > 0)
         after = _state(stamp, taken.positions, looked=quiet or not taken.waits)
-        after = msgspec.structs.replace(after, stepped_over=before.stepped_over)
+        # What is unsure stays so until all of it was looked at.
+        done = taken.known_form and not taken.waits and taken.bytes_left > 0
+        unsure_until = 0 if done else before.unsure_until
+        after = msgspec.structs.replace(after, stepped_over=before.stepped_over, unsure_until=unsure_until)
         return TranscriptReading(gatherer.finish(), after, counts, taken.bytes_left <= 0, gatherer.roots)
 
     def skip(self, path: Path) -> FileState:
-        def read(database: apsw.Connection) -> Positions:
+        def read(database: apsw.Connection) -> Positions | None:
             if not self.is_its(tables_of(database)):
-                return {}
+                return None
             return {
                 _hash(session.id): (*_counted(self.ids(database, session.id)), _hash(session.version))
                 for session in self.sessions(database)
             }
 
-        nothing: Positions = {}
-        positions, stamp = read_snapshot(path, read, nothing)
-        return msgspec.structs.replace(_state(stamp, positions, looked=True), stepped_over=True)
+        positions, stamp = read_snapshot(path, read, None)
+        after = _state(stamp, positions or {}, looked=True)
+        # What stands in a database of unknown form may be known to a later version.
+        unsure_until = OFFSET_MAX if positions is None else 0
+        return msgspec.structs.replace(after, stepped_over=True, unsure_until=unsure_until)
 
     def _take(self, database: apsw.Connection, taken: DatabasePass, *, quiet: bool) -> None:
         if not self.is_its(tables_of(database)):

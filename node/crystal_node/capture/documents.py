@@ -27,7 +27,7 @@ from crystal_node.capture.adapter import CaptureCounts, Hides, TranscriptReading
 from crystal_node.capture.context import MARK_BYTES, MARKS_MAX, Context, Marks, decoded
 from crystal_node.capture.exclusions import ExcludingAdapter, Exclusions
 from crystal_node.capture.json_values import is_object, parse_json
-from crystal_node.capture.line_reader import FileState, open_regular, unchanged
+from crystal_node.capture.line_reader import OFFSET_MAX, FileState, open_regular, unchanged
 from crystal_node.capture.messages import (
     UNKNOWN_FORM,
     LineFault,
@@ -51,6 +51,13 @@ class DocumentContent:
     @property
     def spoken(self) -> list[TranscriptMessage]:
         return [one for one in self.outcomes if isinstance(one, TranscriptMessage)]
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nothing of it could be read: it is damaged, or half written."""
+        return not self.spoken and any(
+            isinstance(one, SkippedRecord) and one.damaged for one in self.outcomes
+        )
 
 
 class DocumentReader:
@@ -114,9 +121,10 @@ class DocumentReader:
             hidden |= self._first and hides(one.moment)
             self._take(one, place, hidden, known, counts, gatherer)
         context = structs.replace(self._context, said=known.encoded())
-        return TranscriptReading(
-            gatherer.finish(), self._after(context, complete=not held), counts, False, gatherer.roots
-        )
+        after = self._after(context, complete=not held)
+        if held or said.unknown:  # what is unsure stays so until all of it was looked at
+            after = structs.replace(after, unsure_until=self._state.unsure_until)
+        return TranscriptReading(gatherer.finish(), after, counts, False, gatherer.roots)
 
     def begins_as(self, spoken: list[TranscriptMessage], other: list[TranscriptMessage]) -> int:
         """How many messages a new document without times has from another one, of those that are kept out of that one, which
@@ -137,7 +145,9 @@ class DocumentReader:
         context = Context(
             said=marks.encoded(), hidden=len(undated), hidden_chars=len(last), hidden_hash=_hash(last)
         )
-        return structs.replace(self._after(context, complete=True), stepped_over=bool(self.data))
+        unsure_until = OFFSET_MAX if said.unknown else 0
+        after = self._after(context, complete=True)
+        return structs.replace(after, stepped_over=bool(self.data), unsure_until=unsure_until)
 
     def _take(
         self,

@@ -19,7 +19,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """A part of one transcript: which adapter reads it, for which agent, from which state on, and what is private.
 
     ``path``: as the file system has it. ``quiet_ns``: see ``Adapter.read``. ``begin``: the moment before which nothing is
-    recorded of a file that was found only later, 0 for none.
+    recorded of a file that was found, or could be read, only later; 0 for none.
     """
 
     tool: str
@@ -92,14 +92,16 @@ def read_part(adapter: Adapter, request: ReadRequest) -> TranscriptReading:
     if adapter.repeats and state is not None and state.stepped_over:
         hidden = privacy.or_version(hidden, path)
     elif state is None and not adapter.folders:
-        hidden = _from(request.begin, privacy.or_since(hidden, path))
+        hidden = privacy.or_since(hidden, path)
+    if state.unsure_until if state is not None else not adapter.folders:
+        hidden = _from(request.begin, hidden)
 
     def read(hides: Callable[[int], bool]) -> TranscriptReading:
         return adapter.read(path, state, agent=request.agent, hides=hides, quiet_ns=request.quiet_ns)
 
     reading = read(hidden)
     if privacy.on and not _written_before(reading.state, privacy):
-        reading = read(privacy.hides_if_unsure)
+        reading = read(lambda moment: moment <= 0 or hidden(moment))
     return reading
 
 
@@ -110,7 +112,8 @@ def kept_state(reading: TranscriptReading) -> FileState:
 
 
 def _from(begin: int, hides: Hides) -> Hides:
-    """``hides`` for a file that was found only after a person had decided to record nothing from before that moment."""
+    """``hides`` for a file that was found, or could be read, only after a person had decided to record nothing from before that
+    moment."""
     return lambda moment: 0 < moment < begin or hides(moment)
 
 

@@ -4,14 +4,22 @@ race."""
 import json
 import os
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crystal_node.base.clock import now_ms
+from crystal_node.capture import line_reader
+from crystal_node.capture.line_reader import unsure
+from crystal_node.capture.reading import ReadRequest, read_part
 from crystal_node.device.privacy import SPANS_MAX, Privacy
+from tests.node.capture.kept import insert
+from tests.node.capture.transcripts import FIXTURES, Tool, said, user
 from tests.support.machine import Machine, Vault, transcript, turn
 
 
@@ -189,3 +197,91 @@ def test_from_now_on_holds_for_sessions_without_times_their_forks_and_unreadable
     _continue(machine, "fork of the large one", "undated and too many", "undated and of now")
     machine.run("capture")
     assert sorted(machine.found("undated")) == ["undated and new", "undated and of now"]
+
+
+def _opencode(path: Path, *messages: tuple[str, str, int]) -> None:
+    """opencode's database with these messages: session, text and time in milliseconds."""
+    path.unlink(missing_ok=True)
+    with closing(apsw.Connection(str(path))) as database:
+        database.execute((FIXTURES / "real" / "opencode" / "schema.sql").read_text())
+        database.execute("PRAGMA foreign_keys = off")
+        for number, (session, text, moment) in enumerate(messages):
+            times = {"time_created": moment, "time_updated": moment}
+            names = {"project_id": "p", "slug": "x", "title": "", "version": "1", "directory": "/home/mara"}
+            at = {"message_id": f"m{number}", "session_id": session}
+            data = json.dumps({"role": "assistant", "time": {"created": moment, "completed": moment}})
+            part = json.dumps({"type": "text", "text": text})
+            if not any(session == before for before, _, _ in messages[:number]):
+                insert(database, {"table": "session", "id": session, **names, **times})
+            insert(
+                database,
+                {"table": "message", "id": f"m{number}", "session_id": session, "data": data, **times},
+            )
+            insert(database, {"table": "part", "id": f"p{number}", **at, "data": part, **times})
+
+
+@pytest.mark.parametrize("then", ["damaged", "unknown"])
+def test_from_now_on_holds_for_a_database_that_could_not_be_read_at_that_moment(
+    machine: Machine, then: str
+) -> None:
+    path = machine.root / ".local" / "share" / "opencode" / "opencode.db"
+    path.parent.mkdir(parents=True)
+    if then == "damaged":
+        path.write_bytes(b"no database" * 1000)
+    else:
+        with closing(apsw.Connection(str(path))) as database:
+            database.execute("CREATE TABLE of_a_later_version (id)")
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    machine.run("capture")
+    later = now_ms() + 60_000
+    old = [
+        (f"s{number}", f"dated and old {number} {'x' * 600_000}", 1_700_000_000_000) for number in range(9)
+    ]
+    _opencode(path, *old, ("s8", "dated and new", later))
+    _later(path)
+    machine.run("capture")
+    assert machine.found("dated") == ["dated and new"]
+
+
+def test_from_now_on_holds_for_a_document_that_was_half_written_at_that_moment(machine: Machine) -> None:
+    path = machine.root / ".gemini" / "tmp" / "p" / "chats" / "session-2026-01-10T23-00-x.json"
+    path.parent.mkdir(parents=True)
+    old = {"id": "m1", "type": "user", "content": "dated and old", "timestamp": "2020-01-01T00:00:00Z"}
+    new = {"id": "m2", "type": "user", "content": "dated and new", "timestamp": "2100-01-01T00:00:00Z"}
+    session = {"sessionId": "x", "projectHash": "p", "messages": [old]}
+    path.write_text(json.dumps(session)[:-5])
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    path.write_text(json.dumps(session)[:-4])
+    machine.run("capture")
+    path.write_text(json.dumps(session | {"messages": [old, new]}))
+    _later(path)
+    machine.run("capture")
+    assert machine.found("dated") == ["dated and new"]
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_from_now_on_holds_for_lines_that_could_not_be_read_at_that_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private: bool
+) -> None:
+    """Also while what was said before private mode is recorded, and in each part of a large file."""
+    monkeypatch.setattr(line_reader, "PASS_BYTES_MAX", 1)
+    tool = Tool(tmp_path)
+    now = datetime.now(UTC)
+    begin, since = (int((now - timedelta(minutes=ago)).timestamp() * 1000) for ago in (9, 1))
+    new = (now - timedelta(minutes=5)).isoformat()
+    privacy = Privacy(since=since, caught_up=False) if private else Privacy()
+    tool.write(
+        user("old", timestamp="2020-01-01T00:00:00Z"),
+        user("old, too", 2, timestamp="2020-01-01T00:00:00Z"),
+        user("undated", 3, timestamp=None),
+        user("new", 4, timestamp=new),
+    )
+    request = ReadRequest("claude-code", os.fsencode(tool.path), unsure(None), "cc-mini", -1, privacy, begin)
+    found: list[str] = []
+    while True:
+        reading = read_part(tool.adapter, request)
+        found += [text for _, text in said(reading.operations)]
+        if not reading.more:
+            break
+        request = request.after(reading)
+    assert found == ["new"]

@@ -10,7 +10,8 @@ A frame is its length (four bytes, big-endian) and a msgpack document.
 Rules:
 
 - Its owner starts it with `crystal_core.embed.session.PROCESS_ENVIRONMENT`.
-- The worker has no state. It may be killed at any time; it ends when its standard input does, so it outlives no service.
+- The worker has no state. It may be killed at any time; it ends when its standard input does, amid a request too, so it
+  outlives no service.
 - It ignores the signals that stop a service and everything beside it: what the service asked for before is still answered.
 - It makes vectors of the model that the service named at the beginning, or none: an installation may change while a service
   runs.
@@ -19,9 +20,11 @@ Rules:
 
 import os
 import signal
-import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from queue import Queue
 from typing import IO
 
 import msgspec
@@ -126,16 +129,25 @@ def answer(embedder: BuiltinEmbedder, identity: str, request: EmbeddingRequest) 
         return Failed(str(error), error.hint, isinstance(error, ModelDamaged))
 
 
-def run(requests: IO[bytes], replies: IO[bytes]) -> None:
-    """Answers until the requests end. Raises OSError where nobody takes the answers, and ValueError for what is no request."""
-    first = receive(requests)
+def run(next_frame: Callable[[], bytes | None], replies: IO[bytes]) -> None:
+    """Answers until the frames end. Raises OSError where nobody takes the answers, and ValueError for what is no request."""
+    first = next_frame()
     if first is None:
         return
     opening = _opening.decode(first)
     directory = Path(opening.directory) if opening.directory else None
     with BuiltinEmbedder(threads=opening.threads, directory=directory) as embedder:
-        while (data := receive(requests)) is not None:
+        while (data := next_frame()) is not None:
             send(replies, answer(embedder, opening.identity, _requests.decode(data)))
+
+
+def _read(requests: IO[bytes], frames: "Queue[bytes]") -> None:
+    """Ends the process with its input, whatever it is at: nobody is left who would take the answer."""
+    try:
+        while (data := receive(requests)) is not None:
+            frames.put(data)
+    finally:
+        os._exit(0)
 
 
 def main() -> None:
@@ -143,12 +155,15 @@ def main() -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):  # some systems lack the last two
         if (number := getattr(signal, name, None)) is not None:
             signal.signal(number, signal.SIG_IGN)
-    requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # A file of its own: an interpreter that ends by an error wants standard input's lock, which the thread holds.
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # what a library prints is no reply
     os.close(nowhere)
+    frames = Queue[bytes](1)
+    threading.Thread(target=_read, args=(requests, frames), name="requests", daemon=True).start()
     with suppress(BrokenPipeError):  # the service was killed
-        run(requests, replies)
+        run(frames.get, replies)
     os._exit(0)  # nothing is left to be written
 
 

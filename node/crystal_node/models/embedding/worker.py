@@ -4,7 +4,7 @@
 
     none ── first text or query ──► starts ── first answer ──► ready ── texts, queries ──► ready
       ▲                                                          │ release, close: killed, when nothing is under way
-      └──────────────────────────────────────────────────────────┴ it died, or did not answer in time: killed
+      └──────────────────────────────────────────────────────────┴ it died, is late or has no vectors to give: killed
 
 onnxruntime, its model and what they leave in an allocator are some 50 MB that no ``release`` gives back whole while the process
 lives; a process that ends gives back everything. What one that was ready is asked while it dies, another one answers; a
@@ -46,7 +46,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-COMMAND = (sys.executable, "-P", "-m", "crystal_core.embed.worker")
+_PROGRAM = (
+    "from crystal_node.base.process_memory import keep_others_out; keep_others_out(); "
+    "from crystal_core.embed.worker import main; main()"
+)
+COMMAND = (sys.executable, "-P", "-c", _PROGRAM)
 ANSWER_SECONDS_MAX = 20.0
 """Time for the answer to a query, with the start of the worker, which takes 0.2 s of processor time."""
 SECONDS_PER_BYTE_MAX = 0.004
@@ -219,9 +223,13 @@ class _Worker:
             except (OSError, ValueError, EOFError, *UNDECODABLE) as error:
                 self.kill()
                 raise _NoAnswer(self._why(seconds)) from error
+            except BaseException:  # else the next question would take this one's reply for its own
+                self.kill()
+                raise
             finally:
                 timer.cancel()
             self.ready = self.ready or not isinstance(reply, Failed)
+            self.released = self.released or not self.ready  # without a model it is of no use
         if self.released:
             self.kill()
         return reply

@@ -1,6 +1,7 @@
 """The built-in model in a process of its own: a question gets its answer or a plain error, and no process stays."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -16,7 +18,7 @@ import pytest
 
 from crystal_core.embed import worker as worker_module
 from crystal_core.embed.builtin import BuiltinEmbedder
-from crystal_core.embed.port import EmbedderClosed, EmbedderUnavailable, EmbeddingError, ModelDamaged
+from crystal_core.embed.port import EmbedderClosed, EmbedderUnavailable, ModelDamaged
 from crystal_core.embed.worker import (
     FRAME_BYTES_MAX,
     EmbeddingReply,
@@ -29,6 +31,7 @@ from crystal_core.embed.worker import (
     send,
     to_bytes,
 )
+from crystal_node.models.embedding import worker as owner_module
 from crystal_node.models.embedding.worker import REQUEST_BYTES_MAX, REQUEST_TEXTS_MAX, WorkerEmbedder
 
 TEXTS = ["The lamp of the pier is lit at dusk.", "Bread needs time.", "\ud800 half a pair"]
@@ -57,8 +60,8 @@ def ended(process: "subprocess.Popen[bytes]") -> bool:
     return process.returncode is not None
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 20
+def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
@@ -147,6 +150,23 @@ def test_one_that_hangs_is_ended_and_named(texts: list[str]) -> None:
         with pytest.raises(EmbedderUnavailable, match="did not answer within 0 s"):
             embedder.embed_windows(texts)
         until(lambda: ended(child(embedder)), "it was ended")
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_the_answer_to_a_question_that_was_given_up_is_not_taken_for_the_next_ones(
+    embedder: WorkerEmbedder, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    def fails(_: object) -> bytes:
+        raise error
+
+    expected = embedder.embed_query("bread")
+    first = child(embedder)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner_module, "receive", fails)
+        with pytest.raises(error):
+            embedder.embed_query("lamp")
+    assert np.array_equal(embedder.embed_query("bread"), expected)
+    until(lambda: ended(first), "it was ended")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows stops no process")
@@ -259,6 +279,30 @@ def test_it_ends_with_its_service_however_that_ends(end: str) -> None:
     until(lambda: not _runs(number), "it ended")
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="no list of processes here")
+def test_it_ends_with_its_service_amid_a_request() -> None:
+    code = (
+        "import os, threading, time\n"
+        "from crystal_node.models.embedding.worker import REQUEST_BYTES_MAX, WorkerEmbedder\n"
+        "embedder = WorkerEmbedder(threads=1)\n"
+        "embedder.embed_query('ready')\n"
+        "texts = ['x1 ' * (REQUEST_BYTES_MAX // 3)]\n"
+        "threading.Thread(target=embedder.embed_windows, args=(texts,), daemon=True).start()\n"
+        "time.sleep(0.5)\n"
+        "print(embedder.process.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, timeout=60, check=False, text=True
+    )
+    number = int(done.stdout)
+    try:
+        until(lambda: not _runs(number), "it ended, with most of a minute's work before it", 10)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+
+
 def _runs(number: int) -> bool:
     """Not as a zombie, which is for another one to wait for."""
     try:
@@ -278,8 +322,11 @@ def test_a_damaged_model_is_the_error_that_it_always_was(tmp_path: Path) -> None
             embedder.embed_query("lamp")
         assert caught.value.hint == ModelDamaged.hint
         assert not loaded(embedder)
-        with pytest.raises(EmbeddingError):
-            embedder.embed_windows(["lamp"])
+        until(lambda: ended(child(embedder)), "it was ended, though nobody releases it")
+        with ThreadPoolExecutor(4) as pool:
+            for each in [pool.submit(embedder.embed_windows, ["lamp"]) for _ in range(4)]:
+                with pytest.raises(ModelDamaged):
+                    each.result(30)
 
 
 def replies(*messages: msgspec.Struct) -> list[EmbeddingReply]:
@@ -288,7 +335,7 @@ def replies(*messages: msgspec.Struct) -> list[EmbeddingReply]:
     for message in messages:
         send(asked, message)
     asked.seek(0)
-    run(asked, said)
+    run(lambda: receive(asked), said)
     said.seek(0)
     found: list[EmbeddingReply] = []
     while (data := receive(said)) is not None:

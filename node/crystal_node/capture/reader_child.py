@@ -13,6 +13,7 @@ from contextlib import suppress
 import msgspec
 
 from crystal_node.base.decoding import from_msgpack
+from crystal_node.base.process_memory import keep_others_out
 from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.exclusions import Exclusions
@@ -22,6 +23,7 @@ from crystal_node.capture.tools import all_adapters
 
 
 def main() -> None:
+    keep_others_out()
     settings: Settings = pickle.loads(_received() or b"")  # noqa: S301  from the process that started this one
     adapters = {each.name: each for each in all_adapters(settings, settings.person_home)}
     while (message := _received()) is not None:

@@ -134,10 +134,34 @@ if libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0:
 """
 
 
-def _seen(machine: Machine, kind: str) -> list[str]:
-    """What another program of the same user gets to see of a process."""
+_EMBED = """
+import sys
+from crystal_node.models.embedding.worker import WorkerEmbedder
+with WorkerEmbedder(threads=1) as embedder:
+    embedder.embed_query("ready")
+    print(embedder.process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+_READ = """
+import sys
+from crystal_node.base.settings import resolve
+from crystal_node.capture.read_ahead import ReadAhead
+from crystal_node.capture.reading import ReadRequest
+from crystal_node.device.privacy import Privacy
+with ReadAhead(resolve(), [], 1) as ahead:
+    child = ahead._children[0]
+    assert child.ask(ReadRequest("claude-code", b"/none", None, "a", -1, Privacy(), 0))
+    assert child.answer() is None and child.lives
+    print(child.process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def _seen(machine: Machine, code: str, *arguments: str) -> list[str]:
+    """What another program of the same user gets to see of the process that this one names, itself where it says "ready"."""
     process = subprocess.Popen(
-        [*_UNPRIVILEGED, sys.executable, "-c", _HOLD, kind],
+        [*_UNPRIVILEGED, sys.executable, "-c", code, *arguments],
         env=machine.environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -145,19 +169,33 @@ def _seen(machine: Machine, kind: str) -> list[str]:
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        looking = [*_UNPRIVILEGED, sys.executable, "-c", _LOOK, str(process.pid)]
+        named = process.stdout.readline().strip()
+        number = str(process.pid) if named == "ready" else named
+        looking = [*_UNPRIVILEGED, sys.executable, "-c", _LOOK, number]
         return subprocess.run(looking, capture_output=True, text=True, timeout=60, check=True).stdout.split()
     finally:
         process.communicate("")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="no other system offers it")
-@pytest.mark.skipif(
+_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="no other system offers it")
+_SETPRIV = pytest.mark.skipif(
     shutil.which("setpriv") is None, reason="root cannot give up its right to trace without it"
 )
+
+
+@_LINUX
+@_SETPRIV
 def test_no_other_program_of_the_user_reads_the_memory_of_a_process_with_keys(vault: Vault) -> None:
-    assert "mem" in _seen(vault.core, "without keys"), (
+    assert "mem" in _seen(vault.core, _HOLD, "without keys"), (
         "any program of the user reads it where nothing forbids it"
     )
-    assert _seen(vault.core, "with keys") == []
+    assert _seen(vault.core, _HOLD, "with keys") == []
+
+
+@_LINUX
+@_SETPRIV
+@pytest.mark.parametrize("code", [_EMBED, _READ], ids=["the embedding model's", "a transcripts' reader"])
+def test_no_other_program_of_the_user_reads_the_memory_of_a_process_that_gets_texts(
+    vault: Vault, code: str
+) -> None:
+    assert _seen(vault.core, code) == []

@@ -14,6 +14,7 @@ import pytest
 
 from crystal_crypto.errors import CrystalError
 from crystal_node.base import local_api
+from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode
 from crystal_node.base.local_api import NotUnderstood, ServiceAway, ask, short_name
 from crystal_node.base.settings import Settings
@@ -64,8 +65,9 @@ def raw(settings: Settings, data: bytes) -> bytes:
             return b""
 
 
-def test_the_answers_are_those_of_the_disk(core: Machine) -> None:
-    settings = settings_of(core)
+def test_the_answers_are_those_of_the_disk(core: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, now = settings_of(core), now_ms()
+    monkeypatch.setattr("crystal_node.search.finding.finder.now_ms", lambda: now)  # scores age by the second
     request = SearchRequest(query="retry budget", depth=Depth.FAST, explain=True)
     with memory_client(settings) as here:
         alone = here.search(request)
@@ -74,7 +76,7 @@ def test_the_answers_are_those_of_the_disk(core: Machine) -> None:
         answered = asked.search(request)
         assert msgspec.structs.replace(answered, took_ms=0.0) == msgspec.structs.replace(alone, took_ms=0.0)
         assert asked.show(ShowRequest(id=alone.results[0].id)) == whole
-        assert asked._here is None, "the agent answered"  # pyright: ignore[reportPrivateUsage]  # pyright: ignore[reportPrivateUsage]
+        assert asked._here is None, "the agent answered"  # pyright: ignore[reportPrivateUsage]
 
 
 def test_conversations_are_listed_and_read_as_from_the_disk(core: Machine) -> None:

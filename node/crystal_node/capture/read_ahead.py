@@ -20,6 +20,7 @@ from typing import Self
 
 import msgspec
 
+from crystal_crypto.errors import UNDECODABLE
 from crystal_node.base.decoding import from_msgpack
 from crystal_node.base.settings import Settings, bare_environment
 from crystal_node.capture.adapter import TranscriptReading
@@ -33,6 +34,8 @@ ANSWER_BYTES_MAX = 256 * 1024 * 1024
 HEAD = struct.Struct(">cI")
 """Frame header in both directions: a letter and the length of what follows."""
 REQUEST, PART, ENDED = b"r", b"p", b"e"
+GO_ON = b""
+"""In place of a request: the next part of the same transcript is wanted. Each question has one answer."""
 
 
 class ReadAhead:
@@ -84,7 +87,7 @@ class ReadAhead:
         for passed in [*takewhile(lambda each: each is not transcript, self._transcripts.values())]:
             self._drop(passed)  # nobody asked for it, and a child may be waiting with its parts
         data = self._next(transcript) if transcript.expected == request else None
-        part = None if data is None else from_msgpack(data, ReadPart)
+        part = None if data is None else _decoded(data)
         if part is None or part.excluded != self._excluded():
             self._drop(transcript)
             return None
@@ -130,8 +133,10 @@ class ReadAhead:
 
     def _read(self, child: "_Child", transcript: "_Transcript") -> None:
         try:
-            asked = child.ask(transcript.first)
+            asked = child.ask(msgspec.msgpack.encode(transcript.first))
             while asked and (data := child.answer()) is not None:
+                # It reads on while this part waits for room, unless nothing of the transcript is wanted any more.
+                asked = not transcript.ended and child.ask(GO_ON)
                 self._keep(transcript, data)
         finally:
             with self._changed:
@@ -174,6 +179,14 @@ def _started(settings: Settings, processes: int) -> list["_Child"]:
     return children
 
 
+def _decoded(data: bytes) -> ReadPart | None:
+    """None: it is no part, so a process went wrong."""
+    try:
+        return from_msgpack(data, ReadPart)
+    except UNDECODABLE:
+        return None
+
+
 class _Transcript:
     """``expected``: what is to be asked for next; ``begun``: by a process; ``ended``: nothing is added."""
 
@@ -210,13 +223,13 @@ class _Child:
                 with suppress(BrokenPipeError):
                     stream.close()
 
-    def ask(self, request: ReadRequest) -> bool:
-        """Whether it could be asked to read a transcript."""
+    def ask(self, question: bytes) -> bool:
+        """Whether it could be asked: for the first part of a transcript, by the encoded request, or for the next."""
         try:
             if self._told:
                 self._write(self._told)
                 self._told = b""
-            self._write(msgspec.msgpack.encode(request))
+            self._write(question)
         except OSError:  # it is dead
             self.lives = False
         return self.lives

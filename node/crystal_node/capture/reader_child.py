@@ -1,13 +1,14 @@
 """The child process of ``read_ahead``: reads transcripts, part by part, and writes to no file; SQLite may
 make the ``-shm`` beside another program's database (``database_file``).
 
-It gets the settings, then one transcript after the other on its standard input, and answers on its standard output with each
-part of it. It ends with its parent: the pipe closes however that one ends.
+It gets the settings, then one transcript after the other on its standard input, and answers on its standard output with one
+part of it after the other, as long as it is told to go on. It ends with its parent: the pipe closes however that one ends.
 """
 
 import os
 import pickle
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
@@ -17,7 +18,7 @@ from crystal_node.base.process_memory import keep_others_out
 from crystal_node.base.settings import Settings
 from crystal_node.capture.adapter import Adapter
 from crystal_node.capture.exclusions import Exclusions
-from crystal_node.capture.read_ahead import ENDED, HEAD, PART
+from crystal_node.capture.read_ahead import ENDED, GO_ON, HEAD, PART
 from crystal_node.capture.reading import ReadPart, ReadRequest, read_part
 from crystal_node.capture.tools import all_adapters
 
@@ -26,23 +27,29 @@ def main() -> None:
     keep_others_out()
     settings: Settings = pickle.loads(_received() or b"")  # noqa: S301  from the process that started this one
     adapters = {each.name: each for each in all_adapters(settings, settings.person_home)}
-    while (message := _received()) is not None:
+    message = _received()
+    while message is not None:
         request = from_msgpack(message, ReadRequest)
-        _read(settings, adapters[request.tool], request)
+        for part in _parts(settings, adapters[request.tool], request):
+            _answer(PART, msgspec.msgpack.encode(part))
+            if (message := _received()) != GO_ON:
+                break
+        else:
+            _answer(ENDED, b"")
+            message = _received()
 
 
-def _read(settings: Settings, adapter: Adapter, request: ReadRequest) -> None:
-    """Answers with all parts of one transcript. What cannot be read is read again, and reported, by the parent."""
+def _parts(settings: Settings, adapter: Adapter, request: ReadRequest) -> Iterator[ReadPart]:
+    """All parts of one transcript. What cannot be read is read again, and reported, by the parent."""
     more = True
     while more:
         try:
             excluded = Exclusions.read(settings.home.root, settings.person_home).all
             reading = read_part(adapter, request)
         except OSError:
-            break
-        _answer(PART, msgspec.msgpack.encode(ReadPart.of(reading, excluded)))
+            return
+        yield ReadPart.of(reading, excluded)
         more, request = reading.more, request.after(reading)
-    _answer(ENDED, b"")
 
 
 def _received() -> bytes | None:

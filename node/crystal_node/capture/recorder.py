@@ -11,7 +11,7 @@ is on again. Private mode is for all tools.
 import asyncio
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -242,7 +242,7 @@ class Recorder:
         begin = int(self._device.journal.meta_get(META_FROM) or 0)
         asks = _Asks(privacy, begin, (now_ms() - QUIET_MS) * 1_000_000)
         # A transcript that its tool moved comes before the new file under its old name, which still has its state.
-        ordered = sorted(choices, key=_stays)
+        ordered = [each for each in sorted(choices, key=_stays) if self._changed(each, asks)]
         with self._read_ahead(ordered, asks) as ahead:
             for adapter, found in ordered:
                 if found.problem is not None:
@@ -254,6 +254,16 @@ class Recorder:
                     _problem(report, found.path, error)
                     continue
                 report.files += recorded
+
+    def _changed(self, choice: Choice, asks: "_Asks") -> bool:
+        """Whether there is something to read of a transcript, or to report."""
+        adapter, found = choice
+        if found.problem is not None:
+            return True
+        before, request = self._request(adapter, found.path, asks)
+        with suppress(OSError):  # `_file` meets it again and reports it
+            return before is None or not adapter.unchanged(found.path, request.state, asks.quiet_ns)
+        return True
 
     def _read_ahead(
         self, choices: Iterable[Choice], asks: "_Asks"

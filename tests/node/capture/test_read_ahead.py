@@ -17,17 +17,21 @@ from msgspec import structs
 from crystal_mirror.operations import Capture, decode_operation
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.capture import recorder
-from crystal_node.capture.adapter import Adapter, TranscriptReading
+from crystal_node.capture.adapter import Adapter, TranscriptReading, decode_state
 from crystal_node.capture.aider import HISTORY
 from crystal_node.capture.exclusions import Exclusion, write
 from crystal_node.capture.line_reader import PASS_BYTES_MAX
-from crystal_node.capture.read_ahead import PARTS_AHEAD_MAX, ReadAhead
+from crystal_node.capture.read_ahead import (
+    PARTS_AHEAD_MAX,
+    ReadAhead,
+    _Child,  # pyright: ignore[reportPrivateUsage]  what a process is asked shows nowhere else
+)
 from crystal_node.capture.reading import ReadRequest, read_part
 from crystal_node.capture.tools import all_adapters
 from crystal_node.device.device import opened
 from crystal_node.device.privacy import Privacy
 from tests.node.capture.transcripts import line, user
-from tests.support.machine import Machine, Vault
+from tests.support.machine import Machine, Vault, transcript
 
 TOKEN = "ghp_" + "a1B2" * 9
 SECONDS_MAX = 30.0
@@ -131,6 +135,32 @@ def test_a_transcript_that_nobody_asks_for_keeps_no_process_from_the_next(
     one, _, three = requests(adapter)
     with ReadAhead(settings, [one, three], 1) as ahead:
         assert ahead.reading(three) == read_part(adapter, three)
+
+
+def test_what_is_no_part_is_read_here(settings: Settings, adapter: Adapter) -> None:
+    one, two, _ = requests(adapter)
+    with ReadAhead(settings, [one, two], 1) as ahead:
+        read = ahead._transcripts[one.path]  # pyright: ignore[reportPrivateUsage]  as from a process that went wrong
+        _until(lambda: bool(read.parts))
+        read.parts[0] = b"\xc1"
+        assert ahead.reading(one) is None
+        assert ahead.reading(two) == read_part(adapter, two)
+
+
+def test_what_nobody_wants_any_more_is_not_read_to_its_end(settings: Settings, adapter: Adapter) -> None:
+    one, two, _ = requests(adapter)
+    path = Path(os.fsdecode(one.path))
+    with path.open("ab") as file:
+        for number in range(20):
+            file.write(line(user("x", 1000 + number, attribution="x" * PASS_BYTES_MAX)))
+    with (
+        mock.patch.object(_Child, "answer", autospec=True, side_effect=_Child.answer) as answers,
+        ReadAhead(settings, [one, two], 1) as ahead,
+    ):
+        assert ahead.reading(one) is not None
+        assert ahead.reading(structs.replace(one, privacy=Privacy(since=5))) is None
+        assert ahead.reading(two) == read_part(adapter, two)
+    assert answers.call_count <= PARTS_AHEAD_MAX + 9, "of more than twenty parts, and two of the next"
 
 
 def test_no_more_is_kept_than_a_few_parts_however_many_transcripts_wait(
@@ -250,6 +280,19 @@ def test_a_large_backlog_is_recorded_as_it_is_without_them(
         texts.append(_recorded(machine))
         machine.projects.rename(settings.person_home / ".claude" / "projects")
     assert texts[0] == texts[1]
+
+
+def test_a_transcript_that_has_not_changed_is_looked_at_once(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_processors", lambda: 2)
+    machine = vault.core
+    for name in "abc":
+        transcript(machine, f"Said in {name}.", name=name)
+    machine.call("capture")
+    with mock.patch.object(recorder, "decode_state", side_effect=decode_state) as decoded:
+        assert machine.call("capture", "--json").json["messages"] == 0
+    assert decoded.call_count == 3
 
 
 def _recorded(machine: Machine) -> list[str]:

@@ -128,10 +128,13 @@ class DocumentReader:
 
     def begins_as(self, spoken: list[TranscriptMessage], other: list[TranscriptMessage]) -> int:
         """How many messages a new document without times has from another one, of those that are kept out of that one, which
-        has this reader's state."""
+        has this reader's state. The last of them may have been another text since; the new document may have what it was."""
         kept_out = len(other) if self._state.unsure_until > 0 else self._context.hidden
         pairs = zip(spoken, other[:kept_out], strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0].texts == pair[1].texts, pairs))
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].texts == pair[1].texts, pairs))
+        if same + 1 == self._context.hidden and same < len(spoken) and self._begins_as_hidden(spoken[same]):
+            return same + 1
+        return same
 
     def skip(self, said: DocumentContent) -> FileState:
         """The state after everything in the document."""
@@ -172,12 +175,15 @@ class DocumentReader:
 
     def _behind_hidden(self, spoken: TranscriptMessage) -> TranscriptMessage | None:
         """What was appended to the last skipped message; None if that message was changed."""
-        text, count = _text(spoken), self._context.hidden_chars
-        behind = text[count:].strip()
-        if not behind or _hash(text[:count]) != self._context.hidden_hash:
+        behind = _text(spoken)[self._context.hidden_chars :].strip()
+        if not behind or not self._begins_as_hidden(spoken):
             return None
         role = next(iter(spoken.texts))
         return replace(spoken, texts={role: behind})
+
+    def _begins_as_hidden(self, spoken: TranscriptMessage) -> bool:
+        """Whether a message is the last skipped one, as it was then or with more behind it."""
+        return _hash(_text(spoken)[: self._context.hidden_chars]) == self._context.hidden_hash
 
     def _check(self, said: DocumentContent) -> None:
         if len(said.outcomes) > MARKS_MAX:

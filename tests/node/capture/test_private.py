@@ -186,6 +186,26 @@ def test_a_fork_of_a_session_without_times_has_nothing_that_was_private_in_it(pe
     assert sorted(set(person.found("undated"))) == sorted([after, before, *later])
 
 
+@pytest.mark.parametrize("since", ["undated and private, and more", "undated and quite another", None])
+def test_a_fork_has_nothing_private_in_it_although_its_session_went_on_otherwise(
+    person: Machine, since: str | None
+) -> None:
+    before, private, after = "undated and open", "undated and private", "undated and after"
+    _continue(person, "one", before)
+    person.call("capture")
+    person.call("private", "on")
+    _continue(person, "one", before, private)
+    person.call("private", "off")
+    _later(
+        _continue(person, "one", *([before] if since is None else [before, since])),
+        _continue(person, "fork", before, private, after),
+    )
+    person.call("capture")
+    found = person.found("undated")
+    assert after in found
+    assert private not in found
+
+
 def test_from_now_on_holds_for_sessions_without_times_their_forks_and_unreadable_ones(
     machine: Machine,
 ) -> None:

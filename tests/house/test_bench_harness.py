@@ -1,9 +1,15 @@
 """The benchmark table tells the truth about what was met and what was missed."""
 
+import os
+import subprocess
+import sys
+import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from bench import bench_transcripts
 from bench.harness import (
     Row,
     interleaved,
@@ -132,3 +138,24 @@ def test_a_slow_hour_of_the_machine_makes_nothing_worse() -> None:
     page = recorded("", _part(Row(name="put", value=10, unit="ms")), "two cores")
     assert not worse_than_before(page, _part(Row(name="put", value=14, unit="ms"), pace=3.0))
     assert worse_than_before(page, _part(Row(name="put", value=14, unit="ms"), pace=2.0))
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/smaps_rollup").exists(), reason="memory is measured as Linux tells it"
+)
+def test_memory_that_cannot_be_measured_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = bench_transcripts._resident  # pyright: ignore[reportPrivateUsage]  no other way is quick
+    with resident() as peak:
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(1)"], check=True)
+    assert peak.bytes > 1_000_000
+    monkeypatch.setattr(bench_transcripts, "_MEMORY", f"{tmp_path}/{{}}")
+    with pytest.raises(FileNotFoundError), resident():
+        pass
+    (tmp_path / str(os.getpid())).touch()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        (tmp_path / str(child.pid)).mkdir()
+        with pytest.raises(IsADirectoryError), resident():
+            time.sleep(1)
+        child.kill()

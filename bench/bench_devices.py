@@ -1,9 +1,9 @@
-"""One message in a vault of 10 and of 1,000 devices: how many requests it costs the relay, and how much of its time.
+"""One message in a vault of 10 and of 1,000 devices: the requests to the relay, and the relay's processor time for them.
 
 The protocol's own code runs for the device that said it, for the Core, and for some of the others, over objects in memory, each
 as a process that has made rounds before. The other devices do the same as these, so their requests are calculated. The waits
-are not counted: each device's long-poll ends once and is asked again. For the time, what one of those devices asked is asked
-again, many times, of a relay process over a directory that holds the vault's objects.
+are not counted: each device's long-poll ends once and is asked again. For the processor time, the requests of one of these
+devices are repeated many times at a relay process whose directory holds the vault's objects.
 """
 
 import tempfile
@@ -88,7 +88,7 @@ def _vault(size: int, *, repeated: int) -> list[Row]:
             name=f"one message in a vault of {size:,} devices: the relay's processor time for a device that takes it in",
             value=seconds * 1000,
             unit="ms",
-            note=f"so for all of them {seconds * total / each:.2g} s, calculated by their requests",
+            note=f"{seconds * total / each:.2g} s for all devices, calculated from their requests",
         ),
     ]
 
@@ -116,7 +116,7 @@ def _counted(store: Objects, member: Member) -> Counter[str]:
 
 
 def _relay_seconds(home: Household, member: Member, requests: Sequence[Request], repeated: int) -> float:
-    """Processor time of a relay process for these requests of that device; the mean of so many times."""
+    """Processor time of a relay process for these requests of a device, in seconds: the mean of ``repeated`` times."""
     vault = home.core.vault.hex()
     core, party = Party(vault, home.core.device_id.hex()), Party(vault, member.device_id.hex())
     with tempfile.TemporaryDirectory(prefix="crystal-bench-") as folder:
@@ -145,7 +145,7 @@ def _relay_seconds(home: Household, member: Member, requests: Sequence[Request],
                 runner = Runner(client, _no_embedder)
                 try:
                     for request in requests:
-                        await runner.perform(request)  # connects, and fills what a relay caches
+                        await runner.perform(request)  # connects, and fills the relay's caches
                     before = relay_seconds(relay)
                     for _ in range(repeated):
                         for request in requests:

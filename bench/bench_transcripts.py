@@ -79,7 +79,7 @@ def run(quick: bool) -> list[Row]:
             value=peak.bytes / MB,
             unit="MB",
             target=value_at_most(MEMORY_MB_MAX),
-            note="proportional set size, five times a second: what they share counts once, what others share in part",
+            note="proportional set size, read five times a second: a page that several processes share counts in part for each",
         ),
         Row(name="a second look at them, nothing new", value=again.seconds, unit="s"),
     ]
@@ -122,10 +122,11 @@ class _Peak:
 
 @contextmanager
 def _resident() -> Generator[_Peak]:
-    """The most that the processes which begin meanwhile hold at once, looked at five times a second. Raises OSError: this
-    system does not tell."""
+    """The peak of the memory of all processes that this one starts meanwhile: the sum of their proportional set sizes, read
+    five times a second. Raises OSError: the system does not tell these sizes."""
     peak, ended, here = _Peak(), threading.Event(), os.getpid()
-    Path(_MEMORY.format(here)).read_bytes()  # if that is missing, it is not that a process has ended
+    # Raises if the system has no such files: below, a missing one means that its process has ended.
+    Path(_MEMORY.format(here)).read_bytes()
 
     def look() -> None:
         while not ended.wait(0.2):

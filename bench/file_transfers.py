@@ -3,8 +3,8 @@
 Two homes with `crystal sync --watch` at a relay of their own, and, where it is installed, two of Syncthing beside them. The
 same steps are made in both: many small files, one new file, a large file, a kilobyte changed in it; and, but for a quick run,
 10,000 files at once and a file of 2 GB, with the peaks of memory. Syncthing is asked to scan as soon as the files are there,
-since it would wait ten seconds; Crystal's watch notices by itself. Beside them stand commands that people would run by hand
-(`bench/folder_transfers.py`).
+since it would wait ten seconds; Crystal's watch notices by itself. They are compared with commands that people would run by
+hand (`bench/folder_transfers.py`), too.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Files to another device through a folder that both reach, by the commands that people would run by hand for it.
+"""Files to another device through a folder that both devices reach, by commands that people would run by hand.
 
-restic keeps encrypted parts of them there and restores the newest state, rclone encrypted copies. Nothing watches and nothing
-listens: the figures are those of the commands alone, one after the other, the sender's first.
+restic keeps the files there as encrypted parts and restores the newest state; rclone keeps encrypted copies. Nothing watches
+for changes: the figures are those of the commands alone, the sender's and then the receiver's.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _SECRET = "bench-only"
 
 
 class FolderPair(ABC):
-    """Two folders and one between them."""
+    """Two devices' folders, and the folder between them. ``name``: in the rows. ``program``: its command."""
 
     name: ClassVar[str]
     program: ClassVar[str]
@@ -40,7 +40,7 @@ class FolderPair(ABC):
     def fetch(self) -> None: ...
 
     def measured(self, files: Mapping[str, bytes | RandomBytes]) -> Figures:
-        """Writes these files here, sends and fetches. Bytes on the wire and the peak are not measured, and 0."""
+        """Writes these files here, sends and fetches them. ``wire`` and ``peak`` are 0: they are not measured."""
         waiting: dict[str, tuple[int, bytes]] = {}
         for path, content in files.items():
             (self.here / path).parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ class Restic(FolderPair):
 
 
 class Rclone(FolderPair):
-    """Encrypted copies of what is new, up and down. Knows no parts: a changed file is sent whole."""
+    """Encrypted copies of new and changed files, to the folder and back. A changed file is sent whole."""
 
     name = "rclone, encrypted, both ways"
     program = "rclone"
@@ -112,7 +112,7 @@ class Rclone(FolderPair):
 
 @contextlib.contextmanager
 def folder_pairs(folder: Path) -> Generator[list[FolderPair]]:
-    """Of the programs that are installed."""
+    """A pair for each of the programs that is installed, in folders below ``folder``, which are removed afterwards."""
     kinds: list[type[FolderPair]] = [Restic, Rclone]
     try:
         yield [kind(folder / kind.program) for kind in kinds if shutil.which(kind.program)]
@@ -121,5 +121,6 @@ def folder_pairs(folder: Path) -> Generator[list[FolderPair]]:
 
 
 def _processor() -> float:
+    """Processor time of this process's ended children, in seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

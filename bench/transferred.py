@@ -1,4 +1,4 @@
-"""What is moved between two devices, and what was measured of it."""
+"""The files that a benchmark moves between two devices, and the figures of a move."""
 
 import hashlib
 import random
@@ -12,19 +12,19 @@ MIB = 1024 * 1024
 
 @dataclass
 class Figures:
-    """Of one step."""
+    """Of one step. ``processor``: processor time in seconds."""
 
     seconds: float
     processor: float
     wire: int
-    """Bytes between both devices and the relay, or between the two."""
+    """Bytes between both devices and the relay, or between the two devices."""
     peak: int
-    """Peak of the resident bytes of the largest process."""
+    """Most bytes that the largest process had resident."""
 
 
 @dataclass(frozen=True)
 class RandomBytes:
-    """Content that is made as it is written, and never held whole."""
+    """Content of ``size`` bytes that is made while it is written, and never in memory as a whole."""
 
     size: int
     seed: int
@@ -54,6 +54,7 @@ def written(path: Path, content: bytes | RandomBytes) -> tuple[int, bytes]:
 
 
 def has(path: Path, size: int, digest: bytes) -> bool:
+    """Whether the file has this size and SHA-256."""
     try:
         if path.stat().st_size != size:
             return False

@@ -2,9 +2,10 @@
 
     python -m scripts.install_test_tools [NAME…]
 
-Part of `make test-tools`. They come by npm, one by pip, each in a folder of its own. What is there in its version is left
-alone. What cannot be installed is said and left out, and its tests are skipped with the reason. CRYSTAL_TEST_TOOLS names
-another folder.
+Part of `make test-tools`. They come by npm, one by pip, each in a folder of its own. A program that is there in its version is
+left alone. One that cannot be installed is named and left out, and its tests are skipped with the reason. CRYSTAL_TEST_TOOLS
+names another folder.
+
 An npm that runs on an old Node.js takes releases that are years old and says nothing: so npm itself runs on the pinned one, and
 the version that came is compared with the pin. Exit code 0 when all are there, 1 when one is missing.
 """
@@ -25,7 +26,7 @@ _WHY_NOT = "why-not.txt"
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A program that comes by npm, or by pip (``pip``) into a Python environment of its own. ``runs``: its command;
+    """A program that comes by npm or, with ``pip``, by pip into a Python environment of its own. ``runs``: its command.
     ``scripts``: whether its installation by npm has to run its own scripts."""
 
     name: str
@@ -136,7 +137,7 @@ class Tools:
         return self._run([*npm, "install", *options, program.pin])
 
     def _pip(self, program: Pinned, home: Path) -> tuple[str, str]:
-        """Run the installation; as ``_run``."""
+        """Run the installation by pip. Returns as ``_run``."""
         why_not, said = self._run([sys.executable, "-m", "venv", str(home)])
         if why_not:
             return why_not, said

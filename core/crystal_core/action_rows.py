@@ -52,7 +52,7 @@ INSERT INTO actions (chunk) SELECT chunk FROM (
 
 
 def _repeated(table: str) -> str:
-    """Return what replaces the first triggers of a table, which looked through all places of a text for each one more."""
+    """Return the SQL that replaces a table's first triggers, which read all places of a text for each new place."""
     events = {f"{table}_inserted": "INSERT", f"{table}_moved": "UPDATE OF chunk"}
     return "".join(
         f"""
@@ -73,4 +73,4 @@ REPEATED_TEXTS = f"""
 DROP INDEX provisional_places_by_chunk;
 CREATE INDEX provisional_places_by_chunk ON provisional_places (chunk, session);
 """
-"""What a tool answers is often the same: a text of thousands of places, of which few are of one session."""
+"""A migration. Results of tools often repeat: such a text has thousands of places, of which few are in one session."""

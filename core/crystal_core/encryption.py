@@ -71,7 +71,7 @@ _decoder = msgspec.json.Decoder(Marker)
 
 def key_id(key: bytes) -> str:
     """Names a key without telling anything of it: 32 hexadecimal digits."""
-    import hmac  # lazy, as most openings of a file need no key: OpenSSL takes 3 ms to load
+    import hmac  # lazy: OpenSSL takes 3 ms to load, and most files are opened without a key
     from hashlib import sha256
 
     return hmac.new(key, _KEY_ID, sha256).hexdigest()[:32]

@@ -267,7 +267,7 @@ class Replica(ReplicaReader):
 
     def index_provisional(self, origin: Origin, operation: Operation, encoded: bytes | None = None) -> None:
         """Make an operation of this device findable by keyword until it is applied; a forget hides at once. `encoded`: the
-        operation's bytes, if they are there already.
+        operation's bytes, if it is encoded already.
 
         Runs in its own transaction. Idempotent; does nothing for an origin that is done. Survives a crash of the process but
         not always a power failure: at start the outbox, which does, is compared with `provisional_origins`.

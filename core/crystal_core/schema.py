@@ -36,7 +36,7 @@ A chunk with `provisional = 1` exists for provisional rows only; the replicated 
 
 Views count pending operations. `memory_states` has one row per memory, as it will be when they are applied. `memory_places`
 leaves out retired and superseded memories, `document_places` what a pending operation replaces or removes; `stale_chunks` are
-the chunks found only where these two leave them out. CROSS JOIN keeps the small table outer, which SQLite does not know.
+the chunks found only where these two leave them out. CROSS JOIN keeps the small table outer: SQLite cannot tell which it is.
 
 Indexes: chunks are looked up by `forget_hash`, which is one to one with `id`. An index over random values costs a page for
 almost every row added, so there is only one (docs/decisions/0010). Lookups by id search `id_blocks` (9 bytes a chunk), then the

@@ -200,7 +200,7 @@ class Replica(ReplicaView, Protocol):
 
     def index_provisional(self, origin: Origin, operation: Operation, encoded: bytes | None = None) -> None:
         """Makes an operation of this device searchable before the Core has ordered it. Idempotent; outside the digest.
-        ``encoded``: the operation's bytes, if they are there already.
+        ``encoded``: the operation's bytes, if it is encoded already.
 
         A forget hides at once. Does nothing for an origin that is done.
         """

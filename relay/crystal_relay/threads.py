@@ -97,7 +97,7 @@ class Lane:
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
             work()
-            del work  # or an idle thread would keep what it returned last, and the request behind it
+            del work  # or an idle thread would keep its last result and request in memory
 
     def _call(
         self,
@@ -106,7 +106,7 @@ class Lane:
         call: Callable[[], Result],
         unwanted: Callable[[Result], None] | None,
     ) -> None:
-        """In a thread: make a call, and deliver what came of it."""
+        """In a thread: make a call, and deliver its result or its error."""
         try:
             result = call()
         except BaseException as error:  # noqa: BLE001  (passed on to the caller)
@@ -114,7 +114,7 @@ class Lane:
         else:
             delivery.call(partial(self._succeed, future, result, unwanted))
         finally:
-            # An error's traceback has this frame: they would hold each other, and the request, until the next collection.
+            # An error's traceback holds this frame, so both and the request would stay until the next garbage collection.
             del future
 
     def _succeed(

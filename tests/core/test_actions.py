@@ -183,7 +183,7 @@ def test_what_a_tool_answers_again_and_again_is_recorded_and_applied_without_goi
     steps: list[int] = []
 
     def counted(number: int) -> int:
-        """Steps of SQLite until one more session has that answer: asked for, pending, applied."""
+        """SQLite's steps to look up, index and apply the same answer in one more session."""
         taken = 0
 
         def stepped() -> bool:

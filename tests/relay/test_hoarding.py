@@ -242,7 +242,7 @@ async def test_an_idle_connection_keeps_no_large_head(relay: ServedRelay, lead: 
 
 @contextlib.contextmanager
 def no_collection() -> Generator[None]:
-    """What is in a circle stays."""
+    """Without garbage collection, so that reference cycles stay in memory."""
     gc.collect()
     gc.disable()
     try:
@@ -257,7 +257,7 @@ def no_collection() -> Generator[None]:
 async def test_nothing_is_held_of_a_connection_that_ended(
     relay: ServedRelay, lead: Member, asked: str, extra: tuple[str, ...], reset: bool
 ) -> None:
-    """Neither by a circle of what served it, nor by an error's traceback. Otherwise it is memory until the next collection."""
+    """Neither by a reference cycle nor by an error's traceback: these stay in memory until the next garbage collection."""
     async with connected(relay.url) as each:
         await each.send(put_head(lead, "devlog/0", 1) + b"x")
         assert (await each.reply()).status == 201

@@ -495,7 +495,7 @@ async def test_the_client_sends_what_that_of_httpx_sends(
             headers={"Accept-Encoding": "identity", "User-Agent": "crystal"},
         ) as known,
     ):
-        del known.headers["connection"]  # HTTP/1.1 keeps connections unasked: these bytes are spared
+        del known.headers["connection"]  # HTTP/1.1 keeps connections without it
         for client in (known, plain):
             response = await client.send(client.build_request(method, path, **given))
             assert response.content == b"hello"

@@ -1,4 +1,4 @@
-"""Calls in threads for an event loop: what a finished call leaves behind."""
+"""Calls in threads for an event loop: a finished call leaves nothing in memory."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from crystal_relay.threads import Delivery, Lane
 
 
 class Request:
-    """What a call holds."""
+    """Stands for a request that a call holds."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def refused(_: Request) -> int:
 @pytest.mark.parametrize("call", [answered, refused])
 @pytest.mark.parametrize("leave", [False, True])
 async def test_nothing_keeps_the_request_of_a_finished_call(lane: Lane, call: object, leave: bool) -> None:
-    """Not the idle thread, and no circle of an error, its traceback and its future, which lasts until the next collection."""
+    """Neither the idle thread nor a cycle of an error, its traceback and its future, which garbage collection frees late."""
     assert callable(call)
     request = Request()
     held = weakref.ref(request)

@@ -1,4 +1,4 @@
-"""A real nginx on a loopback port: with the configuration that we ship and a certificate made here, or with another site."""
+"""A real nginx on a loopback port: with the configuration that we ship and a certificate made here, or with another one."""
 
 import contextlib
 import os
@@ -77,7 +77,7 @@ def running_nginx(directory: Path, *upstreams: str) -> Generator[RunningNginx]:
 
 @contextlib.contextmanager
 def nginx_process(directory: Path, site: str, port: int, *, severity: str = "info") -> Generator[Path]:
-    """nginx with `site` in its `http` block, which listens on this port of loopback. Yields its error log."""
+    """nginx with `site` in its `http` block; `site` listens on this port of the loopback. Yields the path of its error log."""
     assert NGINX is not None, "nginx is not installed"
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "site.conf").write_text(site)

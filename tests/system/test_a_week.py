@@ -109,7 +109,7 @@ def _rollout(machine: Machine, *texts: str) -> None:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a process takes of its machine. ``children``: but for those that hold an embedding model."""
+    """What a process takes of its machine. ``children``: without those that run the embedding model."""
 
     memory_bytes: int
     descriptors: int

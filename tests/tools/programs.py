@@ -27,7 +27,7 @@ class Program:
     shell: ClassVar[Call | None]
     """A call that prints ``words-of-a-tool``; None if its model has no tools."""
     provider: ClassVar[str] = ""
-    """What it writes before the name of a model."""
+    """A prefix of model names in its settings and transcripts."""
     has_hooks: ClassVar[bool] = True
     has_memory_tools: ClassVar[bool] = True
     """Whether Crystal has hooks in it, and an MCP server."""
@@ -436,7 +436,7 @@ class Aider(Program):
     def prepare(self) -> None:
         prices = self.workplace.home / ".aider" / "caches" / "model_prices_and_context_window.json"
         prices.parent.mkdir(parents=True)
-        prices.write_text('{"scripted": {}}')  # else it fetches them
+        prices.write_text('{"scripted": {}}')  # else it downloads them
         own = f"""model: {self.provider}{WITHOUT_TOOLS}
 weak-model: {self.provider}scripted
 openai-api-base: {self.workplace.model.url}/v1
@@ -468,7 +468,7 @@ fancy-input: false
         return [self.command, "--yes-always", "--message", prompt]
 
     def ask(self, folder: Path, prompt: str, session: str = "") -> str:
-        """Its file is looked for in projects that are known."""
+        """Also captures the folder: Aider's file is only looked for in projects that are known."""
         printed = super().ask(folder, prompt, session)
         self.workplace.machine.run("capture", str(folder))
         return printed

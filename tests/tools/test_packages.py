@@ -56,7 +56,7 @@ def test_a_package_recalls_once_alone_and_beside_crystal_up(
         workplace.run([program.command, *words], workplace.home, **program.variables)
     machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp")
     machine.run("remember", FACT, "--scope", "everywhere")
-    machine.run("capture", "off")  # else the questions of earlier tries are what is recalled
+    machine.run("capture", "off")  # else questions of earlier tries would be recalled
     with agent(machine):
         for stage in ("alone", "beside the hooks of crystal up"):
             if stage != "alone" and kind is OpenClaw:  # it has one plugin of a name: the package's stays

@@ -1,4 +1,4 @@
-"""What a person keeps out on one device is not recorded on another one either: both run the program."""
+"""Projects that a person excludes on one device are not recorded on another device, which runs the same program."""
 
 import subprocess
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""The built-in embedder in a process of its own, which a background service starts when it needs vectors, and ends when idle.
+"""The built-in embedder in a process of its own. A background service starts it when it needs vectors, and ends it when idle.
 
 ::
 
@@ -10,12 +10,12 @@ A frame is its length (four bytes, big-endian) and a msgpack document.
 Rules:
 
 - Its owner starts it with `crystal_core.embed.session.PROCESS_ENVIRONMENT`.
-- The worker has no state. It may be killed at any time; it ends when its standard input does, amid a request too, so it
+- The worker has no state and may be killed at any time. It ends when its standard input ends, even during a request, so it
   outlives no service.
-- It ignores the signals that stop a service and everything beside it: what the service asked for before is still answered.
+- It ignores the signals that stop a service and all processes of its group: requests made before are still answered.
 - It makes vectors of the model that the service named at the beginning, or none: an installation may change while a service
   runs.
-- Texts go over as bytes, with half pairs of surrogates as they are: the vectors are those of the same text within one process.
+- Texts are sent as bytes, unpaired surrogates included, so the vectors are the same as if the texts stayed in one process.
 """
 
 import os
@@ -38,7 +38,8 @@ _CHARACTERS = "surrogatepass"
 
 
 class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first frame. ``identity``: the model that is expected. ``directory``: its files, "" for the shipped ones."""
+    """The first frame. ``identity``: the expected model. ``threads``: of the model; None: its own choice. ``directory``: the
+    model's files, "" for the shipped ones."""
 
     identity: str
     threads: int | None
@@ -58,19 +59,19 @@ class QueryRequest(msgspec.Struct, frozen=True, tag="query", forbid_unknown_fiel
 
 
 class StoredVectors(msgspec.Struct, frozen=True, tag="vectors", forbid_unknown_fields=True):
-    """For each text, its windows' vectors."""
+    """For each text, its windows' vectors in their stored form."""
 
     texts: list[list[bytes]]
 
 
 class QueryVector(msgspec.Struct, frozen=True, tag="query", forbid_unknown_fields=True):
-    """float32 numbers, little-endian."""
+    """A query's vector: float32 numbers, little-endian."""
 
     vector: bytes
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", forbid_unknown_fields=True):
-    """An EmbeddingError. ``damaged``: it is ModelDamaged. "" as hint: the class's own."""
+    """An EmbeddingError. ``damaged``: whether it is ModelDamaged. ``hint``: "" for the hint of its class."""
 
     message: str
     hint: str
@@ -85,7 +86,7 @@ _requests = msgspec.msgpack.Decoder(EmbeddingRequest)
 
 
 def send(file: IO[bytes], message: msgspec.Struct) -> None:
-    """Raises ValueError for a message that is too long, OSError where nobody reads any more."""
+    """Writes one frame. Raises ValueError for a message of more than FRAME_BYTES_MAX, OSError if the pipe is closed."""
     data = msgspec.msgpack.encode(message)
     if len(data) > FRAME_BYTES_MAX:
         raise ValueError(f"a frame of {len(data):,} bytes is too long")
@@ -95,7 +96,7 @@ def send(file: IO[bytes], message: msgspec.Struct) -> None:
 
 
 def receive(file: IO[bytes]) -> bytes | None:
-    """The next frame; None where there is no whole one any more. Raises ValueError for one that is too long."""
+    """The next frame; None if the file ends before or within it. Raises ValueError for one of more than FRAME_BYTES_MAX."""
     head = file.read(_HEAD_BYTES)
     if len(head) < _HEAD_BYTES:
         return None
@@ -111,7 +112,7 @@ def to_bytes(text: str) -> bytes:
 
 
 def answer(embedder: BuiltinEmbedder, identity: str, request: EmbeddingRequest) -> EmbeddingReply:
-    """What ``embedder`` says to it. ``identity``: the model that is expected."""
+    """The embedder's reply to one request. ``identity``: the expected model. Embedding errors become Failed."""
     try:
         if embedder.identity != identity:
             return Failed(
@@ -130,7 +131,7 @@ def answer(embedder: BuiltinEmbedder, identity: str, request: EmbeddingRequest) 
 
 
 def run(next_frame: Callable[[], bytes | None], replies: IO[bytes]) -> None:
-    """Answers until the frames end. Raises OSError where nobody takes the answers, and ValueError for what is no request."""
+    """Answers until the frames end. Raises OSError if nobody reads the replies, ValueError for a frame that is no request."""
     first = next_frame()
     if first is None:
         return
@@ -142,7 +143,7 @@ def run(next_frame: Callable[[], bytes | None], replies: IO[bytes]) -> None:
 
 
 def _read(requests: IO[bytes], frames: "Queue[bytes]") -> None:
-    """Ends the process with its input, whatever it is at: nobody is left who would take the answer."""
+    """Ends the process when its input ends, even during a request: nobody is left to read the answer."""
     try:
         while (data := receive(requests)) is not None:
             frames.put(data)
@@ -155,10 +156,10 @@ def main() -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):  # some systems lack the last two
         if (number := getattr(signal, name, None)) is not None:
             signal.signal(number, signal.SIG_IGN)
-    # A file of its own: an interpreter that ends by an error wants standard input's lock, which the thread holds.
+    # Copies of the descriptors: an interpreter that ends by an error needs sys.stdin's lock, which the thread would hold.
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)  # what a library prints is no reply
+    os.dup2(nowhere, 1)  # so that no library prints into the replies
     os.close(nowhere)
     frames = Queue[bytes](1)
     threading.Thread(target=_read, args=(requests, frames), name="requests", daemon=True).start()

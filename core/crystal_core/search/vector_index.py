@@ -52,7 +52,7 @@ SIZE_USUAL = 250_000
 BLOCK = 32_768
 """Windows in one block."""
 SAMPLED, SAMPLED_MIN = 16, 32_768
-"""Every 16th of so many distances or more tells about how far the smallest ones reach."""
+"""From `SAMPLED_MIN` distances on, every `SAMPLED`th is read to estimate a limit of the smallest ones."""
 
 Column = Literal["rowids", "chunks", "words"]
 Admits = Callable[["NDArray[np.int64]"], "NDArray[np.bool_]"]
@@ -399,8 +399,8 @@ def _products(rows: "NDArray[Any]", query: "NDArray[np.float32]") -> "NDArray[np
 def smallest(distances: "NDArray[np.uint16]", count: int) -> "NDArray[np.int64]":
     """Return the places of the `count` smallest of more distances, in no order; of equal ones the last.
 
-    Ten times as fast as `argpartition`: there are no more distances than dimensions, so they are counted; of many only those
-    that are near enough by a sample, if these suffice.
+    Ten times as fast as `argpartition`: a distance is one of few numbers, so how often each occurs is counted. Of many distances,
+    a sample gives a limit, and only those within it are counted if they suffice.
     """
     near = np.flatnonzero(distances <= _about(distances, count)) if len(distances) >= SAMPLED_MIN else None
     if near is None or len(near) < count:
@@ -412,7 +412,7 @@ def smallest(distances: "NDArray[np.uint16]", count: int) -> "NDArray[np.int64]"
 
 
 def _about(distances: "NDArray[np.uint16]", count: int) -> int:
-    """Return a distance that at least `count` have, as far as every `SAMPLED`th tells, and a few more."""
+    """Return a distance within which at least `count` lie and a few more, estimated from every `SAMPLED`th."""
     wanted = count // SAMPLED
     return int(
         np.searchsorted(np.cumsum(np.bincount(distances[::SAMPLED])), wanted + 3 * math.isqrt(wanted) + 3)

@@ -373,7 +373,7 @@ SELECT ?1 WHERE coalesce(
 
 
 def anything_suppressed(database: Database) -> bool:
-    """Whether `is_suppressed` may be true for any text. Most memories have forgotten nothing."""
+    """Whether `is_suppressed` may be true of any text. Most memories have forgotten nothing."""
     return bool(
         database.value("SELECT EXISTS (SELECT 1 FROM suppressed) OR EXISTS (SELECT 1 FROM provisional_marks)")
     )

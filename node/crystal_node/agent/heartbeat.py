@@ -26,12 +26,13 @@ _ANYWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 BEAT_SECONDS = 2.0
-"""Half the wake-ups of a service at rest are beats. Requests come by its socket, which wakes it at once."""
+"""Half the wake-ups of a service at rest are beats. Requests need none: the socket wakes the service at once."""
 SLEPT_SECONDS = 30.0
 """Between two beats: connections are dead then, and pauses are over."""
 NETWORK_BEATS = 3
 """Beats between two looks at the network."""
 MINUTE_BEATS = 30
+"""Beats in a minute."""
 
 ConfigStamp = tuple[int, int, int]
 

@@ -2,8 +2,8 @@
 
 ``<root>/sessions/<session>.json`` is one document, rewritten with every message: ``{sessionId, workspaceDirectory,
 history}``. ``sessions.json`` beside them is their list. The history's items have neither ids nor times: a message's id is
-made of its place among equal ones, its time is the file's, and what is said in private is known by its place. ``cn --fork``
-copies a session's history into a file of a new one.
+made of its place among equal ones, its time is the file's, and a private message is known by its place. ``cn --fork`` copies a
+session's history into the file of a new session.
 
 What a compaction leaves is an item whose text is its ``conversationSummary``.
 """

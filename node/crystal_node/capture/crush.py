@@ -1,8 +1,8 @@
 """The adapter for Crush's conversations, in the database ``crush.db`` of each project's data folder.
 
 ``<root>/projects.json`` lists the projects that Crush was used in, with their data folders (``.crush`` in the project, unless
-its settings say otherwise). They are watched with all that is below them, and a project's own settings name them: so one counts
-only below its project, the person's home or ``<root>``.
+its settings say otherwise). A data folder is watched with everything below it, and a project's own settings may name any
+folder: so only one below its project, the person's home or ``<root>`` is read.
 
 The table ``sessions`` has a session's parent, if it is a sub-agent's or made up its title; ``messages`` its messages: ``parts``
 is an array of parts, of which ``text`` and ``reasoning`` are words, as JSON or as a frame of zstd. A text that is ``hidden``
@@ -178,8 +178,8 @@ class Crush(DatabaseAdapter):
         return self._read[1]
 
     def _is_bounded(self, folder: Path, project: str) -> bool:
-        """Whether a data folder, its links followed, may be watched: it is ``.crush`` of its project, or below the project, the
-        home or ``root``. A project that holds the home, such as the root, has only its ``.crush``."""
+        """Whether a data folder, its links followed, may be watched: it is its project's ``.crush``, or is below the project, the
+        home or ``root``. A project that contains the home, such as ``/``, adds only its ``.crush``."""
         try:
             really, of, home, root = (one.resolve() for one in (folder, Path(project), self._home, self.root))
         except (OSError, RuntimeError):

@@ -77,7 +77,7 @@ class DatabasePass:
 
 class DatabaseAdapter(ExcludingAdapter, ABC):
     """An adapter of one database. ``tables``: the columns that each of its tables must have. ``session_query``: each session's
-    id, and what together is its version; ``id_query``: the ids of the messages of one."""
+    id, then the columns that make up its version. ``id_query``: the ids of one session's messages."""
 
     name: str
     repeats = False
@@ -145,7 +145,7 @@ class DatabaseAdapter(ExcludingAdapter, ABC):
         for outcome in taken.outcomes:
             _outcome(outcome, path, hides, gatherer, counts, unsure=before.unsure_until > 0)
         after = _state(stamp, taken.positions, looked=quiet or not taken.waits)
-        # What is unsure stays so until all of it was looked at.
+        # Messages without a time stay unsure until all of the database was read.
         done = taken.known_form and not taken.waits and taken.bytes_left > 0
         unsure_until = 0 if done else before.unsure_until
         after = msgspec.structs.replace(after, stepped_over=before.stepped_over, unsure_until=unsure_until)
@@ -162,7 +162,7 @@ class DatabaseAdapter(ExcludingAdapter, ABC):
 
         positions, stamp = read_snapshot(path, read, None)
         after = _state(stamp, positions or {}, looked=True)
-        # What stands in a database of unknown form may be known to a later version.
+        # A later version may be able to read a database of unknown form.
         unsure_until = OFFSET_MAX if positions is None else 0
         return msgspec.structs.replace(after, stepped_over=True, unsure_until=unsure_until)
 

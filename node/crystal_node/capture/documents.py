@@ -4,8 +4,8 @@ There is no offset to continue from: a changed document is read again, and the m
 are kept with the file's state, so that such a file may have ``MARKS_MAX`` messages and ``DOCUMENT_BYTES_MAX`` bytes.
 
 What was skipped on purpose stays out by its position: in a document without times, the messages that it had then are never
-recorded, however they are rewritten, and of the last of them only what was appended. A new document that begins as another one
-is a fork of it: what is kept out there is kept out of it.
+recorded, however they are rewritten, and of the last of them only what was appended. A new document that begins as
+another one is a fork of it: messages that stay out of the other one stay out of the fork.
 """
 
 import errno
@@ -122,13 +122,13 @@ class DocumentReader:
             self._take(one, place, hidden, known, counts, gatherer)
         context = structs.replace(self._context, said=known.encoded())
         after = self._after(context, complete=not held)
-        if held or said.unknown:  # what is unsure stays so until all of it was looked at
+        if held or said.unknown:  # unsure until all of the document was read
             after = structs.replace(after, unsure_until=self._state.unsure_until)
         return TranscriptReading(gatherer.finish(), after, counts, False, gatherer.roots)
 
     def begins_as(self, spoken: list[TranscriptMessage], other: list[TranscriptMessage]) -> int:
-        """How many messages a new document without times has from another one, of those that are kept out of that one, which
-        has this reader's state. The last of them may have been another text since; the new document may have what it was."""
+        """How many messages at the beginning of a new document without times (``spoken``) are messages of this reader's document
+        (``other``) that stay out. The last of those may have been rewritten since: its former text counts, too."""
         kept_out = len(other) if self._state.unsure_until > 0 else self._context.hidden
         pairs = zip(spoken, other[:kept_out], strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0].texts == pair[1].texts, pairs))
@@ -262,12 +262,13 @@ class DocumentAdapter(WholeFileAdapter, ABC):
 class UndatedAdapter(DocumentAdapter, ABC):
     """An adapter of documents whose messages have no times. Their tool copies them when it forks a conversation."""
 
-    repeats = False  # a message that changes is another one, and what is kept out is known by its place
+    repeats = False  # a changed message is another one, and messages that stay out are known by their places
 
     def copied(self, path: Path, others: Iterable[tuple[Path, FileState]]) -> FileState | None:
-        """The state in which a new document is read that begins with messages that are kept out of others; None if it has none.
+        """The state from which to read a new document that begins with messages that stay out of other ones; None if it has none.
 
-        ``others``: with their states. One that cannot be read is left out. Raises OSError: the new one cannot be read.
+        ``others``: documents with their states; one that cannot be read is passed over. Raises OSError: the new document cannot
+        be read.
         """
         reader = DocumentReader(path, None)
         spoken = self.content(path, reader).spoken

@@ -90,7 +90,8 @@ class Exclusions:
         return cls(person_home, map(_read, _paths(home)))
 
     def hides(self, cwd: str, repository: str, moment: int, begun: int = 0) -> bool:
-        """Whether what was said there and then (0: unknown) is kept out. ``begun``: a bound of what is unknown."""
+        """Whether a message from there and then (0: unknown) is kept out. ``begun``: when the conversation began, for a message
+        without a time (0: unknown)."""
         for one in self.all:
             timely = (not moment or one.since <= moment) and (
                 one.until is None or (moment or begun) <= one.until

@@ -177,9 +177,8 @@ class GeminiCli(ObjectLines):
         self, value: object, context: Context, at: LinePosition
     ) -> Iterator[TranscriptMessage | SkippedRecord]:
         """A message, and the tool calls in it that have ended."""
-        if (
-            not context.session and not context.cwd
-        ):  # no header: programs that start at once in a new project may lose it
+        if not context.session and not context.cwd:
+            # No header: several Gemini CLIs that start at once in a new project may lose it.
             context.cwd = self._as_home(_project_root(at.path))
         yield from _message(value, context, at)
         message = as_object(value)

@@ -57,7 +57,7 @@ def step_over(device: Device) -> int:
                 behind[key] = encode_state(adapter.skip(found.path))
             except FileNotFoundError:
                 continue
-            except OSError:  # messages with a time are told by it (`read_part`) once it can be read
+            except OSError:  # once it can be read, its messages' times decide (`read_part`)
                 kept = before[key]
                 behind[key] = encode_state(unsure(None if kept is None else decode_state(kept)))
     with journal.transaction():

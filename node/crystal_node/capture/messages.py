@@ -34,9 +34,9 @@ class TranscriptMessage:
     """One message or tool call as a transcript has it. ``texts``: cleaned texts by role, in order.
 
     ``message`` is the tool's own id, or one made of content and time (``derived_id``). ``moment`` is in milliseconds since
-    1970, 0 if unknown; not ``dated``: it is a guess, good enough for sorting but not to tell what was private; then it was said
-    after ``begun``, if that is known. ``ended``: when a tool call had its result, private if that came in a private span;
-    0 if unknown. ``model`` is the language model that answered, as the tool names it.
+    1970, 0 if unknown; not ``dated``: it is a guess, good enough for sorting but not to tell what was private. ``begun``: a
+    moment after which the message was said, 0 if unknown. ``ended``: when a tool call had its result, private if that came in a
+    private span; 0 if unknown. ``model`` is the language model that answered, as the tool names it.
     """
 
     message: str

@@ -1,9 +1,9 @@
-"""Transcripts of a large backlog, read in further processes while this one commits what was read.
+"""Transcripts of a large backlog, which child processes read while this process commits the parts that they have read.
 
-Each process reads one transcript after the other, in the order in which they are recorded, and together they stay a few parts
-ahead. What they read counts only if it was read from exactly the state, the privacy and the exclusions that hold when it is to
-be committed; otherwise, and if a process has died, the part is read here, as it is without them. So positions are committed
-with their messages as ever, and losing a process loses nothing.
+Each child reads one transcript after the other, in the order in which they are recorded, and together the children stay a few
+parts ahead. A part counts only if it was read from exactly the state, under the privacy and the exclusions, that hold when it
+is committed. Otherwise, and if the child has died, this process reads the part itself, as it does without children. So
+positions are still committed with their messages, and a child that dies loses nothing.
 """
 
 import pickle
@@ -28,19 +28,23 @@ from crystal_node.capture.exclusions import Exclusions
 from crystal_node.capture.reading import ReadPart, ReadRequest
 
 PARTS_AHEAD_MAX = 6
-"""Parts that are kept until they are asked for, of all transcripts; each was made of about 4 MiB."""
+"""Parts of all transcripts that are kept until they are needed; each is of about 4 MiB of transcript."""
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
+"""A longer part is taken for an error of the child."""
 
 HEAD = struct.Struct(">cI")
-"""Frame header in both directions: a letter and the length of what follows."""
+"""Header of a frame in both directions: its kind, and the length of its data in bytes."""
 REQUEST, PART, ENDED = b"r", b"p", b"e"
 GO_ON = b""
-"""In place of a request: the next part of the same transcript is wanted. Each question has one answer."""
+"""Sent in place of a request: asks for the next part of the same transcript. Each question has one answer."""
 
 
 class ReadAhead:
-    """What processes of their own read of these transcripts, which are asked for in this order. A context manager: they end
-    with it."""
+    """The parts that child processes read of these transcripts. A context manager: the children end with it.
+
+    ``requests``: for the first part of each transcript, in the order in which ``reading`` will be called for them.
+    ``processes``: how many children; fewer if the system starts no more.
+    """
 
     def __init__(self, settings: Settings, requests: Sequence[ReadRequest], processes: int) -> None:
         self._settings = settings
@@ -76,7 +80,7 @@ class ReadAhead:
             child.close()
 
     def reading(self, request: ReadRequest) -> TranscriptReading | None:
-        """The part that is asked for, once it is read; None if it is not read ahead, nor is what follows in this transcript.
+        """The part that is asked for, once it is read. None if this process has to read it, and the rest of its transcript.
 
         Raises:
             OSError: the exclusions cannot be read.
@@ -85,7 +89,7 @@ class ReadAhead:
         if transcript is None:
             return None
         for passed in [*takewhile(lambda each: each is not transcript, self._transcripts.values())]:
-            self._drop(passed)  # nobody asked for it, and a child may be waiting with its parts
+            self._drop(passed)  # it was not asked for, and a child may wait with its parts
         data = self._next(transcript) if transcript.expected == request else None
         part = None if data is None else _decoded(data)
         if part is None or part.excluded != self._excluded():
@@ -114,7 +118,7 @@ class ReadAhead:
             return transcript.parts.popleft() if transcript.parts else None
 
     def _drop(self, transcript: "_Transcript") -> None:
-        """Nothing of it is wanted any more."""
+        """Gives up the rest of a transcript."""
         with self._changed:
             del self._transcripts[transcript.first.path]
             transcript.ended = True
@@ -122,7 +126,7 @@ class ReadAhead:
             self._changed.notify_all()
 
     def _serve(self, child: "_Child") -> None:
-        """Has one child read. The thread spends its time in system calls, which let the others run."""
+        """Has one child read. This thread mostly waits in system calls, during which other threads run."""
         try:
             while child.lives and (transcript := self._begin()) is not None:
                 self._read(child, transcript)
@@ -135,7 +139,7 @@ class ReadAhead:
         try:
             asked = child.ask(msgspec.msgpack.encode(transcript.first))
             while asked and (data := child.answer()) is not None:
-                # It reads on while this part waits for room, unless nothing of the transcript is wanted any more.
+                # The child reads on while this part waits for room, unless the transcript was given up.
                 asked = not transcript.ended and child.ask(GO_ON)
                 self._keep(transcript, data)
         finally:
@@ -144,9 +148,9 @@ class ReadAhead:
                 self._changed.notify_all()
 
     def _keep(self, transcript: "_Transcript", data: bytes) -> None:
-        """Adds a part, once there is room for it, unless nothing of the transcript is wanted any more."""
+        """Adds a part once there is room for it, unless the transcript was given up."""
         with self._changed:
-            # What is waited for always has room: else parts of later transcripts could keep it out.
+            # A part that is waited for always has room: else parts of later transcripts could keep it out.
             while not (
                 self.kept < PARTS_AHEAD_MAX or transcript is self._wanted or transcript.ended or self._closed
             ):
@@ -157,10 +161,11 @@ class ReadAhead:
 
     @property
     def kept(self) -> int:
-        """How many parts nobody has asked for yet."""
+        """How many parts are kept until they are needed."""
         return sum(len(each.parts) for each in [*self._transcripts.values()])
 
     def _begin(self) -> "_Transcript | None":
+        """The next transcript that no child has begun; None if there is none."""
         with self._changed:
             while self._waiting and not self._closed:
                 transcript = self._waiting.popleft()
@@ -171,7 +176,7 @@ class ReadAhead:
 
 
 def _started(settings: Settings, processes: int) -> list["_Child"]:
-    """As many as the system lets us have."""
+    """The children, fewer than ``processes`` if the system starts no more."""
     children: list[_Child] = []
     with suppress(OSError):
         while len(children) < processes:
@@ -180,7 +185,7 @@ def _started(settings: Settings, processes: int) -> list["_Child"]:
 
 
 def _decoded(data: bytes) -> ReadPart | None:
-    """None: it is no part, so a process went wrong."""
+    """The part in these bytes; None if they hold none, so that the child has a fault."""
     try:
         return from_msgpack(data, ReadPart)
     except UNDECODABLE:
@@ -188,7 +193,7 @@ def _decoded(data: bytes) -> ReadPart | None:
 
 
 class _Transcript:
-    """``expected``: what is to be asked for next; ``begun``: by a process; ``ended``: nothing is added."""
+    """``expected``: the next request; ``begun``: whether a child reads it; ``ended``: whether no part is added any more."""
 
     def __init__(self, first: ReadRequest) -> None:
         self.first = self.expected = first
@@ -197,7 +202,7 @@ class _Transcript:
 
 
 class _Child:
-    """One process. It inherits no file, no secret, and of the environment the time zone alone: Aider writes local times."""
+    """One child process. It inherits no file and no secret, and of the environment the time zone: Aider writes local times."""
 
     def __init__(self, settings: Settings) -> None:
         self.lives = True
@@ -224,7 +229,7 @@ class _Child:
                     stream.close()
 
     def ask(self, question: bytes) -> bool:
-        """Whether it could be asked: for the first part of a transcript, by the encoded request, or for the next."""
+        """Sends an encoded ReadRequest for a transcript's first part, or GO_ON for the next one. False: the child has died."""
         try:
             if self._told:
                 self._write(self._told)
@@ -235,7 +240,7 @@ class _Child:
         return self.lives
 
     def answer(self) -> bytes | None:
-        """The next part of the transcript, encoded; None when there is no more."""
+        """The next part of the transcript, encoded; None after the last one, or if the child has died."""
         head = self._read(HEAD.size)
         kind, length = HEAD.unpack(head) if len(head) == HEAD.size else (ENDED, ANSWER_BYTES_MAX + 1)
         if kind == ENDED and not length:

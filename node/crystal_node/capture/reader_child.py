@@ -1,8 +1,8 @@
-"""The child process of ``read_ahead``: reads transcripts, part by part, and writes to no file; SQLite may
-make the ``-shm`` beside another program's database (``database_file``).
+"""The child process of ``read_ahead``: reads transcripts, part by part. It writes to no file; only SQLite may make a ``-shm``
+beside another program's database (``database_file``).
 
-It gets the settings, then one transcript after the other on its standard input, and answers on its standard output with one
-part of it after the other, as long as it is told to go on. It ends with its parent: the pipe closes however that one ends.
+Its standard input brings the settings, then requests for one transcript after the other. Its standard output has the parts of
+each, one for each question. It ends with its parent: the pipe closes however the parent ends.
 """
 
 import os
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _parts(settings: Settings, adapter: Adapter, request: ReadRequest) -> Iterator[ReadPart]:
-    """All parts of one transcript. What cannot be read is read again, and reported, by the parent."""
+    """All parts of one transcript, up to an error of reading: the parent reads that part itself, and reports the error."""
     more = True
     while more:
         try:

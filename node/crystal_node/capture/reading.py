@@ -1,5 +1,4 @@
-"""Reading one part of a transcript: what is asked, and what was read, as they also pass between two processes
-(``read_ahead``)."""
+"""Reading one part of a transcript: the request and the result, which also pass between two processes (``read_ahead``)."""
 
 import os
 from collections.abc import Callable
@@ -16,10 +15,10 @@ from crystal_node.device.privacy import Privacy
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
-    """A part of one transcript: which adapter reads it, for which agent, from which state on, and what is private.
+    """Asks for a part of one transcript: which adapter reads it, for which agent, from which state on, and what is private.
 
-    ``path``: as the file system has it. ``quiet_ns``: see ``Adapter.read``. ``begin``: the moment before which nothing is
-    recorded of a file that was found, or could be read, only later; 0 for none.
+    ``tool``: the adapter's name. ``path``: in the file system's encoding. ``quiet_ns``: see ``Adapter.read``. ``begin``, in
+    milliseconds since 1970: of a file that was found, or could be read, only later, nothing from before is recorded; 0: all is.
     """
 
     tool: str
@@ -31,7 +30,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
     begin: int
 
     def after(self, reading: TranscriptReading) -> "ReadRequest":
-        """The part that follows on a reading with ``more``."""
+        """The request for the part that follows a reading with ``more``."""
         return structs.replace(self, state=kept_state(reading))
 
 
@@ -45,7 +44,7 @@ class _Counts(msgspec.Struct, frozen=True):
 
 
 class ReadPart(msgspec.Struct, frozen=True):
-    """A reading on its way from another process. ``excluded``: what its person kept out when it was read."""
+    """A reading in the form in which it passes between processes. ``excluded``: the exclusions under which it was read."""
 
     operations: list[Capture]
     state: FileState
@@ -86,7 +85,7 @@ class ReadPart(msgspec.Struct, frozen=True):
 
 
 def read_part(adapter: Adapter, request: ReadRequest) -> TranscriptReading:
-    """Reads what is asked for, without what is private. Raises OSError: it cannot be read."""
+    """Reads the part that is asked for, without private messages. Raises OSError: the file cannot be read."""
     path, state, privacy = Path(os.fsdecode(request.path)), request.state, request.privacy
     hidden: Hides = privacy.hides
     if adapter.repeats and state is not None and state.stepped_over:
@@ -106,14 +105,14 @@ def read_part(adapter: Adapter, request: ReadRequest) -> TranscriptReading:
 
 
 def kept_state(reading: TranscriptReading) -> FileState:
-    """The state to keep. With more to read, an unchanged file must not count as done: the process may be killed before the next
-    part."""
+    """The state to store. While there is more to read, an unchanged file must not count as done: the process may be killed
+    before the next part."""
     return structs.replace(reading.state, size=-1, modified=-1) if reading.more else reading.state
 
 
 def _from(begin: int, hides: Hides) -> Hides:
-    """``hides`` for a file that was found, or could be read, only after a person had decided to record nothing from before that
-    moment."""
+    """``hides`` for a file that was found, or could be read, only after a person had decided to record nothing from before
+    ``begin``."""
     return lambda moment: 0 < moment < begin or hides(moment)
 
 

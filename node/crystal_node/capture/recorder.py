@@ -63,9 +63,9 @@ META_FROM = "setup.history-from"
 _TRIES_MAX = 10
 """How often one part is read again because another process committed it first. Each time somebody made progress."""
 BACKLOG_BYTES_MIN = 32 * 1024 * 1024
-"""From so much that is unread on, further processes read ahead. To start one takes as long as reading 6 MB."""
+"""From so many unread bytes on, child processes read ahead. Starting one takes as long as reading 6 MB."""
 READERS_MAX = 2
-"""As many as keep the one that commits busy."""
+"""So many keep the process that commits busy."""
 
 
 @dataclass
@@ -123,7 +123,7 @@ class RecordReport:
 
 
 class _Asks(NamedTuple):
-    """What is the same of all that one pass reads (see ``ReadRequest``)."""
+    """The fields that all ``ReadRequest``s of one pass share."""
 
     privacy: Privacy
     begin: int
@@ -256,19 +256,19 @@ class Recorder:
                 report.files += recorded
 
     def _changed(self, choice: Choice, asks: "_Asks") -> bool:
-        """Whether there is something to read of a transcript, or to report."""
+        """Whether a transcript has something to read or a problem to report."""
         adapter, found = choice
         if found.problem is not None:
             return True
         before, request = self._request(adapter, found.path, asks)
-        with suppress(OSError):  # `_file` meets it again and reports it
+        with suppress(OSError):  # `_file` gets the same error and reports it
             return before is None or not adapter.unchanged(found.path, request.state, asks.quiet_ns)
         return True
 
     def _read_ahead(
         self, choices: Iterable[Choice], asks: "_Asks"
     ) -> "AbstractContextManager[ReadAhead | None]":
-        """What other processes read of these transcripts, if so much is unread that it saves time."""
+        """The children that read these transcripts; none if less than BACKLOG_BYTES_MIN is unread, or on one processor."""
         processes = min(_processors(), READERS_MAX)
         requests: list[ReadRequest] = []
         backlog = 0
@@ -286,7 +286,7 @@ class Recorder:
         return ReadAhead(self._settings, requests, processes)
 
     def _request(self, adapter: Adapter, path: Path, asks: "_Asks") -> tuple[bytes | None, ReadRequest]:
-        """The kept state of a transcript, and what is to be read next of it."""
+        """The stored state of a transcript, and the request for its next part."""
         before = self._device.journal.file_state(_key(path))
         state = self._former(adapter, path) if before is None else decode_state(before)
         agent = adapter.agent_of(path)
@@ -353,7 +353,7 @@ class Recorder:
                 advance()
 
     def _skipped(self, adapter: Adapter, path: Path) -> list[tuple[Path, FileState]]:
-        """The other transcripts of a tool from which something is kept out, with their states."""
+        """The tool's other transcripts of which some messages stay out, with their states."""
         known = self._device.journal.file_states()
         found = [each.path for each in adapter.discover() if each.problem is None and each.path != path]
         states = [(other, decode_state(known[key])) for other in found if (key := _key(other)) in known]
@@ -419,11 +419,11 @@ def _problem(report: RecordReport, path: Path, error: OSError) -> None:
 
 
 def _unread(request: ReadRequest) -> int:
-    """About how many bytes of a file are to be read."""
+    """About how many bytes of a file are unread."""
     state = request.state or START
     try:
         size = Path(os.fsdecode(request.path)).lstat().st_size
-    except OSError:  # `_file` meets it again and reports it
+    except OSError:  # `_file` gets the same error and reports it
         return 0
     return max(size - max(state.offset, state.size), 0)
 

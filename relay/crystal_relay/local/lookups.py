@@ -45,7 +45,7 @@ class Lookups:
                 _close(answer.result())
             raise
         finally:
-            # An error's traceback has this frame: they would hold each other, and the request, until the next collection.
+            # An error's traceback holds this frame, so both and the request would stay until the next garbage collection.
             del answer
 
     async def finish(self) -> None:

@@ -247,9 +247,8 @@ class LocalStore:
         try:
             await done
         finally:
-            del (
-                done
-            )  # an error's traceback has this frame: they would hold each other, and the body with them
+            # An error's traceback holds this frame, so both and the body would stay until the next garbage collection.
+            del done
 
     def _written(self, results: Results) -> None:
         """In the writer's thread: what was committed, and what was not."""

@@ -135,7 +135,7 @@ class RowWriter:
             while (first := self._next()) is not None:
                 if not self._commit_group(first):
                     break
-                del first  # or an idle thread would keep what was written last
+                del first  # or an idle thread would keep its last write in memory
         finally:
             self._connection.close()
 

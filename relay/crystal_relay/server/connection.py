@@ -193,7 +193,7 @@ class Connection(HttpToolsProtocol):
         self._stop_unread_timer()
         self._unset_keepalive_if_required()  # uvicorn does not after a reset, and its timer would keep this object
         super().connection_lost(exc)
-        # Circles otherwise, and memory until the next collection. What is still being served holds its cycle itself.
+        # Else reference cycles stay in memory until the next garbage collection. A request being served holds its `cycle`.
         self.scope = self.headers = self.cycle = self._serving = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
@@ -350,7 +350,7 @@ class Connection(HttpToolsProtocol):
         if self._serving is not None:
             # Else what arrived of a refused body would stay in memory until the next request.
             self._serving.body = bytearray()
-            self._serving.scope.pop("crystal.cycle", None)  # type: ignore[typeddict-item]  # a circle
+            self._serving.scope.pop("crystal.cycle", None)  # type: ignore[typeddict-item]  # a reference cycle
         super().on_response_complete()
         if not self._reading_head:
             # Answered before the body was read: the rest of it is skipped, within the time limit of a head.

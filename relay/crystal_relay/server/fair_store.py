@@ -93,7 +93,7 @@ class Turns:
             raise
         finally:
             timer.cancel()
-            del turn  # an error's traceback has this frame: they would hold each other, and the request
+            del turn  # else an error's traceback, this frame and the request hold each other
         self.queued.observe(self._clock() - began)
 
     def _expire(self, flow: str, turn: _Turn) -> None:

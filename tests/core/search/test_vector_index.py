@@ -186,7 +186,7 @@ def test_a_chunk_counts_once_by_its_nearest_window() -> None:
 @pytest.mark.parametrize("count", [1, 7, 2560, SAMPLED_MIN - 2])
 @pytest.mark.parametrize("size", [SAMPLED_MIN - 1, SAMPLED_MIN, 2 * SAMPLED_MIN + 5])
 def test_the_smallest_distances_are_found_whatever_the_sample_says(size: int, count: int) -> None:
-    """Of equal ones the last: as a stable order of all of them has it."""
+    """Of equal distances the last ones, as in a stable sort of all of them."""
     rng = np.random.default_rng(size + count)
     usual = rng.normal(DIMENSIONS / 2, 12, size).clip(0, DIMENSIONS).astype(np.uint16)
     near_only_sampled, far_only_sampled = usual.copy(), usual.copy()

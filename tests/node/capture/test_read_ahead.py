@@ -1,4 +1,4 @@
-"""Transcripts that further processes read ahead: the same is recorded as without them, whatever becomes of them."""
+"""Transcripts that child processes read ahead: the same is recorded as without them, even if they die."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ from crystal_node.capture.line_reader import PASS_BYTES_MAX
 from crystal_node.capture.read_ahead import (
     PARTS_AHEAD_MAX,
     ReadAhead,
-    _Child,  # pyright: ignore[reportPrivateUsage]  what a process is asked shows nowhere else
+    _Child,  # pyright: ignore[reportPrivateUsage]  the only place to see a child's questions
 )
 from crystal_node.capture.reading import ReadRequest, read_part
 from crystal_node.capture.tools import all_adapters
@@ -39,7 +39,7 @@ SECONDS_MAX = 30.0
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Of a machine with three transcripts, two of which are read in more than one part."""
+    """The settings of a machine with three transcripts, two of which are read in more than one part."""
     for number, texts in enumerate((120, 5, 190)):
         path = tmp_path / ".claude" / "projects" / "-home-mara" / f"session-{number}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,8 +123,8 @@ def test_what_was_read_from_another_state_or_under_other_privacy_does_not_count(
     other = read_part(adapter, three).state
     with ReadAhead(settings, [one, two, three], 2) as ahead:
         assert ahead.reading(structs.replace(one, privacy=Privacy(since=5))) is None
-        assert ahead.reading(one) is None, "once it went another way, it is read here"
-        assert ahead.reading(two) == read_part(adapter, two), "the others are not touched by that"
+        assert ahead.reading(one) is None, "after a request that was not expected, it is read here"
+        assert ahead.reading(two) == read_part(adapter, two), "the others are still read ahead"
         from_its_end = structs.replace(three, state=other)
         assert ahead.reading(from_its_end) is None
 
@@ -160,7 +160,7 @@ def test_what_nobody_wants_any_more_is_not_read_to_its_end(settings: Settings, a
         assert ahead.reading(one) is not None
         assert ahead.reading(structs.replace(one, privacy=Privacy(since=5))) is None
         assert ahead.reading(two) == read_part(adapter, two)
-    assert answers.call_count <= PARTS_AHEAD_MAX + 9, "of more than twenty parts, and two of the next"
+    assert answers.call_count <= PARTS_AHEAD_MAX + 9, "of more than twenty, and two of the next"
 
 
 def test_no_more_is_kept_than_a_few_parts_however_many_transcripts_wait(
@@ -174,7 +174,7 @@ def test_no_more_is_kept_than_a_few_parts_however_many_transcripts_wait(
     with ReadAhead(settings, requests(adapter), 2) as ahead:
         for reading, _ in readings(adapter, ahead):
             found.append(reading)
-            time.sleep(0.02)  # to commit it takes longer than to read the next
+            time.sleep(0.02)  # committing takes longer than reading the next part
             assert ahead.kept <= PARTS_AHEAD_MAX + 1
     assert found == here
 
@@ -211,7 +211,7 @@ def test_an_exclusion_that_was_written_after_reading_counts(settings: Settings, 
         first = ahead.reading(one)
         assert first is not None
         assert first.operations
-        read = ahead._transcripts[three.path]  # pyright: ignore[reportPrivateUsage]  how far it is shows nowhere else
+        read = ahead._transcripts[three.path]  # pyright: ignore[reportPrivateUsage]  the only place to see how far it is
         _until(lambda: bool(read.parts))
         write(settings.home.root, Exclusion(folder=str(settings.person_home)))
         rest = ahead.reading(one.after(first))

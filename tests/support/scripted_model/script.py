@@ -48,7 +48,7 @@ class Asked:
 
     @property
     def is_aside(self) -> bool:
-        """Whether it is no part of the conversation: programs ask for titles and summaries without tools."""
+        """Whether it is not part of the conversation: programs ask for titles and summaries without offering tools."""
         return not self.tools and self.model != WITHOUT_TOOLS
 
     @property
@@ -63,7 +63,7 @@ class Asked:
 
 
 ASIDE = Reply("A short title")
-"""To requests that are asides."""
+"""The answer to requests that are asides."""
 
 
 @dataclass

@@ -357,8 +357,8 @@ def child_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def bare_environment() -> dict[str, str]:
-    """For a child that is to get nothing of this process's environment: its time zone, and without what no process starts on
-    Windows."""
+    """The environment of a child that needs none of this process's: the time zone, and the variable without which no process
+    starts on Windows."""
     return {name: os.environ[name] for name in ("TZ", "TZDIR", "SYSTEMROOT") if name in os.environ}
 
 

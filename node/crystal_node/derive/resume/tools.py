@@ -135,7 +135,7 @@ class ToolSessions(ABC):
         """What starts a new session whose first prompt is to read a file."""
 
     def unread(self, session: SessionName) -> list[tuple[Path, str]]:
-        """Where the session may be although nothing was found there: what cannot be read, and why."""
+        """Files that may have the session but cannot be read, and why."""
         return []
 
     def note(self, session: SessionName, file: Path, cwd: Path) -> list[Path]:
@@ -406,7 +406,7 @@ class OpenClawSessions(ToolSessions):
     def _stored(
         self, session: SessionName
     ) -> tuple[list[tuple[Path, StoredSession]], list[tuple[Path, str]]]:
-        """The databases that have a session, and what they say of it; and those that cannot be read, and why."""
+        """The databases that have a session, and what they store of it; then those that cannot be read, and why."""
         folders, _ = folders_in(self.root / "agents")
         stores = [store for folder in folders if (store := folder / "agent" / STORE_NAME).is_file()]
         found: list[tuple[Path, StoredSession]] = []

@@ -98,7 +98,7 @@ def is_builtin(identity: str) -> bool:
 
 
 def builtin(threads: int | None, *, worker: bool = False) -> HeldEmbedder:
-    """The built-in model; as a ``worker``, in a process of its own, which pays for a process that lives long."""
+    """The built-in model. ``worker``: in a process of its own, which saves memory in a process that lives long."""
     if worker:
         from crystal_node.models.embedding.worker import WorkerEmbedder
 

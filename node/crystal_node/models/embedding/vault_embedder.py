@@ -83,7 +83,7 @@ class VaultEmbedder:
             self._for = wanted
 
     def prepare(self) -> None:
-        """Loads a model of this machine, here or in its own process. Asks no server. Raises EmbeddingError."""
+        """Loads a model that runs on this machine, in this process or its own. Asks no server. Raises EmbeddingError."""
         chosen = self._chosen
         if chosen is not None and getattr(chosen, "in_process", True):
             chosen.embed_query("ready")

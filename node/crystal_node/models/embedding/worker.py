@@ -1,4 +1,4 @@
-"""The built-in embedder in a process of its own (``crystal_core.embed.worker``), for processes that live long.
+"""The built-in embedder in a child process (``crystal_core.embed.worker``), for processes that live long.
 
 ::
 
@@ -6,11 +6,11 @@
       ▲                                                          │ release, close: killed, when nothing is under way
       └──────────────────────────────────────────────────────────┴ it died, is late or has no vectors to give: killed
 
-onnxruntime, its model and what they leave in an allocator are some 50 MB that no ``release`` gives back whole while the process
-lives; a process that ends gives back everything. What one that was ready is asked while it dies, another one answers; a
-question to which none answers fails with EmbedderUnavailable, and search goes on by words.
+onnxruntime, its model and the memory that an allocator keeps for them take some 50 MB. ``release`` cannot give all of it back
+while the process lives; a process that ends does. If a worker that was ready dies, a new one answers the request. A request
+that no worker answers fails with EmbedderUnavailable, and search goes on by words.
 
-Threads and pipes only, no fork and no ``select``: Windows has neither for pipes.
+Only threads and pipes are used: Windows has no fork, and no ``select`` for pipes.
 """
 
 import subprocess
@@ -52,23 +52,23 @@ _PROGRAM = (
 )
 COMMAND = (sys.executable, "-P", "-c", _PROGRAM)
 ANSWER_SECONDS_MAX = 20.0
-"""Time for the answer to a query, with the start of the worker, which takes 0.2 s of processor time."""
+"""Limit for the answer to a query, the start of the worker included, which takes 0.2 s of processor time."""
 SECONDS_PER_BYTE_MAX = 0.004
-"""Time for texts beyond that. A small computer needs a sixth of it for the densest ones."""
+"""Added to the limit for each byte of text. A small computer needs a sixth of this for texts with the most tokens."""
 REQUEST_BYTES_MAX = 256 * 1024
 REQUEST_TEXTS_MAX = 256
-"""Texts of one request, several times what the model's threads take together."""
+"""Texts of one request: several times as many as the model's threads take at once."""
 _HINT = "It is started again when it is needed; until then, search works by keyword."
 
 _replies: msgspec.msgpack.Decoder[EmbeddingReply] = msgspec.msgpack.Decoder(EmbeddingReply)
 
 
 class _NoAnswer(Exception):
-    """The worker died or was killed. The message says which."""
+    """The worker died, or was killed because it was late. The message says which."""
 
 
 class WorkerEmbedder:
-    """The built-in embedder, as ``BuiltinEmbedder``, in a child of this process."""
+    """``BuiltinEmbedder`` in a child of this process. ``answer_seconds``: the limit for the answer to a query."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class WorkerEmbedder:
         self._directory = directory
         self._command = command
         self._answer_seconds = answer_seconds
-        self._model = BuiltinEmbedder(threads=threads, directory=directory)  # for its name: it loads nothing
+        self._model = BuiltinEmbedder(threads=threads, directory=directory)  # for its identity: loads nothing
         self._lock = threading.Lock()
         self._worker: _Worker | None = None
         self._closed = False
@@ -99,13 +99,13 @@ class WorkerEmbedder:
 
     @property
     def loaded(self) -> bool:
-        """Whether a worker runs that has its model loaded."""
+        """Whether a worker runs that has loaded its model."""
         worker = self._worker
         return worker is not None and worker.ready and worker.runs
 
     @property
     def process(self) -> "subprocess.Popen[bytes] | None":
-        """The worker's, from the first call until ``release``."""
+        """The worker's process, from the first request until ``release``; None without one."""
         worker = self._worker
         return None if worker is None else worker.process
 
@@ -124,7 +124,7 @@ class WorkerEmbedder:
 
     def embed_query(self, text: str) -> "NDArray[np.float32]":
         """See the port. Raises as ``embed_windows``."""
-        self._running()  # starts, if need be, while NumPy is loaded here
+        self._running()  # a worker starts while this process loads NumPy
         import numpy as np
 
         reply = self._asked(QueryRequest(to_bytes(text[:QUERY_CHARACTERS_MAX])), self._answer_seconds)
@@ -133,14 +133,14 @@ class WorkerEmbedder:
         return np.frombuffer(reply.vector, "<f4").astype(np.float32)
 
     def release(self) -> None:
-        """Ends the worker, once it has answered what it was asked. The next call starts another one."""
+        """Ends the worker, after its current request if it has one. The next request starts another worker."""
         with self._lock:
             worker, self._worker = self._worker, None
         if worker is not None:
             worker.release()
 
     def close(self) -> None:
-        """Ends the worker at once: what is under way raises EmbedderClosed."""
+        """Ends the worker at once: a request under way raises EmbedderClosed."""
         with self._lock:
             self._closed = True
             worker, self._worker = self._worker, None
@@ -191,10 +191,10 @@ class WorkerEmbedder:
 
 class _Worker:
     """One child, from its start to its end. ``ready``: it has made vectors. ``late``: it did not answer in time and was killed.
-    ``released``: it is nobody's any more, and ends once it has answered."""
+    ``released``: it gets no more requests, and ends after the current one."""
 
     def __init__(self, command: Sequence[str], opening: Opening) -> None:
-        """Raises OSError."""
+        """Starts the child. Raises OSError."""
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -202,7 +202,7 @@ class _Worker:
             env=child_environment(PROCESS_ENVIRONMENT),
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
-        with suppress(OSError):  # it is dead already: the first question notices
+        with suppress(OSError):  # it is dead already: the first request notices
             self._send(opening)
         self._lock = threading.Lock()
         self._killed = self.ready = self.late = self.released = False
@@ -213,7 +213,7 @@ class _Worker:
         return not self._killed and self.process.returncode is None
 
     def ask(self, request: EmbeddingRequest, seconds: float) -> EmbeddingReply:
-        """Raises _NoAnswer."""
+        """The reply to one request, within so many seconds. Raises _NoAnswer."""
         with self._lock:
             timer = threading.Timer(seconds, self._time_is_up)
             timer.daemon = True
@@ -223,7 +223,7 @@ class _Worker:
             except (OSError, ValueError, EOFError, *UNDECODABLE) as error:
                 self.kill()
                 raise _NoAnswer(self._why(seconds)) from error
-            except BaseException:  # else the next question would take this one's reply for its own
+            except BaseException:  # else the next request would get this one's reply
                 self.kill()
                 raise
             finally:
@@ -235,14 +235,14 @@ class _Worker:
         return reply
 
     def release(self) -> None:
-        """Kills it once it answers nothing."""
+        """Kills it, after the current request if there is one."""
         self.released = True
-        if self._lock.acquire(blocking=False):  # else whoever asks does it
+        if self._lock.acquire(blocking=False):  # else `ask` kills it after the answer
             self._lock.release()
             self.kill()
 
     def kill(self) -> None:
-        """Does not wait."""
+        """Kills it at once, and does not wait for its end."""
         self._killed = True
         with suppress(OSError):  # it is dead
             self.process.kill()
@@ -269,16 +269,17 @@ class _Worker:
         return "the embedding model's process ended without an answer"
 
     def _reap(self) -> None:
-        """Waits for its end, so that no zombie and no descriptor stays."""
+        """Waits for its end, so that it leaves no zombie and no open pipe."""
         self.process.wait()
         with self._lock:
             for stream in (self.process.stdin, self.process.stdout):
-                with suppress(OSError):  # what was not written is read by nobody
+                with suppress(OSError):  # nobody reads what is still in the buffer
                     if stream is not None:
                         stream.close()
 
 
 def _requests(texts: Sequence[str]) -> Iterator[StoredRequest]:
+    """The texts in requests of at most REQUEST_TEXTS_MAX texts and REQUEST_BYTES_MAX, or one longer text."""
     together: list[bytes] = []
     size = 0
     for text in texts:

@@ -222,7 +222,7 @@ class Finder:
         return self._embedder.loaded
 
     def prepare(self) -> None:
-        """Load the model, in a thread of its own here or in its own process, if it is one of this machine."""
+        """Load the model in the background, if it is one of this machine."""
         with self._lock:
             self._embedder.look()
         if self._preparing is None or not self._preparing.is_alive():

@@ -256,7 +256,7 @@ def remarks(sessions: Sessions, plan: ResumePlan) -> list[str]:
     if plan.written and store_of(plan.main.path) is not None:
         lines.append("OpenClaw's own import adds it to its database, which takes some seconds.")
     lines += [
-        f"{one_line(str(path), 1000)} cannot be read ({one_line(why, 200)}): what it has of this session stays there."
+        f"{one_line(str(path), 1000)} cannot be read ({one_line(why, 200)}): its part of this session stays there."
         for path, why in plan.tool.unread(plan.session)
     ]
     if plan.kept:

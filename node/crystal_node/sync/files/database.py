@@ -348,8 +348,8 @@ META_REPORT = "report"
 
 
 class StoredReport(msgspec.Struct, frozen=True):
-    """What the last round of files left to report. ``at``: when it was, in milliseconds, or up to ten minutes earlier if those
-    since then left the same."""
+    """What the last round of files left to report. ``at``: its time in milliseconds since 1970, up to ten minutes too early if
+    several rounds left the same."""
 
     at: int = 0
     halted: str = ""

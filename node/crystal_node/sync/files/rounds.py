@@ -25,7 +25,7 @@ LISTED_MAX = 1000
 """Paths of one kind that a report keeps."""
 
 REPORTED_MS = 600_000
-"""A report that says the same again is written only after so long: a home at rest wakes no disk."""
+"""An unchanged report is written again only after so many milliseconds, so that a home at rest wakes no disk."""
 _META_REPUT = "reput"
 
 
@@ -126,7 +126,7 @@ def words(report: FilesReport) -> str:
 
 
 def keep_report(database: FileDatabase, report: FilesReport, *, scanned: bool) -> None:
-    """Stores what a round left to report."""
+    """Stores a round's report, unless the stored one says the same and is newer than REPORTED_MS."""
     refused = dict(report.refused)
     if not scanned:
         refused = dict(stored_report(database).refused) | refused

@@ -61,7 +61,7 @@ def descriptors(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that it started and that are still there, of any of its threads, but for the embedding model's."""
+    """The running processes that any of its threads started, except those of the embedding model."""
     every: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         every += [int(word) for word in (task / "children").read_text().split()]
@@ -69,7 +69,7 @@ def children(pid: int) -> list[int]:
 
 
 def embedders(pid: int) -> list[int]:
-    """Its children that hold an embedding model."""
+    """Its children that run the embedding model."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [number for task in tasks for number in map(int, task.read_text().split()) if _is_embedder(number)]
 

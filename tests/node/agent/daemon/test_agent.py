@@ -221,7 +221,7 @@ def test_descriptors_stay_as_many_as_they_were_over_hundreds_of_events(vault: Va
 def test_the_embedding_model_is_a_process_beside_it_that_is_started_again_and_ends_with_it(
     vault: Vault,
 ) -> None:
-    core = replace(vault.core, fresh=True)  # else it has loaded what this process has
+    core = replace(vault.core, fresh=True)  # else it has the libraries that this process loaded
     with agent(core, "--quiet") as process:
         transcript(core, "the walrus sleeps on the ice")
         until(lambda: core.found("walrus") != [], "the text")

@@ -1,4 +1,4 @@
-"""The built-in model in a process of its own: a question gets its answer or a plain error, and no process stays."""
+"""The built-in model in a process of its own: each request gets its answer or a plain error, and no process is left."""
 
 import io
 import os
@@ -56,7 +56,7 @@ def loaded(embedder: WorkerEmbedder) -> bool:
 
 
 def ended(process: "subprocess.Popen[bytes]") -> bool:
-    """Ended and waited for: no zombie."""
+    """Whether it has ended and is no zombie."""
     return process.returncode is not None
 
 
@@ -193,7 +193,7 @@ def test_release_ends_it_and_the_next_question_starts_another(embedder: WorkerEm
 
 
 def descriptors() -> int:
-    """0 where the system does not list them."""
+    """How many; 0 where the system does not list them."""
     listed = Path("/dev/fd")
     return len(list(listed.iterdir())) if listed.is_dir() else 0
 
@@ -304,7 +304,7 @@ def test_it_ends_with_its_service_amid_a_request() -> None:
 
 
 def _runs(number: int) -> bool:
-    """Not as a zombie, which is for another one to wait for."""
+    """Whether it runs; a zombie, for which another process has to wait, does not."""
     try:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -330,7 +330,7 @@ def test_a_damaged_model_is_the_error_that_it_always_was(tmp_path: Path) -> None
 
 
 def replies(*messages: msgspec.Struct) -> list[EmbeddingReply]:
-    """What a worker says to these frames."""
+    """A worker's replies to these frames."""
     asked, said = io.BytesIO(), io.BytesIO()
     for message in messages:
         send(asked, message)

@@ -159,7 +159,8 @@ with ReadAhead(resolve(), [], 1) as ahead:
 
 
 def _seen(machine: Machine, code: str, *arguments: str) -> list[str]:
-    """What another program of the same user gets to see of the process that this one names, itself where it says "ready"."""
+    """What another program of the same user can see of a process: the one whose number the code prints, or the code's own if
+    it prints "ready"."""
     process = subprocess.Popen(
         [*_UNPRIVILEGED, sys.executable, "-c", code, *arguments],
         env=machine.environment,

@@ -1,4 +1,4 @@
-"""What a round of files leaves to report is written when it says something else, and every ten minutes."""
+"""The report of a round of files is written when it has changed, and every ten minutes."""
 
 from collections.abc import Generator
 from pathlib import Path

@@ -399,8 +399,8 @@ def _products(rows: "NDArray[Any]", query: "NDArray[np.float32]") -> "NDArray[np
 def smallest(distances: "NDArray[np.uint16]", count: int) -> "NDArray[np.int64]":
     """Return the places of the `count` smallest of more distances, in no order; of equal ones the last.
 
-    Ten times as fast as `argpartition`: a distance is one of few numbers, so how often each occurs is counted. Of many distances,
-    a sample gives a limit, and only those within it are counted if they suffice.
+    Ten times as fast as `argpartition`: a distance is one of few numbers, so how often each occurs is counted. Of many
+    distances, a sample gives a limit, and only those within it are counted if they suffice.
     """
     near = np.flatnonzero(distances <= _about(distances, count)) if len(distances) >= SAMPLED_MIN else None
     if near is None or len(near) < count:

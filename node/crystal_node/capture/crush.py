@@ -178,7 +178,7 @@ class Crush(DatabaseAdapter):
         return self._read[1]
 
     def _is_bounded(self, folder: Path, project: str) -> bool:
-        """Whether a data folder, its links followed, may be watched: it is its project's ``.crush``, or is below the project, the
+        """Whether a data folder, its links followed, may be watched: it is its project's ``.crush``, or below the project, the
         home or ``root``. A project that contains the home, such as ``/``, adds only its ``.crush``."""
         try:
             really, of, home, root = (one.resolve() for one in (folder, Path(project), self._home, self.root))

@@ -127,8 +127,8 @@ class DocumentReader:
         return TranscriptReading(gatherer.finish(), after, counts, False, gatherer.roots)
 
     def begins_as(self, spoken: list[TranscriptMessage], other: list[TranscriptMessage]) -> int:
-        """How many messages at the beginning of a new document without times (``spoken``) are messages of this reader's document
-        (``other``) that stay out. The last of those may have been rewritten since: its former text counts, too."""
+        """How many messages at the beginning of a new document without times (``spoken``) are messages of this reader's
+        document (``other``) that stay out. The last of those may have been rewritten since: its former text counts, too."""
         kept_out = len(other) if self._state.unsure_until > 0 else self._context.hidden
         pairs = zip(spoken, other[:kept_out], strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0].texts == pair[1].texts, pairs))
@@ -265,7 +265,7 @@ class UndatedAdapter(DocumentAdapter, ABC):
     repeats = False  # a changed message is another one, and messages that stay out are known by their places
 
     def copied(self, path: Path, others: Iterable[tuple[Path, FileState]]) -> FileState | None:
-        """The state from which to read a new document that begins with messages that stay out of other ones; None if it has none.
+        """The state from which to read a new document that begins with messages that stay out of others; None if it has none.
 
         ``others``: documents with their states; one that cannot be read is passed over. Raises OSError: the new document cannot
         be read.

@@ -145,13 +145,15 @@ with WorkerEmbedder(threads=1) as embedder:
 
 _READ = """
 import sys
+import msgspec
 from crystal_node.base.settings import resolve
 from crystal_node.capture.read_ahead import ReadAhead
 from crystal_node.capture.reading import ReadRequest
 from crystal_node.device.privacy import Privacy
 with ReadAhead(resolve(), [], 1) as ahead:
     child = ahead._children[0]
-    assert child.ask(ReadRequest("claude-code", b"/none", None, "a", -1, Privacy(), 0))
+    request = ReadRequest("claude-code", b"/none", None, "a", -1, Privacy(), 0)
+    assert child.ask(msgspec.msgpack.encode(request))
     assert child.answer() is None and child.lives
     print(child.process.pid, flush=True)
     sys.stdin.read()

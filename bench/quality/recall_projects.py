@@ -118,8 +118,10 @@ class HashedWords:
     reason = ""
     loaded = True
 
-    def __init__(self, settings: Settings | None = None, database: Database | None = None) -> None:
-        del settings, database
+    def __init__(
+        self, settings: Settings | None = None, database: Database | None = None, *, worker: bool = False
+    ) -> None:
+        del settings, database, worker
 
     def embed_windows(self, texts: Sequence[str]) -> list[list[bytes]]:
         return [[self.embed_query(text).astype("<f2").tobytes()] for text in texts]

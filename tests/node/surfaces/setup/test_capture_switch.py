@@ -1,13 +1,13 @@
 """Recording can be turned off, as a whole or for a tool; what is said meanwhile is not lost, and the agent obeys at once."""
 
 import json
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.node.agent.daemon.running import children
 from tests.support.machine import Machine, Vault, transcript, turn
 
 
@@ -108,7 +108,7 @@ def test_a_running_agent_obeys_at_once_and_a_thousand_nudges_leave_it_at_work(pe
         person.call("capture", "on")
         _until(person, "Words meanwhile.")
         assert agent.poll() is None
-        assert len(_children(agent)) == 0
+        assert children(agent.pid) == []
     finally:
         agent.terminate()
         out, _ = agent.communicate(timeout=60)
@@ -122,8 +122,3 @@ def _until(machine: Machine, text: str) -> None:
     while text not in machine.found(text):
         assert time.monotonic() < deadline, f"{text!r} was not recorded"
         time.sleep(0.05)
-
-
-def _children(process: "subprocess.Popen[str]") -> list[str]:
-    tasks = Path(f"/proc/{process.pid}/task")
-    return [pid for file in tasks.glob("*/children") for pid in file.read_text().split()]

@@ -2,8 +2,8 @@
 
     python -m bench.relay_waiters --vaults 10000 --waiters 30000
 
-Not a part of `make bench`: it takes minutes, and needs a limit of open files above twice the number of waiters. Prints one JSON
-document; docs/relay-sizing.md has the figures.
+Not a part of `make bench`: it takes minutes, and needs a limit of open files above twice the number of waiters. Where the limit
+is lower, several can run side by side. Prints one JSON document; docs/relay-sizing.md has the figures.
 
 The vaults are written into the relay's directory before it starts. Each waiter is a device with its own connection, from one
 of many addresses of loopback. All connect within `--seconds`; one that is closed or refused comes again after up to ten
@@ -13,6 +13,7 @@ seconds, as devices do. Then objects are dropped into one vault after the other,
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import resource
@@ -77,7 +78,8 @@ class _Waiter(asyncio.Protocol):
         self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
-        source = f"127.0.1.{1 + self._at // WAITERS_OF_ADDRESS}"
+        # Of this process alone: generators that run side by side do not share an address's ports.
+        source = f"127.0.{1 + os.getpid() % 250}.{1 + self._at // WAITERS_OF_ADDRESS}"
         self._waited.tries += 1
         try:
             await asyncio.get_running_loop().create_connection(

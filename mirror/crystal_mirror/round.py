@@ -61,7 +61,7 @@ from crystal_mirror.snapshots.restore import (
     resume_restore,
     start_from_snapshot,
 )
-from crystal_mirror.streams.outbox import push, settle
+from crystal_mirror.streams.outbox import push, settle, settle_carried
 from crystal_mirror.streams.reoffers import note_held_entries
 from crystal_mirror.types import START, EntryState
 
@@ -380,12 +380,13 @@ def _drain(
         if outcome is not Published.DONE:
             member.notices.put(Notice.RESTORED, outcome.value)
             return False
-        report.settled += settle(member)
         if not collected.more:
-            return True
+            break
         report.more = True
         if enough():
-            return True
+            break
+        report.settled += settle_carried(member)
+    report.settled += settle(member)
     return True
 
 

@@ -2,13 +2,30 @@
 
 from collections import Counter
 
+import pytest
+
 from crystal_mirror.membership.cursors import About
 from crystal_mirror.membership.member import Member
 from crystal_mirror.membership.unchanged import BELIEVED_MS
 from crystal_mirror.notices import Notice
+from crystal_mirror.operations import Capture, Piece
+from crystal_mirror.ports import OutboxName
+from crystal_mirror.replication.publish import Published, publish
 from crystal_mirror.replication.pull import pull
-from crystal_mirror.requests import Get, GetMany, GetPart, List, Poll, Put, PutNew, Request, StoreFailure
+from crystal_mirror.requests import (
+    Flow,
+    Get,
+    GetMany,
+    GetPart,
+    List,
+    Poll,
+    Put,
+    PutNew,
+    Request,
+    StoreFailure,
+)
 from crystal_mirror.round import sync_round
+from crystal_node.device.journal import SqliteJournal
 from tests.mirror.support import Objects, driven, seeded
 from tests.mirror.test_two_devices import MODEL, Pair, capture
 
@@ -229,3 +246,35 @@ def test_what_follows_a_round_that_found_nothing_new_reads_everything() -> None:
     assert pair.node.replica.position() != pair.core.replica.position()
     pair.store.run(pull(pair.node))
     assert pair.node.replica.position() == pair.core.replica.position()
+
+
+def test_a_core_looks_at_its_whole_outbox_as_often_for_many_batches_as_for_a_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sending a million imported messages took hours: the whole outbox was read again after each batch."""
+    counted: Counter[str] = Counter()
+    names, publishing = SqliteJournal.names, publish
+
+    def counting(journal: SqliteJournal) -> list[OutboxName]:
+        counted["looks"] += 1
+        return names(journal)
+
+    def published(member: Member) -> Flow[Published]:
+        counted["batches"] += 1
+        return publishing(member)
+
+    monkeypatch.setattr(SqliteJournal, "names", counting)
+    monkeypatch.setattr("crystal_mirror.round.publish", published)
+    looks: set[int] = set()
+    for count in (40, 120):
+        pair = Pair()
+        for number in range(count):
+            text = seeded(str(number))(15_000).hex()  # batches have half a MiB at most
+            pieces = (Piece(text, "user", 1, f"message {number}", 0),)
+            pair.core.accept(Capture("cc-mini", "s1", "src", "", "claude-code", pieces))
+        counted.clear()
+        report = pair.store.run(sync_round(pair.core, MODEL))
+        looks.add(counted["looks"])
+        assert (report.settled, pair.core.journal.names()) == (count, [])
+        assert counted["batches"] > count / 20
+    assert len(looks) == 1

@@ -10,7 +10,7 @@ else with this device's key: by a clone, or by this device before it was restore
 all copies of the device derive in the same way.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Set
 from hashlib import sha256
 
 import msgspec
@@ -291,6 +291,38 @@ def note_own(member: Member, transaction: ReplicaTransaction, batch: Batch) -> N
     transaction.meta_set(META_OWN, _own_encoder.encode([*known, *mine]))
 
 
+def settle_carried(member: Member) -> int:
+    """As ``settle``, of the operations that ``note_own`` recorded and that have the name of their own place: nearly all. Takes
+    time for these alone, and not for the whole outbox. The others, and what ``settle`` checks of the stream, are left to it.
+    """
+    kept = member.replica.meta_get(META_OWN)
+    if kept is None or member.replica.kept(EntryState.UNSENT):
+        return 0
+    left: list[tuple[tuple[bytes, bytes, int], bytes]] = []
+    settled: list[Origin] = []
+    with member.journal.transaction() as transaction:
+        if any(member.replica.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):  # §12.2-7
+            return 0
+        for named, digest in _own_decoder.decode(kept):
+            origin = Origin(*named)
+            row = transaction.name(origin.incarnation, origin.sequence)
+            if (
+                row is not None
+                and row.origin == origin
+                and row.digest == digest
+                and member.replica.done(origin)
+            ):  # §10.4-5
+                transaction.remove_row(row.incarnation, row.sequence)
+                settled.append(origin)
+            else:
+                left.append((named, digest))
+    for origin in settled:
+        member.replica.drop_provisional(origin)
+    with member.replica.transaction() as replica:
+        replica.meta_set(META_OWN, _own_encoder.encode(left) if left else None)
+    return len(settled)
+
+
 def settle(member: Member) -> int:
     """Removes durable operations from the outbox. Returns how many.
 
@@ -337,8 +369,10 @@ def settle(member: Member) -> int:
     return len(settled)
 
 
-def _shown(member: Member, origins: Container[Origin]) -> set[Origin]:
+def _shown(member: Member, origins: Set[Origin]) -> set[Origin]:
     """Those whose effect the state shows."""
+    if not origins:
+        return set()
     names = [name for name in member.journal.names() if name.origin in origins]
     rows = [member.journal.row(name.incarnation, name.sequence) for name in names]
     return {row.origin for row in rows if row is not None and has_effect(member, row)}

@@ -37,8 +37,13 @@ _ROW = (
 )
 _NAMES = (
     "SELECT incarnation, sequence, origin_device, origin_incarnation, origin_sequence, digest, state "
-    "FROM outbox ORDER BY id"
+    "FROM outbox"
 )
+
+
+def _name(values: tuple[Any, ...]) -> OutboxName:
+    incarnation, sequence, device, origin, number, digest, state = values
+    return OutboxName(incarnation, sequence, Origin(device, origin, number), digest, OutboxState(state))
 
 
 class JournalDamaged(CrystalError):
@@ -101,10 +106,12 @@ class SqliteJournal(StreamDatabase):
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def names(self) -> list[OutboxName]:
-        return [
-            OutboxName(incarnation, sequence, Origin(device, origin, number), digest, OutboxState(state))
-            for incarnation, sequence, device, origin, number, digest, state in self._db.execute(_NAMES)
-        ]
+        return [_name(values) for values in self._db.execute(_NAMES + " ORDER BY id")]
+
+    def name(self, incarnation: bytes, sequence: int) -> OutboxName | None:
+        where = " WHERE incarnation = ? AND sequence = ?"
+        found = self._db.execute(_NAMES + where, (incarnation, sequence)).fetchone()
+        return None if found is None else _name(found)
 
     def row(self, incarnation: bytes, sequence: int) -> OutboxRow | None:
         return self._row(_ROW + " WHERE incarnation = ? AND sequence = ?", (incarnation, sequence))

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.relay_load import on_uvloop
-from crystal_relay.decorators import LimitedStore
 from crystal_relay.limits import LIST_LIMIT_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.server.settings import STORE_CONCURRENCY_BUCKET
 from crystal_relay.store import Body, Object, Page
+from tests.support.limited_store import LimitedStore
 from tests.support.relay_server import ENROLL_TOKEN
 
 AT_ONCE = STORE_CONCURRENCY_BUCKET

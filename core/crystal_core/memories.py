@@ -141,24 +141,6 @@ def memory(database: Database, content: bytes) -> Memory | None:
     return None if row is None else _memory(row)
 
 
-def memories_with_prefix(database: Database, prefix: str, limit: int) -> list[Memory]:
-    """Return memories in any state whose hex id begins with `prefix`."""
-    rows = database.rows(
-        f"{_SELECT} AND substr(lower(hex(c.id)), 1, length(?1)) = ?1 ORDER BY c.id LIMIT ?2",
-        (prefix.lower(), limit),
-    )
-    return [_memory(row) for row in rows]
-
-
-def memories_of(database: Database, chunks: Sequence[int]) -> list[Memory]:
-    """Return the memories of those chunks that have one."""
-    rows = database.rows(
-        f"{_SELECT} AND s.chunk IN (SELECT value FROM json_each(?))",  # noqa: S608 - constants of ours
-        (json.dumps(list(chunks)),),
-    )
-    return [_memory(row) for row in rows]
-
-
 def memory_chain(database: Database, content: bytes) -> list[Memory]:
     """Return the memory, its successors and all that these superseded, oldest first."""
     start = memory(database, content)

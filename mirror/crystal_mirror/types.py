@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 DEVICE_ID_BYTES = 16
 INCARNATION_BYTES = 8
-VAULT_ID_BYTES = 16
 HASH_BYTES = 32
 
 ZERO_HASH = bytes(HASH_BYTES)

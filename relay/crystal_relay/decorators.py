@@ -1,13 +1,8 @@
-"""Decorators of a store: retries, a limit on concurrency, logging, a limit on bandwidth.
-
-Usual nesting: `RetryingStore(LimitedStore(LoggedStore(HttpStore(…))))`, so that a pause between tries takes no slot.
-"""
+"""Decorators of a store: retries, and a limit on bandwidth inside them."""
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import SystemRandom
 from typing import TypeVar
@@ -19,7 +14,6 @@ from crystal_relay.errors import (
     Busy,
     Closed,
     NotFound,
-    RelayError,
     StoreUnavailable,
     TooManyRequests,
 )
@@ -191,126 +185,6 @@ class RetryingStore:
                     return False
                 del expected[: len(piece)]
             return True
-
-
-class LimitedStore:
-    """At most `concurrency` calls at once; others queue. `wait` and reading an opened object do not count."""
-
-    def __init__(self, store: Store, *, concurrency: int) -> None:
-        self._store = store
-        self._slots = asyncio.Semaphore(concurrency)
-
-    async def put_new(self, key: str, body: bytes | Body) -> None:
-        async with self._slots:
-            await self._store.put_new(key, body)
-
-    async def put(self, key: str, body: bytes | Body) -> None:
-        async with self._slots:
-            await self._store.put(key, body)
-
-    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
-        async with self._slots:
-            return await self._store.get(key, start=start, length=length)
-
-    async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
-        async with self._slots:
-            return await self._store.list(prefix, after=after, limit=limit)
-
-    async def delete(self, key: str) -> None:
-        async with self._slots:
-            await self._store.delete(key)
-
-    async def read_many(self, keys: Sequence[str], bytes_max: int) -> Sequence[Found]:
-        """As `BatchStore`."""
-        async with self._slots:
-            return await read_many(self._store, keys, bytes_max)
-
-    async def write_many(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[Written]:
-        """As `BatchStore`."""
-        async with self._slots:
-            return await write_many(self._store, objects)
-
-    async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
-        """As `Condemner`."""
-        async with self._slots:
-            await condemner_of(self._store).condemn(keys=keys, prefix=prefix, through=through)
-
-    async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
-        return await self._store.wait(prefix, token=token, timeout=timeout)
-
-    async def aclose(self) -> None:
-        await self._store.aclose()
-
-
-class LoggedStore:
-    """Logs each call: its name, key, outcome and milliseconds. Never bytes or tokens."""
-
-    def __init__(
-        self, store: Store, logger: logging.Logger, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._store = store
-        self._logger = logger
-        self._clock = clock
-
-    async def put_new(self, key: str, body: bytes | Body) -> None:
-        async with self._logged("put_new", key):
-            await self._store.put_new(key, body)
-
-    async def put(self, key: str, body: bytes | Body) -> None:
-        async with self._logged("put", key):
-            await self._store.put(key, body)
-
-    async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
-        async with self._logged("get", key):
-            return await self._store.get(key, start=start, length=length)
-
-    async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
-        async with self._logged("list", prefix):
-            return await self._store.list(prefix, after=after, limit=limit)
-
-    async def delete(self, key: str) -> None:
-        async with self._logged("delete", key):
-            await self._store.delete(key)
-
-    async def read_many(self, keys: Sequence[str], bytes_max: int) -> Sequence[Found]:
-        """As `BatchStore`."""
-        async with self._logged("read_many", f"{len(keys)} keys"):
-            return await read_many(self._store, keys, bytes_max)
-
-    async def write_many(self, objects: Sequence[tuple[str, bytes]]) -> Sequence[Written]:
-        """As `BatchStore`."""
-        async with self._logged("write_many", f"{len(objects)} keys"):
-            return await write_many(self._store, objects)
-
-    async def condemn(self, *, keys: Sequence[str] = (), prefix: str = "", through: str = "") -> None:
-        """As `Condemner`."""
-        async with self._logged("condemn", through or f"{len(keys)} keys"):
-            await condemner_of(self._store).condemn(keys=keys, prefix=prefix, through=through)
-
-    async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
-        async with self._logged("wait", prefix):
-            return await self._store.wait(prefix, token=token, timeout=timeout)
-
-    async def aclose(self) -> None:
-        await self._store.aclose()
-
-    @asynccontextmanager
-    async def _logged(self, call: str, key: str) -> AsyncGenerator[None]:
-        began = self._clock()
-        ended = "cancelled"
-        try:
-            yield
-            ended = "ok"
-        except RelayError as error:
-            ended = error.code
-            raise
-        except Exception as error:
-            ended = type(error).__name__
-            raise
-        finally:
-            milliseconds = (self._clock() - began) * 1000
-            level = logging.DEBUG if ended in ("ok", NotFound.code, AlreadyExists.code) else logging.INFO
-            self._logger.log(level, "%s %s: %s, %.1f ms", call, key, ended, milliseconds)
 
 
 class Pace:

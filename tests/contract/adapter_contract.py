@@ -20,7 +20,7 @@ from crystal_node.capture.adapter import Adapter, FoundTranscript, decode_state,
 from crystal_node.capture.json_values import as_array, is_object
 from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.tools import TOOLS as NAMES
-from tests.node.capture.tools import QUIET_NS, Tool, line, pieces, read_all
+from tests.node.capture.tools import QUIET_NS, Tool, line, pieces, read_all, rewound
 from tests.node.capture.transcripts import nothing, said
 
 TEXTS = [f"message {number}{'ä' * (number % 5)}" for number in range(6)]
@@ -260,7 +260,7 @@ class AdapterContract:
         state = talk.adapter.skip(talk.path)
         rewritten = talk.tool.begin() + talk.tool.line(80, "public") + b"".join(map(line, undated))
         talk.path.write_bytes(rewritten)
-        texts, _ = talk.said(line_reader.rewound(state))
+        texts, _ = talk.said(rewound(state))
         assert texts == ["public"]
         texts, _ = talk.said(state)
         assert texts == ["public"]

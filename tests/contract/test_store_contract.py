@@ -1,11 +1,11 @@
 """The contract of stores, on the stores that need no server."""
 
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from crystal_relay.decorators import LimitedStore, LoggedStore, RetryingStore
+from crystal_relay.decorators import Pace, PacedStore, RetryingStore
+from crystal_relay.limits import MIB
 from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from tests.contract.store_contract import Opened, StoreContract
@@ -38,7 +38,7 @@ class TestLocalStoreOfFilesOnly(StoreContract):
 class TestDecoratedStore(StoreContract):
     @asynccontextmanager
     async def opened(self, tmp_path: Path) -> AsyncGenerator[Opened]:
-        logged = LoggedStore(LocalStore(tmp_path / "store"), logging.getLogger("tests.contract"))
-        store = RetryingStore(LimitedStore(logged, concurrency=8))
+        paces = Pace(256 * MIB), Pace(256 * MIB)
+        store = RetryingStore(PacedStore(LocalStore(tmp_path / "store"), up=paces[0], down=paces[1]))
         yield Opened(store)
         await store.aclose()

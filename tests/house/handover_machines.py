@@ -4,12 +4,11 @@ import contextlib
 from collections.abc import Callable
 
 from crystal_mirror.errors import ProtocolError
-from crystal_mirror.handover.core import core_stage
 from crystal_mirror.handover.successor import stage_of, take
 from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS
 from crystal_mirror.membership.cursors import read_cursors
 from crystal_mirror.replication.claim import adopt_claim, claim
-from tests.mirror.handover import Moving, killed_at_write
+from tests.mirror.handover import Moving, core_stage, killed_at_write
 from tests.support.drawings import Edge, tried
 
 

@@ -1,10 +1,12 @@
 """A vault whose Core is to be moved: `core` leads, `laptop` and `desk` may lead by a grant, `tablet` may not."""
 
+from enum import Enum
 from typing import Any
 
 from crystal_core.replica import Replica
 from crystal_mirror.handover.core import call_off, freeze, offer
 from crystal_mirror.handover.successor import ask, follow_up, take, withdraw
+from crystal_mirror.handover.terms import holding_of, offer_of
 from crystal_mirror.membership.cursors import About
 from crystal_mirror.membership.member import Member
 from crystal_mirror.requests import Flow, PutNew, Request
@@ -14,6 +16,23 @@ from tests.mirror.household import MODEL, Household
 from tests.mirror.support import seeded
 
 START_MS = 1_760_000_000_000
+
+
+class CoreStage(Enum):
+    """How far a Core is in handing over, as drawn in `crystal_mirror.handover.core`."""
+
+    CORE = "core"
+    OFFERING = "offering"
+    HOLDING = "holding"
+    NODE = "node"
+
+
+def core_stage(member: Member) -> CoreStage:
+    if not member.is_core:
+        return CoreStage.NODE
+    if holding_of(member) is not None:
+        return CoreStage.HOLDING
+    return CoreStage.OFFERING if offer_of(member) is not None else CoreStage.CORE
 
 
 class Moving(Household):

@@ -8,9 +8,12 @@ from typing import Any, TypeVar
 from crystal_crypto.hierarchy import Root
 from crystal_crypto.identity import DeviceIdentity
 from crystal_mirror.devicelog.records import Details
+from crystal_mirror.membership.member import Member
+from crystal_mirror.replication.reembedding import begin_reembedding, embed_some
 from crystal_mirror.requests import (
     Condemn,
     Embed,
+    Flow,
     Get,
     GetBlob,
     GetBlobs,
@@ -117,3 +120,12 @@ def new_device(seed: str) -> DeviceIdentity:
 
 
 DETAILS = Details(name="laptop", system="Linux", at=0)
+
+
+def reembed(member: Member, model: str) -> Flow[int]:
+    """Embeds what has no vectors until nothing is left. Returns the number of chunks embedded."""
+    yield from begin_reembedding(member, model)
+    done = 0
+    while step := (yield from embed_some(member, model)):
+        done += step.texts
+    return done

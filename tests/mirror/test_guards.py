@@ -10,7 +10,7 @@ from crystal_crypto.entry import Kind, parse
 from crystal_mirror.entries.batches import seal_mirror
 from crystal_mirror.entries.control_state import newest_snapshot, packs_of, packs_slot, snapshot_slot
 from crystal_mirror.errors import BehindTheFloor, TransactionStale
-from crystal_mirror.handover.core import CoreStage, core_stage, heed
+from crystal_mirror.handover.core import heed
 from crystal_mirror.history.control_entries import write_control_entry
 from crystal_mirror.history.slots import SEAL_PUBLIC_BYTES, SlotKind, judge_slot
 from crystal_mirror.history.void_slots import Fork
@@ -36,7 +36,7 @@ from crystal_mirror.snapshots.creation import make_snapshot
 from crystal_mirror.streams.outbox import push, restart_stream, settle
 from crystal_mirror.types import START, EntryState, KeptEntry
 from crystal_node.device.journal import SqliteJournal
-from tests.mirror.handover import Moving
+from tests.mirror.handover import CoreStage, Moving, core_stage
 from tests.mirror.household import MODEL, Household, has, same
 from tests.mirror.support import seeded
 from tests.mirror.test_snapshots import remember, snapshot

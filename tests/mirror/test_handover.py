@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crystal_mirror.errors import NotAllowed, NotAMember, Superseded, Unready
-from crystal_mirror.handover.core import CoreStage, core_stage, freeze, look_for_calls, offer
+from crystal_mirror.handover.core import freeze, look_for_calls, offer
 from crystal_mirror.handover.successor import HandoverStage, stage_of
 from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS, due_in_ms
 from crystal_mirror.membership.administration import revoke
@@ -15,7 +15,7 @@ from crystal_mirror.membership.member import Member
 from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import GetMany, Poll, Request, StoreFailure
 from crystal_mirror.round import sync_round
-from tests.mirror.handover import Moving
+from tests.mirror.handover import CoreStage, Moving, core_stage
 from tests.mirror.household import MODEL, has
 from tests.mirror.test_two_devices import capture
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crystal_mirror.errors import BehindTheFloor, ProtocolError, Revoked, Superseded
-from crystal_mirror.handover.core import CoreStage, core_stage, freeze
+from crystal_mirror.handover.core import freeze
 from crystal_mirror.handover.successor import HandoverStage, stage_of, take
 from crystal_mirror.handover.terms import COURTESY_MS, LEASE_MS
 from crystal_mirror.history.slots import SlotKind, judge_slot
@@ -12,7 +12,7 @@ from crystal_mirror.replication.claim import claim
 from crystal_mirror.requests import Flow, PutNew, Request
 from crystal_mirror.round import sync_round
 from crystal_mirror.types import START
-from tests.mirror.handover import Moving, killed_at_write
+from tests.mirror.handover import CoreStage, Moving, core_stage, killed_at_write
 from tests.mirror.household import MODEL, has
 from tests.mirror.test_two_devices import capture
 

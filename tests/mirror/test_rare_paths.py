@@ -25,7 +25,6 @@ from crystal_mirror.replication.claim import claim, lost_by_claim
 from crystal_mirror.replication.collect import TEXTS_BATCH_MAX, collect
 from crystal_mirror.replication.publish import publish
 from crystal_mirror.replication.rebuild import begin_rebuild, mark_rebuild, rebuild_pending
-from crystal_mirror.replication.reembedding import reembed
 from crystal_mirror.requests import Embed, Request
 from crystal_mirror.retention import gc
 from crystal_mirror.retention.forgets import DAY_MS, pending_forgets
@@ -38,7 +37,7 @@ from crystal_mirror.streams.outbox import push, restart_stream
 from crystal_mirror.types import Origin
 from crystal_node.device.journal import SqliteJournal
 from tests.mirror.household import MODEL, Household, has, same
-from tests.mirror.support import driven, seeded
+from tests.mirror.support import driven, reembed, seeded
 from tests.mirror.test_snapshots import NOW, remember, snapshot
 
 

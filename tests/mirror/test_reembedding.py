@@ -11,11 +11,11 @@ from crystal_mirror.errors import Unready
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
 from crystal_mirror.operations import Remember
-from crystal_mirror.replication.reembedding import reembed
 from crystal_mirror.requests import Embed, Request
 from crystal_mirror.round import sync_round
 from crystal_mirror.snapshots.creation import make_snapshot
 from tests.mirror.household import MODEL, Household, has, same
+from tests.mirror.support import reembed
 
 OTHER = "other/2"
 DIMENSIONS = 64

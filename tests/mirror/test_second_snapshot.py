@@ -18,12 +18,12 @@ from crystal_mirror.operations import (
     PutSource,
     Remember,
 )
-from crystal_mirror.replication.reembedding import reembed
 from crystal_mirror.retention.pruning import prune_now
 from crystal_mirror.snapshots.blobs import put_blob
 from crystal_mirror.snapshots.creation import make_snapshot
 from tests.mirror.household import MODEL, Household, same
 from tests.mirror.independent_vault import read_vault
+from tests.mirror.support import reembed
 
 NOW = 1_800_000_000_000
 

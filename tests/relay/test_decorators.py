@@ -1,19 +1,11 @@
-"""Retrying, limiting, logging: around a real store that fails on purpose."""
+"""Retrying, around a real store that fails on purpose."""
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator
 from enum import Enum
 
 import pytest
 
-from crystal_relay.decorators import (
-    REPEATED_READ_BYTES_MAX,
-    LimitedStore,
-    LoggedStore,
-    RetryingStore,
-    RetryPolicy,
-)
+from crystal_relay.decorators import REPEATED_READ_BYTES_MAX, RetryingStore, RetryPolicy
 from crystal_relay.errors import (
     AlreadyExists,
     BodyTooLarge,
@@ -50,8 +42,6 @@ class FaultyStore(MemoryStore):
         super().__init__()
         self.faults: list[Fault | RelayError] = list(faults)
         self.calls = 0
-        self.running = 0
-        self.most_running = 0
 
     async def put_new(self, key: str, body: bytes | Body) -> None:
         fault = self._next()
@@ -77,10 +67,6 @@ class FaultyStore(MemoryStore):
 
     async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
         self._next()
-        self.running += 1
-        self.most_running = max(self.running, self.most_running)
-        await asyncio.sleep(0.01)
-        self.running -= 1
         return await super().list(prefix, after=after, limit=limit)
 
     async def delete(self, key: str) -> None:
@@ -217,32 +203,3 @@ async def test_what_repeating_cannot_help_is_not_repeated(error: RelayError) -> 
     with pytest.raises(type(error)):
         await repeated.put_new(KEY, b"")
     assert (store.calls, slept) == (1, [])
-
-
-async def test_no_more_calls_than_allowed_run_at_once_and_waits_do_not_count() -> None:
-    store = FaultyStore()
-    limited = LimitedStore(store, concurrency=3)
-    token = await limited.wait("v/", token=None, timeout=0)
-    sleepers = [asyncio.create_task(limited.wait("v/", token=token, timeout=5)) for _ in range(10)]
-    await asyncio.gather(*(limited.list("v/") for _ in range(12)))
-    assert store.most_running == 3
-    await limited.put_new(KEY, b"")
-    assert token not in await asyncio.gather(*sleepers)
-
-
-async def test_the_log_tells_what_and_how_it_ended_and_no_bytes(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, logger="tests.logged")
-    ticks = iter(range(100))
-    logged = LoggedStore(
-        FaultyStore(Fault.NONE, Fault.BUSY),
-        logging.getLogger("tests.logged"),
-        clock=lambda: next(ticks) / 1000,
-    )
-    await logged.put_new(KEY, b"secret bytes")
-    with pytest.raises(Busy):
-        await logged.get(KEY)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"put_new {KEY}: ok, 1.0 ms",
-        f"get {KEY}: busy, 1.0 ms",
-    ]
-    assert [record.levelname for record in caplog.records] == ["DEBUG", "INFO"]

@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 from crystal_relay.client.http import HttpStore
-from crystal_relay.decorators import LimitedStore
 from crystal_relay.limits import KIB, LIST_LIMIT_MAX
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, create_app
 from crystal_relay.server.settings import STORE_CONCURRENCY_BUCKET
 from crystal_relay.store import Body, Object, Page
 from crystal_relay.tokens import recovery_hash, token_hash
+from tests.support.limited_store import LimitedStore
 from tests.support.relay_server import ENROLL_TOKEN, Member
 from tests.support.virtual_time import in_virtual_time
 

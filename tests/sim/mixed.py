@@ -9,10 +9,10 @@ from crystal_mirror.handover.core import call_off, freeze, offer
 from crystal_mirror.handover.successor import HandoverStage, ask, follow_up, stage_of, take, withdraw
 from crystal_mirror.membership.cursors import About
 from crystal_mirror.membership.member import Member
-from crystal_mirror.replication.reembedding import reembed
 from crystal_mirror.requests import Flow
 from crystal_mirror.retention.gc import retain, snapshot_due
 from crystal_mirror.snapshots.creation import make_snapshot
+from tests.mirror.support import reembed
 from tests.sim.bloblies import BLOB_LIES
 from tests.sim.chaos import STEPS, Mood
 from tests.sim.device import Home

@@ -9,7 +9,7 @@ import json
 import math
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crystal_core.database import Database
@@ -86,7 +86,6 @@ def store_block(database: Database, chunks: Sequence[int], windows: Sequence[int
 
 _Row = tuple[memoryview, bytes | memoryview]
 """A vector as it came, and its signs."""
-Rows = Callable[[bytes, int], Iterable[_Row]]
 
 
 def rows_of_few(vectors: bytes, size: int) -> Iterator[_Row]:

@@ -114,10 +114,6 @@ class MasterKeys:
         """Without the key before."""
         return MasterKeys(bytearray(self._current))
 
-    @property
-    def has_previous(self) -> bool:
-        return self._previous is not None
-
     def wrap(self, name: str, secret: bytes, random: Random) -> bytes:
         """The secret, wrapped under the current key."""
         salt = random(SALT_BYTES)  # §18.2-1

@@ -16,7 +16,7 @@ from crystal_crypto.letter import open_letter, seal_letter
 from crystal_mirror.commands.messages import Message, decode_message, encode_message
 from crystal_mirror.devicelog.log import MemberInfo
 from crystal_mirror.membership.member import Member
-from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES, Origin
+from crystal_mirror.types import DEVICE_ID_BYTES, INCARNATION_BYTES
 
 CLAIMS = bytes(INCARNATION_BYTES)
 """The incarnation of a device's claims."""
@@ -171,7 +171,3 @@ def open_message(member: Member, entry: Entry) -> Message:
         sequence=header.sequence,
     )
     return decode_message(content)
-
-
-def origin_of(place: CommandPlace) -> Origin:
-    return Origin(place.device, place.incarnation, place.sequence)

@@ -24,7 +24,6 @@ under its claim (the *warrant*), or by the Core's offer. The Core drains for no 
 """
 
 from collections.abc import Callable
-from enum import Enum
 
 from crystal_crypto.errors import CryptoError
 from crystal_crypto.identity import VerifyKey
@@ -57,24 +56,6 @@ from crystal_mirror.requests import Flow
 
 HOLDING_ROUNDS_MAX = 10_000
 """Rounds after which it holds no longer, whatever its clock says: a stopped clock must not stop a vault."""
-
-
-class CoreStage(Enum):
-    """How far a Core is in handing over."""
-
-    CORE = "core"
-    OFFERING = "offering"
-    HOLDING = "holding"
-    NODE = "node"
-
-
-def core_stage(member: Member) -> CoreStage:
-    """How far this Core is in handing over. No network."""
-    if not member.is_core:
-        return CoreStage.NODE
-    if holding_of(member) is not None:
-        return CoreStage.HOLDING
-    return CoreStage.OFFERING if offer_of(member) is not None else CoreStage.CORE
 
 
 def offer(member: Member, device: bytes, about: About, *, ready: bool) -> Flow[None]:

@@ -40,19 +40,6 @@ def begin_reembedding(member: Member, model: str, *, anew: bool = False) -> Flow
     return True
 
 
-def reembed(member: Member, model: str) -> Flow[int]:
-    """Embeds what has no vectors until nothing is left. Returns the number of chunks embedded.
-
-    Raises:
-        Unready, TransactionStale: as ``begin_reembedding``.
-    """
-    yield from begin_reembedding(member, model)
-    done = 0
-    while step := (yield from embed_some(member, model)):
-        done += step.texts
-    return done
-
-
 @dataclass(frozen=True, slots=True)
 class ReembedStep:
     """What one step embedded; ``bytes`` are bytes of text."""

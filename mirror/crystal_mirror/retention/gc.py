@@ -226,11 +226,6 @@ def drop_below_base(member: Member) -> None:
     doubt_relay(member)
 
 
-def forget_in_reach(member: Member) -> Place | None:
-    """The slot of the newest forget whose text may still be on the relay; None if there is none, as far as the Core knows."""
-    return max((each.place for each in pending_forgets(member)), default=None)
-
-
 def _note_snapshot(member: Member, state: RetentionState, now_ms: int) -> Flow[None]:
     newest, slot = newest_snapshot(member.replica), snapshot_slot(member.replica)
     if newest is None or slot is None:

@@ -242,14 +242,6 @@ def unchanged(path: Path, state: FileState | None, quiet_ns: int = -1) -> bool:
     )
 
 
-def rewound(state: FileState | None) -> FileState | None:
-    """A state from which the file is read from its start. If something was skipped on purpose, messages without a time stay out
-    of everything that it holds by then."""
-    if state is None or not state.stepped_over:
-        return None
-    return FileState(stepped_over=True, unsure_until=OFFSET_MAX, memo=state.memo)
-
-
 def unsure(state: FileState | None) -> FileState:
     """A state of a file that is to be skipped and cannot be read: messages without a time stay out of everything that it holds
     when it can be read."""

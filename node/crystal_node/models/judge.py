@@ -16,7 +16,6 @@ from crystal_core.search.judge import JudgeError, JudgeUnavailable
 from crystal_node.base.settings import Settings
 
 OFF = "off"
-EXTRA = "sentence-transformers"
 TOKENS_MAX = 512
 """Of query and passage together; the rest of a passage is not read."""
 _FIX = "Install the extra: `pip install 'memory-crystal[sentence-transformers]'`, or `crystal config set search_judge off`."

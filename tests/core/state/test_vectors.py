@@ -3,6 +3,7 @@
 import struct
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given
@@ -42,7 +43,7 @@ def test_a_few_are_kept_as_many_are(rows: list[list[float]]) -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("rows", [vectors.rows_of_few, vectors.rows_by_numpy])
-def test_what_is_no_number_is_refused(rows: vectors.Rows, number: float) -> None:
+def test_what_is_no_number_is_refused(rows: Callable[[bytes, int], Iterable[object]], number: float) -> None:
     with pytest.raises(UnusableVectors):
         list(rows(struct.pack("<4e", 0.5, 1, number, 2), 2))
 

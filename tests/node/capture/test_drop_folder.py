@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crystal_crypto.kit import encode_kit
-from crystal_node.capture import line_reader
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.line_reader import FileState, unchanged
 from tests.mirror.support import new_root
-from tests.node.capture.tools import HOME, QUIET_NS, fixture, pieces, read_all
+from tests.node.capture.tools import HOME, QUIET_NS, fixture, pieces, read_all, rewound
 from tests.node.capture.transcripts import said
 
 
@@ -103,7 +102,7 @@ def test_a_private_document_never_comes_up_however_it_is_edited(adapter: DropFol
     assert found == [("user", "and public behind it"), ("user", "public")]
     note.write_text("## user\n\nprivate ONE!\n\n## user\n\nprivate TWO\n")
     assert texts(adapter, note, after)[0] == []
-    assert texts(adapter, note, line_reader.rewound(after))[0] == []
+    assert texts(adapter, note, rewound(after))[0] == []
 
 
 def test_a_document_that_was_written_in_private_time_is_hidden(adapter: DropFolder, note: Path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from crystal_node.capture import database_file, openclaw_database
 from crystal_node.capture.adapter import decode_state, encode_state
-from crystal_node.capture.line_reader import FileState, rewound
+from crystal_node.capture.line_reader import FileState
 from crystal_node.capture.openclaw import OpenClaw
 from crystal_node.capture.openclaw_database import JOURNAL_NAME, STORE_NAME
-from tests.node.capture.tools import HOME, fixture, pieces, read_all
+from tests.node.capture.tools import HOME, fixture, pieces, read_all, rewound
 from tests.node.capture.transcripts import said
 from tests.support.openclaw_store import SCHEMA, Store
 

@@ -14,7 +14,7 @@ from crystal_node.capture.codex import Codex
 from crystal_node.capture.copilot import CopilotCli
 from crystal_node.capture.drop import DropFolder
 from crystal_node.capture.gemini import GeminiCli
-from crystal_node.capture.line_reader import FileState
+from crystal_node.capture.line_reader import OFFSET_MAX, FileState
 from crystal_node.capture.openclaw import OpenClaw
 from crystal_node.capture.qwen import QwenCode
 from tests.node.capture.transcripts import FIXTURES, nothing
@@ -188,3 +188,10 @@ def read_all(
 def pieces(operations: list[Capture]) -> list[tuple[str, Piece]]:
     """Session and piece, in order."""
     return [(operation.session, piece) for operation in operations for piece in operation.pieces]
+
+
+def rewound(state: FileState) -> FileState:
+    """A state of a file that was stepped over and is read from its start: messages without a time stay out of all that it
+    holds by then."""
+    assert state.stepped_over
+    return FileState(stepped_over=True, unsure_until=OFFSET_MAX, memo=state.memo)

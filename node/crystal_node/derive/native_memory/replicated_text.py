@@ -45,8 +45,6 @@ _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
 Dot = tuple[str, int]
 Step = tuple[int, str]
 Place = tuple[Step, ...]
-Key = tuple[str, bool]
-"""What lines are compared by: the words, and whether they stay on this device."""
 
 
 class Line(msgspec.Struct, frozen=True, array_like=True):

@@ -181,13 +181,6 @@ def times_of(record: object, depth: int = 0) -> Iterator[int]:
             yield from times_of(value, depth + 1)
 
 
-def strings_of(line: bytes) -> Iterator[str]:
-    """The decoded strings of a line of JSON."""
-    text = line.decode("utf-8", "surrogateescape")
-    for token in _TOKEN.finditer(text):
-        yield _decoded(token)
-
-
 def _looked_at(text: str, depth: int = 0) -> Iterator[str]:
     for token, key in _strings(text, _BEFORE_FIRST):
         value = _decoded(token)

@@ -175,12 +175,8 @@ class DeviceKeys:
     def drop_bridge(self) -> None:
         self.store.delete(_BRIDGE)
 
-    def database_key(self) -> bytes | None:
-        """The key of this device's databases (``keys.database_key``); None if they were never encrypted."""
-        return self.store.load(_DATABASE)
-
     def made_database_key(self) -> bytes:
-        """The same, made and stored at the first call. Raises KeyStoreError."""
+        """The key of this device's databases, made and stored at the first call. Raises KeyStoreError."""
         return self.store.load(_DATABASE) or self._made_key(_DATABASE)
 
     def database_keys(self) -> Iterator[bytes]:

@@ -224,17 +224,6 @@ class PreparedEmbedder:
         self._embedder.close()
 
 
-def kept_model(path: Path) -> str:
-    """The model of the file's vectors; "" if there is no file."""
-    if not path.exists():
-        return ""
-    made = PreparedVectors.open(path)
-    try:
-        return made.model
-    finally:
-        made.close()
-
-
 def _content(text: str) -> bytes:
     """The hash of a text, as in the memory."""
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()

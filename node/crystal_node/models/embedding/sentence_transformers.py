@@ -11,7 +11,6 @@ from crystal_core.embed.port import EmbedderClosed, EmbedderRefused, EmbedderUna
 from crystal_node.models.embedding.remote import RemoteEmbedder
 from crystal_node.models.embedding.windows import WindowScheme
 
-EXTRA = "sentence-transformers"
 _FIX = "Install the extra: `pip install 'memory-crystal[sentence-transformers]'`."
 
 

@@ -5,8 +5,6 @@ from typing import Any
 
 from msgspec import MsgspecError, Struct, json
 
-INPUT_BYTES_MAX = 1024 * 1024
-
 
 class HookEvent(StrEnum):
     """The events at which something is recalled, as Claude Code, Codex and Qwen Code name them."""

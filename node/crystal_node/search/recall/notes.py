@@ -13,7 +13,6 @@ from crystal_node.search.recall.hook import Recalled
 
 REDACTED_CHARS = 2_000
 """Of a prompt, in which credentials are looked for: one that begins among the first words ends there."""
-SESSION_CHARS_MAX = 200
 _RECORDING = "claude-code"
 """The tool whose hooks these are."""
 

@@ -36,10 +36,6 @@ class FilesStatus:
     held: dict[str, int]
     without_bit: tuple[str, ...]
 
-    @property
-    def needs_a_person(self) -> bool:
-        return bool(self.last.halted or self.withheld)
-
 
 def files_status(device: Device) -> FilesStatus:
     """Collects it; no network."""

@@ -168,14 +168,14 @@ class Shelf:
         return len(self.memories[run, number])
 
 
-def ports_of(book: WeaverDatabase, texts: Sequence[Said], shelf: Shelf) -> Ports:
+def ports_of(database: WeaverDatabase, texts: Sequence[Said], shelf: Shelf) -> Ports:
     by_key = {one.source.key: one for one in texts}
 
     async def load(sources: Sequence[WeaverSource]) -> list[Said]:
         return [by_key[source.key] for source in sources if source.key in by_key]
 
     now = int((BEGIN + timedelta(days=30)).timestamp() * 1000)
-    return Ports(book, load, shelf, lambda: now, lambda _text, _done, _total: None)
+    return Ports(database, load, shelf, lambda: now, lambda _text, _done, _total: None)
 
 
 def plan_of(
@@ -190,8 +190,8 @@ def plan_of(
 
 
 async def woven(
-    book: WeaverDatabase, model: WrittenModel, shelf: Shelf, days: int = 2, **plan: object
+    database: WeaverDatabase, model: WrittenModel, shelf: Shelf, days: int = 2, **plan: object
 ) -> Woven:
     """Weaves so many days."""
     texts = days_of(days)
-    return await weave_with(model, ports_of(book, texts, shelf), plan_of(texts, **plan))  # type: ignore[arg-type]
+    return await weave_with(model, ports_of(database, texts, shelf), plan_of(texts, **plan))  # type: ignore[arg-type]

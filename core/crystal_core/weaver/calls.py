@@ -30,7 +30,7 @@ class ModelCalls:
 
     @property
     def left(self) -> int:
-        return self.budget - self.ports.book.spent(self.run.id, self.run.leg).total
+        return self.budget - self.ports.database.spent(self.run.id, self.run.leg).total
 
     async def ask(
         self, number: int, step: str, prompt: Prompt, tokens_max: int, read: Callable[[str], T]
@@ -39,7 +39,7 @@ class ModelCalls:
 
         Stored answers are used before a call is made. Raises BudgetReached and LlmError.
         """
-        kept = self.ports.book.answers(self.run.id, number, step)
+        kept = self.ports.database.answers(self.run.id, number, step)
         for tried in range(max(TRIES_MAX, len(kept))):
             if tried < len(kept):
                 text = kept[tried].text
@@ -55,11 +55,11 @@ class ModelCalls:
         bound = tokens_bound(self.llm.identity, prompt) + tokens_max
         if bound > self.left:
             raise BudgetReached
-        call = self.ports.book.ask(self.run, number, step, bound)
+        call = self.ports.database.ask(self.run, number, step, bound)
         try:
             completion = await self.llm.complete(prompt, tokens_max=tokens_max, seconds_max=CALL_SECONDS_MAX)
         except LlmError as error:
-            self.ports.book.unanswered(call, paid=error.paid)
+            self.ports.database.unanswered(call, paid=error.paid)
             raise
-        self.ports.book.answered(call, completion)
+        self.ports.database.answered(call, completion)
         return completion.text

@@ -1,7 +1,7 @@
 """Weaving with a language model: batch by batch, each stored before the next, nothing requested twice.
 
-    batch:  reflect ──► journal ──► facts ──► memories accepted ──► outcome in the book ──► journal file
-            each arrow behind an answer that is in the book: killed anywhere, the run goes on behind the last one
+    batch:  reflect ──► journal ──► facts ──► memories accepted ──► outcome in the database ──► journal file
+            each arrow behind an answer that is in the database: killed anywhere, the run goes on behind the last one
     run:    batches, while there is something to read ──► IDENTITY, SOUL, CONTEXT ──► REFERENCE, missed tasks ──► DONE
 
 Before each call its maximum cost is compared with the rest of the budget. If it does not fit, the run is STOPPED and the next
@@ -96,10 +96,10 @@ async def weave_with(llm: Llm, ports: Ports, plan: Plan) -> Woven:
         await weaver.batches()
         ports.heard("writing the pages", 1, 1)
         context_updated = await write_pages(asking, ports, plan, run)
-        ports.book.set_run(run.id, RunState.DONE, run.leg)
+        ports.database.set_run(run.id, RunState.DONE, run.leg)
     except BudgetReached:
         stopped = True
-        ports.book.set_run(run.id, RunState.STOPPED, run.leg)
+        ports.database.set_run(run.id, RunState.STOPPED, run.leg)
     return woven(ports, plan, run, stopped=stopped, context_updated=context_updated, unread=asking.unread)
 
 
@@ -116,21 +116,21 @@ class _Weaver:
 
     async def batches(self) -> None:
         """Read until nothing is left. Raises BudgetReached, LlmError."""
-        book, run = self._ports.book, self._run
+        database, run = self._ports.database, self._run
         left = unread_sources(self._ports, self._plan, Method.MODEL, run)
         # A batch that an earlier process began is no longer among the unread sources, and is read first.
-        begun = book.open_batch(run.id)
+        begun = database.open_batch(run.id)
         total = sum(one.size for one in left) + (self._size(begun) if begun else 0) or 1
         done = 0
         at = 0
         while True:
-            batch = book.open_batch(run.id)
+            batch = database.open_batch(run.id)
             if batch is None:
                 found = self._next(left, at)
                 if not found:
                     return
                 at += len(found)
-                batch = book.begin_batch(
+                batch = database.begin_batch(
                     run.id, found[0].day, [(one.key, session_mark(one.session), one.mark) for one in found]
                 )
             self._ports.heard(
@@ -192,9 +192,9 @@ class _Weaver:
 
     def _shortened(self, batch: WeaverBatch, kept: int) -> bool:
         """Reduce a batch that has no answers yet to its first pieces."""
-        if not 0 < kept < len(batch.keys) or self._ports.book.answers(batch.run, batch.number, "reflect"):
+        if not 0 < kept < len(batch.keys) or self._ports.database.answers(batch.run, batch.number, "reflect"):
             return False
-        self._ports.book.shorten_batch(batch, kept)
+        self._ports.database.shorten_batch(batch, kept)
         return True
 
     async def _made(self, batch: WeaverBatch, said: Sequence[Said], scope: str | None) -> "_Made":
@@ -233,17 +233,17 @@ class _Weaver:
         """Store memories (only once), then the outcome, then the file; each step may be repeated after a crash."""
         ports, plan = self._ports, self._plan
         before = sum(
-            decode_outcome(data).remembered for data in ports.book.outcomes_of_day(plan.agent, batch.day)
+            decode_outcome(data).remembered for data in ports.database.outcomes_of_day(plan.agent, batch.day)
         )
         memories = outcome.memories[: max(MEMORIES_A_DAY_MAX - before, 0)]
         taken = ports.output.remember(batch.run, batch.number, memories, outcome.last) if memories else 0
         kept = structs.replace(outcome, memories=memories, remembered=taken)
-        ports.book.finish_batch(batch, encode_outcome(kept))
+        ports.database.finish_batch(batch, encode_outcome(kept))
         write_journals(ports, plan, self._run, batch.day)
 
     def _earlier(self, scope: str | None) -> str:
         """Return the end of what the run has last written of this project, for continuity."""
-        for _, data in reversed(self._ports.book.outcomes(self._run.id)):
+        for _, data in reversed(self._ports.database.outcomes(self._run.id)):
             outcome = decode_outcome(data)
             if scope is not None and outcome.scope == scope:
                 return outcome.prose[-_EARLIER_BYTES // 3 :]

@@ -61,27 +61,27 @@ async def extract(ports: Ports, plan: Plan) -> Woven:
     run = take_up(ports, plan, Method.EXTRACTIVE)
     by_key = {one.key: one for one in plan.sources}
     left = unread_sources(ports, plan, Method.EXTRACTIVE, run)
-    begun = ports.book.open_batch(run.id)
+    begun = ports.database.open_batch(run.id)
     total, done, at = len(left) + (len(begun.keys) if begun else 0) or 1, 0, 0
     while True:
-        batch = ports.book.open_batch(run.id)
+        batch = ports.database.open_batch(run.id)
         if batch is None:
             part = left[at : at + batch_length(left, at, BATCH_BYTES)] if at < len(left) else []
             if not part:
                 break
             at += len(part)
             marks = [(one.key, session_mark(one.session), one.mark) for one in part]
-            batch = ports.book.begin_batch(run.id, part[0].day, marks)
+            batch = ports.database.begin_batch(run.id, part[0].day, marks)
         ports.heard(
             f"{batch.day}: {len(batch.keys):,} message{'s' if len(batch.keys) > 1 else ''}", done, total
         )
         said = await ports.load([by_key[key] for key in batch.keys if key in by_key])
-        ports.book.finish_batch(batch, encode_outcome(extracted(said, plan.zone)))
+        ports.database.finish_batch(batch, encode_outcome(extracted(said, plan.zone)))
         done += len(batch.keys)
         write_journals(ports, plan, run, batch.day)
     write_journals(ports, plan, run)
     updated = _write_context(ports, plan, run)
-    ports.book.set_run(run.id, RunState.DONE, run.leg)
+    ports.database.set_run(run.id, RunState.DONE, run.leg)
     return woven(ports, plan, run, stopped=False, context_updated=updated)
 
 
@@ -124,10 +124,10 @@ def extracted(said: Sequence[Said], zone: tzinfo) -> BatchOutcome:
 
 def _write_context(ports: Ports, plan: Plan, run: Run) -> bool:
     """Write CONTEXT, or EXTRACT if a model or a person wrote CONTEXT. Returns whether it was CONTEXT."""
-    text = context_of(ports.book, plan.agent, ports.now_ms(), plan.zone)
+    text = context_of(ports.database, plan.agent, ports.now_ms(), plan.zone)
     if text is None:
         return False
-    written = ports.book.written(plan.agent, documents.CONTEXT)
+    written = ports.database.written(plan.agent, documents.CONTEXT)
     free = ports.output.read(documents.CONTEXT) is None or (
         written is not None and written[1] is Method.EXTRACTIVE
     )
@@ -135,9 +135,11 @@ def _write_context(ports: Ports, plan: Plan, run: Run) -> bool:
     return free
 
 
-def context_of(book: WeaverDatabase, agent: str, now_ms: int, zone: tzinfo) -> str | None:
+def context_of(database: WeaverDatabase, agent: str, now_ms: int, zone: tzinfo) -> str | None:
     """Return CONTEXT from the extracts in the database; None without any."""
-    outcomes = [(day, decode_outcome(data)) for _, day, data in book.all_outcomes(agent, Method.EXTRACTIVE)]
+    outcomes = [
+        (day, decode_outcome(data)) for _, day, data in database.all_outcomes(agent, Method.EXTRACTIVE)
+    ]
     told = [(day, outcome) for day, outcome in outcomes if outcome.pieces]
     if not told:
         return None

@@ -18,12 +18,12 @@ from crystal_core.weaver.records import BatchOutcome, Run, WeaverBatch, decode_o
 FORGOTTEN = "A text that this part was made of has been forgotten since; the part was taken out."
 
 
-def let_go(book: WeaverDatabase, forgotten: Iterable[bytes]) -> list[tuple[Run, WeaverBatch]]:
+def let_go(database: WeaverDatabase, forgotten: Iterable[bytes]) -> list[tuple[Run, WeaverBatch]]:
     """Delete all that was made from texts with these keyed hashes. Returns the batches whose journals must be rewritten."""
     found: list[tuple[Run, WeaverBatch]] = []
     for mark in forgotten:
-        for run, batch in book.read_from(mark):
-            data = book.outcome_of(batch)
+        for run, batch in database.read_from(mark):
+            data = database.outcome_of(batch)
             before = decode_outcome(data) if data is not None else BatchOutcome("", 0, 1, 0, 0)
             left = BatchOutcome(
                 before.model,
@@ -34,12 +34,12 @@ def let_go(book: WeaverDatabase, forgotten: Iterable[bytes]) -> list[tuple[Run, 
                 note=FORGOTTEN,
                 remembered=before.remembered,
             )
-            book.forget(batch, encode_outcome(structs.replace(left, unread=before.unread)))
+            database.forget(batch, encode_outcome(structs.replace(left, unread=before.unread)))
             found.append((run, batch))
     return found
 
 
-def has_let_go(book: WeaverDatabase, gone: Iterable[tuple[Run, WeaverBatch]]) -> None:
+def has_let_go(database: WeaverDatabase, gone: Iterable[tuple[Run, WeaverBatch]]) -> None:
     """Mark the journals of these batches as rewritten."""
     for _, batch in gone:
-        book.unmark(batch)
+        database.unmark(batch)

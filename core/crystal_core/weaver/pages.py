@@ -37,9 +37,9 @@ async def write_pages(asking: ModelCalls, ports: Ports, plan: Plan, run: Run) ->
     """
     model, today = str(asking.llm.identity), day_of(ports.now_ms(), plan.zone)
     outcomes = [
-        (day, decode_outcome(data)) for _, day, data in ports.book.all_outcomes(plan.agent, Method.MODEL)
+        (day, decode_outcome(data)) for _, day, data in ports.database.all_outcomes(plan.agent, Method.MODEL)
     ]
-    mine = [(day, decode_outcome(data)) for day, data in ports.book.outcomes(run.id)]
+    mine = [(day, decode_outcome(data)) for day, data in ports.database.outcomes(run.id)]
     for name, title, system, most in (
         (documents.IDENTITY, "Identity", prompts.IDENTITY, IDENTITY_BYTES_MAX),
         (documents.SOUL, "Soul", prompts.SOUL, SOUL_BYTES_MAX),

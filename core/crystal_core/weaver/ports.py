@@ -38,7 +38,7 @@ Heard = Callable[[str, int, int], None]
 class Ports:
     """``heard`` is called with a progress line for people, and the amount read of the total."""
 
-    book: WeaverDatabase
+    database: WeaverDatabase
     load: Load
     output: Output
     now_ms: Callable[[], int]

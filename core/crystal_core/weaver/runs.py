@@ -33,12 +33,12 @@ def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) ->
     since = run.since if run is not None else plan.since
     methods = (Method.MODEL,) if method is Method.MODEL else tuple(Method)
     if not full:
-        done = ports.book.done_keys(plan.agent, methods)
+        done = ports.database.done_keys(plan.agent, methods)
     elif run is not None:
-        done = ports.book.done_keys(plan.agent, methods, run.id)
+        done = ports.database.done_keys(plan.agent, methods, run.id)
     else:
         done = set[bytes]()
-    until = 0 if full else ports.book.assumed_until(plan.agent)
+    until = 0 if full else ports.database.assumed_until(plan.agent)
     return [
         one
         for one in plan.sources
@@ -48,7 +48,7 @@ def unread_sources(ports: Ports, plan: Plan, method: Method, run: Run | None) ->
 
 def run_to_go_on(ports: Ports, plan: Plan, method: Method) -> Run | None:
     """Return the unfinished run that this call continues. A requested full run only continues an equal full run."""
-    found = ports.book.unfinished(plan.agent, method)
+    found = ports.database.unfinished(plan.agent, method)
     if found is None or not plan.full or (found.mode == FULL and found.since == plan.since):
         return found
     return None
@@ -59,7 +59,7 @@ def take_up(ports: Ports, plan: Plan, method: Method) -> Run:
     found = run_to_go_on(ports, plan, method)
     if found is not None:
         leg = found.leg if found.state is RunState.OPEN else found.leg + 1
-        ports.book.set_run(found.id, RunState.OPEN, leg)
+        ports.database.set_run(found.id, RunState.OPEN, leg)
         return Run(
             found.id,
             found.agent,
@@ -70,9 +70,9 @@ def take_up(ports: Ports, plan: Plan, method: Method) -> Run:
             leg,
             found.identity_new,
         )
-    given_up = ports.book.unfinished(plan.agent, method)
+    given_up = ports.database.unfinished(plan.agent, method)
     if given_up is not None:
-        ports.book.set_run(given_up.id, RunState.ABANDONED, given_up.leg)
+        ports.database.set_run(given_up.id, RunState.ABANDONED, given_up.leg)
     run = Run(
         plan.new_id,
         plan.agent,
@@ -83,14 +83,14 @@ def take_up(ports: Ports, plan: Plan, method: Method) -> Run:
         1,
         ports.output.read(IDENTITY) is None,
     )
-    ports.book.begin(run, ports.now_ms())
+    ports.database.begin(run, ports.now_ms())
     return run
 
 
 def write_journals(ports: Ports, plan: Plan, run: Run, day: str = "") -> tuple[str, ...]:
     """Write the journals of a run, or of one of its days, from the database. Returns their names."""
     by_day: dict[str, list[BatchOutcome]] = {}
-    for when, data in ports.book.outcomes(run.id, day):
+    for when, data in ports.database.outcomes(run.id, day):
         by_day.setdefault(when, []).append(decode_outcome(data))
     names: list[str] = []
     for when, outcomes in by_day.items():
@@ -107,16 +107,16 @@ def woven(
 ) -> Woven:
     """Return the result of a call of the engine, from the database."""
     left = {one.session for one in unread_sources(ports, plan, run.method, run)}
-    opened = ports.book.open_batch(run.id)
+    opened = ports.database.open_batch(run.id)
     if opened is not None:
         keys = frozenset(opened.keys)
         left |= {one.session for one in plan.sources if one.key in keys}
-    outcomes = [(day, decode_outcome(data)) for day, data in ports.book.outcomes(run.id)]
+    outcomes = [(day, decode_outcome(data)) for day, data in ports.database.outcomes(run.id)]
     days = dict.fromkeys(day for day, outcome in outcomes if outcome.pieces)
     return Woven(
         run,
         stopped,
-        ports.book.sessions_done(run.id),
+        ports.database.sessions_done(run.id),
         len(left),
         tuple(journal_name(day, run.id) for day in days),
         run.identity_new and ports.output.read(IDENTITY) is not None,

@@ -1,4 +1,4 @@
-"""A book for each test."""
+"""A database for each test."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -9,6 +9,6 @@ from crystal_core.weaver.database import WeaverDatabase
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Generator[WeaverDatabase]:
+def database(tmp_path: Path) -> Generator[WeaverDatabase]:
     with WeaverDatabase.open(tmp_path / "weaver.db") as opened:
         yield opened

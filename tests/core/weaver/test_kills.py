@@ -17,7 +17,7 @@ class Killed(BaseException):
     """The process dies here."""
 
 
-class DyingBook(WeaverDatabase):
+class DyingDatabase(WeaverDatabase):
     """Dies at its n-th transaction, before or after the commit."""
 
     left = -1
@@ -68,27 +68,27 @@ async def test_killed_at_every_commit_a_run_pays_for_no_kept_answer_twice(
 ) -> None:
     """The one call whose answer had not reached the disk may be made once more, and counts in full."""
     whole, expected = WrittenModel(), Shelf()
-    with WeaverDatabase.open(tmp_path / "whole.db") as book:
-        await woven(book, whole, expected, days=1)
+    with WeaverDatabase.open(tmp_path / "whole.db") as database:
+        await woven(database, whole, expected, days=1)
     steps = 0
     for step in range(1, 60):
         model, shelf = WrittenModel(), Shelf()
         path = tmp_path / f"{step}.db"
-        with DyingBook.open(path) as book:
-            assert isinstance(book, DyingBook)
-            book.left, book.after = step, after
+        with DyingDatabase.open(path) as database:
+            assert isinstance(database, DyingDatabase)
+            database.left, database.after = step, after
             try:
-                await woven(book, model, shelf, days=1)
+                await woven(database, model, shelf, days=1)
                 break
             except Killed:
                 steps += 1
         before = len(model.asked)
-        with WeaverDatabase.open(path) as book:
-            run = book.unfinished(AGENT, "model")  # type: ignore[arg-type]
-            kept = 0 if run is None else book.spent(run.id).lost
-            result = await woven(book, model, shelf, days=1)
+        with WeaverDatabase.open(path) as database:
+            run = database.unfinished(AGENT, "model")  # type: ignore[arg-type]
+            kept = 0 if run is None else database.spent(run.id).lost
+            result = await woven(database, model, shelf, days=1)
             if result.run is not None:
-                assert book.spent(result.run.id).lost == kept
+                assert database.spent(result.run.id).lost == kept
         assert len(model.asked) <= len(whole.asked) + kept, step
         assert before <= len(model.asked)
         assert shelf.files == expected.files, step
@@ -103,27 +103,27 @@ async def test_killed_at_every_write_a_run_comes_to_the_same_end_for_the_same_mo
     tmp_path: Path, after: bool
 ) -> None:
     whole, expected = WrittenModel(), Shelf()
-    with WeaverDatabase.open(tmp_path / "whole.db") as book:
-        await woven(book, whole, expected)
+    with WeaverDatabase.open(tmp_path / "whole.db") as database:
+        await woven(database, whole, expected)
     steps = 0
     for step in range(1, 40):
         model, shelf = WrittenModel(), DyingShelf()
         shelf.left, shelf.after = step, after
-        with WeaverDatabase.open(tmp_path / f"{step}.db") as book:
+        with WeaverDatabase.open(tmp_path / f"{step}.db") as database:
             try:
-                await woven(book, model, shelf)
+                await woven(database, model, shelf)
                 break
             except Killed:
                 steps += 1
             shelf.left = -1
-            await woven(book, model, shelf)
+            await woven(database, model, shelf)
         assert len(model.asked) == len(whole.asked), step
         assert shelf.files == expected.files, step
         assert shelf.accepted == expected.accepted, step
     assert steps >= 9
 
 
-async def test_a_budget_holds_over_the_crashes_of_a_run(book: WeaverDatabase) -> None:
+async def test_a_budget_holds_over_the_crashes_of_a_run(database: WeaverDatabase) -> None:
     """A process that is started again and again must not spend its budget each time."""
     shelf = Shelf()
 
@@ -135,7 +135,7 @@ async def test_a_budget_holds_over_the_crashes_of_a_run(book: WeaverDatabase) ->
     model = WrittenModel(dies)
     for _ in range(20):
         try:
-            result = await woven(book, model, shelf, budget=40_000)
+            result = await woven(database, model, shelf, budget=40_000)
         except Killed:
             continue
         assert result.stopped
@@ -143,12 +143,12 @@ async def test_a_budget_holds_over_the_crashes_of_a_run(book: WeaverDatabase) ->
     else:
         pytest.fail("the budget stopped nothing")
     assert result.run is not None
-    assert book.spent(result.run.id).total <= 40_000
+    assert database.spent(result.run.id).total <= 40_000
     assert 2 <= len(model.asked) < 12
 
 
 async def test_killed_while_the_model_answers_the_run_goes_on_and_counts_the_lost_call(
-    book: WeaverDatabase,
+    database: WeaverDatabase,
 ) -> None:
     shelf = Shelf()
 
@@ -159,13 +159,13 @@ async def test_killed_while_the_model_answers_the_run_goes_on_and_counts_the_los
 
     model = WrittenModel(dies)
     with pytest.raises(Killed):
-        await woven(book, model, shelf)
+        await woven(database, model, shelf)
     model.answer = good_answer
-    result = await woven(book, model, shelf)
+    result = await woven(database, model, shelf)
     assert model.steps.count("reflect") == 2
     assert model.steps.count("journal") == 2
     assert model.steps.count("facts") == 3
     assert result.run is not None
-    spent = book.spent(result.run.id)
+    spent = database.spent(result.run.id)
     assert spent.lost == 1
     assert spent.unsure > 2500

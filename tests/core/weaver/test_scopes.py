@@ -42,32 +42,32 @@ def repeating(system: str, data: str) -> str:
     return answer
 
 
-async def remembered(book: WeaverDatabase, texts: Sequence[Said]) -> list[tuple[str, str]]:
+async def remembered(database: WeaverDatabase, texts: Sequence[Said]) -> list[tuple[str, str]]:
     """Scope and text of all that is remembered of them."""
     shelf = Shelf()
-    await weave_with(WrittenModel(repeating), ports_of(book, texts, shelf), plan_of(texts))
+    await weave_with(WrittenModel(repeating), ports_of(database, texts, shelf), plan_of(texts))
     return [(each.scope, each.text) for memories in shelf.memories.values() for each in memories]
 
 
 async def test_what_is_remembered_of_a_project_has_its_scope_and_no_word_of_another(
-    book: WeaverDatabase,
+    database: WeaverDatabase,
 ) -> None:
-    found = await remembered(book, DAY)
+    found = await remembered(database, DAY)
     assert {scope for scope, _ in found} == set(WORDS)
     for scope, text in found:
         assert [word for word in WORDS.values() if word in text] == [WORDS[scope]]
 
 
 async def test_a_batch_of_several_projects_that_was_begun_before_is_read_in_parts(
-    book: WeaverDatabase,
+    database: WeaverDatabase,
 ) -> None:
     run = Run("0a0b0c0d", AGENT, Method.MODEL, "incremental", 0, RunState.OPEN, 1, True)
-    book.begin(run, 0)
+    database.begin(run, 0)
     sources = [one.source for one in DAY]
-    book.begin_batch(
+    database.begin_batch(
         run.id, sources[0].day, [(one.key, session_mark(one.session), one.mark) for one in sources]
     )
-    for scope, text in await remembered(book, DAY):
+    for scope, text in await remembered(database, DAY):
         assert [word for word in WORDS.values() if word in text] == [WORDS[scope]]
 
 

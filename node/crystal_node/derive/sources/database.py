@@ -119,12 +119,12 @@ class SourceDatabase:
         """Opens or makes the file. Raises LocalStorage if a later version made it."""
         known: list[KeptSource] = []
         try:
-            book = cls(_FILE.open(path))
-            if book._is_sound():
-                return book
+            database = cls(_FILE.open(path))
+            if database._is_sound():
+                return database
             with suppress(apsw.Error, ValueError, msgspec.MsgspecError):
-                known = book.sources()
-            book.close()
+                known = database.sources()
+            database.close()
         except _Damaged:
             pass
         damaged = Path(path)
@@ -132,10 +132,10 @@ class SourceDatabase:
         for suffix in ("-wal", "-shm"):
             with suppress(FileNotFoundError):
                 damaged.with_name(damaged.name + suffix).unlink()
-        book = cls(_FILE.open(path))
+        database = cls(_FILE.open(path))
         for source in known:
-            book.put(source)
-        return book
+            database.put(source)
+        return database
 
     def _is_sound(self) -> bool:
         """Damage in the middle of the file does not show on opening.

@@ -68,8 +68,8 @@ def add_source(
         files = sum(1 for _ in scan.files())
     except OSError as error:
         raise UsageError(f"{root} cannot be read: {error.strerror}") from error
-    with _book(device) as book:
-        kept, there = book.source(name), _in_vault(device, name)
+    with _database(device) as database:
+        kept, there = database.source(name), _in_vault(device, name)
         mine = there is not None and there.device == device.member.device_id
         if there is not None and not mine and device.member.log.is_active(there.device):
             raise UsageError(
@@ -90,7 +90,7 @@ def add_source(
         if kept is None:
             kept = KeptSource(name, root, *patterns, 0, 0, now_ms(), LastScan())
         # The database comes last: a source that only it has would be dropped as removed elsewhere.
-        book.put(replace(kept, root=root, include=patterns[0], exclude=patterns[1]))
+        database.put(replace(kept, root=root, include=patterns[0], exclude=patterns[1]))
     return SourceAdded(
         name=name,
         path=str(root),
@@ -125,20 +125,20 @@ async def sync_sources(
             hint="`crystal sync` goes on with it; sync the sources again after that.",
         )
     async with _locked(device, wait_seconds):
-        with _book(device) as book:
-            mine, let_go = _let_go(device, book)
+        with _database(device) as database:
+            mine, let_go = _let_go(device, database)
             wanted = [
-                source for source in book.sources() if source.name in mine and name in (None, source.name)
+                source for source in database.sources() if source.name in mine and name in (None, source.name)
             ]
             if name is not None and not wanted:
                 raise _unknown(device, name)
             done: list[SourceSynced] = []
-            looks = [await look_at_source(device, book, source) for source in wanted]
+            looks = [await look_at_source(device, database, source) for source in wanted]
             whole, before = sum(look.to_read for look in looks), 0
             for look in looks:
                 told = None if progress is None else _over_all(progress, before, whole)
                 synced = await sync_source(
-                    device, book, look, confirmed=confirmed, progress=told, seconds=seconds
+                    device, database, look, confirmed=confirmed, progress=told, seconds=seconds
                 )
                 done.append(_told(synced))
                 before += look.to_read
@@ -158,9 +158,9 @@ def sources_status(device: Device) -> SourcesStatus:
     path = device.settings.home.sources_database
     kept: dict[str, tuple[KeptSource, int, int]] = {}
     if path.exists():
-        with SourceDatabase.open(path) as book:
-            for source in book.sources():
-                totals = book.totals(source.name)
+        with SourceDatabase.open(path) as database:
+            for source in database.sources():
+                totals = database.totals(source.name)
                 kept[source.name] = source, totals.bytes, totals.redacted
     return SourcesStatus(sources=tuple(_status(device, each, kept.get(each.name)) for each in _all(device)))
 
@@ -178,8 +178,8 @@ def remove_source(device: Device, name: str) -> SourceRemoved:
     device.accept([DropSource(name)])
     here = there.device == device.member.device_id
     if path.exists():
-        with SourceDatabase.open(path) as book:
-            book.remove(name)
+        with SourceDatabase.open(path) as database:
+            database.remove(name)
     return SourceRemoved(name=name, device=_device(device, there.device), here=here, documents=count)
 
 
@@ -222,16 +222,16 @@ def source_owner(device: Device, name: str) -> str | None:
     return _device(device, there.device)
 
 
-def _let_go(device: Device, book: SourceDatabase) -> tuple[set[str], list[SourceLetGo]]:
+def _let_go(device: Device, database: SourceDatabase) -> tuple[set[str], list[SourceLetGo]]:
     """Drops sources that another device took over, or that are gone for long. Returns the names of this device's sources, and
     those taken over: of two devices that take a name at the same time, the later in the log has it."""
     owners = {each.name: each.device for each in _all(device)}
     mine = {name for name, owner in owners.items() if owner == device.member.device_id}
     let_go: list[SourceLetGo] = []
-    for source in book.sources():
+    for source in database.sources():
         gone = now_ms() - max(source.last.at, source.added) > KEPT_MILLISECONDS
         if source.name not in mine and (source.name in owners or gone):
-            book.remove(source.name)
+            database.remove(source.name)
             if source.name in owners:
                 owner = _device(device, owners[source.name])
                 let_go.append(SourceLetGo(name=source.name, path=str(source.root), device=owner))
@@ -348,7 +348,7 @@ def _device(device: Device, identity: bytes) -> str:
     return device_name(device.member, identity) or f"device {identity.hex()[:8]}"
 
 
-def _book(device: Device) -> SourceDatabase:
+def _database(device: Device) -> SourceDatabase:
     return SourceDatabase.open(device.settings.home.sources_database)
 
 

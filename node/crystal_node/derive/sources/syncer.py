@@ -158,11 +158,11 @@ class SourceLook:
         return 0 if self.look is None else len(self.look.changed)
 
 
-async def look_at_source(device: Device, book: SourceDatabase, source: KeptSource) -> SourceLook:
+async def look_at_source(device: Device, database: SourceDatabase, source: KeptSource) -> SourceLook:
     """Scans a source of this device."""
     scan = SourceScan(source.root, source.include, source.exclude, kept_out=device.settings.home.root)
     found = SourceLook(source, scan)
-    work = partial(_look, scan, device.settings.home.database, book, source)
+    work = partial(_look, scan, device.settings.home.database, database, source)
     try:
         found.look = await _in_thread(work, threading.Event())
     except FileNotFoundError:
@@ -174,7 +174,7 @@ async def look_at_source(device: Device, book: SourceDatabase, source: KeptSourc
 
 async def sync_source(
     device: Device,
-    book: SourceDatabase,
+    database: SourceDatabase,
     found: SourceLook,
     *,
     confirmed: bool = False,
@@ -195,7 +195,7 @@ async def sync_source(
     if look is None:
         report.problem = found.problem
         report.complete = False
-        _keep(book, source, report)
+        _keep(database, source, report)
         return report
     vault, known = look.vault, look.known
     report.files = len(look.seen)
@@ -205,32 +205,32 @@ async def sync_source(
         reader = BatchReader(
             source.root, iter(look.changed), known, vault, extractor.extract, stop, frozenset(look.stale)
         )
-        await _put(device, book, reader, len(look.changed), report, progress, until)
-    _tell_skipped(book, scan, report)
+        await _put(device, database, reader, len(look.changed), report, progress, until)
+    _tell_skipped(database, scan, report)
     same_root = not source.inode or (scan.device, scan.inode) == (source.device, source.inode)
     if report.complete:
         held = set[str]()
         if not confirmed:
             held = _held(source.root, gone, vault, look.seen, same_root=same_root)
         report.waiting, report.waiting_named = len(held), sorted(held)[:NAMED_MAX]
-        _drop(device, book, source.name, [path for path in gone if path not in held], vault, report)
+        _drop(device, database, source.name, [path for path in gone if path not in held], vault, report)
     identity = (scan.device, scan.inode) if not report.waiting else (source.device, source.inode)
-    _keep(book, replace(source, device=identity[0], inode=identity[1]), report)
+    _keep(database, replace(source, device=identity[0], inode=identity[1]), report)
     return report
 
 
-def _look(scan: SourceScan, database: Path, book: SourceDatabase, source: KeptSource) -> _Look:
+def _look(scan: SourceScan, memory_path: Path, database: SourceDatabase, source: KeptSource) -> _Look:
     """Scans the source, opening no file. After newer rules came, files that they concern are to be read again.
 
     Uses a database connection of its own: it runs in a thread.
     """
     again = source.last.rules != FORM_RULES
-    with Database.open(database) as memory:
+    with Database.open(memory_path) as memory:
         vault = {each.path: each for each in documents(memory, source.name)}
         stale = set[str]()
         if source.last.redaction != RULES_VERSION:
             stale = {path for path, title in titles(memory, source.name) if redact(title).counts}
-    known = book.files(source.name)
+    known = database.files(source.name)
     look = _Look(vault, known, stale)
     able = find_spec("pypdf") is not None
     for path, stamp in scan.files():
@@ -249,7 +249,7 @@ def _look(scan: SourceScan, database: Path, book: SourceDatabase, source: KeptSo
 
 async def _put(
     device: Device,
-    book: SourceDatabase,
+    database: SourceDatabase,
     reader: BatchReader,
     total: int,
     report: SourceSyncResult,
@@ -269,7 +269,7 @@ async def _put(
             _take(device, report.name, one, reader.vault, operations, notes, report)
         if operations:
             device.accept(operations)
-        book.note(report.name, notes, [one.path for one in batch if one.gone])
+        database.note(report.name, notes, [one.path for one in batch if one.gone])
         done += len(batch)
         if progress is not None:
             progress(report.name, done, total)
@@ -325,20 +325,20 @@ def _held(
     return set() if few and same_root and seen else missing
 
 
-def _tell_skipped(book: SourceDatabase, scan: SourceScan, report: SourceSyncResult) -> None:
+def _tell_skipped(database: SourceDatabase, scan: SourceScan, report: SourceSyncResult) -> None:
     """Reports what was not read, because of its name or content."""
     counts = Counter({why.value: count for why, count in scan.skips.counts.items()})
-    counts.update(book.totals(report.name).others)
+    counts.update(database.totals(report.name).others)
     report.skipped = dict(counts)
     named = {path: why.value for path, why in scan.skips.named.items()}
     report.named = named | {
-        path: why for path, why in book.not_taken(report.name, NAMED_MAX) if Skipped(why).told
+        path: why for path, why in database.not_taken(report.name, NAMED_MAX) if Skipped(why).told
     }
 
 
 def _drop(
     device: Device,
-    book: SourceDatabase,
+    database: SourceDatabase,
     name: str,
     gone: list[str],
     vault: dict[str, Document],
@@ -350,23 +350,23 @@ def _drop(
         if operations:
             device.accept(operations)
             report.removed += len(operations)
-        book.note(name, gone=some)
+        database.note(name, gone=some)
 
 
-def _keep(book: SourceDatabase, source: KeptSource, report: SourceSyncResult) -> None:
+def _keep(database: SourceDatabase, source: KeptSource, report: SourceSyncResult) -> None:
     """Stores how the scan went. A source that was removed meanwhile stays removed."""
-    if book.source(source.name) is None:
+    if database.source(source.name) is None:
         return
     now = now_ms()
     last = source.last
     if report.problem:
-        book.put(
+        database.put(
             replace(
                 source, last=msgspec.structs.replace(last, at=now, complete=False, problem=report.problem)
             )
         )
         return
-    book.put(
+    database.put(
         replace(
             source,
             last=LastScan(

@@ -17,47 +17,47 @@ from crystal_node.device.device import Device
 _SUPPRESSED = "SELECT forget_hash FROM suppressed"
 
 
-def remove_forgotten(device: Device, book: WeaverDatabase) -> int:
+def remove_forgotten(device: Device, database: WeaverDatabase) -> int:
     """Removes the parts of journals made of forgotten texts. Returns how many. Idempotent."""
     forgotten = [bytes(mark) for (mark,) in device.replica.database.each(_SUPPRESSED)]
-    gone = let_go(book, forgotten)
+    gone = let_go(database, forgotten)
     days: dict[tuple[str, str], Run] = {(run.id, batch.day): run for run, batch in gone}
     for (_, day), run in days.items():
-        _write_journal(device, book, run, day)
+        _write_journal(device, database, run, day)
     for run in {run.agent: run for run in days.values()}.values():
-        _write_reference(device, book, run)
-        _write_context(device, book, run)
+        _write_reference(device, database, run)
+        _write_context(device, database, run)
     if gone:
-        has_let_go(book, gone)
-        book.scrub()
+        has_let_go(database, gone)
+        database.scrub()
     return len(_parts(gone))
 
 
-def _write_journal(device: Device, book: WeaverDatabase, run: Run, day: str) -> None:
-    output = DeviceOutput(device, book, run.agent, lambda: None)
-    outcomes = [decode_outcome(data) for _, data in book.outcomes(run.id, day)]
+def _write_journal(device: Device, database: WeaverDatabase, run: Run, day: str) -> None:
+    output = DeviceOutput(device, database, run.agent, lambda: None)
+    outcomes = [decode_outcome(data) for _, data in database.outcomes(run.id, day)]
     zone = device.settings.capture.zone()
     output.rewrite(
         journal_name(day, run.id), journal(run.agent, day, run.id, outcomes, zone), run.method, run.id
     )
 
 
-def _write_reference(device: Device, book: WeaverDatabase, run: Run) -> None:
-    output = DeviceOutput(device, book, run.agent, lambda: None)
-    outcomes = [(day, decode_outcome(data)) for _, day, data in book.all_outcomes(run.agent, run.method)]
+def _write_reference(device: Device, database: WeaverDatabase, run: Run) -> None:
+    output = DeviceOutput(device, database, run.agent, lambda: None)
+    outcomes = [(day, decode_outcome(data)) for _, day, data in database.all_outcomes(run.agent, run.method)]
     models = ", ".join(sorted({outcome.model for _, outcome in outcomes if outcome.model}))
     today = day_of(now_ms(), device.settings.capture.zone())
-    written = book.written(run.agent, REFERENCE)
+    written = database.written(run.agent, REFERENCE)
     if written is not None and (device.member.is_core or output.is_as_written(REFERENCE)):
         output.rewrite(REFERENCE, reference(run.agent, outcomes, models, today), written[1], run.id)
 
 
-def _write_context(device: Device, book: WeaverDatabase, run: Run) -> None:
+def _write_context(device: Device, database: WeaverDatabase, run: Run) -> None:
     """Rewrites the extract, which quotes sentences."""
-    output = DeviceOutput(device, book, run.agent, lambda: None)
-    text = context_of(book, run.agent, now_ms(), device.settings.capture.zone())
+    output = DeviceOutput(device, database, run.agent, lambda: None)
+    text = context_of(database, run.agent, now_ms(), device.settings.capture.zone())
     for name in (CONTEXT, EXTRACT):
-        written = book.written(run.agent, name)
+        written = database.written(run.agent, name)
         if text is None or written is None or written[1] is not Method.EXTRACTIVE:
             continue
         if device.member.is_core or output.is_as_written(name):

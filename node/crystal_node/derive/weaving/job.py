@@ -94,15 +94,15 @@ async def _let_go(work: "JobContext") -> str:
     from crystal_node.base.locking import FileLock
     from crystal_node.base.wording import counted
     from crystal_node.derive.weaving.forget import remove_forgotten
-    from crystal_node.derive.weaving.weave import open_book
+    from crystal_node.derive.weaving.weave import open_database
 
     home = work.device.settings.home
     lock = FileLock(home.state / "weaver.lock", purpose="crystal agent, unweave")
     if not lock.try_acquire():  # the process that weaves does it first
         return ""
     try:
-        with open_book(home) as book:
-            count = remove_forgotten(work.device, book)
+        with open_database(home) as database:
+            count = remove_forgotten(work.device, database)
     finally:
         lock.release()
     return f"{counted(count, 'part')} of journals taken out" if count else ""

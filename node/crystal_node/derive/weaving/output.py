@@ -44,9 +44,11 @@ _META = "node.woven."
 class DeviceOutput:
     """One agent's files and memories. ``allowed`` is called before each write and raises if this device may not write."""
 
-    def __init__(self, device: Device, book: WeaverDatabase, agent: str, allowed: Callable[[], None]) -> None:
+    def __init__(
+        self, device: Device, database: WeaverDatabase, agent: str, allowed: Callable[[], None]
+    ) -> None:
         self._device = device
-        self._book = book
+        self._database = database
         self._agent = agent
         self._allowed = allowed
         self._folder = agent_folder(device.settings.home, agent)
@@ -75,7 +77,7 @@ class DeviceOutput:
     def is_as_written(self, name: str) -> bool:
         """Whether a file is as this machine last wrote it."""
         text = self.read(name)
-        return text is not None and _is_ours(text, self._book.written(self._agent, name))
+        return text is not None and _is_ours(text, self._database.written(self._agent, name))
 
     def _write(self, name: str, text: str, method: Method, run: str, *, keep: bool) -> bool:
         self._allowed()
@@ -85,7 +87,7 @@ class DeviceOutput:
         if before is not None and before.encode() == data:
             self._note(name, digest, method)
             return False
-        known = self._book.written(self._agent, name)
+        known = self._database.written(self._agent, name)
         keep = keep and name != WOVEN
         if keep and before is not None and before not in text and not _is_ours(before, known):
             stem = name.rpartition("/")[2].removesuffix(".md")
@@ -130,8 +132,8 @@ class DeviceOutput:
         return not replica.hides(content) and kept_memory(replica.database, content) is None
 
     def _note(self, name: str, digest: bytes, method: Method) -> None:
-        if self._book.written(self._agent, name) != (digest, method):
-            self._book.set_written(self._agent, name, digest, method)
+        if self._database.written(self._agent, name) != (digest, method):
+            self._database.set_written(self._agent, name, digest, method)
 
     def _path(self, name: str) -> Path:
         """Raises LocalStorage if a link is on the way."""
@@ -166,26 +168,26 @@ def _clean(text: str) -> str:
 
 
 class _Woven(msgspec.Struct, frozen=True):
-    book: Annotated[str, msgspec.Meta(max_length=64)]
+    database: Annotated[str, msgspec.Meta(max_length=64)]
     until: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     version: int = 1
 
 
-def take_over(output: DeviceOutput, book: WeaverDatabase, agent: str, now_ms: int) -> None:
+def take_over(output: DeviceOutput, database: WeaverDatabase, agent: str, now_ms: int) -> None:
     """Applies what another machine has handed on. Idempotent."""
     found = _read(output)
-    if found is None or found.book == book.id or found.until > now_ms:
+    if found is None or found.database == database.id or found.until > now_ms:
         return
-    if found.until > book.assumed_until(agent):
-        book.assume(agent, found.until)
+    if found.until > database.assumed_until(agent):
+        database.assume(agent, found.until)
 
 
 def hand_on(
-    output: DeviceOutput, book: WeaverDatabase, run: Run, sources: Sequence[WeaverSource], now_ms: int
+    output: DeviceOutput, database: WeaverDatabase, run: Run, sources: Sequence[WeaverSource], now_ms: int
 ) -> None:
     """Writes the file for the next Core, after a run with a model. Messages of the future do not count."""
     until = max((one.moment for one in sources if one.moment <= now_ms), default=0)
-    text = msgspec.json.format(msgspec.json.encode(_Woven(book.id, until)), indent=2).decode() + "\n"
+    text = msgspec.json.format(msgspec.json.encode(_Woven(database.id, until)), indent=2).decode() + "\n"
     output.write(WOVEN, text, run.method, run.id)
 
 

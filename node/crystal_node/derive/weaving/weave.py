@@ -77,9 +77,9 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
     try:
         with (
             FileLock(settings.home.state / "weaver.lock", purpose=_PURPOSE),
-            open_book(settings.home) as book,
+            open_database(settings.home) as database,
         ):
-            remove_forgotten(device, book)
+            remove_forgotten(device, database)
             sources = await asyncio.to_thread(_listed, device, agent, zone)
             if not sources and (alias := agent_alias(agent)) is not None:
                 sources = await asyncio.to_thread(_listed, device, alias, zone)
@@ -98,13 +98,13 @@ async def weave(device: Device, request: WeaveRequest, progress: Progress = unhe
                 request.budget or settings.dreams.tokens_max,
                 os.urandom(4).hex(),
             )
-            return await _run(device, request, plan, book, llm, progress)
+            return await _run(device, request, plan, database, llm, progress)
     finally:
         if llm is not None:
             await llm.aclose()
 
 
-def open_book(home: Home) -> WeaverDatabase:
+def open_database(home: Home) -> WeaverDatabase:
     """``weaver.db``."""
     return WeaverDatabase.open(home.weaver_database)
 
@@ -113,7 +113,7 @@ async def _run(
     device: Device,
     request: WeaveRequest,
     plan: Plan,
-    book: WeaverDatabase,
+    database: WeaverDatabase,
     llm: Llm | None,
     progress: Progress,
 ) -> WeaveResult:
@@ -126,23 +126,23 @@ async def _run(
         check_is_core(device, "weaves")
         _check_public(device)
 
-    output = DeviceOutput(device, book, plan.agent, allowed)
-    ports = Ports(book, texts, output, now_ms, progress)
-    take_over(output, book, plan.agent, now_ms())
+    output = DeviceOutput(device, database, plan.agent, allowed)
+    ports = Ports(database, texts, output, now_ms, progress)
+    take_over(output, database, plan.agent, now_ms())
     method = Method.EXTRACTIVE if llm is None else Method.MODEL
     before = run_to_go_on(ports, plan, method)
     if request.dry_run:
         estimate = _estimate(ports, plan, llm)
         return _result(plan, llm, WeaveState.DRY_RUN, None, None, time.monotonic() - started, estimate)
-    spent_before = book.spent(before.id) if before is not None else Spent(0, 0, 0, 0)
+    spent_before = database.spent(before.id) if before is not None else Spent(0, 0, 0, 0)
     woven = await (extract(ports, plan) if llm is None else weave_with(llm, ports, plan))
     if woven.run is not None and llm is not None and not woven.stopped and not woven.run.since:
-        hand_on(output, book, woven.run, plan.sources, now_ms())
+        hand_on(output, database, woven.run, plan.sources, now_ms())
     if woven.run is not None:
         note(device.journal, Activity.WEAVE, now_ms())
         device.settings.home.nudge()  # the new files are to travel
     state = WeaveState.BUDGET if woven.stopped else WeaveState.DONE if woven.run else WeaveState.NOTHING
-    spent = _minus(book.spent(woven.run.id), spent_before) if woven.run else Spent(0, 0, 0, 0)
+    spent = _minus(database.spent(woven.run.id), spent_before) if woven.run else Spent(0, 0, 0, 0)
     return _result(plan, llm, state, woven, spent, time.monotonic() - started, None)
 
 

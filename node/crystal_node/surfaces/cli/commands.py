@@ -52,12 +52,12 @@ def list_commands(offline: Offline = False, as_json: Json = False) -> None:
 
         crystal commands list
     """
-    with _opened() as device, open_database(device.settings) as book:
-        problem = "" if offline else asyncio.run(refresh(device, book))
+    with _opened() as device, open_database(device.settings) as database:
+        problem = "" if offline else asyncio.run(refresh(device, database))
         names = _names(device)
-        asked = [command_result(row) for row in book.all_asked()]
-        received = book.all_received()
-        noticed = command_notices(book)
+        asked = [command_result(row) for row in database.all_asked()]
+        received = database.all_received()
+        noticed = command_notices(database)
     if as_json:
         emit(
             {
@@ -102,10 +102,10 @@ def show(given: Id, offline: Offline = False, as_json: Json = False) -> None:
 
         crystal commands show 1a2b3c4d
     """
-    with _opened() as device, open_database(device.settings) as book:
-        request = find_asked(book, given).id
-        problem = "" if offline else asyncio.run(refresh(device, book))
-        outcome = command_result(_asked(book, request))
+    with _opened() as device, open_database(device.settings) as database:
+        request = find_asked(database, given).id
+        problem = "" if offline else asyncio.run(refresh(device, database))
+        outcome = command_result(_asked(database, request))
         called = _names(device).get(outcome.device, outcome.device[:8])
     if as_json:
         emit(outcome.document() | {"fresh": not problem and not offline})
@@ -125,11 +125,11 @@ def cancel(given: Id, as_json: Json = False) -> None:
 
         crystal commands cancel 1a2b3c4d
     """
-    with _opened() as device, open_database(device.settings) as book:
-        request = find_asked(book, given).id
-        was_over = _asked(book, request).state.ended
-        problem = asyncio.run(take_back(device, book, request))
-        outcome = command_result(_asked(book, request))
+    with _opened() as device, open_database(device.settings) as database:
+        request = find_asked(database, given).id
+        was_over = _asked(database, request).state.ended
+        problem = asyncio.run(take_back(device, database, request))
+        outcome = command_result(_asked(database, request))
     if as_json:
         emit(outcome.document() | {"told": not problem})
         return
@@ -191,8 +191,8 @@ def _digits(device: Device, given: str) -> str:
     return find_device(devices(device.member), given).info.device.hex()
 
 
-def _asked(book: SqliteCommandDatabase, request: bytes) -> AskedRequest:
-    row = book.asked(request)
+def _asked(database: SqliteCommandDatabase, request: bytes) -> AskedRequest:
+    row = database.asked(request)
     assert row is not None, "it was there a moment ago"
     return row
 

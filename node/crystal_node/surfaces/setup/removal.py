@@ -191,15 +191,15 @@ def _loss(device: Device) -> HomeLoss:
 
 def _unshared(device: Device) -> int:
     """The number of files whose present version is not in the vault."""
-    book = open_file_database(device)
+    database = open_file_database(device)
     try:
-        disk = open_disk(device, book)
-        offered = {offer.path for offer in book.offers()}
+        disk = open_disk(device, database)
+        offered = {offer.path for offer in database.offers()}
         count = 0
         for local in disk.scan():
-            agreed, seen = book.agreed_at(local.path), book.seen_at(local.path)
+            agreed, seen = database.agreed_at(local.path), database.seen_at(local.path)
             same = agreed is not None and seen is not None and seen.local.stamp == local.stamp
             count += local.path in offered or not same or agreed.content != seen.content  # type: ignore[union-attr]
         return count + len(disk.refused())
     finally:
-        book.close()
+        database.close()

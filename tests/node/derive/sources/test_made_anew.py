@@ -1,4 +1,4 @@
-"""Where sources are is known as long as it may be needed: while the memory is made anew, and when the book is damaged."""
+"""Where sources are is known as long as it may be needed: while the memory is rebuilt, and when its database is damaged."""
 
 from random import Random
 
@@ -13,8 +13,8 @@ from tests.node.derive.sources.conftest import Folder
 
 
 def known(folder: Folder) -> bool:
-    with SourceDatabase.open(folder.device.settings.home.sources_database) as book:
-        return book.source(folder.name) is not None
+    with SourceDatabase.open(folder.device.settings.home.sources_database) as database:
+        return database.source(folder.name) is not None
 
 
 async def test_nothing_is_read_or_let_go_of_while_the_memory_is_made_anew(folder: Folder) -> None:

@@ -206,11 +206,11 @@ async def test_a_sync_that_is_killed_anywhere_goes_on_where_it_was(
 
     note, left = SourceDatabase.note, [1]
 
-    def dying(book: SourceDatabase, *arguments: object, **more: object) -> None:
+    def dying(database: SourceDatabase, *arguments: object, **more: object) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise Killed
-        note(book, *arguments, **more)  # type: ignore[arg-type]
+        note(database, *arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(SourceDatabase, "note", dying)
     for allowed in range(3):

@@ -11,7 +11,7 @@ from crystal_core.weaver.documents import REFERENCE
 from crystal_core.weaver.records import Method
 from crystal_node.base.settings import resolve
 from crystal_node.derive.weaving import forget as forgetting
-from crystal_node.derive.weaving.weave import open_book
+from crystal_node.derive.weaving.weave import open_database
 from crystal_node.device.device import opened
 from tests.support.machine import Machine, Vault, transcript
 
@@ -43,8 +43,8 @@ def forget(machine: Machine) -> None:
 def let_go(core: Machine) -> int:
     with mock.patch.dict(os.environ, core.environment, clear=True):
         settings = resolve()
-        with opened(settings) as device, open_book(settings.home) as book:
-            return forgetting.remove_forgotten(device, book)
+        with opened(settings) as device, open_database(settings.home) as database:
+            return forgetting.remove_forgotten(device, database)
 
 
 @pytest.mark.parametrize("step", ["_write_journal", "_write_reference", "_write_context", "has_let_go"])
@@ -70,8 +70,11 @@ def test_a_device_that_leads_no_more_lets_go_in_its_journals_and_leaves_the_next
     node.call("promote", "--force", "--yes")
     vault.settle()
     reference = journal.parents[2] / REFERENCE
-    with mock.patch.dict(os.environ, vault.core.environment, clear=True), open_book(resolve().home) as book:
-        book.set_written(
+    with (
+        mock.patch.dict(os.environ, vault.core.environment, clear=True),
+        open_database(resolve().home) as database,
+    ):
+        database.set_written(
             reference.parent.name, REFERENCE, sha256(b"as it was once").digest(), Method.EXTRACTIVE
         )
     reference.write_text("As the next Core wrote it.\n")

@@ -70,7 +70,7 @@ def test_what_a_person_made_of_a_memory_is_left_as_it_is(core: Machine) -> None:
 def test_memories_are_accepted_once_though_the_book_forgets_that_they_were(
     core: Machine, server: LlmServer
 ) -> None:
-    """As if the process had died between the journal's commit and the book's."""
+    """As if the process had died between the journal's commit and the database's."""
     core.call("dream-weave")
     outbox = "SELECT count(*) FROM outbox"
     before = _one(core.home / "state" / "state.db", outbox)
@@ -227,7 +227,7 @@ def test_killed_while_the_model_answers_a_run_goes_on_and_asks_for_no_kept_answe
 def test_another_core_does_not_read_again_what_the_last_one_has_read(
     core: Machine, server: LlmServer
 ) -> None:
-    """The book stays behind when the lead moves; so it does where it is lost."""
+    """The database stays behind when the Core moves; so it does where it is lost."""
     core.call("dream-weave")
     asked = len(server.asked)
     for path in (core.home / "state").glob("weaver.db*"):

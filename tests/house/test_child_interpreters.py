@@ -247,9 +247,9 @@ def test_what_the_gateway_and_the_sources_start_does_not_either(
         processes = Processes(variables)
         await processes.start(ProcessAction.DREAM_WEAVE, "cc", WeaveMode.FULL)
         for _ in range(600):
-            (standing,) = processes.standing()
-            if standing.ended is not None:
-                return standing.text
+            (status,) = processes.statuses()
+            if status.ended is not None:
+                return status.text
             await asyncio.sleep(0.1)
         raise AssertionError("it did not end")
 

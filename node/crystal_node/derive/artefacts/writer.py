@@ -73,7 +73,7 @@ class ArtefactWriter:
     def is_changed(self, path: str) -> bool:
         """Whether the path holds anything but a file as it was made. Reads the file."""
         try:
-            return self.look(path).standing is ArtefactState.CHANGED
+            return self.look(path).state is ArtefactState.CHANGED
         except FileTrouble:
             return True
 
@@ -99,7 +99,7 @@ class ArtefactWriter:
             FileTrouble: it cannot be written. NoRoom: the disk is full.
         """
         before = self.look(place.path)
-        if before.standing is ArtefactState.CHANGED and not whatever_is_there:
+        if before.state is ArtefactState.CHANGED and not whatever_is_there:
             return ArtefactOutcome.KEPT
         draft = self._scratch / secrets.token_hex(8)
         try:
@@ -114,16 +114,14 @@ class ArtefactWriter:
         finally:
             with suppress(FileNotFoundError):
                 draft.unlink()
-        return (
-            ArtefactOutcome.REPLACED if before.standing is ArtefactState.CHANGED else ArtefactOutcome.WRITTEN
-        )
+        return ArtefactOutcome.REPLACED if before.state is ArtefactState.CHANGED else ArtefactOutcome.WRITTEN
 
     def remove(self, path: str, *, whatever_is_there: bool = False) -> ArtefactOutcome:
         """Removes a file that is as it was made, and folders that become empty. Raises FileTrouble."""
         before = self.look(path)
-        if before.standing is ArtefactState.ABSENT:
+        if before.state is ArtefactState.ABSENT:
             return ArtefactOutcome.SAME
-        if before.standing is ArtefactState.CHANGED and not whatever_is_there:
+        if before.state is ArtefactState.CHANGED and not whatever_is_there:
             return ArtefactOutcome.KEPT
         with folder_of(self._root, path) as found:
             if found is not None:
@@ -132,9 +130,7 @@ class ArtefactWriter:
                     os.fsync(found[0])
         with suppress(FileTrouble):
             prune(self._root, path)
-        return (
-            ArtefactOutcome.REPLACED if before.standing is ArtefactState.CHANGED else ArtefactOutcome.WRITTEN
-        )
+        return ArtefactOutcome.REPLACED if before.state is ArtefactState.CHANGED else ArtefactOutcome.WRITTEN
 
     def _draft(self, draft: Path, content: Iterable[bytes], form: ArtefactForm) -> ArtefactLook:
         descriptor = os.open(draft, _WRITE, FILE_MODE)

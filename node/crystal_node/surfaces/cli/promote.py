@@ -130,16 +130,16 @@ async def _ask_for_grant(device: Device) -> None:
 
 
 async def _would_lose(device: Device) -> str:
-    standing = await core_status(device)
+    status = await core_status(device)
     lines: list[str] = []
-    if standing.problem:
-        lines.append(f"Whether anything would be lost is not known: {standing.problem}.")
-    elif standing.losses:
-        lines.append(f"It would lose something: {loss_words(standing.losses)}.")
+    if status.problem:
+        lines.append(f"Whether anything would be lost is not known: {status.problem}.")
+    elif status.losses:
+        lines.append(f"It would lose something: {loss_words(status.losses)}.")
     else:
         lines.append("Nothing would be lost that the relay or this machine has.")
-    if standing.core_pending:
+    if status.core_pending:
         lines.append(
-            f"The Core last said that {standing.core_pending} of its own changes were not sent out yet."
+            f"The Core last said that {status.core_pending} of its own changes were not sent out yet."
         )
     return "\n".join(lines) + "\n"

@@ -52,33 +52,35 @@ def run(
             if not as_json:  # then standard error is for one document
                 note("`crystal role --claim` is `crystal promote --force` now.")
             promote_here(device, force=True, accept_loss=force, kit=kit, wait=None, yes=yes, as_json=as_json)
-        standing = asyncio.run(core_status(device))
+        status = asyncio.run(core_status(device))
         if as_json:
-            emit(_document(device, standing))
+            emit(_document(device, status))
         else:
-            _print(device, standing)
+            _print(device, status)
 
 
-def _document(device: Device, standing: CoreStatus) -> dict[str, object]:
-    reign = standing.reign
+def _document(device: Device, status: CoreStatus) -> dict[str, object]:
+    epoch_info = status.epoch_info
     return {
-        "role": standing.role,
+        "role": status.role,
         "device": device.member.device_id.hex(),
-        "epoch": reign.epoch if reign else 0,
-        "core": {"id": reign.core.hex(), "name": reign.name} if reign and reign.core else None,
-        "frozen": reign is not None and reign.core is None,
-        "since": {
-            "at": iso(reign.at),
-            "slot": reign.slot,
-            "by": reign.by.hex() if reign.by else None,
-            "by_name": reign.by_name,
-            "with_root": reign.by is None,
-        }
-        if reign
+        "epoch": epoch_info.epoch if epoch_info else 0,
+        "core": {"id": epoch_info.core.hex(), "name": epoch_info.name}
+        if epoch_info and epoch_info.core
         else None,
-        "devices": [_row(row) for row in standing.rows],
-        "forced_promotion": None if standing.role == "core" else _forced(device, standing),
-        "problem": standing.problem or None,
+        "frozen": epoch_info is not None and epoch_info.core is None,
+        "since": {
+            "at": iso(epoch_info.at),
+            "slot": epoch_info.slot,
+            "by": epoch_info.by.hex() if epoch_info.by else None,
+            "by_name": epoch_info.by_name,
+            "with_root": epoch_info.by is None,
+        }
+        if epoch_info
+        else None,
+        "devices": [_row(row) for row in status.rows],
+        "forced_promotion": None if status.role == "core" else _forced(device, status),
+        "problem": status.problem or None,
     }
 
 
@@ -96,8 +98,8 @@ def _row(row: MemberRow) -> dict[str, object]:
     }
 
 
-def _forced(device: Device, standing: CoreStatus) -> dict[str, Any]:
-    losses = standing.losses
+def _forced(device: Device, status: CoreStatus) -> dict[str, Any]:
+    losses = status.losses
     return {
         "loses": None
         if losses is None
@@ -105,42 +107,46 @@ def _forced(device: Device, standing: CoreStatus) -> dict[str, Any]:
             {"id": loss.device.hex(), "name": loss.name, "epoch": loss.epoch, "slot": loss.slot}
             for loss in losses
         ],
-        "core_pending": standing.core_pending,
+        "core_pending": status.core_pending,
         "needs_kit": _needs_kit(device),
     }
 
 
-def _print(device: Device, standing: CoreStatus) -> None:
-    reign = standing.reign
-    if standing.role == "core" and reign:
-        say(f"core: this machine embeds and orders for the vault (epoch {reign.epoch}).")
-    elif reign and reign.core:
-        say(f"node: the Core is {one_line(reign.name or '?', _NAME_CHARS)} ({reign.core.hex()[:8]}).")
-    elif reign:
+def _print(device: Device, status: CoreStatus) -> None:
+    epoch_info = status.epoch_info
+    if status.role == "core" and epoch_info:
+        say(f"core: this machine embeds and orders for the vault (epoch {epoch_info.epoch}).")
+    elif epoch_info and epoch_info.core:
+        say(
+            f"node: the Core is {one_line(epoch_info.name or '?', _NAME_CHARS)} ({epoch_info.core.hex()[:8]})."
+        )
+    elif epoch_info:
         say("node: the vault is frozen: no machine is its Core. `crystal promote` ends that.")
     else:
         say("node: the vault has no Core yet.")
-    if reign:
-        say(_since(reign))
-    for row in standing.rows:
+    if epoch_info:
+        say(_since(epoch_info))
+    for row in status.rows:
         say(_line(row))
-    if standing.role != "core":
-        say(_would_lose(standing))
+    if status.role != "core":
+        say(_would_lose(status))
         if _needs_kit(device):
             say(
                 "It needs the recovery kit (`crystal promote --force --kit -`): this machine has no right of its own to lead."
             )
-    if standing.problem:
-        note(f"The relay was not asked: {standing.problem}. This is what is known here.")
+    if status.problem:
+        note(f"The relay was not asked: {status.problem}. This is what is known here.")
 
 
-def _since(reign: EpochInfo) -> str:
-    when = clock_time(reign.at)
+def _since(epoch_info: EpochInfo) -> str:
+    when = clock_time(epoch_info.at)
     by = (
-        "the vault's root" if reign.by is None else one_line(reign.by_name or reign.by.hex()[:8], _NAME_CHARS)
+        "the vault's root"
+        if epoch_info.by is None
+        else one_line(epoch_info.by_name or epoch_info.by.hex()[:8], _NAME_CHARS)
     )
     at = f"since {when}, " if when else ""
-    return f"  {at}epoch {reign.epoch}, slot {reign.slot} of the device log, signed by {by}"
+    return f"  {at}epoch {epoch_info.epoch}, slot {epoch_info.slot} of the device log, signed by {by}"
 
 
 def _line(row: MemberRow) -> str:
@@ -171,14 +177,14 @@ def _needs_kit(device: Device) -> bool:
     return False
 
 
-def _would_lose(standing: CoreStatus) -> str:
+def _would_lose(status: CoreStatus) -> str:
     pending = (
-        f" The Core last said that {standing.core_pending} of its own changes are not sent out yet."
-        if standing.core_pending
+        f" The Core last said that {status.core_pending} of its own changes are not sent out yet."
+        if status.core_pending
         else ""
     )
-    if standing.losses is None:
+    if status.losses is None:
         return "Whether a promotion by force would lose anything is not known." + pending
-    if standing.losses:
-        return f"A promotion of this machine by force would lose something now: {loss_words(standing.losses)}.{pending}"
+    if status.losses:
+        return f"A promotion of this machine by force would lose something now: {loss_words(status.losses)}.{pending}"
     return "Taking the lead here by force would lose nothing that the relay has now." + pending

@@ -95,7 +95,7 @@ class CompatibilityRoutes:
                 lastDreamWeaver=woven,
                 uptime=round(time.monotonic() - self._began, 3),
                 version=version("memory-crystal"),
-                processes=self._processes.standing(),
+                processes=self._processes.statuses(),
             )
         )
 

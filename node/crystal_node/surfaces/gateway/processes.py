@@ -35,12 +35,12 @@ class Processes:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._standing: deque[ProcessStatus] = deque(maxlen=KEPT_MAX)
+        self._statuses: deque[ProcessStatus] = deque(maxlen=KEPT_MAX)
         self._tasks: dict[tuple[ProcessAction, str], asyncio.Task[None]] = {}
 
-    def standing(self) -> list[ProcessStatus]:
+    def statuses(self) -> list[ProcessStatus]:
         """The latest ones, newest first."""
-        return [*reversed(self._standing)]
+        return [*reversed(self._statuses)]
 
     async def start(self, action: ProcessAction, agent: str, mode: WeaveMode) -> None:
         """Start one. Raises Running, OSError."""
@@ -61,7 +61,7 @@ class Processes:
         begun = ProcessStatus(
             action=action, agent_id=agent, began=iso(now_ms()) or "", ended=None, exit_code=None, text=""
         )
-        self._standing.append(begun)
+        self._statuses.append(begun)
         task = asyncio.create_task(self._watch(child, begun))
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
@@ -93,7 +93,7 @@ class Processes:
             begun, ended=iso(now_ms()), exit_code=code, text=_why(told) if code else ""
         )
         with suppress(ValueError):  # pushed out by newer ones
-            self._standing[self._standing.index(begun)] = ended
+            self._statuses[self._statuses.index(begun)] = ended
 
 
 def _why(told: bytes) -> str:

@@ -172,14 +172,14 @@ def _loss(device: Device) -> HomeLoss:
     from crystal_node.sync.members.root_holders import holders
 
     member, settings = device.member, device.settings
-    standing = status(member)
+    stream_status = status(member)
     kit = kit_state(settings.config, member.log.root) is KitState.VERIFIED
     return HomeLoss(
         settings.home.root,
         device.name,
         member.device_id,
-        standing.pending + standing.stored,
-        standing.unsent,
+        stream_status.pending + stream_status.stored,
+        stream_status.unsent,
         _unshared(device),
         device.holds_root,
         device.holds_root and not kit and not holders(member),

@@ -48,7 +48,7 @@ class ArtefactState(StrEnum):
 class ArtefactLook:
     """``digest``: SHA-256 of the content of a file that is ours, in hex."""
 
-    standing: ArtefactState
+    state: ArtefactState
     digest: str = ""
 
 
@@ -103,7 +103,7 @@ def is_as_made(path: Path) -> bool:
     except OSError:
         return False
     try:
-        return look_at(descriptor).standing is ArtefactState.OURS
+        return look_at(descriptor).state is ArtefactState.OURS
     except OSError:
         return False
     finally:

@@ -53,7 +53,7 @@ class CoreStatus:
     """What ``crystal role`` shows. ``losses`` is None if the relay could not be asked; ``problem`` says why."""
 
     role: str
-    reign: EpochInfo | None
+    epoch_info: EpochInfo | None
     rows: tuple[MemberRow, ...]
     losses: tuple[Loss, ...] | None
     core_pending: int | None
@@ -76,7 +76,7 @@ async def core_status(device: Device) -> CoreStatus:
     core = told_by(member, lead.device) if lead is not None else None
     return CoreStatus(
         role="core" if member.is_core else "node",
-        reign=epoch_info(member, lead) if lead is not None else None,
+        epoch_info=epoch_info(member, lead) if lead is not None else None,
         rows=tuple(row for row in rows_of(device) if not row.revoked),
         losses=losses,
         core_pending=core.pending if core is not None and not member.is_core else None,

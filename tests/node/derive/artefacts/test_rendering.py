@@ -156,7 +156,7 @@ def test_a_seal_tells_a_file_that_was_touched(form: ArtefactForm, tmp_path: Path
         path.write_bytes(data)
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            return look_at(descriptor).standing
+            return look_at(descriptor).state
         finally:
             os.close(descriptor)
 

@@ -113,7 +113,7 @@ def _synced(device: Device, name: str) -> SourceSynced:
 
 
 def _know_all(device: Device, root: Path) -> None:
-    """As if the folder had been read and sent long ago: rows of the memory and of the book."""
+    """As if the folder had been read and sent long ago: rows of the memory and of the sources' database."""
     version = bytes(32)
     with SourceDatabase.open(device.settings.home.sources_database) as book:
         files = list(SourceScan(root).files())

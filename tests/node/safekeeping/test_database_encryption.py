@@ -133,7 +133,7 @@ def test_the_key_is_kept_in_the_keyring_and_moves_with_the_others(house: Vault, 
     assert core.run("keys", "encrypt", "--json").json["key_beside"] is False
     assert not (core.home / "state" / "secrets" / "database").exists()
     _has_all(core)
-    folder = backed_up(core, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(core, tmp_path / "destination", "--with-keys")
     refused = core.run("search", "--fast", "turquoise", check=False, KEPT_KEYRING_MOOD="locked")
     assert (refused.code, "keyring" in refused.err) == (8, True)
     core.run("keys", "move", "--to", "file")

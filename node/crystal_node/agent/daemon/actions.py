@@ -138,13 +138,13 @@ async def _backup(work: JobContext, _arguments: Arguments, tell: Tell) -> Action
 
 def _check_backups(settings: "Settings", owner: "BackupOwner", now_ms: int) -> None:
     """Raises Usage if enough were made lately, LocalStorage if the folder is missing."""
-    from crystal_node.safekeeping.backup.creation import ready_shelf
+    from crystal_node.safekeeping.backup.creation import ready_destination
     from crystal_node.safekeeping.backup.folder import backups
 
     assert settings.backup.folder is not None, "looked at before"
-    shelf = ready_shelf(settings, settings.backup.folder, marked=True)
+    destination = ready_destination(settings, settings.backup.folder, marked=True)
     since = now_ms - settings.backup.every_hours * _HOUR_MS
-    own = [each.manifest for each in backups(shelf) if each.is_of(owner)]
+    own = [each.manifest for each in backups(destination) if each.is_of(owner)]
     if sum(manifest is not None and manifest.made_ms > since for manifest in own) >= BACKUPS_MAX:
         raise UsageError(
             f"{BACKUPS_MAX} backups were made within {settings.backup.every_hours} hours, and older ones are to stay",

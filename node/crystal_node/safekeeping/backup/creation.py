@@ -31,7 +31,7 @@ from crystal_node.base.wording import size
 from crystal_node.device.device import Device
 from crystal_node.safekeeping.backup.databases import JOURNAL, copy_database, marker_paths, snapshots
 from crystal_node.safekeeping.backup.folder import (
-    SHELF_MARK,
+    DESTINATION_MARK,
     BackupOwner,
     complete,
     keep,
@@ -89,7 +89,7 @@ class BackedUp:
 def back_up(
     settings: Settings,
     subject: Subject,
-    shelf: Path,
+    destination: Path,
     *,
     count: int | None = None,
     with_keys: bool = False,
@@ -97,7 +97,7 @@ def back_up(
     tell: Tell | None = None,
     stopped: Callable[[], bool] = never,
 ) -> BackedUp:
-    """Makes a backup in the folder ``shelf`` and keeps the newest ``count`` of this device there; None: all.
+    """Makes a backup in the folder ``destination`` and keeps the newest ``count`` of this device there; None: all.
 
     ``marked``: the folder must have been set up for backups; else it is created if its parent exists. ``stopped`` is asked
     while copying.
@@ -110,43 +110,44 @@ def back_up(
     """
     started = time.monotonic()
     home = settings.home
-    shelf = ready_shelf(settings, shelf, marked=marked)
+    destination = ready_destination(settings, destination, marked=marked)
     with FileLock(home.backup_lock, purpose="crystal backup", wait_seconds=1.0):
-        tidy(shelf, subject.owner)
-        with partial(shelf, subject.owner, now_ms()) as folder:
+        tidy(destination, subject.owner)
+        with partial(destination, subject.owner, now_ms()) as folder:
             manifest, unread = _fill(settings, subject, folder, with_keys, tell, stopped)
             named = complete(folder)
-        gone, spared = ([], []) if count is None or unread else keep(shelf, subject.owner, named, count)
+        gone, spared = ([], []) if count is None or unread else keep(destination, subject.owner, named, count)
     seconds = time.monotonic() - started
     return BackedUp(named, manifest, tuple(gone), tuple(spared), tuple(unread), seconds)
 
 
-def ready_shelf(settings: Settings, shelf: Path, *, marked: bool) -> Path:
+def ready_destination(settings: Settings, destination: Path, *, marked: bool) -> Path:
     """Checks the folder for backups, or creates it. See ``back_up``."""
-    shelf = given_path(shelf)
+    destination = given_path(destination)
     root, data = settings.home.root.resolve(), settings.home.database.parent.resolve()
-    for inner in (shelf.resolve(), *shelf.resolve().parents):
+    for inner in (destination.resolve(), *destination.resolve().parents):
         if inner in (root, data):
             raise UsageError(
-                f"{shelf} lies in the memory home, which is what is backed up",
+                f"{destination} lies in the memory home, which is what is backed up",
                 hint="Choose a folder elsewhere, best on another disk.",
             )
-    if marked and not (shelf / SHELF_MARK).is_file():
+    if marked and not (destination / DESTINATION_MARK).is_file():
         raise LocalStorage(
-            f"{shelf} is not there, or was not set up for backups",
+            f"{destination} is not there, or was not set up for backups",
             hint="Is its disk attached? `crystal backup setup --to FOLDER` chooses a folder.",
         )
-    if not shelf.is_dir():
-        if not shelf.parent.is_dir():
-            raise UsageError(f"there is no folder {shelf.parent}", hint="Is its disk attached?")
+    if not destination.is_dir():
+        if not destination.parent.is_dir():
+            raise UsageError(f"there is no folder {destination.parent}", hint="Is its disk attached?")
         try:
-            shelf.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-            sync_directory(shelf.parent)
+            destination.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+            sync_directory(destination.parent)
         except OSError as error:
             raise LocalStorage(
-                f"{shelf} cannot be made: {error.strerror}", hint="Choose a folder that you may write to."
+                f"{destination} cannot be made: {error.strerror}",
+                hint="Choose a folder that you may write to.",
             ) from error
-    return shelf
+    return destination
 
 
 def _fill(

@@ -32,7 +32,7 @@ from crystal_node.safekeeping.backup.manifest import (
     read_manifest,
 )
 
-SHELF_MARK = ".crystal-backups"
+DESTINATION_MARK = ".crystal-backups"
 """Marks a folder that was set up for backups: an empty mount point does not have it."""
 PARTIAL = ".partial"
 REMOVING = ".removing"
@@ -64,10 +64,10 @@ class FoundBackup:
         return found is not None and (found.vault, found.device) == (owner.vault, owner.device)
 
 
-def backups(shelf: Path) -> list[FoundBackup]:
+def backups(destination: Path) -> list[FoundBackup]:
     """All folders named like a backup, of any device, oldest first."""
     found: list[FoundBackup] = []
-    for path in sorted(shelf.iterdir()):
+    for path in sorted(destination.iterdir()):
         if not _COMPLETE.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
             continue
         try:
@@ -84,9 +84,9 @@ def _age(found_backup: FoundBackup) -> tuple[str, int, str]:
 
 
 @contextmanager
-def partial(shelf: Path, owner: BackupOwner, now_ms: int) -> Generator[Path]:
+def partial(destination: Path, owner: BackupOwner, now_ms: int) -> Generator[Path]:
     """A new partial backup, locked. It is deleted on an error."""
-    folder = _made(shelf, owner, datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ"))
+    folder = _made(destination, owner, datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ"))
     with _locked(folder) as mine:
         if not mine:
             raise HomeBusy(f"another backup is being written to {folder}")
@@ -108,9 +108,9 @@ def complete(folder: Path) -> Path:
     return named
 
 
-def tidy(shelf: Path, owner: BackupOwner) -> None:
+def tidy(destination: Path, owner: BackupOwner) -> None:
     """Deletes what crashes of this device left."""
-    for path in sorted(shelf.iterdir()):
+    for path in sorted(destination.iterdir()):
         found = _HIDDEN.fullmatch(path.name)
         if found is None or found["device"] != owner.device or path.is_symlink() or not path.is_dir():
             continue
@@ -121,10 +121,10 @@ def tidy(shelf: Path, owner: BackupOwner) -> None:
                 _delete_listed(path)
 
 
-def keep(shelf: Path, owner: BackupOwner, newest: Path, count: int) -> tuple[list[Path], list[Path]]:
+def keep(destination: Path, owner: BackupOwner, newest: Path, count: int) -> tuple[list[Path], list[Path]]:
     """Deletes the oldest complete backups of this device beyond ``count``, never ``newest``. Returns the deleted ones, and
     those spared because they are incomplete or hold something else."""
-    own = [each for each in backups(shelf) if each.is_of(owner) and each.folder != newest]
+    own = [each for each in backups(destination) if each.is_of(owner) and each.folder != newest]
     surplus = own[: max(len(own) + 1 - count, 0)]
     gone: list[Path] = []
     spared: list[Path] = []
@@ -136,16 +136,16 @@ def keep(shelf: Path, owner: BackupOwner, newest: Path, count: int) -> tuple[lis
         assert found is not None, "found by its name"
         removing = found_backup.folder.with_name(f".crystal-{owner.device}-{found['time']}{REMOVING}")
         found_backup.folder.rename(removing)
-        sync_directory(shelf)
+        sync_directory(destination)
         _delete_listed(removing)
         gone.append(found_backup.folder)
     return gone, spared
 
 
-def next_number(shelf: Path, owner: BackupOwner) -> int:
+def next_number(destination: Path, owner: BackupOwner) -> int:
     return (
         max(
-            (each.manifest.number for each in backups(shelf) if each.manifest and each.is_of(owner)),
+            (each.manifest.number for each in backups(destination) if each.manifest and each.is_of(owner)),
             default=0,
         )
         + 1
@@ -156,15 +156,15 @@ def _name(device: str, time: str) -> str:
     return f"crystal-{device[:8]}-{time}"
 
 
-def _made(shelf: Path, owner: BackupOwner, moment: str) -> Path:
+def _made(destination: Path, owner: BackupOwner, moment: str) -> Path:
     for attempt in range(_SAME_SECOND_MAX):
         time = f"{moment}-{attempt}" if attempt else moment
-        folder = shelf / f".crystal-{owner.device}-{time}{PARTIAL}"
-        if not (shelf / _name(owner.device, time)).exists():
+        folder = destination / f".crystal-{owner.device}-{time}{PARTIAL}"
+        if not (destination / _name(owner.device, time)).exists():
             with suppress(FileExistsError):
                 folder.mkdir(mode=DIRECTORY_MODE)
                 return folder
-    raise HomeBusy(f"too many backups of this second are in {shelf}")
+    raise HomeBusy(f"too many backups of this second are in {destination}")
 
 
 @contextmanager

@@ -43,11 +43,11 @@ async def _deepened(llm: Llm, settings: Settings, request: SearchRequest, fast: 
     mark = fast.mark()
     key = key_of(f"{identity} {identity.host}", VERSION, request.query, request.intent.strip())
     known = cache.get(key, mark, now_ms())
-    shelf = _Shelf(fast, request.candidates)
+    candidates = _Candidates(fast, request.candidates)
     try:
         result = await deep_search(
             llm,
-            shelf.search,
+            candidates.search,
             request.query,
             seconds_max=settings.searching.seconds_max,
             intent=request.intent,
@@ -65,14 +65,14 @@ async def _deepened(llm: Llm, settings: Settings, request: SearchRequest, fast: 
     note = (
         f"the language model did not do all: {result.failure}" if result.failure and demanded(request) else ""
     )
-    hits, more = shelf.page(request, result)
+    hits, more = candidates.page(request, result)
     by_hit: dict[str, HitExplanation] = {
         one.id: {"deep_rank": one.fused_rank, "judgement": one.judgement} for one in result.ranked
     }
-    return Deepened(shelf.plain, hits, more, note, explain, by_hit)
+    return Deepened(candidates.plain, hits, more, note, explain, by_hit)
 
 
-class _Shelf:
+class _Candidates:
     """What the fast searches found, by id. A hit is the one that the query itself found, if it did."""
 
     def __init__(self, fast: Fast, count: int) -> None:

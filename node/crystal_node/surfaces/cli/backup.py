@@ -21,8 +21,8 @@ from crystal_node.device.activity import Activity
 from crystal_node.device.activity import note as note_moment
 from crystal_node.device.device import opened
 from crystal_node.device.keys.device_keys import open_keys
-from crystal_node.safekeeping.backup.creation import BackedUp, Subject, back_up, ready_shelf
-from crystal_node.safekeeping.backup.folder import SHELF_MARK, FoundBackup, backups
+from crystal_node.safekeeping.backup.creation import BackedUp, Subject, back_up, ready_destination
+from crystal_node.safekeeping.backup.folder import DESTINATION_MARK, FoundBackup, backups
 from crystal_node.safekeeping.backup.manifest import Keys
 from crystal_node.safekeeping.backup.verification import verify_backup
 from crystal_node.surfaces.cli.backup_restore import run as run_restore
@@ -127,9 +127,9 @@ def setup(
     }
     changes["backup_folder"] = None
     if to is not None:
-        shelf = ready_shelf(settings, to, marked=False)
-        write_private(shelf / SHELF_MARK, b"Backups of Memory Crystal go to this folder.\n")
-        changes["backup_folder"] = str(shelf)
+        destination = ready_destination(settings, to, marked=False)
+        write_private(destination / DESTINATION_MARK, b"Backups of Memory Crystal go to this folder.\n")
+        changes["backup_folder"] = str(destination)
     settings.save(structs.replace(settings.config, **changes))
     _tell_setup(resolve(), as_json=as_json)
 
@@ -145,15 +145,15 @@ def list_backups(to: To = None, as_json: Json = False) -> None:
         crystal backup list
     """
     settings = resolve()
-    shelf = given_path(to or _configured(settings))
-    if not shelf.is_dir():
-        raise LocalStorage(f"there is no folder {shelf}", hint="Is its disk attached?")
-    found = backups(shelf)
+    destination = given_path(to or _configured(settings))
+    if not destination.is_dir():
+        raise LocalStorage(f"there is no folder {destination}", hint="Is its disk attached?")
+    found = backups(destination)
     if as_json:
-        emit({"folder": str(shelf), "backups": [_standing(each) for each in found]})
+        emit({"folder": str(destination), "backups": [_backup_document(each) for each in found]})
         return
     if not found:
-        say(f"There are no backups in {shelf}.")
+        say(f"There are no backups in {destination}.")
     for each in found:
         say(_line(each))
 
@@ -293,7 +293,7 @@ def _document(done: BackedUp) -> dict[str, object]:
     }
 
 
-def _standing(each: FoundBackup) -> dict[str, object]:
+def _backup_document(each: FoundBackup) -> dict[str, object]:
     manifest = each.manifest
     if manifest is None:
         return {"folder": str(each.folder), "fault": each.fault}

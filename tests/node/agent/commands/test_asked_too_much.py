@@ -42,17 +42,17 @@ def does(machine: Machine, action: Action, arguments: Arguments | None = None) -
 def test_backups_that_are_asked_for_again_and_again_do_not_push_the_older_ones_out(
     vault: Vault, tmp_path: Path
 ) -> None:
-    shelf = tmp_path / "shelf"
-    vault.core.call("backup", "setup", "--to", str(shelf), "--keep", str(BACKUPS_KEPT))
+    destination = tmp_path / "destination"
+    vault.core.call("backup", "setup", "--to", str(destination), "--keep", str(BACKUPS_KEPT))
     vault.core.call("backup")
-    (good,) = [each.folder for each in backups(shelf)]
+    (good,) = [each.folder for each in backups(destination)]
     for _ in range(BACKUPS_MAX - 1):
         does(vault.core, Action.BACKUP)
     for _ in range(BACKUPS_KEPT):
         with pytest.raises(UsageError, match="older ones are to stay"):
             does(vault.core, Action.BACKUP)
     assert good.is_dir()
-    assert len(backups(shelf)) == BACKUPS_MAX
+    assert len(backups(destination)) == BACKUPS_MAX
     vault.core.call("backup")  # the owner may
 
 

@@ -35,27 +35,27 @@ def main() -> None:
     with opened(original) as device:
         subject, digest = Subject.of(device), verify(device).computed
         waiting = sorted(name.origin for name in device.journal.names())
-    shelf = folder / "shelf"
+    destination = folder / "destination"
     older = [back_up(original, subject, folder / "older").folder.name for _ in range(KEPT)]
 
     def prepare_backup() -> None:
-        shutil.rmtree(shelf, ignore_errors=True)
-        shutil.copytree(folder / "older", shelf)
+        shutil.rmtree(destination, ignore_errors=True)
+        shutil.copytree(folder / "older", destination)
 
     def make(step: Step) -> None:
         _patch(creation, "copy_database", step)
-        back_up(original, subject, shelf, count=KEPT)
+        back_up(original, subject, destination, count=KEPT)
 
     def check_backups(done: bool) -> None:
-        named = [each.folder.name for each in backups(shelf)]
+        named = [each.folder.name for each in backups(destination)]
         fresh = [name for name in named if name not in older]
         assert len(fresh) <= 1
         assert fresh or named == older, "an older one went before the new one was whole"
         for name in fresh:
-            assert verify_backup(shelf / name, lambda _: subject.secret).problems == {}, name
+            assert verify_backup(destination / name, lambda _: subject.secret).problems == {}, name
         if not done:
-            back_up(original, subject, shelf, count=KEPT)
-        assert len(list(shelf.iterdir())) == KEPT, "a crash has left something"
+            back_up(original, subject, destination, count=KEPT)
+        assert len(list(destination.iterdir())) == KEPT, "a crash has left something"
 
     deaths = kill_at_each_step(prepare_backup, make, check_backups)
     source = back_up(original, subject, folder / "source", with_keys=True).folder

@@ -29,7 +29,7 @@ def test_a_backup_holds_all_of_a_home_but_its_keys_and_nobody_else_can_read_it(
     for place in ("memory/.env", "notes/.env"):
         (lived.home / place).write_text("OPENAI_API_KEY=sk-secret")
     (lived.home / "link").symlink_to("/etc/passwd")
-    made = lived.call("backup", "--to", str(tmp_path / "shelf"), "--json").json
+    made = lived.call("backup", "--to", str(tmp_path / "destination"), "--json").json
     folder = Path(made["folder"])
     there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert {"home/config.json", "home/notes/plan.md", "home/notes/run.sh"} <= there
@@ -41,9 +41,9 @@ def test_a_backup_holds_all_of_a_home_but_its_keys_and_nobody_else_can_read_it(
     for path in folder.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
     assert (folder / "home/notes/run.sh").stat().st_mode & 0o100
-    with_keys = backed_up(lived, tmp_path / "shelf", "--with-keys")
+    with_keys = backed_up(lived, tmp_path / "destination", "--with-keys")
     assert (with_keys / "home/state/secrets/identity").stat().st_mode & 0o777 == 0o600
-    told = lived.call("backup", "--to", str(tmp_path / "shelf"), "--with-keys").out
+    told = lived.call("backup", "--to", str(tmp_path / "destination"), "--with-keys").out
     assert "KEYS ARE IN IT" in told
 
 
@@ -56,7 +56,7 @@ def test_no_keys_are_put_where_everybody_may_read(lived: Machine, tmp_path: Path
 
 
 def test_a_backup_can_be_checked_without_crystal(lived: Machine, tmp_path: Path) -> None:
-    folder = backed_up(lived, tmp_path / "shelf")
+    folder = backed_up(lived, tmp_path / "destination")
     tool = shutil.which("sha256sum")
     if tool is None:
         pytest.skip("there is no sha256sum here")
@@ -65,9 +65,9 @@ def test_a_backup_can_be_checked_without_crystal(lived: Machine, tmp_path: Path)
 
 
 def test_a_backup_is_never_written_to_by_reading_it(lived: Machine, tmp_path: Path) -> None:
-    folder = backed_up(lived, tmp_path / "shelf")
+    folder = backed_up(lived, tmp_path / "destination")
     before = home_bytes(folder)
-    lived.call("backup", "list", "--to", str(tmp_path / "shelf"))
+    lived.call("backup", "list", "--to", str(tmp_path / "destination"))
     told = lived.call("backup", "verify", str(folder), "--json").json
     assert (told["ok"], told["digest_checked"]) == (True, True)
     assert home_bytes(folder) == before
@@ -110,7 +110,7 @@ def test_a_backup_is_one_moment_while_many_write(lived: Machine, tmp_path: Path)
     try:
         made: list[tuple[int, BackedUp]] = []
         while accepted[0] < 7:
-            made.append((accepted[0], back_up(settings, subject, tmp_path / "shelf")))
+            made.append((accepted[0], back_up(settings, subject, tmp_path / "destination")))
     finally:
         ends.set()
         for thread in threads:
@@ -163,7 +163,7 @@ class _Processes:
     ],
 )
 def test_a_flipped_bit_is_found_and_its_file_named(lived: Machine, tmp_path: Path, place: str) -> None:
-    folder = backed_up(lived, tmp_path / "shelf")
+    folder = backed_up(lived, tmp_path / "destination")
     path = folder / place
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -178,7 +178,7 @@ def test_a_flipped_bit_is_found_and_its_file_named(lived: Machine, tmp_path: Pat
 
 
 def test_a_forget_names_the_backups_that_still_hold_the_text(lived: Machine, tmp_path: Path) -> None:
-    lived.call("backup", "setup", "--to", str(tmp_path / "shelf"))
+    lived.call("backup", "setup", "--to", str(tmp_path / "destination"))
     before = Path(lived.call("backup", "--json").json["folder"]).name
     found = lived.call("search", "--json", "boiler serviced in October").json["results"][0]
     lived.call("forget", str(found["id"]))
@@ -190,7 +190,7 @@ def test_a_forget_names_the_backups_that_still_hold_the_text(lived: Machine, tmp
 
 
 def test_a_manifest_that_names_what_lies_elsewhere_is_refused(lived: Machine, tmp_path: Path) -> None:
-    folder = backed_up(lived, tmp_path / "shelf")
+    folder = backed_up(lived, tmp_path / "destination")
     manifest = read_manifest(folder)
     for path in ("../../escaped", "/tmp/escaped", "notes/../../escaped", "state/sync.lock", ".crystal-root"):
         _forge(folder, path)
@@ -231,7 +231,7 @@ def test_conversations_that_wait_to_be_taken_in_are_in_the_backup(lived: Machine
     for place in waiting:
         (lived.home / place).parent.mkdir(parents=True)
         (lived.home / place).write_text("waiting\n")
-    folder = backed_up(lived, tmp_path / "shelf")
+    folder = backed_up(lived, tmp_path / "destination")
     for place in waiting:
         assert (folder / "home" / place).is_file()
 
@@ -239,7 +239,7 @@ def test_conversations_that_wait_to_be_taken_in_are_in_the_backup(lived: Machine
 def test_a_name_that_not_every_system_takes_is_backed_up_all_the_same(lived: Machine, tmp_path: Path) -> None:
     for name in ("what: now?.md", "con.md", "ends with a dot."):
         (lived.home / "notes" / name).write_text(name)
-    folder = backed_up(lived, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(lived, tmp_path / "destination", "--with-keys")
     new = Machine(tmp_path / "new")
     new.root.mkdir()
     shutil.rmtree(lived.home)
@@ -255,9 +255,9 @@ def test_what_lies_in_folders_of_such_names_is_backed_up_too(lived: Machine, tmp
         (lived.home / place).parent.mkdir(parents=True)
         (lived.home / place).write_text(place)
     (lived.home / "notes" / "Q: why?" / "link").symlink_to("/etc")
-    shelf = tmp_path / "shelf"
-    older = backed_up(lived, shelf)
-    made = lived.call("backup", "--to", str(shelf), "--keep", "1", "--with-keys", "--json").json
+    destination = tmp_path / "destination"
+    older = backed_up(lived, destination)
+    made = lived.call("backup", "--to", str(destination), "--keep", "1", "--with-keys", "--json").json
     assert {each["path"] for each in made["left_out"]} == {"notes/Q: why?/link"}
     assert made["deleted"] == [str(older)]
     plain = backed_up(lived, tmp_path / "plain")
@@ -278,7 +278,12 @@ def test_keys_come_back_closed_or_from_the_keyring_as_files(
     word.chmod(0o600)
     lived.call("keys", "passphrase", CRYSTAL_PASSPHRASE_FILE=str(word))
     sealed = lived.call(
-        "backup", "--to", str(tmp_path / "shelf"), "--with-keys", "--json", CRYSTAL_PASSPHRASE_FILE=str(word)
+        "backup",
+        "--to",
+        str(tmp_path / "destination"),
+        "--with-keys",
+        "--json",
+        CRYSTAL_PASSPHRASE_FILE=str(word),
     ).json
     assert sealed["keys"] == "sealed"
     new = Machine(tmp_path / "new")
@@ -297,7 +302,7 @@ def test_keys_come_back_closed_or_from_the_keyring_as_files(
     lived.extra |= keyring
     lived.call("keys", "move", "--to", "keyring")
     without, plain = (
-        lived.call("backup", "--to", str(tmp_path / "shelf"), "--json", *more).json
+        lived.call("backup", "--to", str(tmp_path / "destination"), "--json", *more).json
         for more in ((), ("--with-keys",))
     )
     assert (without["keys"], plain["keys"]) == ("none", "plain")

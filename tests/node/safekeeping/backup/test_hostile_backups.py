@@ -35,7 +35,7 @@ def with_file(folder: Path, path: str, data: bytes, **fields: object) -> None:
 
 
 def test_a_hostile_backup_is_an_error_and_changes_nothing(lived: Machine, tmp_path: Path) -> None:
-    folder = backed_up(lived, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(lived, tmp_path / "destination", "--with-keys")
     text = (folder / "manifest.json").read_text(encoding="utf-8")
     nested = "[" * 2_000 + "]" * 2_000
     attacks: dict[str, Change] = {
@@ -63,20 +63,20 @@ def test_a_hostile_backup_is_an_error_and_changes_nothing(lived: Machine, tmp_pa
 def test_a_pipe_or_link_in_the_place_of_a_manifest_keeps_nobody_waiting(
     lived: Machine, tmp_path: Path, name: str
 ) -> None:
-    folder = backed_up(lived, tmp_path / "shelf")
+    folder = backed_up(lived, tmp_path / "destination")
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    assert "! " in lived.call("backup", "list", "--to", str(tmp_path / "shelf")).out
-    backed_up(lived, tmp_path / "shelf")
+    assert "! " in lived.call("backup", "list", "--to", str(tmp_path / "destination")).out
+    backed_up(lived, tmp_path / "destination")
     (folder / name).unlink()
     (folder / name).symlink_to("/dev/zero")
-    assert "! " in lived.call("backup", "list", "--to", str(tmp_path / "shelf")).out
+    assert "! " in lived.call("backup", "list", "--to", str(tmp_path / "destination")).out
 
 
 def test_a_file_whose_name_is_a_terminals_command_is_named_without_it(lived: Machine, tmp_path: Path) -> None:
     (lived.home / "notes" / "\x1b]0;pwned\x07").symlink_to("/nowhere")
-    folder = Path(lived.call("backup", "--to", str(tmp_path / "shelf"), "--json").json["folder"])
-    said = lived.call("backup", "--to", str(tmp_path / "shelf")).out
+    folder = Path(lived.call("backup", "--to", str(tmp_path / "destination"), "--json").json["folder"])
+    said = lived.call("backup", "--to", str(tmp_path / "destination")).out
     with_file(folder, "notes/\x9b2J\u202e.md", b"one")
     (folder / "home" / "notes" / "\x9b2J\u202e.md").write_bytes(b"two")
     told = lived.call("backup", "verify", str(folder), check=False)

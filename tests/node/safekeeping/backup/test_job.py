@@ -26,8 +26,8 @@ async def _work(device: Device, hear: Callable[[str], None]) -> JobContext:
         return JobContext(device, Syncer(device, store, purpose="a test"), report)
 
 
-def _set_up(machine: Machine, shelf: Path) -> None:
-    machine.call("backup", "setup", "--to", str(shelf), "--keep", "2", "--every-hours", "12")
+def _set_up(machine: Machine, destination: Path) -> None:
+    machine.call("backup", "setup", "--to", str(destination), "--keep", "2", "--every-hours", "12")
 
 
 def test_the_job_is_due_once_a_folder_was_chosen_and_keeps_as_many_as_was_said(
@@ -36,7 +36,7 @@ def test_the_job_is_due_once_a_folder_was_chosen_and_keeps_as_many_as_was_said(
     async def main() -> VaultSecret:
         with opened(settings_of(vault.core)) as device:
             assert not jobs(await _work(device, print))[0].due()
-        _set_up(vault.core, tmp_path / "shelf")
+        _set_up(vault.core, tmp_path / "destination")
         with opened(settings_of(vault.core)) as device:
             told: list[str] = []
             job = jobs(await _work(device, told.append))[0]
@@ -49,14 +49,14 @@ def test_the_job_is_due_once_a_folder_was_chosen_and_keeps_as_many_as_was_said(
             return device.member.secret
 
     secret = asyncio.run(main())
-    kept = sorted(tmp_path.glob("shelf/crystal-*"))
+    kept = sorted(tmp_path.glob("destination/crystal-*"))
     assert len(kept) == 2
     assert verify_backup(kept[-1], lambda _: secret).problems == {}
 
 
 def test_a_backup_that_is_cancelled_leaves_nothing(vault: Vault, tmp_path: Path) -> None:
     (vault.core.home / "large.bin").write_bytes(bytes(32 * 1024 * 1024))
-    _set_up(vault.core, tmp_path / "shelf")
+    _set_up(vault.core, tmp_path / "destination")
 
     async def main() -> None:
         with opened(settings_of(vault.core)) as device:
@@ -69,4 +69,4 @@ def test_a_backup_that_is_cancelled_leaves_nothing(vault: Vault, tmp_path: Path)
                 await run
 
     asyncio.run(main())
-    assert [path.name for path in (tmp_path / "shelf").iterdir()] == [".crystal-backups"]
+    assert [path.name for path in (tmp_path / "destination").iterdir()] == [".crystal-backups"]

@@ -45,7 +45,7 @@ def test_a_restored_backup_syncs_and_loses_or_doubles_nothing(
     lost.call("remember", _BEFORE)
     vault.settle()
     lost.call("remember", _UNSENT)
-    folder = backed_up(lost, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(lost, tmp_path / "destination", "--with-keys")
     before = home_bytes(folder)
     lost.call("sync")
     lost.call("remember", _AFTER)
@@ -73,7 +73,7 @@ def test_a_restored_backup_beside_the_living_device_hurts_neither(vault: Vault, 
     laptop = vault.add()
     laptop.call("remember", _BEFORE)
     vault.settle()
-    folder = backed_up(laptop, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(laptop, tmp_path / "destination", "--with-keys")
     clone = fresh_machine(tmp_path)
     _restored(clone, folder)
     for number in range(3):
@@ -95,7 +95,7 @@ def test_without_keys_it_takes_those_that_are_here_and_else_asks_for_the_kit(
     core = vault.core
     core.call("remember", _BEFORE)
     core.call("sync")
-    folder = backed_up(core, tmp_path / "shelf")
+    folder = backed_up(core, tmp_path / "destination")
     new = fresh_machine(tmp_path)
     refused = new.call("backup", "restore", str(folder), "--json", check=False)
     assert (refused.code, "--kit" in refused.error["hint"]) == (3, True)
@@ -110,7 +110,7 @@ def test_without_keys_it_takes_those_that_are_here_and_else_asks_for_the_kit(
 
 
 def test_a_home_that_holds_something_is_not_overwritten(vault: Vault, tmp_path: Path) -> None:
-    folder = backed_up(vault.core, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(vault.core, tmp_path / "destination", "--with-keys")
     laptop = vault.add()
     noted = fresh_machine(tmp_path)
     (noted.home / "notes").mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_a_home_that_holds_something_is_not_overwritten(vault: Vault, tmp_path: 
 
 
 def test_a_damaged_backup_is_not_brought_back(vault: Vault, tmp_path: Path) -> None:
-    folder = backed_up(vault.core, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(vault.core, tmp_path / "destination", "--with-keys")
     path = folder / "home" / "state" / "state.db"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -141,7 +141,7 @@ def test_files_come_back_and_none_is_taken_for_deleted(vault: Vault, tmp_path: P
         (core.home / "notes" / f"{name}.md").write_text(f"{name}, first\n")
     vault.settle()
     (core.home / "notes" / "unread.md").rename(tmp_path / "unread.md")
-    folder = backed_up(core, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(core, tmp_path / "destination", "--with-keys")
     (tmp_path / "unread.md").rename(core.home / "notes" / "unread.md")
     (core.home / "notes" / "changed.md").write_text("changed, second\n")
     (core.home / "notes" / "deleted.md").unlink()
@@ -170,7 +170,7 @@ def test_with_the_kit_it_is_a_new_device_that_has_the_files_and_what_was_not_sen
     core.call("sync")
     core.call("remember", _UNSENT)
     kit, old = kit_of(core), device_of(core)
-    folder = backed_up(core, tmp_path / "shelf")
+    folder = backed_up(core, tmp_path / "destination")
     shutil.rmtree(core.home)
     new = fresh_machine(tmp_path)
     with running_relay(tmp_path / "another") as another:
@@ -205,7 +205,7 @@ def test_what_is_known_of_files_that_are_not_in_the_backup_is_given_up(vault: Va
     (core.home / "b.md").write_text("b")
     core.call("sync")
     (core.home / "b.md").unlink()
-    folder = backed_up(core, tmp_path / "shelf", "--with-keys")
+    folder = backed_up(core, tmp_path / "destination", "--with-keys")
     new = fresh_machine(tmp_path)
     shutil.rmtree(core.home)
     _restored(new, folder)

@@ -58,7 +58,7 @@ def _states(machine: Machine) -> set[str]:
     return set(_look(machine)["events"].values())
 
 
-def test_hooks_are_for_all_four_moments_absolute_quoted_and_a_session_waits_for_those_alone_that_recall(
+def test_hooks_are_absolute_quoted_and_a_session_waits_for_those_alone_that_recall(
     person: Machine,
 ) -> None:
     person.call("hooks", "install", CRYSTAL_HOME=str(person.root / "my home; $(true)"))
@@ -71,11 +71,9 @@ def test_hooks_are_for_all_four_moments_absolute_quoted_and_a_session_waits_for_
         assert words[-4:] == ["--home", str(person.root / "my home; $(true)"), "||", "true"]
         assert (entry["type"], entry["timeout"]) == ("command", 1)
         recalls = event in CLAUDE_RECALLS
-        assert words[1:-4] == (["recall", "--hook"] if recalls else ["nudge"]) or words[1:4] == [
-            "-P",
-            "-m",
-            "crystal_node",
-        ]
+        if words[1:4] == ["-P", "-m", "crystal_node"]:  # where no `crystal` stands beside this Python
+            del words[1:4]
+        assert words[1:-4] == (["recall", "--hook"] if recalls else ["nudge"])
         assert entry.get("async", False) is not (recalls or event == "SessionEnd")
 
 

@@ -169,16 +169,6 @@ def a_branch_is_never_left() -> AbstractContextManager[Any]:
     return patch.object(SqliteJournal, "drop_log", always(None))
 
 
-def nobody_can_tell_a_branch() -> AbstractContextManager[Any]:
-    """Void slots are void."""
-    return patch.object(plots, "unread_place", always(None))
-
-
-def a_new_device_leaves_the_old_ones_outbox() -> AbstractContextManager[Any]:
-    """What the device before had accepted stays as it was sealed."""
-    return patch.object(plots, "restart_stream", always(dict[str, object]()))
-
-
 FOUND: tuple[tuple[Mistake, Callable[[], None]], ...] = (
     (only_the_end_of_the_device_log_is_read, plots.a_byte_of_the_device_log_rots),
     (who_joins_takes_the_log_as_it_is_shown, plots.a_byte_of_the_device_log_rots),

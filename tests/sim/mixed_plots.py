@@ -18,8 +18,8 @@ from crystal_mirror.types import EntryState
 from tests.sim.administering import NOW_MS, add, renew
 from tests.sim.bloblies import SwallowsBlobs
 from tests.sim.lies import roll_back
-from tests.sim.mixed import DAY_MS, SECOND_MS, Mixed
-from tests.sim.mixed_script import MixedStage, let_go_of_the_beginning, play
+from tests.sim.mixed import DAY_MS, SECOND_MS
+from tests.sim.mixed_script import MixedStage, play
 from tests.sim.remains import holders
 from tests.sim.smallness import small
 from tests.sim.thief import member_of
@@ -238,28 +238,6 @@ def a_text_is_forgotten() -> None:
     stage.sync(core)
     assert not holders(world, secret), f"the text still stands in {holders(world, secret)}"
     world.agree()
-
-
-def the_phone_joins_late() -> None:
-    """By an invite, without the root, when the log's beginning is gone."""
-    stage = MixedStage("joins late")
-    let_go_of_the_beginning(stage)
-    phone = stage.world.add_home("phone", has_kit=False)
-    stage.act(stage.core, lambda member: add(member, phone))
-    stage.sync(phone, phone)
-    stage.write(phone)
-    stage.meet(phone, stage.core, stage.laptop)
-    stage.world.agree()
-
-
-def worlds_of_files() -> None:
-    for seed in (1, 2, 12, 13):
-        Mixed(seed).run()
-
-
-def worlds_of_backups() -> None:
-    for seed in (7, 18, 29, 40, 51, 62):
-        Mixed(seed).run()
 
 
 def scripts(*names: str) -> Callable[[], None]:

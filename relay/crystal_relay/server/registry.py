@@ -310,10 +310,6 @@ class Registry:
         """Reopen a dropped vault. Raises BadRequest if it is too late."""
         await self._dropped.restore(vault)
 
-    async def is_enrollment(self, token: str) -> bool:
-        """Whether the store holds this enrolment token's hash."""
-        return await self._records.has(_enrollment_key(token))
-
     async def has_enrollment(self) -> bool:
         """Whether the store holds any enrolment token's hash."""
         return bool((await self._store.list("r/enrollment/", limit=1)).entries)

@@ -45,7 +45,6 @@ QUEUED_SECONDS_MAX = 240.0
 """How long an operation waits for its turn. A dropped vault is deleted only when none of before can still be waiting."""
 DRAIN_SECONDS = 5.0
 """How long a process on a bucket serves on after it was told to stop. Proxies ask once a second whether it is ready."""
-DRAIN_SECONDS_MAX = 60.0
 LAST_REQUEST_SECONDS_MAX = 1.0
 """How long a connection that has shown no request yet stays open after a stop: its first request may be on the way."""
 SHUTDOWN_SECONDS_MAX = 10

@@ -86,18 +86,23 @@ def settled(home: Household, *members: Member) -> bool:
 # What the Core takes in at once.
 
 
-def test_a_batch_has_no_more_texts_than_are_embedded_in_seconds(home: Household) -> None:
+def test_a_backlog_is_found_by_its_words_first_and_embedded_afterwards(home: Household) -> None:
     texts = [f"fact number {number}" for number in range(TEXTS_BATCH_MAX + 40)]
     lines_in(home, home.core, *texts[:64])
     lines_in(home, home.laptop, *texts[64 : 64 + 60])
     tablet = home.add("tablet")
     lines_in(home, tablet, *texts[64 + 60 :])
     taken = home.store.run(collect(home.core, MODEL))
-    assert 0 < taken.operations <= TEXTS_BATCH_MAX
-    assert taken.more
+    assert (taken.operations, taken.more) == (len(texts), False)
     home.store.run(publish(home.core))
+    lines_in(home, home.laptop, "a fresh message")
     assert settled(home, home.core, home.laptop, tablet)
     assert all(has(tablet, text) for text in texts)
+    assert not any(vectors_of(tablet, text) for text in texts)
+    assert vectors_of(tablet, "a fresh message")
+    assert home.store.run(reembed(home.core, MODEL)) == len(texts)
+    assert settled(home, home.core, home.laptop, tablet)
+    assert all(vectors_of(tablet, text) for text in texts)
 
 
 def test_a_batch_whose_vectors_are_too_large_is_made_smaller(home: Household) -> None:

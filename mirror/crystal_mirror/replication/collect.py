@@ -33,7 +33,8 @@ OFFERS_PER_STREAM_MAX = 64
 OPERATION_BYTES_BATCH_MAX = 512 * 1024
 VECTOR_BYTES_BATCH_MAX = 512 * 1024
 TEXTS_BATCH_MAX = 128
-"""Texts to embed for one batch: a few seconds of work at most, so that fresh messages do not wait long."""
+"""Texts that are embedded before their batch is committed, about a second of work. A batch with more is a backlog: committed
+without vectors, found by its words, and embedded once the Core is caught up, so that fresh messages do not wait long."""
 NEW_STREAMS_MAX = 64
 """Streams of one device, without any entry taken in, that one look reads: a thief of its token can make many."""
 LIST_PAGE = 1000
@@ -49,6 +50,8 @@ class Inbox:
         default_factory=dict[tuple[bytes, bytes], tuple[int, bytes]]
     )
     bytes: int = 0
+    size: int = 0
+    """Bytes of the opened operations."""
     more: bool = False
 
 
@@ -60,7 +63,7 @@ class Collected:
 
 
 def collect(member: Member, model: str) -> Flow[Collected]:
-    """Takes one batch of offers, applies it and leaves it sealed for ``publish``.
+    """Takes one batch of offers, applies it and leaves it sealed for ``publish``. ``model`` "": nothing is embedded.
 
     Raises:
         TransactionStale: another process of this device did the same; repeat the round.
@@ -71,13 +74,10 @@ def collect(member: Member, model: str) -> Flow[Collected]:
     if not fresh and not also_done:
         return Collected(0, inbox.bytes, False)
     texts = member.replica.unembedded([offer.operation for offer in fresh])
-    while len(texts) > TEXTS_BATCH_MAX and len(fresh) > 1:
-        fresh, cut = fresh[: len(fresh) // 2], True
-        texts = member.replica.unembedded([offer.operation for offer in fresh])
     if cut:
         also_done = _before(also_done, fresh, inbox)
     vectors: dict[str, Sequence[bytes]] = dict.fromkeys((*_actions(fresh), *texts), ())
-    if texts and _same_model(member, model):
+    if 0 < len(texts) <= TEXTS_BATCH_MAX and _same_model(member, model):
         windows: list[list[bytes]] | None = yield Embed(tuple(texts))
         if windows is not None:
             vectors.update(zip(texts, windows, strict=True))
@@ -120,21 +120,22 @@ def _fetch(
     member: Member, places: Sequence[Origin], inbox: Inbox, held: set[tuple[bytes, bytes]]
 ) -> Flow[None]:
     for start in range(0, len(places), FETCH_AT_ONCE):
-        if inbox.bytes >= OPERATION_BYTES_BATCH_MAX:
-            inbox.more = True
-            break
         group = places[start : start + FETCH_AT_ONCE]
         found = yield GetMany(tuple(member.keys.conversation(*place) for place in group))
         for place, data in zip(group, found, strict=True):
             stream = (place.device, place.incarnation)
             if stream in held:
                 continue
+            if max(inbox.bytes, inbox.size) >= OPERATION_BYTES_BATCH_MAX:
+                inbox.more = True
+                return  # what a batch cannot take is not opened in vain
             offer = None if data is None else (yield from _open(member, place, data, inbox))
             if offer is None:
                 held.add(stream)
                 continue
             inbox.offers.append(offer)
             inbox.bytes += len(data or b"")
+            inbox.size += len(offer.data)
 
 
 def _list_inbox(

@@ -4,6 +4,7 @@
 
     round begins ─ settings and the vault's model read ─► an embedder, or "" for a round without
     texts come   ─ embedded ──────────────────────────► committed with vectors
+                 ├ too many at once ──────────────────► committed without, found by keyword
                  └ failed, once ─► noted, shown by `crystal status` ─► committed without, found by keyword
     round ends   ─ texts without vectors, and no recent failure? ─► the oldest are embedded, a step at a time
 
@@ -31,7 +32,7 @@ from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder, com
 from crystal_node.models.embedding.prepared import PreparedEmbedder, PreparedVectors
 from crystal_node.models.embedding.selection import embedder_for
 from crystal_node.models.llm.addresses import is_loopback
-from crystal_node.sync.embedding_notes import META_AGREED, META_PROBLEM
+from crystal_node.sync.embedding_notes import META_AGREED, META_PROBLEM, META_UNAGREED
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 AFTER_FAILURE_SECONDS = 15.0
 AFTER_FAILURE_SECONDS_MAX = 600.0
 AFTER_STALE_SECONDS = 5.0
-CATCH_UP_SECONDS = 4.0
-"""Time that a round spends on texts that lack vectors."""
+CATCH_UP_SECONDS = 1.0
+"""Time that a round spends on texts that lack vectors: what is written meanwhile waits as long."""
 UNASKED_TEXTS_MAX = 1000
 UNASKED_BYTES_MAX = 2 * 1024 * 1024
 """Backlog that is embedded by a paid provider without asking the person: a cent or two."""
@@ -168,19 +169,28 @@ class RoundEmbedder:
             if step is None or self._clock() > ends:
                 break
         self._drop_made()
+        self._keep(META_UNAGREED, self._unagreed())
 
     def due(self) -> float:
         """Seconds until texts without vectors should be embedded; infinity if there are none, or it is not allowed."""
-        device = self._device
-        if not device.member.is_core or self._for is None or isinstance(self._embedder, NoEmbedder):
-            return inf
-        kept = (device.replica.meta_get(META_MODEL) or b"").decode()
-        try:
-            if (kept and kept != self.model) or not device.replica.without_vectors(1) or not self._may():
-                return inf
-        except EmbeddingError:
+        if not self._waiting() or not self._may():
             return inf
         return max(self._rest_until - self._clock(), 0.0)
+
+    def _waiting(self) -> bool:
+        """Whether this is the Core, and texts lack vectors that its model can make."""
+        device = self._device
+        if not device.member.is_core or self._for is None or isinstance(self._embedder, NoEmbedder):
+            return False
+        kept = (device.replica.meta_get(META_MODEL) or b"").decode()
+        try:
+            return kept in ("", self.model) and bool(device.replica.without_vectors(1))
+        except EmbeddingError:
+            return False
+
+    def _unagreed(self) -> str:
+        """The model that texts wait for until the person agrees to its cost, "" if none do."""
+        return self.model if self._waiting() and not self._may() else ""
 
     def release(self) -> None:
         self._embedder.release()
@@ -250,11 +260,14 @@ class RoundEmbedder:
 
     def _note(self, problem: str) -> None:
         self.problem = problem
-        journal = self._device.journal
-        wanted = problem.encode() or None
-        if self._device.member.is_core and journal.meta_get(META_PROBLEM) != wanted:
+        self._keep(META_PROBLEM, problem)
+
+    def _keep(self, name: str, words: str) -> None:
+        """Keeps a note for status and doctor; "" removes it."""
+        journal, wanted = self._device.journal, words.encode() or None
+        if self._device.member.is_core and journal.meta_get(name) != wanted:
             with journal.transaction() as transaction:
-                transaction.meta_set(META_PROBLEM, wanted)
+                transaction.meta_set(name, wanted)
 
 
 def is_free(model: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 
+from crystal_core.search.coverage import percent_embedded
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.errors import Revoked
 from crystal_mirror.files.shared import FilesReport
@@ -138,7 +139,7 @@ class Syncer:
         self._purpose = purpose
         self._progress = progress
         self._embedded_texts = 0
-        self._told_at = 0.0
+        self._told_at = time.monotonic()
         self._position_seconds = position_seconds
         self._position_told_at: float | None = None
         self._duties_at = 0.0
@@ -242,8 +243,7 @@ class Syncer:
         self, wait_seconds: float, *, heed_cursors: bool, enough: Callable[[], bool]
     ) -> SyncResult:
         async with self._locked(wait_seconds):
-            started = self._told_at = time.monotonic()
-            self._embedded_texts = 0
+            started = time.monotonic()
             before = self._runner.traffic.copy()
             tell = (
                 self._position_told_at is None or started - self._position_told_at >= self._position_seconds
@@ -349,6 +349,14 @@ class Syncer:
         if self.ingest.loaded and time.monotonic() - self.ingest.needed_at > MODEL_IDLE_SECONDS:
             self.ingest.release()
 
+    async def embed_backlog(self) -> None:
+        """Runs rounds until nothing lacks vectors, or one has made none. Raises what `round` raises."""
+        while self.vectors_due() == 0.0:
+            before = self._embedded_texts
+            await self.round()
+            if self._embedded_texts == before:
+                return
+
     def vectors_due(self) -> float:
         """Seconds until a round should embed what has no vectors; infinity if nothing lacks them."""
         return self.ingest.due()
@@ -397,7 +405,10 @@ class Syncer:
         now = time.monotonic()
         if self._progress is not None and now - self._told_at > PROGRESS_SECONDS:
             self._told_at = now
-            self._progress(f"embedded {counted(self._embedded_texts, 'text')} so far")
+            percent = percent_embedded(self._device.replica.database)
+            self._progress(
+                f"embedded {counted(self._embedded_texts, 'text')} so far, {percent} % of the memory"
+            )
 
 
 async def sync_now(device: Device, progress: Callable[[str], None] | None = None) -> SyncResult:
@@ -407,8 +418,9 @@ async def sync_now(device: Device, progress: Callable[[str], None] | None = None
 
 
 async def sync_once(syncer: Syncer) -> SyncResult:
-    """Runs a round, makes a snapshot if one is due, and syncs the files."""
+    """Runs a round, embeds what came without vectors, makes a snapshot if one is due, and syncs the files."""
     result = await syncer.round()
+    await syncer.embed_backlog()
     if await syncer.snapshot():
         await syncer.round()  # announces it
     return await _with_files(syncer, result)

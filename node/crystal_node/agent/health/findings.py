@@ -28,7 +28,7 @@ from crystal_node.device.activity import Activity, RoundFailure, UnknownLines, U
 from crystal_node.device.device import Device
 from crystal_node.device.planned_deletion import read_planned
 from crystal_node.device.recovery_kit import KitState, kit_state
-from crystal_node.sync.embedding_notes import META_PROBLEM
+from crystal_node.sync.embedding_notes import META_PROBLEM, META_UNAGREED
 from crystal_node.sync.maintenance.retention_status import other_model
 from crystal_node.sync.members.duties_due import duties_due, unfinished
 from crystal_node.sync.members.names import name_of
@@ -431,6 +431,15 @@ def vector_findings(device: Device) -> Iterator[Finding]:
             Severity.WARNING,
             f"New text gets no vectors for now and is found by its words: {why}.",
             "It gets them when that is over; `crystal embed status` tries it.",
+        )
+    unagreed = device.journal.meta_get(META_UNAGREED)
+    if device.member.is_core and unagreed is not None:
+        yield Finding(
+            FindingName.NO_VECTORS,
+            Severity.WARNING,
+            "Many texts came at once, and are found by their words only: their vectors cost money "
+            f"({one_line(unagreed.decode(), 80)}).",
+            "`crystal embed migrate` shows how much, and asks.",
         )
 
 

@@ -34,7 +34,7 @@ from crystal_node.models.embedding.embedder import HeldEmbedder
 from crystal_node.models.embedding.prepared import PreparedVectors
 from crystal_node.models.embedding.selection import BUILTIN, NONE, builtin
 from crystal_node.models.llm.addresses import is_loopback
-from crystal_node.sync.embedding_notes import META_AGREED
+from crystal_node.sync.embedding_notes import META_AGREED, META_UNAGREED
 from crystal_node.sync.members.rights import check_is_core
 from crystal_node.sync.progress import ProgressLines
 from crystal_node.sync.syncer import syncing
@@ -355,6 +355,7 @@ async def change_over(
     texts = done = 0
     with device.journal.transaction() as transaction:
         transaction.meta_set(META_AGREED, model.encode())
+        transaction.meta_set(META_UNAGREED, None)
     async with syncing(device, PURPOSE, progress) as syncer:
         await syncer.round()
         check_is_core(device, "embeds")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from crystal_node.sync import round_embedder
-from crystal_node.sync.round_embedder import AFTER_FAILURE_SECONDS_MAX
-from tests.node.models.embedding.conftest import concerns, filled, migrated, standing
+from crystal_node.sync.round_embedder import AFTER_FAILURE_SECONDS_MAX, RoundEmbedder
+from tests.node.models.embedding.conftest import TEXTS, concerns, filled, migrated, standing
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.machine import Vault
 
@@ -65,7 +65,6 @@ async def test_a_failing_provider_is_left_alone_for_longer_and_longer(vault: Vau
     from crystal_core.embed.port import EmbedderUnavailable
     from crystal_node.base.settings import resolve
     from crystal_node.device.device import opened
-    from crystal_node.sync.round_embedder import RoundEmbedder
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in vault.core.environment.items():
@@ -116,8 +115,32 @@ def test_what_would_cost_more_than_a_little_waits_until_it_was_agreed_to(
         6,
     )
     assert not any("Entry" in text for text in server.inputs)
+    assert "texts-without-vectors" in concerns(vault.core)
+    assert "`crystal embed migrate` shows how much" in vault.core.call("doctor", "--offline", check=False).out
     vault.core.call("embed", "migrate", "--yes")
     assert standing(vault.core)["without_vectors"] == 0
+    assert "texts-without-vectors" not in concerns(vault.core)
+
+
+def test_what_comes_all_at_once_is_found_by_its_words_elsewhere_before_it_is_embedded(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop = vault.add()
+
+    async def later(_self: object) -> None:
+        return
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RoundEmbedder, "catch_up", later)
+        filled(vault.core)
+    laptop.call("sync")
+    assert laptop.found("names harbour 980")[0] == "Entry 140 of the log names harbour 980."
+    assert standing(laptop)["without_vectors"] == TEXTS
+    assert "holds no vectors yet" in laptop.call("search", "harbour 7", "--json").json["note"]
+    vault.core.call("sync")
+    assert standing(vault.core)["without_vectors"] == 0
+    laptop.call("sync")
+    assert standing(laptop)["without_vectors"] == 0
 
 
 def test_a_device_that_does_not_lead_needs_no_provider_to_sync(vault: Vault, server: EmbeddingServer) -> None:

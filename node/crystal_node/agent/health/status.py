@@ -15,7 +15,8 @@ from crystal_mirror.membership.status import MemberStatus, details_of, status
 from crystal_mirror.retention.status import RetentionSummary, retention_summary
 from crystal_node.agent.health.channels import Channels, channels
 from crystal_node.agent.health.facts import Background, background, free_space, other_facts
-from crystal_node.agent.health.findings import CoreSeen, DeviceFacts, Finding, device_findings, vault_findings
+from crystal_node.agent.health.findings import CoreSeen, DeviceFacts, Finding, device_findings
+from crystal_node.agent.health.vault_findings import vault_findings
 from crystal_node.base.clock import now_ms
 from crystal_node.base.notice_texts import notice_text
 from crystal_node.base.settings import Settings

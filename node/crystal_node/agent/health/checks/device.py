@@ -12,10 +12,10 @@ from crystal_node.agent.health.findings import (
     clock_findings,
     guarded,
     key_findings,
-    kit_findings,
     round_findings,
     transcript_findings,
 )
+from crystal_node.agent.health.vault_findings import kit_findings
 from crystal_node.agent.jobs.status import lock_holder
 from crystal_node.base.clock import now_ms
 from crystal_node.base.errors import ExitCode

@@ -12,7 +12,8 @@ from crystal_core.errors import VaultDamaged
 from crystal_core.inspection import foreign_tables
 from crystal_core.search.judge import JudgeUnavailable
 from crystal_mirror.entries.control_state import META_MODEL
-from crystal_node.agent.health.findings import Finding, Severity, vector_findings
+from crystal_node.agent.health.findings import Finding, Severity
+from crystal_node.agent.health.vault_findings import vector_findings
 from crystal_node.base.errors import ExitCode, LocalStorage
 from crystal_node.base.settings import Settings
 from crystal_node.base.wording import counted

@@ -16,7 +16,7 @@ Layout (directories 0700, files 0600):
     state/native-memory/  how AI tools' own memory files were when they were last looked at
     state/recall.db       what agents' sessions were given to remember, and the log of it
     state/relay/          this machine's own relay, until a vault has another one
-    state/agent/          what the agent in the background tells of itself, and the socket at which it answers searches
+    state/agent/          what the background service tells of itself, and the socket at which it answers searches
     state/gateway/        the token of `crystal serve`, and links to its page that nobody has opened yet
     state/restore.json    progress of a restore from another home, while it is under way
     state/backup-restore.json  which backup is being restored, while that is under way

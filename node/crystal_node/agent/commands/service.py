@@ -217,7 +217,9 @@ class CommandService:
                 done, state = await run(row.arguments, teller), ReceivedState.DONE
         except asyncio.CancelledError:
             if not action.repeatable:  # else the next process begins it again
-                finish(self._book, row, ReceivedState.UNKNOWN, "the agent was stopped while it ran")
+                finish(
+                    self._book, row, ReceivedState.UNKNOWN, "the background service was stopped while it ran"
+                )
             raise
         except Exception as error:  # noqa: BLE001  logged, and reported to the device that asked
             failure = describe(error)

@@ -4,8 +4,8 @@
 
     crystal agent run --> open the device --> lock (one process a home) --> rounds, files, capture   watcher.py
                                                                         +-> schedule, with all jobs
-                                                                        +-> pulse: sleep, network, settings, requests
-                                                                        +-> desk: what other devices ask for
+                                                                        +-> heartbeat: sleep, network, settings, requests
+                                                                        +-> commands: what other devices ask for
                                                                         +-> server: the API for programs of this machine
     SIGTERM, SIGINT, SIGHUP --> rounds end in 5 s, jobs are cancelled --> whatever does not end is left, after 10 s
 
@@ -110,7 +110,7 @@ class _Agent:
         self._battery = self._metered = False
         self._asking: asyncio.Task[None] | None = None
         self._watching: Watcher | None = None
-        self._desk: CommandService | None = None
+        self._commands: CommandService | None = None
         self._ending: threading.Timer | None = None
         self._make_server = make_server
         self._server: LocalServer | None = None
@@ -181,11 +181,11 @@ class _Agent:
             version=version("memory-crystal"),
             put_off="",
         )
-        self._report(WatchEvent.PROGRESS, f"the agent runs as process {os.getpid()}")
+        self._report(WatchEvent.PROGRESS, f"the background service runs as process {os.getpid()}")
         self._server = self._make_server(self._now, _LoopJobs(asyncio.get_running_loop(), schedule))
         if trouble := self._server.start():
             self._report(WatchEvent.PROGRESS, trouble)
-        pulse = Heartbeat(
+        heartbeat = Heartbeat(
             self._device.settings.home.config_file,
             again=self._again,
             settings=self._read_settings,
@@ -196,7 +196,7 @@ class _Agent:
         sessions = SessionFollower(
             SessionService(self._device, self._now), self._report, SystemRandom().uniform
         )
-        return [pulse.run(), self._serve(found.work), sessions.run()]
+        return [heartbeat.run(), self._serve(found.work), sessions.run()]
 
     def _start(self, schedule: Scheduler, jobs: list[Job]) -> None:
         """Starts without a record rather than not at all: capture must go on when the disk is full."""
@@ -212,12 +212,12 @@ class _Agent:
             schedule.start(jobs)
 
     async def _serve(self, work: JobContext) -> None:
-        """Until the desk can be opened the agent goes on without it: other devices can ask it for nothing."""
-        self._desk = await open_when_possible(
+        """Until the commands' database can be opened the service goes on without it: other devices can ask it for nothing."""
+        self._commands = await open_when_possible(
             lambda: CommandService(work.device, work.syncer, actions_of(work), self._report, self._now),
             self._report,
         )
-        await serve(self._desk, self._report, SystemRandom().uniform)
+        await serve(self._commands, self._report, SystemRandom().uniform)
 
     def _now(self) -> Settings:
         """The settings of this moment, also between two heartbeats."""
@@ -228,8 +228,8 @@ class _Agent:
     def _again(self, why: str) -> None:
         assert self._watching is not None
         self._watching.reconnect(why)
-        if self._desk is not None:
-            self._desk.wake()
+        if self._commands is not None:
+            self._commands.wake()
         self._look_around()
 
     def _asked(self) -> None:

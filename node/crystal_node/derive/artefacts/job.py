@@ -38,12 +38,12 @@ async def _run(work: "JobContext", rest: CatalogRest) -> str:
         work.report(WatchEvent.NEWS, text)
 
     try:
-        async with artefact_builder(work.device, work.settings, tell=tell) as shop:
-            changes = await shop.update(work.now_ms())
+        async with artefact_builder(work.device, work.settings, tell=tell) as builder:
+            changes = await builder.update(work.now_ms())
             if changes.behind:
                 return "the memory is being rebuilt: its files wait"
-            made = await shop.make(work.now_ms(), lambda text: work.report(WatchEvent.PROGRESS, text))
-            waits = waiting_files(shop.catalog) or not shop.complete
+            made = await builder.make(work.now_ms(), lambda text: work.report(WatchEvent.PROGRESS, text))
+            waits = waiting_files(builder.catalog) or not builder.complete
     except HomeBusy:  # staging or a command is making files
         return ""
     if not waits:

@@ -1,4 +1,4 @@
-"""What is asked of a ``Finder`` and what it answers: one schema for `--json`, the agent's socket, MCP and HTTP.
+"""What is asked of a ``Finder`` and what it answers: one schema for `--json`, the background service's socket, MCP and HTTP.
 
 Requests come from other programs too: they are parsed strictly, within limits. Moments are ISO 8601 in UTC, "" if unknown.
 Answers only ever gain fields.

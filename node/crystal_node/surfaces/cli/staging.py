@@ -98,8 +98,8 @@ def run_(agent: Which, weave: How = None, as_json: Json = False) -> None:
         progress = _say_nothing if as_json else note
         given = find_staged(staged_agents(settings.home), agent).agent
 
-        def before(desk: StagingService) -> None:
-            desk.hurry(given, now_ms(), chosen)
+        def before(staging: StagingService) -> None:
+            staging.hurry(given, now_ms(), chosen)
 
         asyncio.run(
             advance(
@@ -146,12 +146,12 @@ def reject(agent: Which, forget: ForgetIt = False, yes: Yes = False, as_json: Js
             confirm("Type forget to go on: ", expect="forget", about=about, as_json=as_json)
 
         async def work() -> tuple[int, int]:
-            async with artefact_builder(device, settings, wait_seconds=WAIT_SECONDS) as shop:
-                desk = StagingService(shop)
-                desk.reject(one.agent, now_ms())
-                await shop.make(now_ms())
-                desk.clean()
-                return forget_agent(device, shop, one.agent) if forget else (0, 0)
+            async with artefact_builder(device, settings, wait_seconds=WAIT_SECONDS) as builder:
+                staging = StagingService(builder)
+                staging.reject(one.agent, now_ms())
+                await builder.make(now_ms())
+                staging.clean()
+                return forget_agent(device, builder, one.agent) if forget else (0, 0)
 
         forgotten, shared = asyncio.run(work())
     after = find_staged(staged_agents(settings.home), one.agent)

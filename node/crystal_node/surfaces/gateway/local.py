@@ -118,16 +118,16 @@ class LocalApi:
     def start(self) -> str:
         """Serve from now on. Returns why that cannot be, "" if it can."""
         if not has_sockets():
-            return "searches are not answered by the agent: this system has no such sockets"
+            return "searches are not answered by the background service: this system has no such sockets"
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self._path)  # noqa: PTH108  of a service that was killed: the home's lock says that there is no other
             with short_name(self._path) as name:
                 if name is None:
-                    return "searches are not answered by the agent: the home's path is too long for a socket"
+                    return "searches are not answered by the background service: the home's path is too long for a socket"
                 self._listening = _listening_at(name)
         except OSError as error:
-            return f"searches are not answered by the agent: {error.strerror or error}"
+            return f"searches are not answered by the background service: {error.strerror or error}"
         self._thread.start()
         self._ready.wait()
         return ""

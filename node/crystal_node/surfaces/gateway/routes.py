@@ -293,7 +293,7 @@ def _jobs(settings: Settings) -> JobsDocument:
 
 def _run(settings: Settings, name: str) -> JobDocument:
     if not agent_status(settings.home).running:
-        raise NoAgent("no agent runs that could do it")
+        raise NoAgent("no background service runs that could do it")
     return _job(want_job(settings, name))
 
 

@@ -28,7 +28,7 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     synced_at: Annotated[str | None, Meta(description="When this device last took over what others did.")]
     recording: bool
     private: bool
-    background: Annotated[bool, Meta(description="Whether the agent runs in the background.")]
+    background: Annotated[bool, Meta(description="Whether the background service runs.")]
     model: Annotated[str | None, Meta(description="What made the vectors; null: search goes by words alone.")]
     problems: list[ProblemAnswer]
 

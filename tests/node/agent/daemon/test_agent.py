@@ -138,7 +138,7 @@ def test_another_setting_is_heard_of_without_a_restart_and_a_damaged_one_changes
         config.write_text(whole[:-3])
         until(lambda: "the settings from before hold on" in log.read_text(), "the complaint")
         config.write_text(json.dumps(json.loads(whole) | {"bandwidth_up": 4096}))
-        until(lambda: log.read_text().count("the agent runs as process") == 2, "a new beginning")
+        until(lambda: log.read_text().count("the background service runs as process") == 2, "a new beginning")
         transcript(core, "said after that")
         until(lambda: core.found("said after that") != [], "the text")
         assert process.poll() is None

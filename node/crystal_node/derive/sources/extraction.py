@@ -2,7 +2,7 @@
 
 A foreign PDF must not break the reader: the child (``extraction_child``) gets one document after the other on its standard
 input and answers on its standard output. If a document takes too long, the child is killed and another one started. It inherits
-no environment, no file and no secret.
+no file and no secret, and of the environment only what a process needs to start.
 """
 
 import os
@@ -15,6 +15,7 @@ import time
 from types import TracebackType
 
 from crystal_core.cutting import PassageKind
+from crystal_node.base.settings import bare_environment
 from crystal_node.derive.sources.filetypes import Skipped
 
 SECONDS_MAX = 20.0
@@ -97,7 +98,7 @@ class Extractor:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={},
+            env=bare_environment(),
             cwd="/",
             bufsize=0,
             start_new_session=True,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from crystal_core.cutting import PassageKind
+from crystal_node.base.process_memory import keep_others_out
 from crystal_node.derive.sources.extraction import (
     ANSWER_BYTES_MAX,
     FAILED,
@@ -50,6 +51,7 @@ _STAGING = (
 
 
 def main() -> None:
+    keep_others_out()
     limited()
     logging.disable(logging.CRITICAL)  # the libraries' messages go nowhere
     answer(READY)

@@ -161,6 +161,22 @@ def test_pdf_and_html_become_text_and_a_broken_one_harms_no_other() -> None:
         assert isinstance(prepare("paper.pdf", pdf("Again."), child.extract), Prepared)
 
 
+def test_the_child_gets_of_the_environment_only_what_a_process_needs_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nexec /usr/bin/env > '{tmp_path}/environment'\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("SYSTEMROOT", "C:/Windows")
+    monkeypatch.setenv("CRYSTAL_SERVE_TOKEN", "a secret")
+    with Extractor() as child:
+        assert child.extract(PassageKind.HTML, b"<p>a page</p>") is Skipped.FAILED
+    found = (tmp_path / "environment").read_text()
+    assert "SYSTEMROOT=C:/Windows" in found
+    assert "secret" not in found
+
+
 def test_without_the_packages_their_files_are_told_apart_from_broken_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

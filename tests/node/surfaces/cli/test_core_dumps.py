@@ -159,6 +159,16 @@ with ReadAhead(resolve(), [], 1) as ahead:
     sys.stdin.read()
 """
 
+_EXTRACT = """
+import sys
+from crystal_core.cutting import PassageKind
+from crystal_node.derive.sources.extraction import Extractor
+with Extractor() as extractor:
+    extractor.extract(PassageKind.HTML, b"<p>a page</p>")
+    print(extractor._child.pid, flush=True)
+    sys.stdin.read()
+"""
+
 
 def _seen(machine: Machine, code: str, *arguments: str) -> list[str]:
     """What another program of the same user can see of a process: the one whose number the code prints, or the code's own if
@@ -197,7 +207,11 @@ def test_no_other_program_of_the_user_reads_the_memory_of_a_process_with_keys(va
 
 @_LINUX
 @_SETPRIV
-@pytest.mark.parametrize("code", [_EMBED, _READ], ids=["the embedding model's", "a transcripts' reader"])
+@pytest.mark.parametrize(
+    "code",
+    [_EMBED, _READ, _EXTRACT],
+    ids=["the embedding model's", "a transcripts' reader", "a document's reader"],
+)
 def test_no_other_program_of_the_user_reads_the_memory_of_a_process_that_gets_texts(
     vault: Vault, code: str
 ) -> None:

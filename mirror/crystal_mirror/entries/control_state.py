@@ -44,6 +44,11 @@ _ends_decoder = msgspec.msgpack.Decoder(tuple[Place, ...])
 _place_decoder = msgspec.msgpack.Decoder(tuple[int, int])
 
 
+def is_remade(view: ReplicaView) -> bool:
+    """Whether the rows are being loaded or rebuilt: then nothing counts as done by them."""
+    return any(view.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE))
+
+
 def newest_snapshot(view: ReplicaView) -> Announced | None:
     """The snapshot that the log announced last, as far as it was applied here."""
     return _announced(view.meta_get(META_SNAPSHOT))

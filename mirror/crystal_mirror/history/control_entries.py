@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from crystal_crypto.entry import Kind, parse
 from crystal_mirror.entries.batches import Announced, Batch, Pack, encode_batch, seal_mirror
-from crystal_mirror.entries.control_state import META_MODEL, META_REBUILD, META_RESTORE, take_control_entry
+from crystal_mirror.entries.control_state import META_MODEL, is_remade, take_control_entry
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.membership.member import Member
 from crystal_mirror.ports import ReplicaTransaction
@@ -81,7 +81,7 @@ def keep_batch(member: Member, transaction: ReplicaTransaction, batch: Batch, po
     Raises:
         TransactionStale: another process of this home rebuilds the rows.
     """
-    if any(transaction.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):
+    if is_remade(transaction):
         raise TransactionStale("the rows are being rebuilt")
     stream = member.journal.stream()
     sealed = seal_mirror(

@@ -18,7 +18,7 @@ import msgspec
 from crystal_crypto.entry import Entry, Kind, parse
 from crystal_crypto.errors import CryptoError
 from crystal_mirror.entries.batches import Batch, opened_batch
-from crystal_mirror.entries.control_state import META_REBUILD, META_RESTORE, read_base
+from crystal_mirror.entries.control_state import is_remade, read_base
 from crystal_mirror.entries.offers import Offer, PackedOrigin, open_offer, stands_at
 from crystal_mirror.membership.cutoffs import listed_places
 from crystal_mirror.membership.member import Member
@@ -283,44 +283,45 @@ def other_name(member: Member, origin: Origin, digest: bytes) -> Origin:
 def note_own(member: Member, transaction: ReplicaTransaction, batch: Batch) -> None:
     """Records, with the rows of a batch, which of this device's operations it carries, so that ``settle`` need not search
     the log."""
-    mine = [(tuple(o), sha256(data).digest()) for o, data in batch.operations if o.device == member.device_id]
-    if not mine:
-        return
-    kept = transaction.meta_get(META_OWN)
-    known = _own_decoder.decode(kept) if kept else []
-    transaction.meta_set(META_OWN, _own_encoder.encode([*known, *mine]))
+    mine = {o: sha256(data).digest() for o, data in batch.operations if o.device == member.device_id}
+    if mine:
+        _keep_own(transaction, _own(transaction) | mine)
+
+
+def _own(view: ReplicaView) -> dict[Origin, bytes]:
+    """What ``note_own`` recorded and is not settled yet, as hashes."""
+    kept = view.meta_get(META_OWN)
+    return {Origin(*named): digest for named, digest in _own_decoder.decode(kept)} if kept else {}
+
+
+def _keep_own(transaction: ReplicaTransaction, own: dict[Origin, bytes]) -> None:
+    transaction.meta_set(META_OWN, _own_encoder.encode([*own.items()]) if own else None)
 
 
 def settle_carried(member: Member) -> int:
     """As ``settle``, of the operations that ``note_own`` recorded and that have the name of their own place: nearly all. Takes
     time for these alone, and not for the whole outbox. The others, and what ``settle`` checks of the stream, are left to it.
     """
-    kept = member.replica.meta_get(META_OWN)
-    if kept is None or member.replica.kept(EntryState.UNSENT):
+    own = _own(member.replica)
+    if not own or member.replica.kept(EntryState.UNSENT):
         return 0
-    left: list[tuple[tuple[bytes, bytes, int], bytes]] = []
     settled: list[Origin] = []
+    left: dict[Origin, bytes] = {}
     with member.journal.transaction() as transaction:
-        if any(member.replica.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):  # §12.2-7
+        if is_remade(member.replica):  # §12.2-7
             return 0
-        for named, digest in _own_decoder.decode(kept):
-            origin = Origin(*named)
+        for origin, digest in own.items():
             row = transaction.name(origin.incarnation, origin.sequence)
             if (
                 row is not None
-                and row.origin == origin
-                and row.digest == digest
+                and (row.origin, row.digest) == (origin, digest)
                 and member.replica.done(origin)
             ):  # §10.4-5
                 transaction.remove_row(row.incarnation, row.sequence)
                 settled.append(origin)
             else:
-                left.append((named, digest))
-    for origin in settled:
-        member.replica.drop_provisional(origin)
-    with member.replica.transaction() as replica:
-        replica.meta_set(META_OWN, _own_encoder.encode(left) if left else None)
-    return len(settled)
+                left[origin] = digest
+    return _settled(member, settled, left)
 
 
 def settle(member: Member) -> int:
@@ -334,8 +335,7 @@ def settle(member: Member) -> int:
     """
     if member.replica.kept(EntryState.UNSENT):
         return 0
-    kept = member.replica.meta_get(META_OWN)
-    carried = {Origin(*origin): digest for origin, digest in _own_decoder.decode(kept)} if kept else {}
+    carried = _own(member.replica)
     done = {row.origin for row in member.journal.names() if member.replica.done(row.origin)}
     if done - carried.keys():
         carried = _carried(member, done)
@@ -344,7 +344,7 @@ def settle(member: Member) -> int:
     clashes: set[Origin] = set()
     renamed: dict[Origin, Origin] = {}
     with member.journal.transaction() as transaction:
-        if any(member.replica.meta_get(name) is not None for name in (META_REBUILD, META_RESTORE)):  # §12.2-7
+        if is_remade(member.replica):  # §12.2-7
             return 0
         stream = transaction.stream()
         for row in transaction.names():
@@ -359,13 +359,18 @@ def settle(member: Member) -> int:
                 settled.append(row.origin)
         if clashes or not _goes_on(member, transaction, stream):
             renamed = restart_stream(member, transaction, clashes)
-    for origin in settled:
-        member.replica.drop_provisional(origin)
     for before, after in renamed.items():
         member.rename_provisional(before, after)
-    if kept:
+    return _settled(member, settled, {})
+
+
+def _settled(member: Member, settled: list[Origin], left: dict[Origin, bytes]) -> int:
+    """Notes in the replica what has left the outbox. ``left``: what ``note_own`` recorded and is not settled yet."""
+    for origin in settled:
+        member.replica.drop_provisional(origin)
+    if member.replica.meta_get(META_OWN) is not None:
         with member.replica.transaction() as replica:
-            replica.meta_set(META_OWN, None)
+            _keep_own(replica, left)
     return len(settled)
 
 

@@ -99,13 +99,15 @@ class CaptureCounts:
 @dataclass
 class TranscriptReading:
     """The result of one bounded pass over one file. ``more``: the pass ended at its bound; read again. ``roots``: the folders
-    of the operations' repositories (``device.repositories.Roots``)."""
+    of the operations' repositories (``device.repositories.Roots``). ``again``: it may have messages that were read or skipped
+    before."""
 
     operations: list[Capture]
     state: FileState
     counts: CaptureCounts
     more: bool
     roots: Roots = field(default_factory=dict[ProjectKey, str])
+    again: bool = True
 
 
 class Adapter(Protocol):

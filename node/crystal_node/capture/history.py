@@ -10,7 +10,13 @@ from pathlib import Path
 from crystal_node.base.clock import now_ms
 from crystal_node.capture.adapter import decode_state, encode_state
 from crystal_node.capture.line_reader import unsure
-from crystal_node.capture.recorder import META_FROM, Recorder, RecordReport
+from crystal_node.capture.recorder import (
+    META_FROM,
+    META_UNREAD,
+    Recorder,
+    RecordReport,
+    note_unread,
+)
 from crystal_node.capture.tools import all_adapters
 from crystal_node.device.device import Device
 from crystal_node.device.journal import SqliteJournal
@@ -47,9 +53,11 @@ def step_over(device: Device) -> int:
     journal, now = device.journal, now_ms()
     before: dict[str, bytes | None] = {}
     behind: dict[str, bytes] = {}
+    unread: list[str] = []
     for adapter in all_adapters(device.settings, device.settings.person_home):
         for found in adapter.discover():
             if found.problem is not None:
+                unread.append(str(found.path.absolute()))
                 continue
             key = str(found.path.absolute())
             before[key] = journal.file_state(key)
@@ -66,6 +74,7 @@ def step_over(device: Device) -> int:
                 journal.set_file_state(key, state)
         journal.meta_set(_META, History.STEPPED_OVER.value.encode())
         journal.meta_set(META_FROM, b"%d" % now)
+        note_unread(journal, unread)
     return len(behind)
 
 
@@ -73,10 +82,10 @@ def carry_on(source: SqliteJournal, target: SqliteJournal) -> None:
     """Lets another home's capture go on where this one's stopped: what was read of each transcript, what was private, and the
     decision. So nothing is read again that was skipped, private or forgotten."""
     states, privacy = source.file_states(), read_privacy(source)
-    decision, begin = source.meta_get(_META), source.meta_get(META_FROM)
+    metas = {name: source.meta_get(name) for name in (_META, META_FROM, META_UNREAD)}
     with target.transaction() as transaction:
         for path, state in states.items():
             target.set_file_state(path, state)
         write_privacy(target, privacy)
-        transaction.meta_set(_META, decision)
-        transaction.meta_set(META_FROM, begin)
+        for name, value in metas.items():
+            transaction.meta_set(name, value)

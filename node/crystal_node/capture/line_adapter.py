@@ -80,7 +80,14 @@ class LineAdapter(ExcludingAdapter, ABC):
                     counts.skipped["last line torn"] += 1
             one_pass.remember()
             reader.memo = context.encoded()
-            return TranscriptReading(gatherer.finish(), reader.state(), counts, reader.more, gatherer.roots)
+            return TranscriptReading(
+                gatherer.finish(),
+                reader.state(),
+                counts,
+                reader.more,
+                gatherer.roots,
+                again=reader.restarted,
+            )
 
     def transcript(self, path: Path) -> Path:
         return path

@@ -18,7 +18,8 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """Asks for a part of one transcript: which adapter reads it, for which agent, from which state on, and what is private.
 
     ``tool``: the adapter's name. ``path``: in the file system's encoding. ``quiet_ns``: see ``Adapter.read``. ``begin``, in
-    milliseconds since 1970: of a file that was found, or could be read, only later, nothing from before is recorded; 0: all is.
+    milliseconds since 1970: of a file that is read again after something in it was skipped, or that was found or could be read
+    only later, nothing from before is recorded; 0: all is.
     """
 
     tool: str
@@ -51,6 +52,7 @@ class ReadPart(msgspec.Struct, frozen=True):
     counts: _Counts
     more: bool
     roots: list[tuple[str, str, str]]
+    again: bool
     excluded: tuple[Exclusion, ...]
 
     @classmethod
@@ -70,6 +72,7 @@ class ReadPart(msgspec.Struct, frozen=True):
             ),
             reading.more,
             [(*key, root) for key, root in reading.roots.items()],
+            reading.again,
             excluded,
         )
 
@@ -81,7 +84,7 @@ class ReadPart(msgspec.Struct, frozen=True):
             Spot(Path(os.fsdecode(path)), offset, reason) for path, offset, reason in self.counts.spots
         ]
         roots = {(project, repository): root for project, repository, root in self.roots}
-        return TranscriptReading(self.operations, self.state, counts, self.more, roots)
+        return TranscriptReading(self.operations, self.state, counts, self.more, roots, again=self.again)
 
 
 def read_part(adapter: Adapter, request: ReadRequest) -> TranscriptReading:
@@ -99,6 +102,9 @@ def read_part(adapter: Adapter, request: ReadRequest) -> TranscriptReading:
         return adapter.read(path, state, agent=request.agent, hides=hides, quiet_ns=request.quiet_ns)
 
     reading = read(hidden)
+    if request.begin and reading.again and state is not None and state.stepped_over:
+        hidden = _from(request.begin, hidden)
+        reading = read(hidden)
     if privacy.on and not _written_before(reading.state, privacy):
         reading = read(lambda moment: moment <= 0 or hidden(moment))
     return reading
@@ -111,8 +117,7 @@ def kept_state(reading: TranscriptReading) -> FileState:
 
 
 def _from(begin: int, hides: Hides) -> Hides:
-    """``hides`` for a file that was found, or could be read, only after a person had decided to record nothing from before
-    ``begin``."""
+    """``hides`` after a person had decided to record nothing from before ``begin``."""
     return lambda moment: 0 < moment < begin or hides(moment)
 
 

@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from crystal_core.projects import NO_FOLDERS, project_keys
 from crystal_mirror.errors import TransactionStale
 from crystal_mirror.operations import PIECE_BYTES_MAX
 from crystal_node.base.clock import now_ms, uptime_ms
+from crystal_node.base.decoding import from_msgpack
 from crystal_node.base.errors import UsageError
 from crystal_node.base.project import OUTSIDE
 from crystal_node.base.settings import with_current_options
@@ -52,6 +54,7 @@ from crystal_node.device.activity import (
 )
 from crystal_node.device.agent_name import named_as_before, waits
 from crystal_node.device.device import Device
+from crystal_node.device.journal import SqliteJournal
 from crystal_node.device.privacy import Privacy, read_privacy, write_privacy
 from crystal_node.device.repositories import claimed
 
@@ -60,6 +63,8 @@ if TYPE_CHECKING:
 
 META_FROM = "setup.history-from"
 """The moment from which on everything is recorded, if what was said before was skipped."""
+META_UNREAD = "node.capture-unread"
+"""Folders that could not be read when everything in them was to be skipped."""
 _TRIES_MAX = 10
 """How often one part is read again because another process committed it first. Each time somebody made progress."""
 BACKLOG_BYTES_MIN = 32 * 1024 * 1024
@@ -162,6 +167,7 @@ class Recorder:
             if not self._settings.capture.on:
                 return RecordReport(off=True)
             named = None if paths is None else list(paths)
+            skip_unread(self._device.journal, self._all())
             choices = discovered(wanted) if named is None else chosen(self._all(), named)
             journal = self._device.journal
             report = RecordReport(strange={each.tool: each for each in read_strange(journal)})
@@ -191,12 +197,13 @@ class Recorder:
             journal = self._device.journal
             await self._catch_up(read_privacy(journal))
             report = RecordReport()
-            states = await self._ends(report)
+            states, unread = await self._ends(report)
             with journal.transaction():
                 privacy = read_privacy(journal)
                 if privacy.on:
                     for key, state in states.items():
                         journal.set_file_state(key, state)
+                    note_unread(journal, unread)
                     write_privacy(journal, privacy.turned_off(now_ms(), uptime_ms()))
                     report.files = len(states)
             return report
@@ -213,12 +220,15 @@ class Recorder:
                 write_privacy(journal, structs.replace(privacy, caught_up=True))
         return report
 
-    async def _ends(self, report: RecordReport) -> dict[str, bytes]:
-        """For each transcript, also of tools that are not recorded, the state after everything in it."""
+    async def _ends(self, report: RecordReport) -> tuple[dict[str, bytes], list[str]]:
+        """For each transcript, also of tools that are not recorded, the state after everything in it; and the folders that
+        could not be read."""
         states: dict[str, bytes] = {}
+        unread: list[str] = []
         for adapter, found in discovered(self._all()):
             if found.problem is not None:
                 report.problems.append((str(found.path), found.problem))
+                unread.append(_key(found.path))
                 continue
             key = _key(found.path)
             try:
@@ -228,7 +238,7 @@ class Recorder:
                 before = self._device.journal.file_state(key)
                 state = unsure(None if before is None else decode_state(before))
             states[key] = encode_state(state)
-        return states
+        return states, unread
 
     def _ready(self, choices: Iterable[Choice], report: RecordReport) -> Iterator[Choice]:
         """Those that need not wait for the vault's memory; counts the others."""
@@ -378,6 +388,35 @@ class Recorder:
 
     def _projects(self) -> set[Path]:
         return known_projects(self._device)
+
+
+def note_unread(journal: SqliteJournal, folders: Iterable[str]) -> None:
+    """Notes, within a transaction, folders that could not be read now that everything in them is to be skipped."""
+    noted = sorted({*_unread_folders(journal), *folders})
+    journal.meta_set(META_UNREAD, msgspec.msgpack.encode(noted) if noted else None)
+
+
+def skip_unread(journal: SqliteJournal, adapters: Iterable[Adapter]) -> None:
+    """Has transcripts count as skipped, like one that could not be read, whose folder could not be read then and now can."""
+    noted = _unread_folders(journal)
+    if not noted:
+        return
+    inside = [
+        each
+        for _, each in discovered(adapters)
+        if not noted.isdisjoint(map(str, (each.path.absolute(), *each.path.absolute().parents)))
+    ]
+    with journal.transaction():
+        journal.meta_set(META_UNREAD, None)
+        note_unread(journal, [_key(each.path) for each in inside if each.problem is not None])
+        for each in inside:
+            if each.problem is None and journal.file_state(_key(each.path)) is None:
+                journal.set_file_state(_key(each.path), encode_state(unsure(None)))
+
+
+def _unread_folders(journal: SqliteJournal) -> set[str]:
+    data = journal.meta_get(META_UNREAD)
+    return set() if data is None else from_msgpack(data, set[str])
 
 
 def known_projects(device: Device) -> set[Path]:

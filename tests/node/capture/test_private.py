@@ -305,3 +305,86 @@ def test_from_now_on_holds_for_lines_that_could_not_be_read_at_that_moment(
             break
         request = request.after(reading)
     assert found == ["new"]
+
+
+def _old_and_new(path: Path, *first: str) -> None:
+    """A session of Claude Code as its tool may write it again: what was said before, and something new."""
+    later = datetime.now(UTC) + timedelta(minutes=1)
+    lines = [
+        user(text, number, timestamp="2020-01-01T00:00:00Z")
+        for number, text in enumerate([*first, "dated and old", "dated and old, too"])
+    ]
+    lines += [user("undated", 8, timestamp=None), user("dated and new", 9, timestamp=later.isoformat())]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_from_now_on_holds_for_a_transcript_that_its_tool_writes_again(machine: Machine) -> None:
+    path = machine.projects / "-work" / "one.jsonl"
+    _old_and_new(path)
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    machine.run("capture")
+    assert machine.found("dated") == []
+    _old_and_new(path, "dated, old and put in front")
+    _later(path)
+    machine.run("capture")
+    assert machine.found("dated") == ["dated and new"]
+
+
+def test_from_now_on_holds_for_a_session_that_its_tool_writes_again_into_its_database(
+    machine: Machine,
+) -> None:
+    path = machine.root / ".local" / "share" / "opencode" / "opencode.db"
+    path.parent.mkdir(parents=True)
+    old = 1_700_000_000_000
+    _opencode(path, ("s", "dated and old", old), ("s", "dated and old, too", old))
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    again = [("other", "dated and of another", old), ("s", "dated and old", old)]
+    _opencode(path, *again, ("s", "dated and new", now_ms() + 60_000))
+    _later(path)
+    machine.run("capture")
+    assert machine.found("dated") == ["dated and new"]
+
+
+def test_from_now_on_holds_for_a_message_that_is_written_again_into_a_document(machine: Machine) -> None:
+    path = machine.root / ".gemini" / "tmp" / "p" / "chats" / "session-2026-01-10T23-00-x.json"
+    path.parent.mkdir(parents=True)
+    old = {"id": "m1", "type": "user", "content": "dated and old", "timestamp": "2020-01-01T00:00:00Z"}
+    new = {"id": "m2", "type": "user", "content": "dated and new", "timestamp": "2100-01-01T00:00:00Z"}
+    session = {"sessionId": "x", "projectHash": "p", "messages": [old]}
+    path.write_text(json.dumps(session))
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    path.write_text(json.dumps(session | {"messages": [old | {"content": "dated and otherwise"}, new]}))
+    _later(path)
+    machine.run("capture")
+    assert machine.found("dated") == ["dated and new"]
+
+
+def test_from_now_on_holds_for_a_folder_that_could_not_be_read_at_that_moment(machine: Machine) -> None:
+    machine.projects.parent.mkdir(parents=True, exist_ok=True)
+    machine.projects.symlink_to(machine.projects)  # nobody can read it, not even root
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    machine.run("capture")
+    machine.projects.unlink()
+    _old_and_new(machine.projects / "-work" / "one.jsonl")
+    machine.run("capture")
+    assert machine.found("dated") == ["dated and new"]
+    _old_and_new(machine.projects / "-work" / "two.jsonl", "dated and elsewhere until now")
+    machine.run("capture")
+    assert "dated and elsewhere until now" in machine.found("dated"), "it was not skipped"
+
+
+def test_nothing_private_is_in_a_folder_that_could_not_be_read_when_private_mode_ended(
+    person: Machine,
+) -> None:
+    sessions = person.root / ".continue" / "sessions"
+    sessions.parent.mkdir(parents=True)
+    sessions.symlink_to(sessions)
+    person.call("private", "on")
+    person.call("private", "off")
+    sessions.unlink()
+    _later(_continue(person, "one", "undated and private"))
+    person.call("capture")
+    _later(_continue(person, "one", "undated and private", "undated and open"))
+    person.call("capture")
+    assert person.found("undated") == ["undated and open"]

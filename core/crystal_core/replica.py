@@ -22,7 +22,7 @@ from crystal_core.state.digests import Digests
 from crystal_core.state.fulltext import indexed_terms, purge
 from crystal_core.state.operations import StateRows
 from crystal_core.state.unembedded import unembedded
-from crystal_core.state.vectors import without_vectors
+from crystal_core.state.vectors import pass_over, without_vectors
 from crystal_crypto.hierarchy import VaultSecret
 from crystal_mirror.operations import Capture, Operation, encode_operation
 from crystal_mirror.ports import FileRow, Vectors
@@ -193,6 +193,12 @@ class ReplicaTransaction(ReplicaReader):
         """Replace the vectors of the chunk with that content hash. Raises UnusableVectors, as `apply` does."""
         self._check()
         self._rows.embed_anew(content, windows)
+
+    def pass_over(self, content: bytes) -> int | None:
+        """Gives up making vectors of the chunk with that content hash, if it is the first without: `vectors.pass_over`."""
+        self._check()
+        self._rows.index()
+        return pass_over(self.database, content)
 
     def drop_vectors(self) -> None:
         self._check()

@@ -9,7 +9,7 @@ from crystal_core.database import Database
 from crystal_core.errors import UnusableVectors
 from crystal_core.replica import Replica
 from crystal_core.schema import MIGRATIONS
-from crystal_core.state.vectors import float16_vectors
+from crystal_core.state.vectors import float16_vectors, passed_over
 from crystal_mirror.operations import Operation
 from crystal_mirror.types import EntryState, Position
 from tests.core.builders import (
@@ -96,6 +96,27 @@ def test_what_has_no_vectors_is_told_in_order_whatever_comes_between() -> None:
     with replica.transaction() as transaction:
         transaction.embed_anew(content_hash("dune"), [vector("dune")])
     assert [text for _, text in replica.without_vectors(9)] == ["zinc"]
+
+
+def test_a_text_that_is_given_up_holds_up_no_other_and_is_back_when_vectors_are_dropped() -> None:
+    replica = new_replica()
+    apply(replica, capture("amber", "birch", "cedar"), vectors=no_vectors)
+    with replica.transaction() as transaction:
+        assert transaction.pass_over(content_hash("birch")) is None, "it is not the first"
+        row = transaction.pass_over(content_hash("amber"))
+    assert row is not None
+    assert [text for _, text in replica.without_vectors(9)] == ["birch", "cedar"]
+    assert passed_over(replica.database, [row, row + 1]) == 1
+    for name in ("birch", "cedar"):
+        with replica.transaction() as transaction:
+            transaction.embed_anew(content_hash(name), [vector(name)])
+    apply(replica, capture("dune", session="2"), vectors=no_vectors)
+    assert [text for _, text in replica.without_vectors(9)] == ["dune"]
+    with replica.transaction() as transaction:
+        transaction.drop_vectors()
+    assert [text for _, text in replica.without_vectors(9)] == ["amber", "birch", "cedar", "dune"]
+    assert passed_over(replica.database, [row, row + 1]) == 0
+    assert replica.database.check() == []
 
 
 def _embed_and_fail(replica: Replica, text: str) -> None:

@@ -62,6 +62,10 @@ class EmbedderUnavailable(EmbeddingError):
         self.paid = paid
 
 
+class EmbedderDied(EmbedderUnavailable):
+    """The model's process ended, or was ended because it was late, before it answered."""
+
+
 class EmbedderRefused(EmbeddingError):
     """The provider rejects the request: wrong key, unknown model, no credit. Permanent until somebody acts."""
 

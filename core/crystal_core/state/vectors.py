@@ -149,6 +149,29 @@ def without_vectors(database: Database, limit: int) -> list[tuple[bytes, str]]:
     return [(content, text) for content, text in rows]
 
 
+def pass_over(database: Database, content: bytes) -> int | None:
+    """Has the first chunk without vectors count as if it had some, until vectors are dropped or an earlier chunk has none.
+    Return its rowid; None, and change nothing, if another chunk than `content` is the first."""
+    found = database.row(f"SELECT rowid, id {_LACKING}", (1,))
+    if found is None or found[1] != content:
+        return None
+    database.run("UPDATE index_state SET embedded = ?", (found[0],))
+    note_embedded(database)
+    return int(found[0])
+
+
+def passed_over(database: Database, chunks: Sequence[int]) -> int:
+    """How many of these chunks (by rowid) `pass_over` gave up, and nothing has brought back."""
+    return int(
+        database.value(
+            "SELECT count(*) FROM chunks WHERE provisional = 0 AND rowid IN (SELECT value FROM json_each(?))"
+            " AND rowid <= (SELECT embedded FROM index_state)"
+            " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid)",
+            (json.dumps(list(chunks)),),
+        )
+    )
+
+
 def note_lacking(database: Database, chunks: Sequence[int]) -> None:
     """Record that replicated chunks (by rowid) have no vectors. Their places are known: tool calls are to have none."""
     first = database.value(

@@ -48,13 +48,12 @@ class ReembedStep:
     bytes: int
 
 
-def embed_some(member: Member, model: str) -> Flow[ReembedStep | None]:
-    """One step: embeds some of what has no vectors, in one entry. None if nothing is left.
+def embed_some(member: Member, model: str, at_once: int = TEXTS_AT_ONCE) -> Flow[ReembedStep | None]:
+    """One step: embeds ``at_once`` texts at most of those without vectors, in one entry. None if nothing is left.
 
     Raises:
         Unready, TransactionStale: as ``begin_reembedding``.
     """
-    at_once = TEXTS_AT_ONCE
     while True:
         waiting = member.replica.without_vectors(at_once)
         if not waiting:

@@ -8,8 +8,9 @@
                  └ failed, once ─► noted, shown by `crystal status` ─► committed without, found by keyword
     round ends   ─ texts without vectors, and no recent failure? ─► the oldest are embedded, a step at a time
 
-After a failure the provider is left alone: as long as it asks for, else 15 seconds, doubling up to ten minutes. A costly
-backlog is embedded only after the person has agreed (`crystal embed migrate` shows the cost and asks).
+After a failure the provider is left alone: as long as it asks for, else 15 seconds, doubling up to ten minutes. If the
+built-in model's process dies, fewer and fewer texts are tried at once, until the text is found with which it dies; that text is
+set aside. A costly backlog is embedded only after the person has agreed (`crystal embed migrate` shows the cost and asks).
 """
 
 import asyncio
@@ -20,19 +21,19 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from crystal_core.embed.identities import LOCAL_PROVIDERS, parse_identity
-from crystal_core.embed.port import AnotherModel, EmbedderUnavailable, EmbeddingError
+from crystal_core.embed.port import AnotherModel, EmbedderDied, EmbedderUnavailable, EmbeddingError
 from crystal_core.embed.prices import known_model
 from crystal_crypto.errors import CrystalError
 from crystal_mirror.entries.control_state import META_MODEL
 from crystal_mirror.errors import TransactionStale
-from crystal_mirror.replication.reembedding import ReembedStep, embed_some
+from crystal_mirror.replication.reembedding import TEXTS_AT_ONCE, ReembedStep, embed_some
 from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings import with_current_options
 from crystal_node.models.embedding.embedder import HeldEmbedder, NoEmbedder, compare_with
 from crystal_node.models.embedding.prepared import PreparedEmbedder, PreparedVectors
 from crystal_node.models.embedding.selection import embedder_for
 from crystal_node.models.llm.addresses import is_loopback
-from crystal_node.sync.embedding_notes import META_AGREED, META_PROBLEM, META_UNAGREED
+from crystal_node.sync.embedding_notes import META_AGREED, META_PROBLEM, META_UNAGREED, note_set_aside
 
 if TYPE_CHECKING:
     from crystal_node.device.device import Device
@@ -43,6 +44,10 @@ AFTER_FAILURE_SECONDS_MAX = 600.0
 AFTER_STALE_SECONDS = 5.0
 CATCH_UP_SECONDS = 1.0
 """Time that a round spends on texts that lack vectors: what is written meanwhile waits as long."""
+DEATHS_MAX = 3
+"""So often the model's process dies with a single text before the text is set aside."""
+SOUND_TEXT = "The lamp of the pier is lit at dusk."
+"""The model has to work with this one: else no text is at fault."""
 UNASKED_TEXTS_MAX = 1000
 UNASKED_BYTES_MAX = 2 * 1024 * 1024
 """Backlog that is embedded by a paid provider without asking the person: a cent or two."""
@@ -65,6 +70,11 @@ class RoundEmbedder:
         self._rest_until = 0.0
         self._failures = 0
         self._made: PreparedVectors | None = None
+        self._at_once = TEXTS_AT_ONCE
+        self._among = 0
+        """Among so many of the next texts is one with which the model's process died."""
+        self._deaths: tuple[bytes, int] = b"", 0
+        """The content hash of a single text, and how often the model's process died with it."""
         self.runner: Runner | None = None
         """Runs the flows that embed what lacks vectors."""
         self.needed_at = 0.0
@@ -140,7 +150,7 @@ class RoundEmbedder:
         if await self.begin() != model:
             why = self.problem or "the settings name another model by now"
             raise EmbedderUnavailable(f"{model} is not at hand: {why}")
-        step = await self._runs().run(embed_some(self._device.member, model))
+        step = await self._step(model)
         if step is None:
             self._drop_made()
         return step
@@ -155,11 +165,10 @@ class RoundEmbedder:
 
     async def catch_up(self) -> None:
         """Embeds some texts without vectors, if allowed. Call it under the home's lock, after a round as the Core."""
-        device = self._device
         ends = self._clock() + CATCH_UP_SECONDS
         while self.due() == 0.0:
             try:
-                step = await self._runs().run(embed_some(device.member, self.model))
+                step = await self._step(self.model)
             except TransactionStale:
                 self._rest_until = self._clock() + AFTER_STALE_SECONDS
                 return
@@ -170,6 +179,44 @@ class RoundEmbedder:
                 break
         self._drop_made()
         self._keep(META_UNAGREED, self._unagreed())
+
+    async def _step(self, model: str) -> ReembedStep | None:
+        """``embed_some``, of fewer texts while the one is looked for with which the model's process dies."""
+        try:
+            step = await self._runs().run(embed_some(self._device.member, model, self._at_once))
+        except EmbedderDied:
+            if self._at_once == 1:
+                if not await self._set_aside():
+                    raise
+                step = ReembedStep(1, 0)
+            else:
+                self._among, self._at_once = self._at_once, self._at_once // 2
+                self._failures = 0  # the pause stays short, since something else is tried
+                raise
+        self._among -= 0 if step is None else step.texts
+        if step is None or self._among <= 0:
+            self._among, self._at_once = 0, TEXTS_AT_ONCE
+        return step
+
+    async def _set_aside(self) -> bool:
+        """Counts that the model's process died with the first text without vectors. Returns whether that text was set aside:
+        after the last of ``DEATHS_MAX`` times, if the model works with another text."""
+        replica = self._device.replica
+        content, _ = replica.without_vectors(1)[0]
+        before, times = self._deaths
+        self._deaths = content, times + 1 if content == before else 1
+        if self._deaths[1] < DEATHS_MAX:
+            return False
+        try:
+            await asyncio.to_thread(self._embedder.embed_windows, [SOUND_TEXT])
+        except EmbeddingError:
+            return False
+        with replica.transaction() as transaction:
+            row = transaction.pass_over(content)
+        if row is not None:
+            note_set_aside(self._device, row)
+        self._deaths = b"", 0
+        return True
 
     def due(self) -> float:
         """Seconds until texts without vectors should be embedded; infinity if there are none, or it is not allowed."""

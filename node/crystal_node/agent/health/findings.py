@@ -88,6 +88,7 @@ class FindingName(StrEnum):
     ROOT_REPLACED = "root-replaced"
     OTHER_MODEL = "vectors-of-another-model"
     NO_VECTORS = "texts-without-vectors"
+    SET_ASIDE = "texts-set-aside"
     KIT = "recovery-kit"
     NEVER_ARRIVED = "never-arrived"
     GRANT_ASKED = "grant-asked"

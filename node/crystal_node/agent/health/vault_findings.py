@@ -8,12 +8,12 @@ from crystal_node.agent.health.facts import asking_for_grant
 from crystal_node.agent.health.findings import ARRIVES_MS_MAX, Finding, FindingName, Severity
 from crystal_node.base.clock import now_ms
 from crystal_node.base.settings import Settings
-from crystal_node.base.wording import one_line
+from crystal_node.base.wording import counted, one_line
 from crystal_node.device.access import TEXTS, Access, read_access
 from crystal_node.device.device import Device
 from crystal_node.device.planned_deletion import read_planned
 from crystal_node.device.recovery_kit import KitState, kit_state
-from crystal_node.sync.embedding_notes import META_PROBLEM, META_UNAGREED
+from crystal_node.sync.embedding_notes import META_PROBLEM, META_UNAGREED, texts_set_aside
 from crystal_node.sync.maintenance.retention_status import other_model
 from crystal_node.sync.members.duties_due import duties_due, unfinished
 from crystal_node.sync.members.names import name_of
@@ -101,7 +101,7 @@ def vault_findings(device: Device) -> list[Finding]:
 
 
 def vector_findings(device: Device) -> Iterator[Finding]:
-    """On a Core whose embedding model cannot be used now."""
+    """On a Core whose embedding model cannot be used now, or died with a text again and again."""
     problem = device.journal.meta_get(META_PROBLEM)
     if device.member.is_core and problem is not None:
         why = one_line(problem.decode(), 300)
@@ -119,6 +119,15 @@ def vector_findings(device: Device) -> Iterator[Finding]:
             "Many texts came at once, and are found by their words only: their vectors cost money "
             f"({one_line(unagreed.decode(), 80)}).",
             "`crystal embed migrate` shows how much, and asks.",
+        )
+    count = texts_set_aside(device) if device.member.is_core else 0
+    if count:
+        yield Finding(
+            FindingName.SET_ASIDE,
+            Severity.WARNING,
+            f"{counted(count, 'text')} can be found by words only: the embedding model dies each time that it is to embed "
+            f"{'it' if count == 1 else 'one of them'}.",
+            "Another model may do better: `crystal embed migrate`.",
         )
 
 

@@ -8,7 +8,7 @@
 
 onnxruntime, its model and the memory that an allocator keeps for them take some 50 MB. ``release`` cannot give all of it back
 while the process lives; a process that ends does. If a worker that was ready dies, a new one answers the request. A request
-that no worker answers fails with EmbedderUnavailable, and search goes on by words.
+that no worker answers fails with EmbedderDied, and search goes on by words.
 
 Only threads and pipes are used: Windows has no fork, and no ``select`` for pipes.
 """
@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from crystal_core.embed.builtin import QUERY_CHARACTERS_MAX, BuiltinEmbedder
-from crystal_core.embed.port import EmbedderClosed, EmbedderUnavailable, EmbeddingError, ModelDamaged
+from crystal_core.embed.port import (
+    EmbedderClosed,
+    EmbedderDied,
+    EmbedderUnavailable,
+    EmbeddingError,
+    ModelDamaged,
+)
 from crystal_core.embed.session import PROCESS_ENVIRONMENT
 from crystal_core.embed.worker import (
     EmbeddingReply,
@@ -110,7 +116,7 @@ class WorkerEmbedder:
         return None if worker is None else worker.process
 
     def embed_windows(self, texts: Sequence[str]) -> list[list[bytes]]:
-        """See the port. Raises ModelDamaged, EmbedderClosed, EmbedderUnavailable or EmbeddingError."""
+        """See the port. Raises ModelDamaged, EmbedderClosed, EmbedderUnavailable, EmbedderDied or EmbeddingError."""
         found: list[list[bytes]] = []
         for request in _requests(texts):
             seconds = self._answer_seconds + SECONDS_PER_BYTE_MAX * sum(map(len, request.texts))
@@ -171,7 +177,7 @@ class WorkerEmbedder:
                 if worker.released and not worker.late:
                     continue
                 if worker.late or replaced or not worker.ready:
-                    raise EmbedderUnavailable(str(error), hint=_HINT) from error
+                    raise EmbedderDied(str(error), hint=_HINT) from error
                 replaced = True  # it may have been killed while it was idle
 
     def _running(self) -> "_Worker":

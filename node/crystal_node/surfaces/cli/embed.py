@@ -196,7 +196,8 @@ def _show(found: EmbeddingStatus) -> None:
     say(
         f"This device embeds    {found.own or 'nothing'}{f', at {found.destination}' if found.destination else ''}"
     )
-    say(f"Without vectors       {found.lacking:,} of {found.texts:,}")
+    aside = f", {found.set_aside:,} set aside: the model died with them" if found.set_aside else ""
+    say(f"Without vectors       {found.lacking:,} of {found.texts:,}{aside}")
     if found.made:
         say(f"Being made            {found.made:,} of {found.texts:,} for {found.made_model}")
     say(f"Queries               {'by meaning and by words' if found.works else 'by words'}")

@@ -10,7 +10,7 @@ from crystal_node.device.device import Device
 from crystal_node.models.embedding.prepared import PreparedVectors
 from crystal_node.models.embedding.selection import BUILTIN, embedder_for
 from crystal_node.models.embedding.vault_embedder import VaultEmbedder
-from crystal_node.sync.embedding_notes import META_PROBLEM
+from crystal_node.sync.embedding_notes import META_PROBLEM, texts_set_aside
 
 _SENTENCE = "What did we decide last week?"
 
@@ -18,8 +18,8 @@ _SENTENCE = "What did we decide last week?"
 @dataclass(frozen=True, slots=True)
 class EmbeddingStatus:
     """``vault``: the model of the vault's vectors; ``own``: the model of this device's settings; "" for none. ``lacking``: how
-    many of ``texts`` have no vectors. ``made``: how many are made for the next model. ``works``: queries are embedded.
-    ``problem``: what is wrong, and how to fix it."""
+    many of ``texts`` have no vectors, ``set_aside`` of these because the model died with them. ``made``: how many are made for
+    the next model. ``works``: queries are embedded. ``problem``: what is wrong, and how to fix it."""
 
     vault: str
     own: str
@@ -27,6 +27,7 @@ class EmbeddingStatus:
     leads: bool
     texts: int
     lacking: int
+    set_aside: int
     made: int
     made_model: str
     works: bool
@@ -41,6 +42,7 @@ class EmbeddingStatus:
             "leads": self.leads,
             "texts": self.texts,
             "without_vectors": self.lacking,
+            "set_aside": self.set_aside,
             "migration": {"model": self.made_model, "made": self.made} if self.made_model else None,
             "queries": "hybrid" if self.works else "keyword",
             "problem": self.problem or None,
@@ -86,6 +88,7 @@ def embedding_status(device: Device) -> EmbeddingStatus:
         leads=device.member.is_core,
         texts=texts,
         lacking=texts - with_vectors,
+        set_aside=texts_set_aside(device),
         made=made,
         made_model=made_model,
         works=works,

@@ -12,7 +12,7 @@ from crystal_core.errors import VaultDamaged
 from crystal_core.inspection import foreign_tables
 from crystal_core.search.judge import JudgeUnavailable
 from crystal_mirror.entries.control_state import META_MODEL
-from crystal_node.agent.health.findings import Finding, Severity
+from crystal_node.agent.health.findings import Finding, FindingName, Severity
 from crystal_node.agent.health.vault_findings import vector_findings
 from crystal_node.base.errors import ExitCode, LocalStorage
 from crystal_node.base.settings import Settings
@@ -66,8 +66,9 @@ def model() -> Iterator[Finding]:
 def embedding(device: Device) -> Iterator[Finding]:
     """Whether texts and queries get vectors as configured. Asks no provider; `crystal embed status` does."""
     vault = (device.replica.meta_get(META_MODEL) or b"").decode()
-    if problems := [each.named("embedding") for each in vector_findings(device)]:
-        yield from problems
+    problems = [*vector_findings(device)]
+    yield from (each.named("embedding") for each in problems)
+    if any(each.name == FindingName.NO_VECTORS for each in problems):
         return
     found, reason = query_embedder(device.settings, vault)
     if found is not None:

@@ -88,11 +88,46 @@ def test_a_core_lists_once_however_many_streams_it_knows() -> None:
     assert asked(pair, pair.core) == {"get": 5, "list": 1}
 
 
-def test_an_entry_of_the_mirror_costs_a_node_two_reads_more_than_none() -> None:
+def test_an_entry_of_the_mirror_costs_a_node_one_read_more_than_none() -> None:
     pair = resting()
     pair.core.accept(capture("a sixth sensor was put in"))
     pair.sync(pair.core)
-    assert asked(pair, pair.node, tell_position=False) == {"get": 7}
+    assert asked(pair, pair.node, tell_position=False) == {"get": 6}
+
+
+def published(pair: Pair, *texts: str) -> list[str]:
+    """Has the Core publish an entry for each text. Returns the keys of their slots."""
+    before = set(pair.store)
+    for text in texts:
+        pair.core.accept(capture(text))
+        pair.sync(pair.core)
+    return sorted(key for key in pair.store.keys() - before if key.startswith(pair.node.keys.mirror_prefix))
+
+
+def test_a_gap_behind_a_new_entry_is_named_in_the_same_round() -> None:
+    pair = resting()
+    _, missing, _ = published(pair, "a sixth sensor", "a seventh sensor", "an eighth sensor")
+    del pair.store[missing]
+    pair.sync(pair.node)
+    assert Notice.MIRROR_GAP.value in pair.node.notices.current()
+
+
+def test_entries_that_come_while_a_node_looks_behind_the_last_one_are_no_gap() -> None:
+    pair = resting()
+    published(pair, "a sixth sensor")
+    position = pair.node.replica.position()
+    behind = pair.node.keys.mirror(position.epoch, position.sequence + 2)
+    came: list[str] = []
+
+    def answer(request: Request) -> object:
+        if isinstance(request, Get) and request.key == behind and not came:
+            came.extend(published(pair, "a seventh sensor", "an eighth sensor"))
+        return pair.store.answer(request)
+
+    driven(sync_round(pair.node, MODEL, tell_position=False), answer)
+    assert behind in came
+    assert not pair.node.notices.current()
+    assert pair.node.replica.position() == pair.core.replica.position()
 
 
 def test_a_position_that_need_not_be_told_yet_costs_no_write_and_is_told_in_the_round_that_does() -> None:
@@ -161,6 +196,17 @@ def test_a_round_that_finds_nothing_new_takes_three_requests_however_many_device
         pair = resting_with_clocks(nodes)
         for member in (pair.core, pair.node):
             assert asked(pair, member, about=About(NOW)) == REST
+
+
+def test_devices_of_a_vault_in_which_nothing_was_said_yet_look_for_no_snapshot_again_and_again() -> None:
+    """It took a list and a read for each device, in each round of each device."""
+    pair = Pair()
+    nodes = [pair.node, *(pair.device(f"node {number}") for number in range(4))]
+    for _ in range(4):
+        for member in (pair.core, *nodes):
+            asked(pair, member, about=About(NOW))
+    for member in nodes:
+        assert asked(pair, member, about=About(NOW)) == {"get": 1, "poll": 1}
 
 
 def test_a_round_reads_everything_when_anybody_has_written() -> None:

@@ -6,10 +6,11 @@ from collections import Counter
 import msgspec
 import pytest
 
-from crystal_relay.errors import Forbidden, StoreUnavailable, Unauthorized
+from crystal_relay.errors import Forbidden, StoreUnavailable, Unauthorized, VaultSuspended
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server.registry import Registry
 from crystal_relay.server.scopes import TokenScope
+from crystal_relay.server.vault_terms import VaultAccess, VaultTerms
 from crystal_relay.store import Object, Page
 from crystal_relay.tokens import Preset, new_token, token_hash
 from crystal_relay.wire import TokenRegistration, VaultCreation
@@ -135,6 +136,81 @@ async def test_a_look_up_lists_nothing_once_the_vault_is_known_and_all_who_ask_a
         assert store.asked == {"get": reads}
         await registry.name_leads(VAULT, frozenset({CORE}), after=number)
         await registry.identify(VAULT, CORE, token)
+
+
+async def household(registry: Registry, nodes: int) -> dict[str, str]:
+    """A vault with a Core and so many Nodes; their tokens by device."""
+    tokens = {device: new_token(device) for device in (CORE, *(f"{n}" * 32 for n in range(1, nodes + 1)))}
+    await registry.create_vault(VaultCreation(VAULT, "b" * 64, CORE, token_hash(tokens[CORE])))
+    for device, token in tokens.items():
+        if device != CORE:
+            await registry.register(VAULT, TokenRegistration(device, token_hash(token), Preset.DEVICE))
+    return tokens
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_the_devices_of_a_vault_share_what_a_look_up_reads_of_the_vault(at_once: bool) -> None:
+    store, now = Counted(), 0.0
+    registry = Registry(store, cache_seconds=10, clock=lambda: now)
+    tokens = await household(registry, 9)
+    await registry.name_leads(VAULT, frozenset({CORE}), after=0)
+    for device, token in tokens.items():  # at any moment of the time for which an answer counts
+        now += 1
+        await registry.identify(VAULT, device, token)
+    for _ in range(3):
+        now += 10
+        store.asked.clear()
+        if at_once:
+            await asyncio.gather(*(registry.identify(VAULT, *each) for each in tokens.items()))
+        else:
+            for device, token in tokens.items():
+                await registry.identify(VAULT, device, token)
+        assert store.asked == {"get": 4 + 2 + 9 * 3}, "the vault's, the Core's, a Node's"
+
+
+async def test_what_devices_share_is_never_older_than_an_answer_may_be() -> None:
+    store, now = MemoryStore(), 0.0
+    one, other = (Registry(store, cache_seconds=10, clock=lambda: now) for _ in range(2))
+    tokens = await household(one, 1)
+    await one.identify(VAULT, CORE, tokens[CORE])
+    await VaultTerms(store).set_access(VAULT, VaultAccess.SUSPENDED)
+    await other.name_leads(VAULT, frozenset({NODE}), after=0)
+    now = 9.0
+    assert TokenScope.MIRROR not in (await one.identify(VAULT, NODE, tokens[NODE])).scopes
+    now = 10.0
+    for device in (CORE, NODE):
+        with pytest.raises(VaultSuspended):
+            await one.identify(VAULT, device, tokens[device])
+    await VaultTerms(store).set_access(VAULT, VaultAccess.OPEN)
+    for device in (CORE, NODE):
+        leads = TokenScope.MIRROR in (await one.identify(VAULT, device, tokens[device])).scopes
+        assert leads is (device == NODE)
+
+
+async def test_what_devices_share_is_read_again_once_this_process_hears_of_a_change() -> None:
+    store = MemoryStore()
+    registry = Registry(store, cache_seconds=10)
+    tokens = await household(registry, 1)
+    await registry.identify(VAULT, CORE, tokens[CORE])
+    for number, heard in enumerate((VAULT, None)):
+        named = (NODE, CORE)[number]
+        await Registry(store, cache_seconds=10).name_leads(VAULT, frozenset({named}), after=number)
+        registry.forget(heard)
+        for device in (CORE, NODE):
+            leads = TokenScope.MIRROR in (await registry.identify(VAULT, device, tokens[device])).scopes
+            assert leads is (device == named)
+
+
+async def test_a_device_that_leads_by_a_naming_which_this_process_has_not_heard_of_is_let_lead() -> None:
+    store = MemoryStore()
+    one, other = (Registry(store, cache_seconds=10) for _ in range(2))
+    tokens = await household(one, 1)
+    await one.identify(VAULT, CORE, tokens[CORE])
+    await other.name_leads(VAULT, frozenset({CORE}), after=0)
+    late = new_token("2" * 32)
+    registration = TokenRegistration("2" * 32, token_hash(late), Preset.LEAD)
+    await other.register(VAULT, registration, number=1)
+    assert TokenScope.MIRROR in (await one.identify(VAULT, "2" * 32, late)).scopes
 
 
 async def test_who_takes_part_in_a_look_up_outlives_the_one_who_began_it() -> None:

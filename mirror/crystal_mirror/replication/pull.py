@@ -219,7 +219,22 @@ def pull(member: Member, *, tail_only: bool = False) -> Flow[PullReport]:
             if after.epoch != position.epoch:
                 break
             position = after
+        if (yield from _shown_to_its_end(member, keys, found)):
+            return PullReport(PullOutcome.CAUGHT_UP, entries, operations, size)
         ahead = 2 if found[-1] is None else min(ahead * 2, READ_AHEAD_MAX)
+
+
+def _shown_to_its_end(member: Member, keys: Sequence[str], found: Sequence[bytes | None]) -> Flow[bool]:
+    """Whether what was just found under these keys was applied up to a free slot, with another free one behind it: only that is
+    not known yet. Who asked for both again would learn no more."""
+    position = member.replica.position()
+    here = member.keys.mirror(position.epoch, position.sequence)
+    free = found[keys.index(here) :] if here in keys else ()
+    if not free or any(data is not None for data in free) or needs_its_end(member, position.epoch):
+        return False
+    if len(free) > 1:
+        return True
+    return (yield Get(member.keys.mirror(position.epoch, position.sequence + 1))) is None
 
 
 def judge_current(member: Member, data: bytes, position: Position) -> Flow[Slot]:

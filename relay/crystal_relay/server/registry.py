@@ -13,6 +13,10 @@
 
 Records are written once and never changed, so any number of relay processes may write them in any order: a token is valid if it
 is registered and not revoked. Records are deleted only when nothing depends on them. Only hashes are kept.
+
+A look-up reads records of the token and records of its vault. Those of the vault are read once for all of its devices, and what
+follows from them is forgotten when the oldest of them is `cache_seconds` old. So all tokens of a vault are looked up again at
+the same time, by one device after the other, and share what the first one reads.
 """
 
 import asyncio
@@ -21,16 +25,18 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
 
-from crystal_relay.errors import AlreadyExists, Busy, Forbidden, NotFound, RelayError, Unauthorized
+from crystal_relay.errors import AlreadyExists, Busy, Forbidden, NotFound, Unauthorized
 from crystal_relay.server.core_devices import CoreDevices
 from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.records import Records
 from crystal_relay.server.recovery import RecoverySecrets
 from crystal_relay.server.scopes import SCOPES, Identity, TokenScope
+from crystal_relay.server.shared_calls import SharedCalls
 from crystal_relay.server.token_records import TokenRecord, TokenRecords
 from crystal_relay.server.vault_deletions import VaultDeletions
 from crystal_relay.server.vault_terms import Terms, VaultTerms
@@ -39,10 +45,22 @@ from crystal_relay.tokens import Preset
 from crystal_relay.wire import TokenRegistration, VaultCreation
 
 CACHED_TOKENS_MAX = 65_536
+CACHED_VAULTS_MAX = 65_536
 _RECORD_VERSION = 1
 
 _Newest: TypeAlias = tuple[int, frozenset[str]]
 """The newest naming of leads: its number and its devices."""
+_Name: TypeAlias = tuple[str, str, str]
+"""A token's: its vault, its device, its hash."""
+
+
+@dataclass(frozen=True, slots=True)
+class _VaultState:
+    """What a look-up asks of the vault itself, whichever device asks. `asked_at`: what follows from it counts from then."""
+
+    newest: _Newest
+    read_only: str | None
+    asked_at: float
 
 
 class _VaultRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,8 +86,8 @@ class Registry:
         self._store = store
         self._cache_seconds = cache_seconds
         self._clock = clock
-        self._cache: OrderedDict[tuple[str, str, str], tuple[Identity, float]] = OrderedDict()
-        self._cached_of: dict[str, set[tuple[str, str, str]]] = {}
+        self._cache: OrderedDict[_Name, tuple[Identity, float]] = OrderedDict()
+        self._cached_of: dict[str, set[_Name]] = {}
         """Cached tokens of each vault."""
         self._changes = 0
         self._dropped = DroppedVaults(store, clock=wall_clock)
@@ -80,8 +98,10 @@ class Registry:
         self._records = Records(store)
         self._tokens = TokenRecords(self._records)
         self._leads = CoreDevices(self._records, clock=clock)
-        self._lookups: dict[tuple[str, str, str], asyncio.Future[Identity]] = {}
-        """Look-ups that run now: a device's concurrent requests share one."""
+        self._states: OrderedDict[str, _VaultState] = OrderedDict()
+        """Of vaults of which a device was let in lately."""
+        self._lookups: SharedCalls[_Name, Identity] = SharedCalls()
+        self._state_lookups: SharedCalls[str, _VaultState] = SharedCalls()
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
         """The device of a well-formed token, if it is in the cache."""
@@ -95,21 +115,16 @@ class Registry:
 
         An unknown vault, an unknown device and a wrong secret cannot be told apart.
         """
+        known = self.known(vault, device, token)
+        if known is not None:
+            return known
         name = (vault, device, _hash_of(token))
-        while True:
-            known = self.known(vault, device, token)
-            if known is not None:
-                return known
-            running = self._lookups.get(name)
-            if running is None:
-                return await self._look_up(name)
-            await asyncio.wait([running])
-            if not running.cancelled():  # else its caller went away, and somebody else has to ask
-                return running.result()
+        return await self._lookups.ask(name, lambda: self._look_up(name))
 
     async def confirm(self, vault: str, device: str, token: str) -> Identity:
         """Look the token up in the store, not in the cache. Raises Unauthorized, VaultClosed."""
-        scopes = await self._scopes(vault, device, _hash_of(token), self._leads.newest)
+        record = await self._registered(vault, device, _hash_of(token))
+        scopes = await self._scopes(vault, device, record, await self._leads.newest(vault))
         return Identity(vault, device, scopes, read_only=await self._check_open(vault))
 
     async def check_recovery(self, vault: str, presented_hash: str) -> None:
@@ -279,12 +294,14 @@ class Registry:
         """Drop a vault's tokens, or all, from the cache: another process may have changed something."""
         self._changes += 1
         self._leads.forget(vault)
-        # Whoever asks from now on does not take part in a look-up that began before.
-        self._lookups = {name: each for name, each in self._lookups.items() if vault not in (None, name[0])}
+        self._lookups.leave(lambda name: vault in (None, name[0]))
+        self._state_lookups.leave(lambda name: vault in (None, name))
         if vault is None:
             self._cache.clear()
             self._cached_of.clear()
+            self._states.clear()
             return
+        self._states.pop(vault, None)
         for cached in self._cached_of.pop(vault, ()):
             del self._cache[cached]
 
@@ -326,30 +343,20 @@ class Registry:
         terms.check()
         return terms.read_only
 
-    async def _look_up(self, name: tuple[str, str, str]) -> Identity:
-        """Look a token up for all who ask for it meanwhile, and remember it."""
-        answer = self._lookups[name] = asyncio.get_running_loop().create_future()
+    async def _look_up(self, name: _Name) -> Identity:
         changes, asked_at = self._changes, self._clock()
-        try:
-            scopes = await self._scopes(*name, self._leads.recent)
-            identity = Identity(name[0], name[1], scopes, read_only=await self._check_open(name[0]))
-            self._used(name[0])
-            if changes == self._changes:  # else a token was revoked during the look-up
-                self._remember(name, identity, asked_at)
-            answer.set_result(identity)
-        except RelayError as error:
-            answer.set_exception(error)
-            answer.exception()  # retrieved, so that asyncio does not report it
-            raise
-        finally:
-            answer.cancel()  # no effect if it is settled
-            if self._lookups.get(name) is answer:
-                del self._lookups[name]
+        vault, device, _ = name
+        record = await self._registered(*name)
+        state = await self._state(vault, at_least=record.number)
+        scopes = await self._scopes(vault, device, record, state.newest)
+        identity = Identity(vault, device, scopes, read_only=state.read_only)
+        self._used(vault)
+        if changes == self._changes:  # else a token was revoked during the look-up
+            self._remember(name, identity, min(asked_at, state.asked_at))
         return identity
 
-    async def _scopes(
-        self, vault: str, device: str, name: str, newest: Callable[[str], Awaitable[_Newest]]
-    ) -> frozenset[TokenScope]:
+    async def _registered(self, vault: str, device: str, name: str) -> TokenRecord:
+        """The record of a token that is not revoked. Raises Unauthorized, VaultDeleted."""
         # The mark first, since it is deleted after the record (see `token_records`).
         revoked = await self._tokens.is_revoked(vault, device, name)
         try:
@@ -358,7 +365,35 @@ class Registry:
             raise await self._deletions.refusal(vault, name) from None
         if revoked or not hmac.compare_digest(record.token_hash, name):  # §R2-3
             raise _unauthorized()
-        leads = await self._may_lead(vault, device, record, await newest(vault))
+        return record
+
+    async def _state(self, vault: str, *, at_least: int) -> _VaultState:
+        """The state of a vault, which all of its devices share until it is `cache_seconds` old. Raises VaultClosed.
+
+        `at_least`: what the newest naming's number is at least. It may be by a process that could not tell this one.
+        """
+        known = self._states.get(vault)
+        if known is not None and known.asked_at + self._cache_seconds > self._clock():
+            if known.newest[0] >= at_least:
+                return known
+            self._state_lookups.leave(lambda name: name == vault)
+        return await self._state_lookups.ask(vault, lambda: self._look_at(vault))
+
+    async def _look_at(self, vault: str) -> _VaultState:
+        changes, asked_at = self._changes, self._clock()
+        newest = await self._leads.recent(vault)
+        state = _VaultState(newest, await self._check_open(vault), asked_at)
+        if changes == self._changes:  # as above
+            self._states[vault] = state
+            self._states.move_to_end(vault)
+            if len(self._states) > CACHED_VAULTS_MAX:
+                self._states.popitem(last=False)
+        return state
+
+    async def _scopes(
+        self, vault: str, device: str, record: TokenRecord, newest: _Newest
+    ) -> frozenset[TokenScope]:
+        leads = await self._may_lead(vault, device, record, newest)
         return SCOPES[Preset.LEAD if leads else Preset.DEVICE]
 
     async def _may_lead(self, vault: str, device: str, record: TokenRecord, newest: _Newest) -> bool:
@@ -366,7 +401,7 @@ class Registry:
         by_preset = record.preset is Preset.LEAD and record.number == number  # §R4.4-4
         return device in named or by_preset or await self._leads.is_raised(vault, number, device)  # §R4.4-3
 
-    def _remember(self, name: tuple[str, str, str], identity: Identity, asked_at: float) -> None:
+    def _remember(self, name: _Name, identity: Identity, asked_at: float) -> None:
         # From the time of the request: a slow store's answer may be outdated.
         self._cache[name] = (identity, asked_at + self._cache_seconds)
         self._cache.move_to_end(name)

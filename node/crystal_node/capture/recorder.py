@@ -138,8 +138,11 @@ class _Asks(NamedTuple):
 class Recorder:
     """Records one device's transcripts. Used from one event loop; files are read in a thread."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, nudges: bool = True) -> None:
+        """``nudges``: whether what is recorded wakes a running watcher. One that records by itself is told by the report, and a
+        nudge would cost it a second round for each message."""
         self._device = device
+        self._nudges = nudges
         self._settings = device.settings
         self._adapters = adapters_of(self._settings, self._settings.person_home, self._projects)
         self._lock = asyncio.Lock()
@@ -171,7 +174,11 @@ class Recorder:
             choices = discovered(wanted) if named is None else chosen(self._all(), named)
             journal = self._device.journal
             report = RecordReport(strange={each.tool: each for each in read_strange(journal)})
-            await self._pass(self._ready(choices, report), privacy, report)
+            try:
+                await self._pass(self._ready(choices, report), privacy, report)
+            except Exception:
+                self._device.settings.home.nudge()  # no report tells of what was recorded before
+                raise
             note_strange(journal, report.strange.values())
             looked_at = None if named is None else [str(path) for path in named]
             note_problems(journal, report.problems, looked_at=looked_at)
@@ -357,7 +364,7 @@ class Recorder:
         ours = without_imported(self._device, claimed(known, said, reading.roots, now_ms()))
         operations = without_forgotten(self._device, ours)
         if operations:
-            self._device.accept(operations, advance)
+            self._device.accept(operations, advance, nudges=self._nudges)
         elif after != before:
             with journal.transaction():
                 advance()

@@ -120,9 +120,13 @@ class Device:
         self.keys.close()
 
     def accept(
-        self, operations: Sequence[Operation], extra: Callable[[], None] | None = None
+        self,
+        operations: Sequence[Operation],
+        extra: Callable[[], None] | None = None,
+        *,
+        nudges: bool = True,
     ) -> list[Origin]:
-        """Puts operations into the outbox and wakes a running watcher.
+        """Puts operations into the outbox and wakes a running watcher, unless the caller is one that wakes itself.
 
         ``extra`` runs in the same transaction of the journal.
         """
@@ -134,7 +138,8 @@ class Device:
                 extra()
 
         origins = self.member.accept_many(operations, also)
-        self.settings.home.nudge()
+        if nudges:
+            self.settings.home.nudge()
         return origins
 
     def pending_seconds(self) -> float | None:

@@ -490,7 +490,7 @@ class DeviceTarget:
         self._told_problem = ""
         self._told_strange: Path | None = None
         self._syncer = syncer
-        self._recorder = Recorder(device)
+        self._recorder = Recorder(device, nudges=False)
         self._keys = StoreKeys(device.member.vault)
         self._nudge = device.settings.home.nudge_file
         self._look = device.settings.home.look_file

@@ -282,6 +282,8 @@ class _Vault:
         self._live.parent.mkdir(parents=True)
         self._seen = (Operations(), time.monotonic())
         self.devices[0].run("init", "--role", "core", "--relay", relay.url, "--yes", token=relay.enroll_token)
+        # Devices of a vault in use have something to check in each round.
+        self.devices[0].run("remember", "The tide gauge has four sensors.")
 
     def pair(self) -> None:
         """Add the Nodes."""

@@ -48,9 +48,8 @@ RECONNECT_SECONDS_MAX = 10.0
 """A device whose connection was closed pauses up to so long."""
 WAITS_MAX = 7_500
 """Of one process, which takes 8,192 connections: the rest is for rounds. Devices beyond make rounds and do not wait."""
-READS_OF_A_ROUND = 5
 READS_OF_A_MESSAGE = 9
-"""By each device, in the round that a message causes."""
+"""By each of the two devices, in the rounds that a message causes: two of its sender, one of the Core."""
 _BODY = secrets.token_bytes(1_000)
 _AT_ONCE = 16
 _OPERATION = re.compile(r'^crystal_relay_store_operations_total\{.*?="(\w+)"\} ([0-9.e+]+)$', re.MULTILINE)
@@ -112,13 +111,23 @@ class _Vault:
         self.written += 1
         return put(member, self.written, _BODY)
 
+    def idle_round(self, *, core: bool) -> list[bytes]:
+        """What a round asks for if nothing was written since the last one. A Core lists a page of the mirror's slots, too."""
+        there = _get(self.node, stream(self.core, 0))
+        return [self.question(), there, there, *([self.listing()] if core else [])]
+
     def reads(self, count: int) -> list[bytes]:
         """Half of them find something; the others look for what comes next."""
         found, missing = stream(self.core, 0), stream(self.core, 10**9)
         return [_get(self.node, found if at % 2 else missing) for at in range(count)]
 
+    def question(self) -> bytes:
+        """Whether anything was written, with which each round begins."""
+        where = f"/v2/vaults/{self.core.vault}/wait?timeout=0"
+        return b"GET %s HTTP/1.1\r\n%s\r\n" % (where.encode(), headers(self.node))
+
     def listing(self) -> bytes:
-        """What the Core asks for in each round."""
+        """A page of keys, as a Core asks for it."""
         where = f"/v2/vaults/{self.core.vault}/objects?prefix=conversations/&limit=1000"
         return b"GET %s HTTP/1.1\r\n%s\r\n" % (where.encode(), headers(self.core))
 
@@ -291,9 +300,9 @@ async def _sent(
         core = not core
         if message:
             said = [vault.entry(vault.node), vault.entry(vault.core), vault.listing()]
-            requests = said + vault.reads(2 * READS_OF_A_MESSAGE)
+            requests = [vault.question()] * 3 + said + vault.reads(2 * READS_OF_A_MESSAGE)
         else:
-            requests = vault.reads(READS_OF_A_ROUND) + ([vault.listing()] if core else [])
+            requests = vault.idle_round(core=core)
         running.add(asyncio.create_task(_session(relay.url, requests, counted)))
         while len(running) >= 4 * _AT_ONCE:
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

@@ -96,11 +96,11 @@ def command_result(row: AskedRequest) -> CommandResult:
 @contextmanager
 def open_database(settings: Settings) -> Generator[SqliteCommandDatabase]:
     """The home's commands.db, closed on exit."""
-    book = SqliteCommandDatabase.open(settings.home.commands_database)
+    database = SqliteCommandDatabase.open(settings.home.commands_database)
     try:
-        yield book
+        yield database
     finally:
-        book.close()
+        database.close()
 
 
 async def ask_core(
@@ -137,15 +137,15 @@ async def ask_device(
         NotAMember, NotAllowed, Revoked: nothing was asked.
         StoreFailure, HomeBusy: the request may be stored and not sent; the hint says so.
     """
-    with open_database(device.settings) as book:
+    with open_database(device.settings) as database:
         async with syncing(device, _PURPOSE) as syncer:
             away = await _come_up(device, syncer)
             target = core_of(device) if target is None else target
-            request = ask(device.member, book, target, action, arguments or Arguments(), now_ms())
+            request = ask(device.member, database, target, action, arguments or Arguments(), now_ms())
             try:
                 if away is not None:
                     raise away
-                await syncer.run(send(device.member, book, now_ms()))
+                await syncer.run(send(device.member, database, now_ms()))
             except StoreFailure as failure:
                 failure.hint = (
                     f"{failure.hint} The request is kept, and goes out with the agent's next look; "
@@ -153,8 +153,8 @@ async def ask_device(
                 )
                 raise
             if wait is not None:
-                await _wait(device, syncer, book, request, wait, progress)
-            return _outcome(book, request)
+                await _wait(device, syncer, database, request, wait, progress)
+            return _outcome(database, request)
 
 
 def core_of(device: Device) -> bytes:
@@ -169,14 +169,14 @@ def core_of(device: Device) -> bytes:
     return lead.device
 
 
-async def refresh(device: Device, book: SqliteCommandDatabase) -> str:
+async def refresh(device: Device, database: SqliteCommandDatabase) -> str:
     """Receives and sends messages, for some seconds at most. Returns why it could not, "" if it could."""
     from crystal_crypto.errors import CrystalError
     from crystal_node.base.errors import describe
 
     try:
         async with asyncio.timeout(REFRESH_SECONDS_MAX), syncing(device, _PURPOSE) as syncer:
-            await exchange(device, syncer, book)
+            await exchange(device, syncer, database)
     except TimeoutError:
         return "the relay does not answer in time"
     except CrystalError as error:
@@ -184,33 +184,33 @@ async def refresh(device: Device, book: SqliteCommandDatabase) -> str:
     return ""
 
 
-async def exchange(device: Device, syncer: Syncer, book: SqliteCommandDatabase) -> str:
+async def exchange(device: Device, syncer: Syncer, database: SqliteCommandDatabase) -> str:
     """Receives and sends messages. Returns what moved, in words."""
     requests = reports = 0
     while True:
-        looked = await syncer.run(read_commands(device.member, book, now_ms()))
+        looked = await syncer.run(read_commands(device.member, database, now_ms()))
         requests, reports = requests + looked.requests, reports + looked.reports
         if not looked.more or not looked.read:
             break
-    sent = await syncer.run(send(device.member, book, now_ms()))
+    sent = await syncer.run(send(device.member, database, now_ms()))
     counts = ((requests, "asked of this device"), (reports, "answered"), (sent, "sent"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
 
-async def take_back(device: Device, book: SqliteCommandDatabase, request: bytes) -> str:
+async def take_back(device: Device, database: SqliteCommandDatabase, request: bytes) -> str:
     """Withdraws a request. Returns why its target could not be told yet, "" if it was or need not be."""
-    withdraw(device.member, book, request, now_ms())
-    return await refresh(device, book) if book.outgoing() else ""
+    withdraw(device.member, database, request, now_ms())
+    return await refresh(device, database) if database.outgoing() else ""
 
 
-def find_asked(book: SqliteCommandDatabase, given: str) -> AskedRequest:
+def find_asked(database: SqliteCommandDatabase, given: str) -> AskedRequest:
     """The request whose id starts with these digits. Raises NoSuchEntry, Usage."""
     digits = given.strip().lower()
     if len(digits) < ID_DIGITS_MIN or not all(digit in "0123456789abcdef" for digit in digits):
         raise UsageError(
             f"{given[:40]!r} is no id", hint=f"Give {ID_DIGITS_MIN} or more of its first digits."
         )
-    found = [row for row in book.all_asked() if row.id.hex().startswith(digits)]
+    found = [row for row in database.all_asked() if row.id.hex().startswith(digits)]
     if not found:
         raise NoSuchEntry(
             f"nothing with the id {digits[:16]} was asked here",
@@ -238,7 +238,7 @@ async def _come_up(device: Device, syncer: Syncer) -> StoreFailure | None:
 async def _wait(
     device: Device,
     syncer: Syncer,
-    book: SqliteCommandDatabase,
+    database: SqliteCommandDatabase,
     request: bytes,
     seconds: float,
     progress: Tell | None,
@@ -251,7 +251,7 @@ async def _wait(
         try:
             silent = LONG_POLL_SECONDS if told else max(patience - time.monotonic(), 0.1)
             token = await syncer.wait(prefix, token, min(left, silent))
-            await exchange(device, syncer, book)
+            await exchange(device, syncer, database)
             pause = 0.5
         except StoreFailure as failure:
             if failure.exit_code != ExitCode.RELAY_UNREACHABLE:
@@ -259,7 +259,7 @@ async def _wait(
             token = None
             await asyncio.sleep(min(pause, max(left, 0)))
             pause = min(pause * 2, LONG_POLL_SECONDS)
-        now = _outcome(book, request)
+        now = _outcome(database, request)
         if now.ended:
             return
         if not now.text and not told and time.monotonic() >= patience:
@@ -278,8 +278,8 @@ def _tell(progress: Tell | None, text: str) -> None:
         progress(text)
 
 
-def _outcome(book: SqliteCommandDatabase, request: bytes) -> CommandResult:
-    row = book.asked(request)
+def _outcome(database: SqliteCommandDatabase, request: bytes) -> CommandResult:
+    row = database.asked(request)
     assert row is not None, "it was written down a moment ago, and is kept"
     return command_result(row)
 

@@ -83,7 +83,7 @@ class CommandService:
         self._report = report
         self._latest = latest or (lambda: device.settings)
         home = device.settings.home
-        self._book = SqliteCommandDatabase.open(home.commands_database)
+        self._database = SqliteCommandDatabase.open(home.commands_database)
         self._lock = FileLock(home.commands_database.with_suffix(".lock"), purpose="commands")
         self._claims = HeldClaims()
         self._due = asyncio.Event()
@@ -95,7 +95,7 @@ class CommandService:
         return (self._device.member.keys.commands_prefix,)
 
     def close(self) -> None:
-        self._book.close()
+        self._database.close()
 
     def wake(self) -> None:
         """Retry now what failed: the network came back."""
@@ -122,8 +122,8 @@ class CommandService:
 
     async def look(self) -> str:
         """Receives and sends messages. Returns what moved, in words."""
-        moved = await exchange(self._device, self._syncer, self._book)
-        if next_due(self._book) is not None:
+        moved = await exchange(self._device, self._syncer, self._database)
+        if next_due(self._database) is not None:
             self._due.set()
             self._waking.set()
         return moved
@@ -137,9 +137,9 @@ class CommandService:
             return ""
         ran = 0
         try:
-            while (row := next_due(self._book)) is not None:
+            while (row := next_due(self._database)) is not None:
                 member = self._device.member
-                begun = await self._syncer.run(begin(member, self._book, row, self._claims, self._denied))
+                begun = await self._syncer.run(begin(member, self._database, row, self._claims, self._denied))
                 if begun is BeginOutcome.RUN:
                     await self._do(row)
                     ran += 1
@@ -180,7 +180,7 @@ class CommandService:
                 fresh != token
                 or looked_at is None
                 or now - looked_at > SAFETY_SECONDS
-                or self._book.outgoing()
+                or self._database.outgoing()
             ):
                 if moved := await self.look():
                     self._report(WatchEvent.SYNCED, f"commands: {moved}")
@@ -218,7 +218,10 @@ class CommandService:
         except asyncio.CancelledError:
             if not action.repeatable:  # else the next process begins it again
                 finish(
-                    self._book, row, ReceivedState.UNKNOWN, "the background service was stopped while it ran"
+                    self._database,
+                    row,
+                    ReceivedState.UNKNOWN,
+                    "the background service was stopped while it ran",
                 )
             raise
         except Exception as error:  # noqa: BLE001  logged, and reported to the device that asked
@@ -228,11 +231,11 @@ class CommandService:
             done, state = ActionResult(f"{failure.message}. {failure.hint}".strip()), ReceivedState.FAILED
         finally:
             teller.end()
-        finish(self._book, row, state, done.text, _encoded(done.result))
+        finish(self._database, row, state, done.text, _encoded(done.result))
         self._report(WatchEvent.PROGRESS, f"{action.value}: {state.name.lower()}. {done.text}".strip())
 
     def _tell(self, row: ReceivedRequest, text: str, done: int, total: int) -> None:
-        progress(self._book, row, text, done, total)
+        progress(self._database, row, text, done, total)
         task = asyncio.create_task(self._send_if_it_goes(), name="telling progress")
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
@@ -246,7 +249,7 @@ class CommandService:
             _log.debug("progress could not be told: %s", describe(error).message)
 
     async def _send(self) -> None:
-        await self._syncer.run(send(self._device.member, self._book, now_ms()))
+        await self._syncer.run(send(self._device.member, self._database, now_ms()))
 
     def _denied(self, sender: bytes, action: Action) -> str:
         return denial(self._latest().service.commands_denied, sender, action)

@@ -33,14 +33,14 @@ _PURPOSE = "crystal jobs run"
 class JobRun:
     """``by``: "agent" or "here"."""
 
-    standing: JobStatus
+    status: JobStatus
     by: str
     finished: bool
 
     @property
     def exit_code(self) -> int:
-        if self.finished and self.standing.outcome.bad:
-            broken = self.standing.outcome is JobOutcome.BROKEN
+        if self.finished and self.status.outcome.bad:
+            broken = self.status.outcome is JobOutcome.BROKEN
             return ExitCode.UNEXPECTED if broken else ExitCode.STORAGE
         return ExitCode.OK
 
@@ -74,7 +74,7 @@ def run_job(settings: Settings, name: str, *, seconds: float, say: Callable[[str
 
 def want_job(settings: Settings, name: str) -> JobStatus:
     """Have the running service begin a job now, without waiting for its end. Raises NoSuchEntry."""
-    return _by_service(settings, name, 0.0).standing
+    return _by_service(settings, name, 0.0).status
 
 
 def _by_service(settings: Settings, name: str, seconds: float) -> JobRun:
@@ -121,7 +121,7 @@ async def _here(settings: Settings, name: str, say: Callable[[str], None]) -> Jo
             schedule = Scheduler(store, lambda _event, _text: None, lambda low, high: high, alone=name)
             schedule.start(all_jobs(JobContext(device, syncer, report)))
             try:
-                standing, finished = await schedule.run_now(name)
+                status, finished = await schedule.run_now(name)
             finally:
                 await schedule.aclose()
-            return JobRun(standing, "here", finished)
+            return JobRun(status, "here", finished)

@@ -320,8 +320,8 @@ class _LoopJobs:
     async def run(self, name: str, seconds: float) -> JobRun:
         """See ``JobRunner``."""
         running = asyncio.run_coroutine_threadsafe(self._schedule.run_now(name, seconds), self._loop)
-        standing, finished = await asyncio.wrap_future(running)
-        return JobRun(standing, "agent", finished)
+        status, finished = await asyncio.wrap_future(running)
+        return JobRun(status, "agent", finished)
 
 
 def _connection(settings: Settings) -> tuple[object, ...]:

@@ -107,11 +107,11 @@ def _furthest(rows: list[MemberRow]) -> str | None:
 def _oldest_file(device: Device) -> float | None:
     """How long the oldest change waits: since the file changed, by this machine's clock. Deletions have no time."""
     home = device.settings.home
-    book, root = FileDatabase.open(home.files_database), home.root
+    database, root = FileDatabase.open(home.files_database), home.root
     try:
-        paths = [offer.path for offer in book.offers() if offer.content is not None][:_LOOKED_AT_MAX]
+        paths = [offer.path for offer in database.offers() if offer.content is not None][:_LOOKED_AT_MAX]
     finally:
-        book.close()
+        database.close()
     changed: list[float] = []
     for path in paths:
         try:

@@ -188,8 +188,8 @@ def asking_for_grant(device: Device) -> list[DeviceEntry]:
     if not (device.holds_root or device.member.is_core) or not path.exists():
         return []
     try:
-        with closing(SqliteCommandDatabase.open(path)) as book:
-            received = book.all_received()
+        with closing(SqliteCommandDatabase.open(path)) as database:
+            received = database.all_received()
     except CommandsDamaged:  # the status of commands says so
         return []
     since = now_ms() - GRANT_ASKED_MS_MAX

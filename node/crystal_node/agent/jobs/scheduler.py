@@ -53,7 +53,7 @@ _log = logging.getLogger("crystal_node.agent.daemon")
 @dataclass
 class _Entry:
     job: Job
-    standing: JobStatus
+    status: JobStatus
     backoff: Backoff
     task: "asyncio.Task[None] | None" = None
     noted: int = 0
@@ -69,7 +69,7 @@ class _Entry:
     @property
     def asked(self) -> bool:
         """Whether a request is not served yet."""
-        return self.standing.wanted > max(self.standing.served, self.served)
+        return self.status.wanted > max(self.status.served, self.served)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Scheduler:
         """Replaces the jobs. A running job goes on; times that are set stay."""
         jobs = list(jobs)
         self.store.register(jobs)
-        standings = {standing.name: standing for standing in self.store.all()}
+        statuses = {status.name: status for status in self.store.all()}
         for name in self._entries.keys() - {job.name for job in jobs}:
             if self._entries[name].running:
                 continue
@@ -113,7 +113,7 @@ class Scheduler:
         for job in jobs:
             entry = self._entries.get(job.name)
             if entry is None:
-                self._enter(job, standings[job.name])
+                self._enter(job, statuses[job.name])
             else:
                 changed = entry.job.every != job.every
                 entry.job = job
@@ -123,11 +123,11 @@ class Scheduler:
 
     def look(self) -> None:
         """Reads requests and pauses that another process wrote."""
-        for standing in self.store.all():
-            entry = self._entries.get(standing.name)
+        for status in self.store.all():
+            entry = self._entries.get(status.name)
             if entry is None:
                 continue
-            entry.standing = standing
+            entry.status = status
             if entry.asked and not entry.running:
                 self._fire(entry)
 
@@ -193,16 +193,16 @@ class Scheduler:
 
     # --- times ---
 
-    def _enter(self, job: Job, standing: JobStatus) -> None:
+    def _enter(self, job: Job, status: JobStatus) -> None:
         from apscheduler.triggers.interval import IntervalTrigger
 
         most = self._pause_max(job)
-        entry = _Entry(job, standing, Backoff(self.uniform, first=FAILED_SECONDS, most=most))
-        if standing.started:  # the process that ran it was killed
-            moment = max(standing.started, standing.ended)
-            failures = standing.failures + 1
+        entry = _Entry(job, status, Backoff(self.uniform, first=FAILED_SECONDS, most=most))
+        if status.started:  # the process that ran it was killed
+            moment = max(status.started, status.ended)
+            failures = status.failures + 1
             # A run that kills its process each time is not begun at every start, even on request.
-            served = standing.wanted if failures >= KILLED_MAX else standing.served
+            served = status.wanted if failures >= KILLED_MAX else status.served
             self._write(
                 lambda: self.store.ended(
                     job.name,
@@ -214,9 +214,9 @@ class Scheduler:
                     served=served,
                 )
             )
-            entry.standing = standing = self.store.one(job.name)
+            entry.status = status = self.store.one(job.name)
         pause = 0.0
-        for _ in range(min(standing.failures, 32)):
+        for _ in range(min(status.failures, 32)):
             pause = entry.backoff.failed()
         self._entries[job.name] = entry
         trigger = IntervalTrigger(seconds=max(1, round(job.every)), jitter=job.jitter or None, timezone=UTC)
@@ -225,18 +225,18 @@ class Scheduler:
             trigger,
             args=(job.name,),
             id=job.name,
-            next_run_time=self._first(job, standing, pause),
+            next_run_time=self._first(job, status, pause),
             misfire_grace_time=None,
             coalesce=True,
             max_instances=1,
         )
 
-    def _first(self, job: Job, standing: JobStatus, pause: float) -> datetime:
+    def _first(self, job: Job, status: JobStatus, pause: float) -> datetime:
         now = self.now_ms()
-        wait = pause if standing.failing else job.every
-        last = min(standing.ended, now)
-        due_in = (last - now) / 1000 + wait if standing.ended else 0.0
-        if standing.outcome is JobOutcome.STOPPED:
+        wait = pause if status.failing else job.every
+        last = min(status.ended, now)
+        due_in = (last - now) / 1000 + wait if status.ended else 0.0
+        if status.outcome is JobOutcome.STOPPED:
             due_in = 0.0
         low, high = self.first_seconds
         soon = self.uniform(low, max(low, min(high, job.every)))
@@ -248,7 +248,7 @@ class Scheduler:
         job = entry.job
         trigger = IntervalTrigger(seconds=max(1, round(job.every)), jitter=job.jitter or None, timezone=UTC)
         self._scheduler.modify_job(
-            job.name, trigger=trigger, next_run_time=self._first(job, entry.standing, 0.0)
+            job.name, trigger=trigger, next_run_time=self._first(job, entry.status, 0.0)
         )
 
     def _pause_max(self, job: Job) -> float:
@@ -272,20 +272,20 @@ class Scheduler:
             self._fire(entry)
 
     def _fire(self, entry: _Entry) -> None:
-        job, standing = entry.job, entry.standing
-        if not entry.asked and (standing.paused or self.alone):
+        job, status = entry.job, entry.status
+        if not entry.asked and (status.paused or self.alone):
             return
         if self.alone not in ("", job.name):
             return
         reason = self.put_off() if job.heavy and not entry.asked else ""
         if reason:
             due = self._again_in(entry, min(job.every, ASK_AGAIN_SECONDS))
-            if entry.standing.put_off != reason:
+            if entry.status.put_off != reason:
                 self._write(lambda: self.store.scheduled(job.name, due, reason))
                 self._write(lambda: self._look_at(entry))
             return
         # A task of our own: the scheduler would log a cancelled one as a failure.
-        entry.task = asyncio.create_task(self._run(entry, standing.wanted), name=f"job {job.name}")
+        entry.task = asyncio.create_task(self._run(entry, status.wanted), name=f"job {job.name}")
 
     async def _run(self, entry: _Entry, wanted: int) -> None:
         asked, loop = entry.asked, asyncio.get_running_loop()
@@ -295,7 +295,7 @@ class Scheduler:
             outcome, said = await self._outcome(entry)
         except asyncio.CancelledError:
             # The request stays: the next start serves it.
-            self._ended(entry, JobOutcome.STOPPED, "", wanted=entry.standing.served, quick=False)
+            self._ended(entry, JobOutcome.STOPPED, "", wanted=entry.status.served, quick=False)
             raise
         finally:
             begun.cancel()
@@ -331,7 +331,7 @@ class Scheduler:
         self._write(lambda: self.store.begun(entry.job.name, self.now_ms()))
 
     def _ended(self, entry: _Entry, outcome: JobOutcome, said: str, *, wanted: int, quick: bool) -> None:
-        job, now, before = entry.job, self.now_ms(), entry.standing
+        job, now, before = entry.job, self.now_ms(), entry.status
         due = self._after(entry, outcome, said)
         failures = entry.backoff.failures
 
@@ -381,7 +381,7 @@ class Scheduler:
         return 0 if moment is None else round(moment.timestamp() * 1000)
 
     def _look_at(self, entry: _Entry) -> None:
-        entry.standing = self.store.one(entry.job.name)
+        entry.status = self.store.one(entry.job.name)
 
     def _fire_if_idle(self, entry: _Entry) -> None:
         if not entry.running:

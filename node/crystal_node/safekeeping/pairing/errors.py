@@ -152,10 +152,10 @@ class RelayLost(PairingFailed):
     hint = "Check the network and the relay, then make a new invite with `crystal pair`."
 
     @classmethod
-    def by(cls, cause: CrystalError, standing: str, hint: str) -> "RelayLost":
-        """``standing``: what the pairing came to. ``hint``: for a relay that is away, or an error without a hint."""
+    def by(cls, cause: CrystalError, outcome: str, hint: str) -> "RelayLost":
+        """``outcome``: what the pairing came to. ``hint``: for a relay that is away, or an error without a hint."""
         away = cause.exit_code == ExitCode.RELAY_UNREACHABLE
-        error = cls(f"{standing}: {cause}", hint=hint if away or not cause.hint else cause.hint)
+        error = cls(f"{outcome}: {cause}", hint=hint if away or not cause.hint else cause.hint)
         error.exit_code = ExitCode(cause.exit_code)
         return error
 

@@ -229,7 +229,7 @@ class _Serving:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if self._standing() is not Membership.OUT:
+            if self._membership() is not Membership.OUT:
                 await asyncio.wait({task}, timeout=_FINISH_SECONDS_MAX)  # §21.4-7
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -254,15 +254,15 @@ class _Serving:
     def _machine(self, newcomer: Newcomer) -> Machine:
         return Machine(newcomer.name, newcomer.system, newcomer.device, self._registrar.called(newcomer))
 
-    def _standing(self) -> Membership:
-        return Membership.OUT if self._newcomer is None else self._registrar.standing(self._newcomer.device)
+    def _membership(self) -> Membership:
+        return Membership.OUT if self._newcomer is None else self._registrar.membership(self._newcomer.device)
 
     def _lost(self, cause: RelayError | StoreFailure) -> PairingFailed:
         """The error for a failure of the relay, which says whether anybody was added."""
         error = cause if isinstance(cause, StoreFailure) else store_failure(cause)
-        if self._newcomer is None or self._standing() is Membership.OUT:
+        if self._newcomer is None or self._membership() is Membership.OUT:
             return RelayLost.by(error, "nobody was added", RelayLost.hint)
-        if self._standing() is Membership.IN:
+        if self._membership() is Membership.IN:
             return LastStepFailed(
                 f"{_shown(self._newcomer)} is added, and could not be let in at the relay: {error}"
             )
@@ -331,9 +331,9 @@ class _Serving:
         else:
             await self._close(CloseReason.WITHDRAWN, EndReason.FAILED)
         if isinstance(error, asyncio.CancelledError):
-            standing = self._standing()
+            membership = self._membership()
             self._person.withdrawn(
-                added=None if standing is Membership.UNKNOWN else standing is Membership.IN
+                added=None if membership is Membership.UNKNOWN else membership is Membership.IN
             )
 
     async def _close(self, reason: CloseReason, end: EndReason | None = None) -> None:

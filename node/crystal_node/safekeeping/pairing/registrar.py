@@ -151,7 +151,7 @@ class Registrar:
         with self._device.journal.transaction() as transaction:
             transaction.meta_set(META_INTENT, intent)
 
-    def standing(self, device: bytes) -> Membership:
+    def membership(self, device: bytes) -> Membership:
         """What is known of a newcomer since ``intend``."""
         if self._device.member.log.is_active(device):
             return Membership.IN

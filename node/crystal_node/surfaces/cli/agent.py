@@ -136,7 +136,7 @@ def status(as_json: Json = False) -> None:
         crystal agent status
     """
     settings = _settings()
-    standing = agent_status(settings.home)
+    found = agent_status(settings.home)
     problem, jobs = "", list[JobStatus]()
     try:
         jobs = job_statuses(settings.home)
@@ -149,7 +149,7 @@ def status(as_json: Json = False) -> None:
     failing = [job.name for job in jobs if job.failing]
     if as_json:
         emit(
-            _agent_document(standing)
+            _agent_document(found)
             | _service_document(manager, state)
             | {
                 "jobs": len(jobs),
@@ -160,7 +160,7 @@ def status(as_json: Json = False) -> None:
             }
         )
         return
-    _print(standing, manager, state)
+    _print(found, manager, state)
     if problem:
         say(f"! of its jobs nothing is known: {problem}")
     if failing:
@@ -214,16 +214,16 @@ def _settings() -> Settings:
     return resolve()
 
 
-def _agent_document(standing: AgentStatus) -> dict[str, object]:
-    holder = standing.holder
+def _agent_document(found: AgentStatus) -> dict[str, object]:
+    holder = found.holder
     return {
-        "running": standing.running,
+        "running": found.running,
         "watching": holder is not None,
         "pid": None if holder is None else holder.pid,
         "purpose": None if holder is None else holder.purpose or None,
-        "started_at": iso(standing.started) if standing.started else None,
-        "version": standing.version or None,
-        "put_off": standing.put_off or None,
+        "started_at": iso(found.started) if found.started else None,
+        "version": found.version or None,
+        "put_off": found.put_off or None,
     }
 
 
@@ -235,19 +235,19 @@ def _service_document(manager: Manager, state: ServiceState | None = None) -> di
     }
 
 
-def _print(standing: AgentStatus, manager: Manager, state: ServiceState) -> None:
-    holder = standing.holder
+def _print(found: AgentStatus, manager: Manager, state: ServiceState) -> None:
+    holder = found.holder
     if holder is None:
         say("agent    not running")
     else:
         who = holder.purpose or "some process"
         pid = "" if holder.pid is None else f", process {holder.pid}"
-        since = f", since {clock_time(standing.started)}" if standing.started else ""
-        say(f"agent    {'running' if standing.running else f'not running, but {who} watches'}{pid}{since}")
-    if standing.version and standing.version != installed_version("memory-crystal"):
-        say(f"! it is still version {standing.version}: `crystal agent stop`, then start it again.")
-    if standing.put_off:
-        say(f"         heavy work waits: {standing.put_off}")
+        since = f", since {clock_time(found.started)}" if found.started else ""
+        say(f"agent    {'running' if found.running else f'not running, but {who} watches'}{pid}{since}")
+    if found.version and found.version != installed_version("memory-crystal"):
+        say(f"! it is still version {found.version}: `crystal agent stop`, then start it again.")
+    if found.put_off:
+        say(f"         heavy work waits: {found.put_off}")
     say(f"service  {_STATES[state.value]} ({manager.name}, {manager.file})")
 
 

@@ -164,11 +164,11 @@ def keep_out(how: str, named: Sequence[str], *, as_json: bool) -> None:
         else:
             meant += found
     for one in meant:
-        standing = known.naming(one)
+        excluded = known.naming(one)
         if how == "include":
             end(root, one.subject, until=now)
-            changed = changed or bool(standing)
-        elif not any(each.since <= one.since for each in standing):
+            changed = changed or bool(excluded)
+        elif not any(each.since <= one.since for each in excluded):
             write(root, one)
             changed = True
     settings.home.ask_to_look()

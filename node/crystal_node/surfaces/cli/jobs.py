@@ -89,11 +89,11 @@ def run(name: Name, seconds: Seconds = 600.0, as_json: Json = False) -> int:
     """
     done = run_job(_settings(), name, seconds=seconds, say=lambda text: None if as_json else note(text))
     if as_json:
-        emit(_document(done.standing) | {"by": done.by, "finished": done.finished})
+        emit(_document(done.status) | {"by": done.by, "finished": done.finished})
     elif not done.finished:
         say(f"{name} goes on in the background service: `crystal jobs list` shows its end.")
     else:
-        say(printable(f"{name}: {done.standing.said or 'there was nothing to do'}"))
+        say(printable(f"{name}: {done.status.said or 'there was nothing to do'}"))
     return done.exit_code
 
 
@@ -102,9 +102,9 @@ def _settings() -> Settings:
 
 
 def _pause(name: str, *, paused: bool, as_json: bool) -> None:
-    standing = pause_job(_settings(), name, paused=paused)
+    status = pause_job(_settings(), name, paused=paused)
     if as_json:
-        emit(_document(standing))
+        emit(_document(status))
     else:
         say(f"{name} is paused." if paused else f"{name} runs by itself again.")
 

@@ -60,7 +60,7 @@ async def _once(device: Device, as_json: bool) -> None:
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
         await run_forget_jobs(JobContext(device, syncer, _note_failure), note)
-    standing = status(device.member)
+    stream_status = status(device.member)
     planned = read_planned(device.journal)
     if result.problem and not as_json:
         note(f"{result.problem[:1].upper()}{result.problem[1:]}; the next sync tries again.")
@@ -76,7 +76,7 @@ async def _once(device: Device, as_json: bool) -> None:
                 "durable": report.settled,
                 "restored": report.restored,
                 "rebuilt": report.rebuilt,
-                "pending": standing.pending + standing.stored,
+                "pending": stream_status.pending + stream_status.stored,
                 "bytes_up": result.traffic.bytes_up,
                 "bytes_down": result.traffic.bytes_down,
                 "requests": result.traffic.requests,
@@ -84,7 +84,9 @@ async def _once(device: Device, as_json: bool) -> None:
                 "problem": result.problem or None,
                 "files": _files_document(result),
                 "deletion_due": iso(planned.due * 1000) if planned else None,
-                "notices": [{"name": name, "detail": detail} for name, detail in standing.notices.items()],
+                "notices": [
+                    {"name": name, "detail": detail} for name, detail in stream_status.notices.items()
+                ],
             }
         )
         return
@@ -92,9 +94,9 @@ async def _once(device: Device, as_json: bool) -> None:
     words = ", ".join(moved) or "nothing to do"
     traffic = f"{size(result.traffic.bytes_up)} up, {size(result.traffic.bytes_down)} down"
     say(f"Synced in {result.seconds:.2f} s: {words} ({traffic}).")
-    if standing.pending + standing.stored:
-        say(f"{standing.pending + standing.stored} of this machine's changes wait for the Core.")
-    for name, detail in standing.notices.items():
+    if stream_status.pending + stream_status.stored:
+        say(f"{stream_status.pending + stream_status.stored} of this machine's changes wait for the Core.")
+    for name, detail in stream_status.notices.items():
         say(f"! {notice_text(name)} ({detail})")
     if planned is not None:
         say(f"! The relay deletes this vault on {planned.day}. To call it off: `crystal vault keep`.")

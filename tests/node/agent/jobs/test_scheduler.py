@@ -340,7 +340,7 @@ def test_a_record_of_which_some_pages_are_damaged_keeps_no_agent_from_starting(t
     path.write_bytes(data[:4096] + b"\x55" * (len(data) - 4096))
     with JobStore.open(path) as store:
         store.register([job])
-        assert [standing.name for standing in store.all()] == [job.name]
+        assert [status.name for status in store.all()] == [job.name]
     assert path.with_name("jobs.db.damaged").exists()
 
 
@@ -360,8 +360,8 @@ async def test_words_that_are_no_text_end_a_run_as_any_others(tmp_path: Path, sa
 async def test_a_person_who_waits_is_told_of_the_end_of_the_run_that_they_asked_for(tmp_path: Path) -> None:
     task = _Task(says=["tidied"], lasts=0.05)
     async with _running(tmp_path, _job(task)) as running:
-        standing, finished = await running.schedule.run_now("tidy")
-        assert (standing.outcome, standing.said, finished, task.runs) == (JobOutcome.DONE, "tidied", True, 1)
+        status, finished = await running.schedule.run_now("tidy")
+        assert (status.outcome, status.said, finished, task.runs) == (JobOutcome.DONE, "tidied", True, 1)
         with pytest.raises(NoSuchEntry):
             await running.schedule.run_now("none-of-ours")
 
@@ -369,8 +369,8 @@ async def test_a_person_who_waits_is_told_of_the_end_of_the_run_that_they_asked_
 async def test_who_does_not_wait_long_enough_leaves_the_run_going_on(tmp_path: Path) -> None:
     task = _Task(says=["tidied"], lasts=0.3)
     async with _running(tmp_path, _job(task)) as running:
-        standing, finished = await running.schedule.run_now("tidy", 0.0)
-        assert not finished and standing.wanted > standing.served
+        status, finished = await running.schedule.run_now("tidy", 0.0)
+        assert not finished and status.wanted > status.served
         assert (await running.ended()).outcome is JobOutcome.DONE
 
 

@@ -39,7 +39,7 @@ def started(machine: Machine) -> "subprocess.Popen[str]":
     assert agent.stdout is not None
     deadline = time.monotonic() + SECONDS_MAX
     for line in agent.stdout:
-        if "the agent runs" in line:
+        if "the background service runs" in line:
             return agent
         assert time.monotonic() < deadline
     pytest.fail(f"the agent ended: {agent.stderr.read() if agent.stderr else ''}")

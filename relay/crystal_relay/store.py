@@ -53,13 +53,14 @@ class Object:
 
     def __init__(
         self,
-        pieces: AsyncIterator[bytes],
+        pieces: AsyncIterator[bytes] | None,
         *,
         size: int,
         start: int,
         length: int,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`pieces`: None if they will be `held`."""
         self.size = size
         self.start = start
         self.length = length
@@ -72,7 +73,7 @@ class Object:
     def of(cls, whole: bytes, *, start: int = 0, length: int | None = None) -> Self:
         """A part of an object in memory. Raises BadRange, BadRequest."""
         count = part_length(len(whole), start, length)
-        made = cls(_pieces_of(whole, start, start + count), size=len(whole), start=start, length=count)
+        made = cls(None, size=len(whole), start=start, length=count)
         made.held = whole if count == len(whole) else whole[start : start + count]
         return made
 
@@ -106,8 +107,9 @@ class Object:
         await self.aclose()
 
     async def _read_and_close(self) -> AsyncIterator[bytes]:
+        held, pieces = self.held or b"", self._pieces
         try:
-            async for piece in self._pieces:
+            async for piece in _pieces_of(held, 0, len(held)) if pieces is None else pieces:
                 yield piece
         finally:
             await self.aclose()
@@ -222,6 +224,15 @@ class DirectStore(Protocol):
 
     def announce(self, key: str) -> None:
         """Wake waiting callers: a direct request has written the object."""
+        ...
+
+
+@runtime_checkable
+class Recalling(Protocol):
+    """A store that keeps some objects in memory."""
+
+    def recall(self, key: str, *, start: int = 0, length: int | None = None) -> Object | None:
+        """As `get`, if the object is in memory, else None. It needs no `aclose`."""
         ...
 
 

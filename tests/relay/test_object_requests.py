@@ -1,7 +1,9 @@
 """Requests for objects that are read without the general parser: only those that it would read in the same way."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import httptools
@@ -10,12 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crystal_relay.client.http import HttpStore
+from crystal_relay.limits import LOG_ENTRY_BYTES_MAX
+from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, connection
 from crystal_relay.server.object_requests import object_request
+from crystal_relay.tokens import new_token
 from tests.support.hand_written import get_head
 from tests.support.raw_http import RawConnection
-from tests.support.relay_server import ENROLL_TOKEN, ServedRelay, enrolled, served
+from tests.support.relay_server import ENROLL_TOKEN, Member, ServedRelay, enrolled, served
+
+NARROW = RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=4_000, quota_entries=0)
 
 VAULT = "a" * 32
 PATH = f"/v2/vaults/{VAULT}/objects/devlog/0".encode()
@@ -252,6 +259,158 @@ async def test_each_answer_is_that_of_its_request_wherever_the_head_before_was_c
         await connected.send(first[len(first) - cut :] + b"".join(others))
         assert [(await connected.reply()).body for _ in range(3)] == [b"0", b"1", b"2"]
         await connected.close()
+
+
+COUNTED = {
+    f"crystal_relay_{name}"
+    for name in (
+        "requests_total",
+        "request_seconds_count",
+        "received_bytes_total",
+        "sent_bytes_total",
+        "errors_total",
+        "limited_total",
+        "store_seconds_count",
+        "store_queue_seconds_count",
+    )
+}
+"""Metrics that do not depend on when they are read."""
+Step = tuple[str, str, list[str], bytes]
+"""Method, what comes after the vault, headers beside the usual, body."""
+CREATE = ["If-None-Match: *"]
+
+
+def _steps(member: Member) -> Iterator[Step]:
+    """Every kind of answer that a request for an object or a list can have, refusals in their order too."""
+    own, log = f"objects/conversations/{member.device}.{'0' * 16}/1", "objects/devlog/1"
+    bearer = f"Authorization: Bearer {member.token}"
+    yield "PUT", own, [bearer, *CREATE], b"body"
+    yield "PUT", own, [bearer, *CREATE], b"other"
+    yield "PUT", own, [bearer], b"other"
+    yield "PUT", own, [bearer, "If-None-Match: a"], b"other"
+    yield "PUT", own.replace(member.device, "0" * 32), [bearer, *CREATE], b"body"
+    yield "PUT", f"objects/cursor/{member.device}", [bearer], b"1"
+    yield "PUT", f"objects/cursor/{member.device}", [bearer], b""
+    yield "PUT", log, [bearer, *CREATE], bytes(LOG_ENTRY_BYTES_MAX + 1)
+    yield "PUT", log, [bearer, *CREATE], b"log"
+    yield "PUT", log, [bearer], b"mended"
+    yield "PUT", "objects/nothing/1", [bearer, *CREATE], b"body"
+    yield "PUT", "objects/devlog/..", [bearer, *CREATE], b"body"
+    yield "PUT", f"objects/invite/{'a' * 32}/offer", [bearer, *CREATE], b"body"
+    for method in ("GET", "HEAD"):
+        yield method, own, [bearer], b""
+        yield method, log, [bearer], b""
+        yield method, f"objects/cursor/{member.device}", [bearer], b""
+        yield method, "objects/devlog/2", [bearer], b""
+        for part in ("0-", "1-2", "3-99", "4-", "5-", "2-1", "-1", "a"):
+            yield method, own, [bearer, f"Range: bytes={part}"], b""
+        yield method, f"objects/invite/{'a' * 32}/offer", [bearer], b""
+        yield method, "list?limit=2", [bearer], b""
+        yield method, "list?prefix=devlog%2F&after=devlog%2F0", [bearer], b""
+        yield method, "list?limit=0", [bearer], b""
+        yield method, "list?limit=1&limit=1", [bearer], b""
+    yield "GET", own, [], b""
+    yield "GET", own, ["Authorization: Bearer x"], b""
+    yield "GET", own, [f"Authorization: Bearer {new_token(member.device)}"], b""
+    yield "PUT", own, ["Authorization: Basic x", *CREATE], b"body"
+    yield "PUT", "objects/devlog/full", [bearer, *CREATE], bytes(3_000)
+    yield "PUT", f"objects/blob/{'a' * 32}", [bearer, *CREATE], bytes(3_000)
+    yield "PUT", f"objects/blob/{'b' * 32}", [bearer, *CREATE], bytes(3_000)
+    yield "DELETE", own, [bearer], b""
+    yield "GET", own, [bearer], b""
+    yield "DELETE", own, [bearer], b""
+
+
+async def _answers(
+    directory: Path, *, general: bool, settings: RelaySettings = NARROW, stops: bool = False
+) -> tuple[list[Any], dict[str, Any]]:
+    """The answers to all steps, and what the relay counted. `general`: left to the general parser, by a header."""
+    store = LocalStore(directory)
+    async with served(store, settings) as served_relay:
+        relay = served_relay.app.state.relay
+        member = await enrolled(served_relay.url)
+        await relay.usage.counted()
+        connected = await RawConnection.to(served_relay.url)
+        answers: list[Any] = []
+        if stops:
+            relay.health.stopping()
+        for method, what, headers, body in _steps(member):
+            lines = [f"{method} /v2/vaults/{member.vault}/{what} HTTP/1.1", "Host: relay", *headers]
+            if method == "PUT":
+                lines.append(f"Content-Length: {len(body)}")
+            if general:
+                lines.append("X-Other: a")
+            await connected.send("\r\n".join([*lines, "", ""]).encode() + body)
+            reply = await connected.reply(head_only=method == "HEAD")
+            shown = {
+                name: value for name, value in reply.headers.items() if name not in ("date", "x-request-id")
+            }
+            text = reply.body.replace(member.device.encode(), b"device")
+            answers.append((method, what.replace(member.device, "device"), reply.status, shown, text))
+            await relay.usage.counted()
+            if shown.get("connection") == "close":
+                assert await connected.is_closed(5)
+                await connected.close()
+                connected = await RawConnection.to(served_relay.url)
+        await connected.close()
+        counted: dict[str, Any] = {"refused": (relay.usage.refused, relay.rates.refused_devices)}
+        for family in relay.metrics.families():
+            for sample in family.samples:
+                if sample.name in COUNTED:
+                    counted[f"{sample.name} {sorted(sample.labels.items())}"] = sample.value
+        assert relay.fair_store.small.running == 0
+        assert {name.partition(" ")[0] for name in counted} == COUNTED | {"refused"}
+    await store.aclose()
+    return answers, counted
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_what_is_answered_at_once_is_answered_and_counted_as_by_the_general_parser(
+    tmp_path: Path, *, stops: bool
+) -> None:
+    """In both ways: a quota that fills, refusals before and after others, and a process that stops."""
+    at_once, counted = await _answers(tmp_path / "a", general=False, stops=stops)
+    general, counted_so = await _answers(tmp_path / "b", general=True, stops=stops)
+    assert at_once == general
+    assert counted == counted_so
+    statuses = {answer[2] for answer in at_once}
+    assert statuses >= {200, 201, 204, 206, 400, 401, 403, 404, 412, 413, 416, 507}
+
+
+async def test_a_rate_counts_each_request_once_in_both_ways(tmp_path: Path) -> None:
+    settings = RelaySettings(enroll_token=ENROLL_TOKEN, rate_per_token=0.01)
+    at_once, _ = await _answers(tmp_path / "a", general=False, settings=settings)
+    general, _ = await _answers(tmp_path / "b", general=True, settings=settings)
+    assert [answer[2] for answer in at_once] == [answer[2] for answer in general]
+    assert [answer[2] for answer in at_once][:2] == [201, 429]
+
+
+async def test_requests_that_come_together_leave_turns_of_the_loop_to_others(tmp_path: Path) -> None:
+    """The first of them runs at once; of hundreds behind it each takes a turn."""
+    store = LocalStore(tmp_path / "store")
+    async with served(store, RelaySettings(enroll_token=ENROLL_TOKEN)) as relay:
+        member = await enrolled(relay.url)
+        client = HttpStore(relay.url, vault=member.vault, token=member.token)
+        await client.put_new(f"{member.prefix}devlog/0", b"body")
+        await client.aclose()
+        get = get_head(member, f"/v2/vaults/{member.vault}/objects/devlog/0")
+        turns = 0
+
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_soon(count)
+
+        connected = await RawConnection.to(relay.url)
+        await connected.send(get)
+        await connected.reply()
+        count()
+        await connected.send(get * 200)
+        for _ in range(200):
+            assert (await connected.reply()).body == b"body"
+        assert turns >= 150
+        await connected.close()
+    await store.aclose()
 
 
 def _relay() -> AbstractAsyncContextManager[ServedRelay]:

@@ -114,11 +114,10 @@ class LocalStore:
         await self._put(RowChange.REPLACE, key, body)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+        if (recent := self.recall(key, start=start, length=length)) is not None:
+            return recent
         check_key(key)
         check_part(start, length)
-        if (recent := self._recent.get(key)) is not None:
-            self._check_usable()
-            return Object.of(recent, start=start, length=length)
         self._enter()
         try:
             size, held = await self._lookups.ask(self._deliver(), key)
@@ -134,6 +133,14 @@ class LocalStore:
         return Object(
             self._file_pieces(held, start, count), size=size, start=start, length=count, close=_closing(held)
         )
+
+    def recall(self, key: str, *, start: int = 0, length: int | None = None) -> Object | None:
+        """As `Recalling`."""
+        recent = self._recent.get(key)
+        if recent is None:
+            return None
+        self._check_usable()
+        return Object.of(recent, start=start, length=length)
 
     async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
         check_prefix(prefix)
@@ -185,7 +192,8 @@ class LocalStore:
         self._enter()
         try:
             if size <= self._inline_bytes_max:
-                await self._write(change, key, size, await whole_body(body), None)
+                whole = await whole_body(body) if isinstance(body, Body) else body
+                await self._write(change, key, size, whole, None)
                 return
             if change is RowChange.CREATE and await self._read(lambda: self._rows.exists(key)):
                 raise AlreadyExists("the key is taken")  # before megabytes are received in vain

@@ -33,8 +33,8 @@ ROW_OVERHEAD_BYTES = 1 * KIB
 """Upper bound of a row's size beside its bytes: its key, also in the index."""
 QUIET_SECONDS = 0.5
 """The log is emptied after this time without a write after a deletion."""
-ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2, 1)
-"""Possible numbers of rows in one statement: few, so that each is prepared once."""
+ROWS_AT_ONCE_MAX = 64
+"""Rows in one statement. Each number of them is prepared once, and SQLite keeps as many statements."""
 
 
 class RowChange(Enum):
@@ -183,15 +183,11 @@ class RowWriter:
             )
             if growth and not self._room.has_for_rows(self._connection, growth):
                 raise StoreFull("the relay's disk is full")
-            self._connection.execute("BEGIN IMMEDIATE")
-            if self._may_return:
-                # A deletion that finds nothing writes nothing, and would leave the log as it is.
-                self._connection.pragma("user_version", SCHEMA_VERSION)
-            if one_by_one or len(group) == 1:
-                results = [(write, self._apply(write)) for write in group]
+            if self._is_one_statement(group) and not one_by_one and not self._may_return:
+                self._create_all(group)
+                results = [(write, _DONE) for write in group]
             else:
-                results = self._apply_together(group)
-            self._connection.execute("COMMIT")
+                results = self._transact(group, one_by_one=one_by_one)
         except _KeyTaken:
             self._roll_back()
             return self._commit(group, one_by_one=True)
@@ -213,6 +209,22 @@ class RowWriter:
         # that a crash leaves, so its file is left to the next start's sweep, which knows.
         return [(group[0], WriteOutcome(failure, group[0].file if isinstance(failure, StoreFull) else None))]
 
+    def _is_one_statement(self, group: list[Write]) -> bool:
+        """Whether one statement, which is a transaction of its own, is enough."""
+        return len(group) <= ROWS_AT_ONCE_MAX and all(write.change is RowChange.CREATE for write in group)
+
+    def _transact(self, group: list[Write], *, one_by_one: bool) -> Results:
+        self._connection.execute("BEGIN IMMEDIATE")
+        if self._may_return:
+            # A deletion that finds nothing writes nothing, and would leave the log as it is.
+            self._connection.pragma("user_version", SCHEMA_VERSION)
+        if one_by_one or len(group) == 1:
+            results = [(write, self._apply(write)) for write in group]
+        else:
+            results = self._apply_together(group)
+        self._connection.execute("COMMIT")
+        return results
+
     def _apply_together(self, group: list[Write]) -> Results:
         """Raises _KeyTaken if a creation finds its key taken: which one it was is found out one by one."""
         results: Results = []
@@ -221,19 +233,17 @@ class RowWriter:
             if change is not RowChange.CREATE:
                 results += [(write, self._apply(write)) for write in writes]
                 continue
-            at = 0
-            for count in ROWS_AT_ONCE:
-                while len(writes) - at >= count:
-                    self._create_all(writes[at : at + count])
-                    at += count
+            for at in range(0, len(writes), ROWS_AT_ONCE_MAX):
+                self._create_all(writes[at : at + ROWS_AT_ONCE_MAX])
             results += [(write, _DONE) for write in writes]
         return results
 
     def _create_all(self, writes: list[Write]) -> None:
         values = [value for write in writes for value in (write.key, write.size, write.file, write.body)]
-        self._connection.execute(_CREATE[len(writes)], values)
-        if self._connection.changes() != len(writes):
-            raise _KeyTaken
+        try:
+            self._connection.execute(_CREATE[len(writes)], values)  # stores all of them or none
+        except apsw.ConstraintError:
+            raise _KeyTaken from None
 
     def _apply(self, write: Write) -> WriteOutcome:
         match write.change:
@@ -248,7 +258,9 @@ class RowWriter:
                 return WriteOutcome(None, gone.get)
 
     def _create(self, write: Write) -> WriteOutcome:
-        self._connection.execute(_CREATE[1], (write.key, write.size, write.file, write.body))
+        self._connection.execute(
+            f"{_CREATE[1]} ON CONFLICT (key) DO NOTHING", (write.key, write.size, write.file, write.body)
+        )
         if self._connection.changes() == 0:
             return WriteOutcome(AlreadyExists("the key is taken"), write.file)
         return _DONE
@@ -295,6 +307,5 @@ class _KeyTaken(Exception):
 
 _CREATE = {
     count: f"INSERT INTO object (key, size, file, body) VALUES {', '.join(['(?, ?, ?, ?)'] * count)}"  # noqa: S608 (no values in it)
-    " ON CONFLICT (key) DO NOTHING"
-    for count in ROWS_AT_ONCE
+    for count in range(1, ROWS_AT_ONCE_MAX + 1)
 }

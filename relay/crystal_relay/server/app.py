@@ -34,6 +34,7 @@ from crystal_relay.server.batches import Batches
 from crystal_relay.server.condemned import Condemned
 from crystal_relay.server.deletion_routes import DeletionRoutes
 from crystal_relay.server.dropped_vaults import DroppedVaults
+from crystal_relay.server.exchange import Rest
 from crystal_relay.server.extension import Extension, Mounted
 from crystal_relay.server.fair_store import FairStore
 from crystal_relay.server.founding import check_founding
@@ -323,6 +324,14 @@ class RelayApplication(Starlette):
         super().__init__(routes=relay.routes())
         self.router.redirect_slashes = False
         self.state.relay = relay
+
+    def begin(self, scope: Scope, receive: Receive, send: Send) -> Rest:
+        """As `Guard.begin`, for requests that the guard serves itself."""
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
+        guard = self.middleware_stack
+        assert isinstance(guard, Guard), "it is the outermost"
+        return guard.begin(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         """The guard, what Starlette needs to answer for a missing route, the routes."""

@@ -26,14 +26,15 @@ from crystal_relay.server.enrollment import new_enrollment_token
 from crystal_relay.server.grants import ASK, Grant, Grants
 from crystal_relay.server.invites import Invite, Invites
 from crystal_relay.server.rates import Rates
-from crystal_relay.server.registry import Registry
-from crystal_relay.server.requests import head_of, text_of
+from crystal_relay.server.registry import Registry, hash_of
+from crystal_relay.server.requests import FIELDS_KEY, KnownFields, head_of, text_of
 from crystal_relay.server.scopes import Identity, TokenScope
 from crystal_relay.tokens import TOKEN, recovery_hash
 
 _BEARER = "Bearer "
 _RECOVERY = "Crystal-Recovery "
 _INVITE = f"{CREDENTIAL} "
+_INVITE_BYTES = _INVITE.encode()
 _NEWCOMER = re.compile(r"([0-9a-f]{32})\.([0-9a-f]{64})\Z")
 _RECOVERY_SECRET = re.compile(r"[0-9a-f]{64}\Z")
 ENROLL_TOKEN = re.compile(r"[\x21-\x7e]{16,256}\Z")
@@ -50,29 +51,40 @@ async def device_of_header(
     value: bytes | None, registry: Registry, vault: str, rates: Rates, scope: Connection
 ) -> Identity:
     """The device of the bearer token in an Authorization header's value. Raises as `device_of`."""
-    header = text_of(value) or ""
-    match = TOKEN.match(header, len(_BEARER)) if header.startswith(_BEARER) else None  # §R2-1
-    if match is None:
-        rates.failed(scope)
-        raise Unauthorized("a device's token is needed here", hint="Send `Authorization: Bearer <token>`.")
-    identity = registry.known(vault, match[1], match[0])  # §R9.2-3
+    device, token = _shown(value, rates, scope)
+    identity = registry.known(vault, device, token)  # §R9.2-3
     if identity is None:
         try:
             with rates.lookup(scope):
-                identity = await registry.identify(vault, match[1], match[0])
+                identity = await registry.identify(vault, device, token)
         except (Unauthorized, VaultClosed):
             rates.failed(scope)
             raise
-    authenticated(scope)
-    rates.check(identity)
-    return identity
+    return _let_in(identity, rates, scope)
+
+
+def known_device(
+    value: bytes | None, registry: Registry, vault: str, rates: Rates, scope: Connection
+) -> Identity | None:
+    """As `device_of_header` if nothing has to be looked up; else None, and nothing is counted."""
+    if value is None or value.startswith(_INVITE_BYTES):
+        return None
+    fields: KnownFields | None = scope.get(FIELDS_KEY)
+    shown = None if fields is None else fields.shown
+    if shown is None:
+        device, token = _shown(value, rates, scope)
+        shown = device, hash_of(token)
+        if fields is not None:
+            fields.shown = shown
+    identity = registry.known_by_hash(vault, *shown)  # §R9.2-3
+    return None if identity is None else _let_in(identity, rates, scope)
 
 
 async def party_of_header(
     value: bytes | None, registry: Registry, invites: Invites, vault: str, rates: Rates, scope: Connection
 ) -> Identity:
     """A device as in `device_of_header`, or a newcomer whose invite is open. Raises InviteOver too."""
-    if value is None or not value.startswith(_INVITE.encode()):
+    if value is None or not value.startswith(_INVITE_BYTES):
         return await device_of_header(value, registry, vault, rates, scope)
     mailbox, invite = await _newcomer(value, invites, vault, rates, scope)
     try:
@@ -198,6 +210,22 @@ async def ensure_enrollment(registry: Registry, announce: Callable[[str], None])
     token = new_enrollment_token()
     announce(token)
     await registry.add_enrollment(token)
+
+
+def _shown(value: bytes | None, rates: Rates, scope: Connection) -> tuple[str, str]:
+    """The device and the token. Raises Unauthorized."""
+    header = text_of(value) or ""
+    match = TOKEN.match(header, len(_BEARER)) if header.startswith(_BEARER) else None  # §R2-1
+    if match is None:
+        rates.failed(scope)
+        raise Unauthorized("a device's token is needed here", hint="Send `Authorization: Bearer <token>`.")
+    return match[1], match[0]
+
+
+def _let_in(identity: Identity, rates: Rates, scope: Connection) -> Identity:
+    authenticated(scope)
+    rates.check(identity)
+    return identity
 
 
 async def _newcomer(

@@ -13,7 +13,7 @@ LISTS_OF_VAULT_AT_ONCE = 4
 
 
 class VaultConcurrency:
-    """A limit on one kind of request. One event loop. Each `enter` that returned needs a `leave`."""
+    """A limit on one kind of request. One event loop. Each slot that was taken needs a `leave`."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
@@ -24,11 +24,17 @@ class VaultConcurrency:
         """Number of running requests of the vault."""
         return self._under_way.get(vault, 0)
 
+    def start(self, vault: str) -> bool:
+        """Take a slot if one is free. False: `enter`."""
+        count = self._under_way.get(vault, 0)
+        if count >= self._at_once:
+            return False
+        self._under_way[vault] = count + 1
+        return True
+
     async def enter(self, vault: str) -> None:
         """Wait for a slot."""
-        count = self._under_way.get(vault, 0)
-        if count < self._at_once:
-            self._under_way[vault] = count + 1
+        if self.start(vault):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(vault, deque()).append(turn)

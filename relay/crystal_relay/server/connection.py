@@ -22,8 +22,17 @@ from uvicorn.server import ServerState
 
 from crystal_relay.errors import BadRequest
 from crystal_relay.server.admission import SCOPE_KEY, Admission, Closing, Place, Refused, Trust
+from crystal_relay.server.eager import run_eagerly
 from crystal_relay.server.logs import new_request_id
-from crystal_relay.server.object_requests import Fields, Happening, ObjectCycle, object_request
+from crystal_relay.server.object_requests import (
+    Fields,
+    FixedHeaders,
+    Happening,
+    Headers,
+    ObjectCycle,
+    object_request,
+)
+from crystal_relay.server.requests import FIELDS_KEY
 from crystal_relay.server.settings import (
     ANONYMOUS_KEEP_ALIVE_SECONDS,
     ANONYMOUS_REFUSED_MAX,
@@ -64,11 +73,13 @@ class Connection(HttpToolsProtocol):
     __slots__ = (
         "_answer",
         "_answers",
+        "_beginning",
         "_body_left",
         "_fields",
         "_head_bytes",
         "_head_tail",
         "_head_timer",
+        "_idle_until",
         "_input",
         "_parsed",
         "_place",
@@ -113,6 +124,10 @@ class Connection(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
+        self._beginning = False
+        """Whether a request is being begun, in a function that called this connection."""
+        self._idle_until = 0.0
+        """When it has been idle for too long, by the loop's clock; 0 while it is not idle."""
 
     # --- for the limits ---
 
@@ -149,6 +164,16 @@ class Connection(HttpToolsProtocol):
             call()
             return
         self._when_gone = call
+
+    def answer(self, status: int, fixed: FixedHeaders, size: int | None, more: Headers, body: bytes) -> bool:
+        """Write the whole answer of the request that is being served. False: it has to be sent by messages."""
+        serving = self._serving
+        return isinstance(serving, ObjectCycle) and serving.answer(status, fixed, size, more, body)
+
+    def take_body(self) -> bytes | None:
+        """The body of the request that is being served, if it has arrived and was not read. It counts as read then."""
+        serving = self._serving
+        return serving.take_body() if isinstance(serving, ObjectCycle) else None
 
     # --- for the server ---
 
@@ -191,7 +216,7 @@ class Connection(HttpToolsProtocol):
         self._stop_head_timer()
         self._stop_stall_timer()
         self._stop_unread_timer()
-        self._unset_keepalive_if_required()  # uvicorn does not after a reset, and its timer would keep this object
+        self._end_keep_alive()  # its timer would keep this object
         super().connection_lost(exc)
         # Else reference cycles stay in memory until the next garbage collection. A request being served holds its `cycle`.
         self.scope = self.headers = self.cycle = self._serving = None  # type: ignore[assignment]
@@ -199,7 +224,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self._skip_rest:
             return
-        self._input = self._input[self._parsed :] + data if self._parsed < len(self._input) else data
+        self._input = self._input[self._parsed :] + data if self._input else data
         self._parsed = 0
         self._parse()
 
@@ -230,9 +255,13 @@ class Connection(HttpToolsProtocol):
         if asked is None:
             return False
         self._parsed = asked.end
+        if asked.end == len(self._input):
+            self._input, self._parsed = b"", 0
         # A connection that waits mostly sends nothing for a minute, and each idle one would hold large headers.
         self._fields = None if asked.is_wait or len(asked.fields.block) > _KEPT_BYTES_MAX else asked.fields
-        self._unset_keepalive_if_required()
+        self._idle_until = 0.0
+        if asked.is_wait:
+            self._end_keep_alive()  # as long as a wait lasts, its timer would only take memory
         self._stop_head_timer()
         path = asked.path.decode("ascii")
         scope: dict[str, Any] = {
@@ -250,6 +279,8 @@ class Connection(HttpToolsProtocol):
             "raw_path": asked.path,
             "query_string": asked.query,
             SCOPE_KEY: self,
+            FIELDS_KEY: asked.fields,
+            "crystal.object": asked.object,
             "crystal.cycle": ObjectCycle,  # all of them have their body; the cycle itself would be a circle
         }
         self.cycle = ObjectCycle(self, scope, asked.body)
@@ -287,18 +318,22 @@ class Connection(HttpToolsProtocol):
 
     def _count_waiting(self) -> None:
         """Account for what is in memory and not processed. Ends the connection if it is too much."""
-        if self._place is None or self.transport.is_closing():
+        place = self._place
+        if place is None or self.transport.is_closing():
+            return
+        if not self._input and not place.waiting and place.trust is not Trust.ANONYMOUS:
+            self.flow.release()
             return
         waiting = len(self._input) - self._parsed
         if waiting > HEAD_BYTES_MAX:
             self.flow.hold()
         else:
             self.flow.release()
-        if self._place.trust is Trust.ANONYMOUS and self._serving is not None:
+        if place.trust is Trust.ANONYMOUS and self._serving is not None:
             waiting += len(self._serving.body)
-        if waiting != self._place.waiting:
+        if waiting != place.waiting:
             try:
-                self.admission.wait(self._place, waiting)
+                self.admission.wait(place, waiting)
             except Refused as refused:
                 self.end(refused.closing)
 
@@ -339,11 +374,8 @@ class Connection(HttpToolsProtocol):
         self._stop_head_timer()
         super().on_message_complete()
         self.scope["crystal.cycle"] = ObjectCycle  # type: ignore[typeddict-unknown-key]  # as in `_serve_object`
-        if self.cycle.response_complete and self.timeout_keep_alive_task is None:
-            # The skipped rest of a body has stopped uvicorn's own timer.
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        if self.cycle.response_complete and not self._idle_until:
+            self._keep_alive()  # the skipped rest of a body was no idleness
 
     def on_response_complete(self) -> None:
         self._answers += 1
@@ -351,7 +383,10 @@ class Connection(HttpToolsProtocol):
             # Else what arrived of a refused body would stay in memory until the next request.
             self._serving.body = bytearray()
             self._serving.scope.pop("crystal.cycle", None)  # type: ignore[typeddict-item]  # a reference cycle
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._keep_alive()
         if not self._reading_head:
             # Answered before the body was read: the rest of it is skipped, within the time limit of a head.
             self._start_head_timer()
@@ -359,9 +394,10 @@ class Connection(HttpToolsProtocol):
             self._watch_unread()
         if self.transport.is_closing():
             self._input = b""
-        elif self._input:
+        elif self._parsed < len(self._input):
             self._parse()
         else:
+            self._input, self._parsed = b"", 0
             self._count_waiting()
 
     def pause_writing(self) -> None:
@@ -378,11 +414,56 @@ class Connection(HttpToolsProtocol):
         if self._place is not None and self._place.trust is Trust.ANONYMOUS:
             self.admission.begin(lambda: self._begin(cycle, app), self.loop)
         else:
-            super()._start_asgi_task(cycle, app)
+            self._run(cycle, app)
 
     def _begin(self, cycle: RequestResponseCycle, app: Any) -> None:
         if not cycle.disconnected:
+            self._run(cycle, app)
+
+    def _run(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """What has arrived whole runs at once. What is pipelined behind it takes a turn of the loop each, as all else does."""
+        within = self._beginning or asyncio.current_task(self.loop) is not None
+        if within or not isinstance(cycle, ObjectCycle):
             super()._start_asgi_task(cycle, app)
+            return
+        self._beginning = True
+        try:
+            begin = getattr(app, "begin", None)
+            if begin is None:  # a proxy's word on the client has to be read first
+                run_eagerly(cycle.run_asgi(app), self.loop, self.tasks)
+                return
+            rest = begin(cycle.scope, cycle.receive, cycle.send)
+            if rest is not None:
+                run_eagerly(cycle.run_rest(rest), self.loop, self.tasks)
+        finally:
+            self._beginning = False
+
+    # One timer for many requests: to make and end one for each cost as much as parsing it.
+
+    def _keep_alive(self) -> None:
+        """It is idle from now on."""
+        self._idle_until = self.loop.time() + self.timeout_keep_alive
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_until = 0.0
+
+    def _end_keep_alive(self) -> None:
+        self._idle_until = 0.0
+        super()._unset_keepalive_if_required()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        left = self._idle_until - self.loop.time()
+        if not self._idle_until:
+            return
+        if left > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
+        else:
+            super().timeout_keep_alive_handler()
 
     def _watch_unread(self) -> None:
         self._unread_timer = self.loop.call_later(

@@ -72,6 +72,8 @@ class FairQueue(Generic[Item]):
         """Virtual time: the start of the request that was started last."""
         self._number = 0
         self._prune_at = _PRUNE_MIN
+        self._latest: _Flow[Item] | None = None
+        """The last flow that was here, while none is: its next request needs no new one."""
         self.running = 0
         self.waiting = 0
 
@@ -149,7 +151,11 @@ class FairQueue(Generic[Item]):
     # --- inside ---
 
     def _new(self, name: str) -> _Flow[Item]:
-        made = self._flows[name] = _Flow(name, self._now - self._credit, self._weights.get(name, 1.0))
+        made, self._latest = self._latest, None
+        if made is None or made.name != name:
+            made = _Flow[Item](name, 0.0, self._weights.get(name, 1.0))
+        made.due = self._now - self._credit
+        self._flows[name] = made
         if len(self._flows) > self._prune_at:
             for flow in tuple(self._flows.values()):
                 if flow is not made:
@@ -182,6 +188,8 @@ class FairQueue(Generic[Item]):
         if not self.running and not self.waiting:
             self._flows.clear()
             self._heap.clear()
+            flow.listed = False
+            self._latest = flow
             self._now = 0.0
             self._prune_at = _PRUNE_MIN
         elif not (flow.running or flow.waiting or flow.listed) and (

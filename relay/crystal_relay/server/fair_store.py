@@ -25,7 +25,7 @@ from crystal_relay.limits import KIB, LIST_LIMIT_MAX
 from crystal_relay.server.fair_queue import UNLIMITED, FairQueue
 from crystal_relay.server.histogram import Histogram
 from crystal_relay.server.settings import QUEUED_OF_VAULT_MAX, QUEUED_SECONDS_MAX, RelaySettings
-from crystal_relay.store import Body, DirectRequest, DirectStore, Head, Object, Page, Store
+from crystal_relay.store import Body, DirectRequest, DirectStore, Head, Object, Page, Recalling, Store
 
 REQUEST_COST_BYTES = 64 * KIB
 """An operation costs as much as so many bytes, and its bytes."""
@@ -57,6 +57,9 @@ class Turns:
             weights={SHARED: SHARED_WEIGHT},
         )
         self._clock = clock
+        self._waiting: dict[_Turn, tuple[str, float]] = {}
+        """Each with its flow and when it has waited for too long (§R9-18), the oldest first."""
+        self._timer: asyncio.TimerHandle | None = None
         self.queued = Histogram()
         """Seconds that operations waited for their turn."""
 
@@ -70,10 +73,16 @@ class Turns:
         """Number of operations that wait for it."""
         return self._queue.waiting
 
+    def start(self, flow: str, cost: float) -> bool:
+        """Take a turn at once if nothing is before it. False: `enter`."""
+        if not self._queue.start(flow, cost):
+            return False
+        self.queued.observe(0.0)
+        return True
+
     async def enter(self, flow: str, cost: float, *, ahead: bool = False) -> None:
         """Wait for a turn, `ahead` before the flow's others. Raises Busy if too many of this flow wait, or for too long."""
-        if self._queue.start(flow, cost):
-            self.queued.observe(0.0)
+        if self.start(flow, cost):
             return
         longest = QUEUED_OF_VAULT_MAX * (SHARED_WEIGHT if flow == SHARED else 1)
         if self._queue.waiting_of(flow, ahead=ahead) >= longest:  # §R9-18
@@ -82,8 +91,9 @@ class Turns:
         turn: _Turn = loop.create_future()
         self._queue.add(flow, cost, turn, ahead=ahead)
         began = self._clock()
-        # §R9-18; a timer costs a third of what `asyncio.timeout` does
-        timer = loop.call_later(QUEUED_SECONDS_MAX, self._expire, flow, turn)
+        self._waiting[turn] = flow, loop.time() + QUEUED_SECONDS_MAX
+        if self._timer is None:
+            self._timer = loop.call_later(QUEUED_SECONDS_MAX, self._expire, loop)
         try:
             await turn
         except asyncio.CancelledError:
@@ -92,13 +102,20 @@ class Turns:
                 self.leave(flow)  # it was given the turn at the moment of its cancellation
             raise
         finally:
-            timer.cancel()
+            self._waiting.pop(turn, None)
             del turn  # else an error's traceback, this frame and the request hold each other
         self.queued.observe(self._clock() - began)
 
-    def _expire(self, flow: str, turn: _Turn) -> None:
-        if not turn.done() and self._queue.withdraw(flow, turn):
-            turn.set_exception(Busy("the relay's store is too slow for all that this vault asks for"))
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        """All wait equally long, so one timer, for the oldest of them, is enough."""
+        self._timer = None
+        now = loop.time()
+        for turn, (flow, until) in tuple(self._waiting.items()):
+            if until > now:
+                self._timer = loop.call_at(until, self._expire, loop)
+                return
+            if not turn.done() and self._queue.withdraw(flow, turn):
+                turn.set_exception(Busy("the relay's store is too slow for all that this vault asks for"))
 
     def leave(self, flow: str, *, extra: float = 0.0) -> None:
         """End a turn, and give it to the next. `extra`: what it cost beyond what was said."""
@@ -109,38 +126,31 @@ class Turns:
 
 
 class _Operation:
-    """One operation: an async context manager that takes its turn, and notes the seconds in the store."""
+    """One operation that has its turn: a context manager, which ends the turn and notes the seconds in the store."""
 
-    __slots__ = ("_ahead", "_began", "_clock", "_cost", "_ended", "_flow", "_seconds", "_turns", "extra")
+    __slots__ = ("_began", "_clock", "_ended", "_flow", "_seconds", "_turns", "extra")
 
     def __init__(
         self,
         turns: Turns,
         flow: str,
-        cost: float,
         seconds: Histogram,
         clock: Callable[[], float],
         ended: Callable[[BaseException | None], None],
-        *,
-        ahead: bool,
     ) -> None:
         self._turns = turns
         self._flow = flow
-        self._cost = cost
-        self._ahead = ahead
         self._seconds = seconds
         self._clock = clock
         self._ended = ended
-        self._began = 0.0
+        self._began = clock()
         self.extra = 0
         """Bytes that were not known at the beginning."""
 
-    async def __aenter__(self) -> Self:
-        await self._turns.enter(self._flow, self._cost, ahead=self._ahead)
-        self._began = self._clock()
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._seconds.observe(self._clock() - self._began)
@@ -157,6 +167,7 @@ class FairStore:
         """At most `settings.store_concurrency` operations at once, and half as many with large bodies."""
         self._store = store
         self._direct = store if isinstance(store, DirectStore) else None
+        self._memory = store if isinstance(store, Recalling) else None
         self._clock = clock
         at_once, of_vault = settings.store_concurrency, settings.vault_concurrency
         self.small = self._turns(at_once, of_vault)
@@ -178,17 +189,29 @@ class FairStore:
         await self._put(self._store.put, key, body)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
-        async with self._turn("get", key) as operation:
+        with await self._turn("get", key) as operation:
             found = await self._store.get(key, start=start, length=length)
             operation.extra = found.length
             return found
 
+    def recall(self, key: str, *, start: int = 0, length: int | None = None) -> Object | None:
+        """As `Recalling`. None too if it has to wait for its turn."""
+        found = self._memory.recall(key, start=start, length=length) if self._memory is not None else None
+        if found is None:
+            return None
+        flow = self._flow_of(key)
+        if not self.small.start(flow, REQUEST_COST_BYTES):
+            return None
+        with self._operation("get", flow) as operation:
+            operation.extra = found.length
+        return found
+
     async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
-        async with self._turn("list", prefix, LISTED_KEY_BYTES * limit):
+        with await self._turn("list", prefix, LISTED_KEY_BYTES * limit):
             return await self._store.list(prefix, after=after, limit=limit)
 
     async def delete(self, key: str) -> None:
-        async with self._turn("delete", key):
+        with await self._turn("delete", key):
             await self._store.delete(key)
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
@@ -208,15 +231,15 @@ class FairStore:
         return self._direct is not None and self._direct.direct_gets
 
     async def direct_put(self, key: str, *, size: int, md5: bytes) -> DirectRequest:
-        async with self._turn("sign", key):
+        with await self._turn("sign", key):
             return await self._signer().direct_put(key, size=size, md5=md5)
 
     async def direct_get(self, key: str) -> DirectRequest:
-        async with self._turn("sign", key):
+        with await self._turn("sign", key):
             return await self._signer().direct_get(key)
 
     async def head(self, key: str) -> Head:
-        async with self._turn("head", key):
+        with await self._turn("head", key):
             return await self._signer().head(key)
 
     def announce(self, key: str) -> None:
@@ -230,7 +253,7 @@ class FairStore:
         if isinstance(body, Body):
             await self._put_arriving(put, key, body)
             return
-        async with self._turn("put", key, len(body)):
+        with await self._turn("put", key, len(body)):
             await put(key, body)
 
     async def _put_arriving(
@@ -259,13 +282,15 @@ class FairStore:
                 self.seconds["put"].observe(self._clock() - entered)
                 self.large.leave(flow)
 
-    def _turn(self, operation: str, key: str, size: int = 0) -> "_Operation":
+    async def _turn(self, operation: str, key: str, size: int = 0) -> "_Operation":
         flow, cost = self._flow_of(key), REQUEST_COST_BYTES + size
-        # §R9-20
-        ahead = flow != SHARED and key.startswith("r/")
-        return _Operation(
-            self.small, flow, cost, self.seconds[operation], self._clock, self._ended, ahead=ahead
-        )
+        if not self.small.start(flow, cost):
+            # §R9-20
+            await self.small.enter(flow, cost, ahead=flow != SHARED and key.startswith("r/"))
+        return self._operation(operation, flow)
+
+    def _operation(self, operation: str, flow: str) -> "_Operation":
+        return _Operation(self.small, flow, self.seconds[operation], self._clock, self._ended)
 
     def _ended(self, error: BaseException | None) -> None:
         """Note whether the store answered. What a client did, or that it went away, tells nothing."""
@@ -274,7 +299,7 @@ class FairStore:
 
     def _flow_of(self, key: str) -> str:
         """The flow of a key or a prefix. A vault's objects are only asked for by those whom it has let in."""
-        root, name, inner = (*key.split("/", 3), "", "")[:3]
+        root, name, inner, *_ = (*key.split("/", 3), "", "")
         if root in ("v", "w") and name:
             flow = f"{root}/{name}"
             if flow not in self._known:

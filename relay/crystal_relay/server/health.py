@@ -91,6 +91,11 @@ class Health:
             Route("/health/ready", self.ready, methods=["GET"]),
         ]
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the process was told to stop."""
+        return self.state is ProcessState.STOPPING
+
     def serving(self) -> None:
         """Connections are accepted from now on."""
         self.state = ProcessState.SERVING

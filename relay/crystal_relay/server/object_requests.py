@@ -8,16 +8,20 @@ limit, is the same.
 
 import asyncio
 import re
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from crystal_relay.server.requests import Head, read_headers
 from crystal_relay.server.settings import HEAD_BYTES_MAX
 
 _TOGETHER_BYTES_MAX = 64 * 1024
 """A body up to this size is written together with its head."""
 _LINE = re.compile(
-    rb"(GET|HEAD|PUT|DELETE) (/v2/vaults/[0-9a-f]{32}/(?:objects/[a-z0-9._/-]{1,256}|(list|wait)))"
+    rb"(GET|HEAD|PUT|DELETE) (/v2/vaults/([0-9a-f]{32})/(?:objects/([a-z0-9._/-]{1,256})|(list|wait)))"
     rb"(?:\?([A-Za-z0-9._~%&=+/-]{0,2048}))? HTTP/1\.1\r\n"
 )
 _FIELD = re.compile(rb"([A-Za-z-]{2,32}): ([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
@@ -43,18 +47,28 @@ _KNOWN = frozenset(
 )
 """None of them changes how the rest is read, except the two that `_fields` looks at."""
 
-Headers = list[tuple[bytes, bytes]]
+Header = tuple[bytes, bytes]
+Headers = list[Header]
+FixedHeaders = tuple[Header, ...]
+"""Of one kind of answer: the same for each."""
 
 
-class Fields(NamedTuple):
+@dataclass(slots=True)
+class Fields:
     """A request's headers."""
 
     block: bytes
     """As they were sent."""
     headers: Headers
     """Names in lower case."""
+    head: Head
+    """Those that the relay reads."""
+    bytes: int
+    """Of all names and values."""
     size: int | None
     """Content-Length."""
+    shown: tuple[str, str] | None = None
+    """The device and the hash of the token in them, once they were looked at."""
 
 
 class ObjectRequest(NamedTuple):
@@ -64,10 +78,12 @@ class ObjectRequest(NamedTuple):
     path: bytes
     query: bytes
     fields: Fields
-    body: bytearray
+    body: bytes
     end: int
     """Where the next request begins in the input."""
     is_wait: bool
+    object: tuple[bytes, bytes] | None
+    """Vault and key, if it is for an object."""
 
 
 def object_request(data: bytes, begin: int, known: Fields | None) -> ObjectRequest | None:
@@ -75,7 +91,7 @@ def object_request(data: bytes, begin: int, known: Fields | None) -> ObjectReque
     match = _LINE.match(data, begin)
     if match is None:
         return None
-    method, path, asks, query = match.groups()
+    method, path, vault, key, asks, query = match.groups()
     at = match.end()
     last = data.find(b"\r\n\r\n", at, begin + HEAD_BYTES_MAX)
     if last < 0 or (asks is None) is (query is not None):
@@ -88,9 +104,8 @@ def object_request(data: bytes, begin: int, known: Fields | None) -> ObjectReque
     end = at + (fields.size or 0)
     if end > len(data):
         return None
-    return ObjectRequest(
-        method, path, query or b"", fields, bytearray(memoryview(data)[at:end]), end, asks == b"wait"
-    )
+    at_object = None if key is None else (vault, key)
+    return ObjectRequest(method, path, query or b"", fields, data[at:end], end, asks == b"wait", at_object)
 
 
 def _fields(block: bytes) -> Fields | None:
@@ -112,7 +127,30 @@ def _fields(block: bytes) -> Fields | None:
         elif name == b"connection" and value.lower() != b"keep-alive":
             return None
         headers.append((name, value))
-    return Fields(block, headers, size)
+    total = sum(len(name) + len(value) for name, value in headers)
+    return Fields(block, headers, read_headers(headers), total, size)
+
+
+@lru_cache(maxsize=64)
+def _block(headers: FixedHeaders) -> bytes:
+    """Headers as they are sent."""
+    return b"".join(b"%b: %b\r\n" % each for each in headers)
+
+
+class _Dates:
+    """The block of the headers that every answer has. uvicorn makes a new list each second."""
+
+    def __init__(self) -> None:
+        self._headers: Headers = []
+        self._block = b""
+
+    def block(self, headers: Headers) -> bytes:
+        if headers is not self._headers:
+            self._headers, self._block = headers, _block(tuple(headers))
+        return self._block
+
+
+_dates = _Dates()
 
 
 class Happening:
@@ -120,9 +158,9 @@ class Happening:
 
     __slots__ = ("_event", "_is_set")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_set: bool = False) -> None:
         self._event: asyncio.Event | None = None
-        self._is_set = False
+        self._is_set = is_set
 
     def set(self) -> None:
         self._is_set = True
@@ -144,36 +182,53 @@ class ObjectCycle(RequestResponseCycle):
     """uvicorn's cycle of a request whose body is there. The head of an answer waits for what follows it."""
 
     more_body = False
+    disconnected = False
+    keep_alive = True
+    waiting_for_100_continue = False
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
     _head = b""
     _read = False
 
-    def __init__(self, connection: Any, scope: dict[str, Any], body: bytearray) -> None:
+    def __init__(self, connection: Any, scope: dict[str, Any], body: bytes) -> None:
         """`connection`: uvicorn's protocol, as `Connection` extends it."""
-        super().__init__(
-            scope=scope,  # type: ignore[arg-type]
-            transport=connection.transport,
-            flow=connection.flow,
-            logger=connection.logger,
-            access_logger=connection.access_logger,
-            access_log=connection.access_log,
-            default_headers=connection.server_state.default_headers,
-            message_event=Happening(),  # type: ignore[arg-type]
-            expect_100_continue=False,
-            keep_alive=True,
-            on_response=connection.on_response_complete,
-        )
-        self.body = body
-        self.more_body = False  # uvicorn's has just set it
-        self.message_event.set()
+        # Instead of uvicorn's, which would set all of the above for each request.
+        self.scope = scope  # type: ignore[assignment]
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.logger = connection.logger
+        self.access_logger = connection.access_logger
+        self.access_log = connection.access_log
+        self.default_headers = connection.server_state.default_headers
+        self.on_response = connection.on_response_complete
+        self.message_event = Happening(is_set=True)  # type: ignore[assignment]
+        self.body = body  # type: ignore[assignment]
+
+    def run_rest(self, rest: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """As `run_asgi`, for what is left of a request: a bug in it is logged and answered in the same way."""
+
+        def application(*_: object) -> Coroutine[Any, Any, None]:
+            return rest
+
+        return self.run_asgi(application)
 
     async def receive(self) -> Any:
         """As uvicorn's, without waiting for the body."""
-        if self._read or self.disconnected or self.response_complete:
+        body = self.take_body()
+        if body is None:
             return await super().receive()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    def take_body(self) -> bytes | None:
+        """The body if nobody has read it, as `receive` would give it."""
+        if self._read or self.disconnected or self.response_complete:
+            return None
         self._read = True
         self.message_event.clear()
         body, self.body = bytes(self.body), bytearray()
-        return {"type": "http.request", "body": body, "more_body": False}
+        return body
 
     async def send(self, message: Any) -> None:
         """As uvicorn's. Answers of unknown length are left to it."""
@@ -193,16 +248,45 @@ class ObjectCycle(RequestResponseCycle):
                 return
             head, self._head = self._head, b""
             self._flushing.cancel()
-            if len(body) <= _TOGETHER_BYTES_MAX:
-                self.transport.write(head + body)
-            else:
-                self.transport.writelines((head, body))
             self.expected_content_length = 0
-            self.response_complete = True
-            self.message_event.set()
-            if not self.keep_alive:
-                self.transport.close()
-            self.on_response()
+            self._complete(head, body)
+
+    def answer(self, status: int, fixed: FixedHeaders, size: int | None, more: Headers, body: bytes) -> bool:
+        """Write a whole answer, as two messages to `send` would. `size`: its Content-Length, if it has one.
+
+        False: nothing was written, and the messages are needed.
+        """
+        if (
+            self.flow.write_paused
+            or self.disconnected
+            or self.response_started
+            or self.access_log
+            or not self.keep_alive
+            or (len(body) != (size or 0) and self.scope["method"] != "HEAD")
+        ):
+            return False
+        lines = [STATUS_LINE[status], _dates.block(self.default_headers), _block(fixed)]
+        if size is not None:
+            lines.append(b"content-length: %d\r\n" % size)
+        for name, value in more:
+            if name == b"connection" or b"\r" in value or b"\n" in value:
+                return False
+            lines.append(b"%b: %b\r\n" % (name, value))
+        lines.append(b"\r\n")
+        self.response_started = True
+        self._complete(b"".join(lines), body)
+        return True
+
+    def _complete(self, head: bytes, body: bytes) -> None:
+        if len(body) <= _TOGETHER_BYTES_MAX:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines((head, body))
+        self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
     async def _send_on(self, message: Any) -> None:
         self._flush()

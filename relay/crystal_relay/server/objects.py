@@ -5,25 +5,34 @@ for a small object (docs/decisions/0018-plain-asgi-for-objects.md), so this modu
 itself. All other routes are Starlette's, in `app.py`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from crystal_relay.errors import AlreadyExists, BadRange, BadRequest
 from crystal_relay.keys import check_prefix, check_vault, vault_prefix
 from crystal_relay.limits import KEY_CHARS_MAX, KIB, LIST_LIMIT_MAX
-from crystal_relay.server.authorization import party_of_header
+from crystal_relay.server.authorization import known_device, party_of_header
 from crystal_relay.server.concurrency import LISTS_OF_VAULT_AT_ONCE, READS_OF_VAULT_AT_ONCE, VaultConcurrency
+from crystal_relay.server.exchange import Exchange, Rest
+from crystal_relay.server.fair_store import FairStore
 from crystal_relay.server.invites import Invites
 from crystal_relay.server.load import STREAM_BYTES, TAKEN_AT_ONCE_BYTES_MAX, Load, taken
 from crystal_relay.server.rates import Rates
 from crystal_relay.server.registry import Registry
-from crystal_relay.server.replies import NoSuchMethod, error_reply, send_json, send_object
+from crystal_relay.server.replies import (
+    NoSuchMethod,
+    error_reply,
+    send_held,
+    send_json,
+    send_object,
+    send_whole,
+)
 from crystal_relay.server.requests import (
     Head,
     arriving_body,
     content_length,
-    has_arrived,
     head_of,
     no_query,
     number,
@@ -35,7 +44,7 @@ from crystal_relay.server.scopes import Identity, KeyPlace, parse_place
 from crystal_relay.server.scopes import TokenScope as Right
 from crystal_relay.server.settings import RelaySettings
 from crystal_relay.server.usage import Usage
-from crystal_relay.store import Body, Page, Store
+from crystal_relay.store import Body, Page
 from crystal_relay.wire import ListedObject, ListReply
 
 SMALL_BYTES_MAX = 128 * KIB
@@ -46,11 +55,7 @@ _LISTED_BYTES_MAX = KEY_CHARS_MAX + 32
 SHORT_LIST_MAX = TAKEN_AT_ONCE_BYTES_MAX // _LISTED_BYTES_MAX
 """Entries. Longer lists have their own limits of concurrency and memory."""
 
-_CREATED: Message = {"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"0")]}
-_DONE: Message = {"type": "http.response.start", "status": 204, "headers": []}
-_EMPTY: Message = {"type": "http.response.body", "body": b""}
-
-_Handler = Callable[[Scope, Receive, Send, str, str, Head], Awaitable[None]]
+_Handler = Callable[[Scope, Exchange, Identity, KeyPlace, Head], Rest]
 
 
 class Objects:
@@ -58,7 +63,7 @@ class Objects:
 
     def __init__(
         self,
-        store: Store,
+        store: FairStore,
         registry: Registry,
         invites: Invites,
         settings: RelaySettings,
@@ -89,36 +94,150 @@ class Objects:
             "/v2/vaults/{vault}/list": ("GET", "HEAD"),
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, vault: bytes, key: bytes) -> None:
+    def __call__(self, scope: Scope, exchange: Exchange, vault: bytes, key: bytes) -> Rest:
         """Answer a request for the object at `key` of `vault`, both as the address has them. Raises RelayError, ClientGone."""
         method = self._handlers.get(scope["method"])
         if method is None:
-            await refuse_method(scope, receive, send, tuple(self._handlers))
-            return
+            return refuse_method(scope, exchange.receive, exchange, tuple(self._handlers))
         scope["crystal.route"], handler = method
-        # uvicorn has refused an address that is not ASCII.
-        await handler(scope, receive, send, check_vault(vault.decode()), key.decode(), head_of(scope))
+        name = check_vault(vault.decode())  # uvicorn has refused an address that is not ASCII
+        head = head_of(scope)
+        no_query(scope)
+        place = parse_place(key.decode())
+        identity = self._known(scope, name, head)
+        if identity is None:
+            return self._look_up(scope, exchange, name, place, head, handler)
+        return handler(scope, exchange, identity, place, head)
 
-    async def put(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
+    def put(self, scope: Scope, exchange: Exchange, identity: Identity, place: KeyPlace, head: Head) -> Rest:
         """Store an object: create-only with `If-None-Match: *`; without it, replace a cursor or a damaged slot."""
-        identity, place = await self._authorized(scope, vault, key, head)
         identity.require_write(place)
+        condition = head.get(b"if-none-match")
+        if condition not in (None, b"*"):  # §R3.1-1
+            raise BadRequest("If-None-Match can only be *")
+        if condition is None and not place.channel.overwritten:  # §R3.1-2
+            if not place.channel.restored:
+                raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
+            identity.require(Right.MIRROR)
+        size = content_length(head, place.channel.bytes_max)  # §R3-2
+        return self._put(scope, exchange, identity, place, size, create=condition is not None)
+
+    def get(self, scope: Scope, exchange: Exchange, identity: Identity, place: KeyPlace, head: Head) -> Rest:
+        """An object, or one range of it."""
+        identity.require_read(place)
+        wanted = part(head)
+        if place.mailbox is None:
+            start, length = wanted if wanted is not None else (0, None)
+            found = self._store.recall(vault_prefix(identity.vault) + place.key, start=start, length=length)
+            if found is not None and found.held is not None and (found.length or wanted is None):
+                return send_held(scope, exchange, found, found.held, partial=wanted is not None)
+        return self._get(scope, exchange, identity, place, wanted)
+
+    def delete(
+        self, _scope: Scope, exchange: Exchange, identity: Identity, place: KeyPlace, _head: Head
+    ) -> Rest:
+        """Remove an object; no error if there is none."""
+        identity.require(Right.MIRROR)  # §R3.3-1
+        identity.require_change()
+        return self._delete(exchange, identity.vault, place.key)
+
+    async def list(self, scope: Scope, exchange: Exchange, vault: bytes) -> None:
+        """Answer a request for a page of keys in order, after a key."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await refuse_method(scope, exchange.receive, exchange, ("GET", "HEAD"))
+            return
+        scope["crystal.route"] = "list_objects"
+        name = check_vault(vault.decode())
+        head = head_of(scope)
+        identity = self._known(scope, name, head) or await self._authorized(scope, name, head)
+        asked = query_of(scope, ("prefix", "after", "limit"))
+        mine = vault_prefix(name)
+        within = check_prefix(asked.get("prefix", ""))
+        identity.require_prefix(within)
+        prefix = mine + within
+        after = mine + check_prefix(asked["after"]) if asked.get("after") else ""
+        limit = number(asked.get("limit", str(LIST_LIMIT_MAX)))  # §R3.7-1
+        if limit <= SHORT_LIST_MAX:
+            await send_json(
+                scope, exchange, _listed(await self._store.list(prefix, after=after, limit=limit), mine)
+            )
+            return
+        await self._lists.enter(name)
         try:
-            await self._put(scope, receive, identity, place, head)
+            reply = _listed(await self._store.list(prefix, after=after, limit=limit), mine)
+        finally:
+            self._lists.leave(name)
+        with self.load.answering(name, len(reply.entries) * _LISTED_BYTES_MAX):
+            await send_json(scope, taken(exchange), reply)
+
+    async def _look_up(
+        self, scope: Scope, exchange: Exchange, vault: str, place: KeyPlace, head: Head, handler: _Handler
+    ) -> None:
+        identity = await self._authorized(scope, vault, head)
+        rest = handler(scope, exchange, identity, place, head)
+        if rest is not None:
+            await rest
+
+    async def _put(
+        self,
+        scope: Scope,
+        exchange: Exchange,
+        identity: Identity,
+        place: KeyPlace,
+        size: int,
+        *,
+        create: bool,
+    ) -> None:
+        vault = identity.vault
+        if place.mailbox is not None:
+            await self._check_invite(identity, place.mailbox)
+        self._usage.admit(vault, size, vital=place.channel.vital)
+        try:
+            body = exchange.body() if size <= SMALL_BYTES_MAX else None
+            if body is not None and len(body) == size:
+                await self._keep(vault, place, body, create=create)
+            else:
+                await self._keep_arriving(scope, exchange.receive, vault, place, size, create=create)
         except AlreadyExists:
             if identity.mailbox is not None:
                 # §R5-6
                 self._rates.failed(scope)  # an address that repeatedly comes second is guessing
             raise
-        await send(_DONE if head.get(b"if-none-match") is None else _CREATED)
-        await send(_EMPTY)
+        self._usage.stored(vault, size)
+        rest = send_whole(exchange, 201, (), 0) if create else send_whole(exchange, 204, (), None)
+        if rest is not None:
+            await rest
 
-    async def get(self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head) -> None:
-        """An object, or one range of it."""
-        identity, place = await self._authorized(scope, vault, key, head)
-        identity.require_read(place)
-        wanted = part(head)
-        await self._check_invite(identity, place)
+    async def _keep_arriving(
+        self, scope: Scope, receive: Receive, vault: str, place: KeyPlace, size: int, *, create: bool
+    ) -> None:
+        if size > SMALL_BYTES_MAX:
+            with self.load.gathering(vault, STREAM_BYTES), self._usage.arriving(vault, size):  # §R9-9
+                body = arriving_body(scope, receive, size, self._settings)
+                await self._keep(vault, place, body, create=create)
+            return
+        with self._usage.arriving(vault, size):
+            with self.load.gathering(vault, size):
+                whole = await small_body(scope, receive, size, self._settings)
+            await self._keep(vault, place, whole, create=create)
+
+    def _keep(
+        self, vault: str, place: KeyPlace, body: bytes | Body, *, create: bool
+    ) -> Coroutine[Any, Any, None]:
+        name = vault_prefix(vault) + place.key
+        return self._store.put_new(name, body) if create else self._store.put(name, body)  # §R3.1-1
+
+    async def _get(
+        self,
+        scope: Scope,
+        exchange: Exchange,
+        identity: Identity,
+        place: KeyPlace,
+        wanted: tuple[int, int | None] | None,
+    ) -> None:
+        vault = identity.vault
+        if place.mailbox is not None:
+            await self._check_invite(identity, place.mailbox)
         start, length = wanted if wanted is not None else (0, None)
         await self._reads.enter(vault)
         try:
@@ -129,103 +248,35 @@ class Objects:
             await found.aclose()
             beyond = BadRange("the range begins at the end of the object, or beyond it")
             unmet = {"content-range": f"bytes */{found.size}"}
-            await error_reply(beyond, headers=unmet)(scope, receive, send)
+            await error_reply(beyond, headers=unmet)(scope, exchange.receive, exchange)
             return
         if found.length <= TAKEN_AT_ONCE_BYTES_MAX or scope["method"] == "HEAD":
-            await send_object(scope, send, found, partial=wanted is not None)
+            await send_object(scope, exchange, found, partial=wanted is not None)
             return
         async with found:
             # §R9-10
             with self.load.answering(vault, found.length if found.held is not None else STREAM_BYTES):
-                await send_object(scope, taken(send), found, partial=wanted is not None)
+                await send_object(scope, taken(exchange), found, partial=wanted is not None)
 
-    async def delete(
-        self, scope: Scope, receive: Receive, send: Send, vault: str, key: str, head: Head
-    ) -> None:
-        """Remove an object; no error if there is none."""
-        identity, place = await self._authorized(scope, vault, key, head)
-        identity.require(Right.MIRROR)  # §R3.3-1
-        identity.require_change()
-        await self._store.delete(vault_prefix(vault) + place.key)
+    async def _delete(self, exchange: Exchange, vault: str, key: str) -> None:
+        await self._store.delete(vault_prefix(vault) + key)
         self._usage.deleted(vault)
-        await send(_DONE)
-        await send(_EMPTY)
+        rest = send_whole(exchange, 204, (), None)
+        if rest is not None:
+            await rest
 
-    async def list(self, scope: Scope, receive: Receive, send: Send, vault: bytes) -> None:
-        """Answer a request for a page of keys in order, after a key."""
-        if scope["method"] not in ("GET", "HEAD"):
-            await refuse_method(scope, receive, send, ("GET", "HEAD"))
-            return
-        scope["crystal.route"] = "list_objects"
-        name = check_vault(vault.decode())
-        header = head_of(scope).get(b"authorization")
-        identity = await party_of_header(header, self._registry, self._invites, name, self._rates, scope)
-        asked = query_of(scope, ("prefix", "after", "limit"))
-        mine = vault_prefix(name)
-        within = check_prefix(asked.get("prefix", ""))
-        identity.require_prefix(within)
-        prefix = mine + within
-        after = mine + check_prefix(asked["after"]) if asked.get("after") else ""
-        limit = number(asked.get("limit", str(LIST_LIMIT_MAX)))  # §R3.7-1
-        if limit <= SHORT_LIST_MAX:
-            await send_json(
-                scope, send, _listed(await self._store.list(prefix, after=after, limit=limit), mine)
-            )
-            return
-        await self._lists.enter(name)
-        try:
-            reply = _listed(await self._store.list(prefix, after=after, limit=limit), mine)
-        finally:
-            self._lists.leave(name)
-        with self.load.answering(name, len(reply.entries) * _LISTED_BYTES_MAX):
-            await send_json(scope, taken(send), reply)
+    def _known(self, scope: Scope, vault: str, head: Head) -> Identity | None:
+        """Who asks, if it is a device that this process knows; None if that has to be looked up."""
+        return known_device(head.get(b"authorization"), self._registry, vault, self._rates, scope)
 
-    async def _put(
-        self, scope: Scope, receive: Receive, identity: Identity, place: KeyPlace, head: Head
-    ) -> None:
-        vault = identity.vault
-        condition = head.get(b"if-none-match")
-        if condition not in (None, b"*"):  # §R3.1-1
-            raise BadRequest("If-None-Match can only be *")
-        if condition is None and not place.channel.overwritten:  # §R3.1-2
-            if not place.channel.restored:
-                raise BadRequest("objects of this channel are written once", hint="Send If-None-Match: *.")
-            identity.require(Right.MIRROR)
-        size = content_length(head, place.channel.bytes_max)  # §R3-2
-        await self._check_invite(identity, place)
-        self._usage.admit(vault, size, vital=place.channel.vital)
-        if size > SMALL_BYTES_MAX:
-            with self.load.gathering(vault, STREAM_BYTES), self._usage.arriving(vault, size):  # §R9-9
-                body = arriving_body(scope, receive, size, self._settings)
-                await self._keep(vault, place, body, create=condition is not None)
-        elif has_arrived(scope):
-            whole = await small_body(scope, receive, size, self._settings)
-            await self._keep(vault, place, whole, create=condition is not None)
-        else:
-            with self._usage.arriving(vault, size):
-                with self.load.gathering(vault, size):
-                    whole = await small_body(scope, receive, size, self._settings)
-                await self._keep(vault, place, whole, create=condition is not None)
-        self._usage.stored(vault, size)
-
-    async def _keep(self, vault: str, place: KeyPlace, body: bytes | Body, *, create: bool) -> None:
-        name = vault_prefix(vault) + place.key
-        if not create:
-            await self._store.put(name, body)
-            return
-        await self._store.put_new(name, body)  # §R3.1-1
-
-    async def _authorized(self, scope: Scope, vault: str, key: str, head: Head) -> tuple[Identity, KeyPlace]:
-        no_query(scope)
-        place = parse_place(key)
+    async def _authorized(self, scope: Scope, vault: str, head: Head) -> Identity:
         value = head.get(b"authorization")
-        identity = await party_of_header(value, self._registry, self._invites, vault, self._rates, scope)
-        return identity, place
+        return await party_of_header(value, self._registry, self._invites, vault, self._rates, scope)
 
-    async def _check_invite(self, identity: Identity, place: KeyPlace) -> None:
+    async def _check_invite(self, identity: Identity, mailbox: str) -> None:
         """Check that an inviter's mailbox is open. A newcomer's was checked when it was authorized."""
-        if place.mailbox is not None and identity.mailbox is None:
-            await self._invites.check_open(identity.vault, place.mailbox)
+        if identity.mailbox is None:
+            await self._invites.check_open(identity.vault, mailbox)
 
 
 def _listed(page: Page, mine: str) -> ListReply:

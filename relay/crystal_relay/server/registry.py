@@ -105,7 +105,11 @@ class Registry:
 
     def known(self, vault: str, device: str, token: str) -> Identity | None:
         """The device of a well-formed token, if it is in the cache."""
-        found = self._cache.get((vault, device, _hash_of(token)))
+        return self.known_by_hash(vault, device, hash_of(token))
+
+    def known_by_hash(self, vault: str, device: str, token_hash: str) -> Identity | None:
+        """As `known`."""
+        found = self._cache.get((vault, device, token_hash))
         if found is None or found[1] <= self._clock():
             return None
         return found[0]
@@ -118,12 +122,12 @@ class Registry:
         known = self.known(vault, device, token)
         if known is not None:
             return known
-        name = (vault, device, _hash_of(token))
+        name = (vault, device, hash_of(token))
         return await self._lookups.ask(name, lambda: self._look_up(name))
 
     async def confirm(self, vault: str, device: str, token: str) -> Identity:
         """Look the token up in the store, not in the cache. Raises Unauthorized, VaultClosed."""
-        record = await self._registered(vault, device, _hash_of(token))
+        record = await self._registered(vault, device, hash_of(token))
         scopes = await self._scopes(vault, device, record, await self._leads.newest(vault))
         return Identity(vault, device, scopes, read_only=await self._check_open(vault))
 
@@ -416,7 +420,7 @@ class Registry:
         return await self._records.read(f"r/vault/{vault}/record", _VaultRecord)
 
 
-def _hash_of(token: str) -> str:
+def hash_of(token: str) -> str:
     """As `tokens.token_hash`, without checking the form again: called for every request."""
     return hashlib.sha256(token.encode("ascii")).hexdigest()
 

@@ -16,18 +16,20 @@ from crystal_relay.errors import (
     StoreUnavailable,
     TooManyRequests,
 )
+from crystal_relay.server.exchange import Exchange, Rest
+from crystal_relay.server.object_requests import FixedHeaders
 from crystal_relay.store import Object
 from crystal_relay.wire import ErrorReply
 
 RETRY_AFTER_SECONDS = 1
 _FULL_HINT = "Tell the relay's operator that it is full. Nothing on this device is lost: it is sent later."
 _STORE_HINT = "The relay's log tells its operator more. Nothing on this device is lost: it is sent later."
-_OF_OBJECTS = [
+_OF_OBJECTS = (
     (b"content-type", b"application/octet-stream"),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-]
-_OF_JSON = [(b"content-type", b"application/json"), *_OF_OBJECTS[1:]]
+)
+_OF_JSON = ((b"content-type", b"application/json"), *_OF_OBJECTS[1:])
 _COMMON = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -79,16 +81,40 @@ def _hint_for_device(error: RelayError) -> str:
 async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:
     """Answer 200 with a struct as JSON."""
     body = msgspec.json.encode(content)
-    headers = [*_OF_JSON, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    rest = send_whole(send, 200, _OF_JSON, len(body), b"" if scope["method"] == "HEAD" else body)
+    if rest is not None:
+        await rest
 
 
 async def send_bytes(scope: Scope, send: Send, body: bytes) -> None:
     """Answer 200 with bytes."""
-    headers = [*_OF_OBJECTS, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+    rest = send_whole(send, 200, _OF_OBJECTS, len(body), b"" if scope["method"] == "HEAD" else body)
+    if rest is not None:
+        await rest
+
+
+def send_whole(
+    send: Send,
+    status: int,
+    fixed: FixedHeaders,
+    size: int | None,
+    body: bytes = b"",
+    *,
+    more: Sequence[tuple[bytes, bytes]] = (),
+) -> Rest:
+    """Answer with what is in memory. `fixed`: headers of this kind of answer. `size`: its Content-Length, if it has one."""
+    if isinstance(send, Exchange):
+        return send.answer(status, fixed, size, body, more=more)
+    return _send_messages(send, status, [*fixed, *more], size, body)
+
+
+async def _send_messages(
+    send: Send, status: int, headers: list[tuple[bytes, bytes]], size: int | None, body: bytes
+) -> None:
+    if size is not None:
+        headers.append((b"content-length", b"%d" % size))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class ObjectReply(Response):
@@ -107,6 +133,26 @@ class ObjectReply(Response):
         await self._found.aclose()
 
 
+def send_held(
+    scope: Scope,
+    send: Send,
+    found: Object,
+    held: bytes,
+    *,
+    partial: bool,
+    extra: Sequence[tuple[bytes, bytes]] = (),
+) -> Rest:
+    """As `send_object` for an object whose bytes, if they are sent, are in memory. The caller closes it."""
+    body = b"" if scope["method"] == "HEAD" else held
+    more = (*extra, *_range_of(found, partial=partial)) if partial else extra
+    return send_whole(send, 206 if partial else 200, _OF_OBJECTS, found.length, body, more=more)
+
+
+def _range_of(found: Object, *, partial: bool) -> tuple[tuple[bytes, bytes], ...]:
+    last = found.start + found.length - 1
+    return ((b"content-range", b"bytes %d-%d/%d" % (found.start, last, found.size)),) if partial else ()
+
+
 async def send_object(
     scope: Scope, send: Send, found: Object, *, partial: bool, extra: Sequence[tuple[bytes, bytes]] = ()
 ) -> None:
@@ -114,17 +160,16 @@ async def send_object(
 
     What is in memory goes out at once, all else piece by piece.
     """
-    headers = [*_OF_OBJECTS, *extra, (b"content-length", b"%d" % found.length)]
-    if partial:
-        last = found.start + found.length - 1
-        headers.append((b"content-range", b"bytes %d-%d/%d" % (found.start, last, found.size)))
-    start = {"type": "http.response.start", "status": 206 if partial else 200, "headers": headers}
     async with found:
-        await send(start)
         left = 0 if scope["method"] == "HEAD" else found.length
         if found.held is not None or not left:
-            await send({"type": "http.response.body", "body": found.held if left else b""})
+            rest = send_held(scope, send, found, found.held or b"", partial=partial, extra=extra)
+            if rest is not None:
+                await rest
             return
+        headers = [*_OF_OBJECTS, *extra, *_range_of(found, partial=partial)]
+        headers.append((b"content-length", b"%d" % found.length))
+        await send({"type": "http.response.start", "status": 206 if partial else 200, "headers": headers})
         async for piece in found:
             left -= len(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": left > 0})

@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Collection
-from typing import TypeAlias, TypeVar
+from collections.abc import AsyncGenerator, Collection, Iterable
+from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -33,7 +33,21 @@ _COUNTED = frozenset(
     }
 )
 
+FIELDS_KEY = "crystal.fields"
+"""Of the scope: its headers as they were read for a request before, if they are the same."""
+
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
+
+
+class KnownFields(Protocol):
+    """What is known of headers that a connection sends with each request."""
+
+    head: Head
+    """Those that the relay reads."""
+    bytes: int
+    """Of all names and values."""
+    shown: tuple[str, str] | None
+    """The device and the hash of the token in them, once they were looked at."""
 
 
 class ClientGone(Exception):
@@ -42,8 +56,14 @@ class ClientGone(Exception):
 
 def head_of(scope: Scope) -> Head:
     """The headers that the relay reads. Raises BadRequest if one of them is repeated."""
+    fields: KnownFields | None = scope.get(FIELDS_KEY)
+    return read_headers(scope["headers"]) if fields is None else fields.head
+
+
+def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Head:
+    """Of all headers those that the relay reads. Raises BadRequest if one of them is repeated."""
     head: Head = {}
-    for name, value in scope["headers"]:
+    for name, value in headers:
         if name in _COUNTED:
             if name in head:  # §R1-3
                 raise BadRequest(f"the header {name.decode()} came more than once")

@@ -20,6 +20,7 @@ A newcomer with an invite's access secret has none of these scopes: it reads its
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from crystal_relay.errors import BadRequest, Forbidden, VaultReadOnly
 from crystal_relay.invites import NEWCOMER_SLOTS, MailboxSlot
@@ -86,9 +87,8 @@ CHANNELS: dict[str, KeyChannel] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPlace:
-    """An object's key within its vault, parsed."""
+class KeyPlace(NamedTuple):
+    """An object's key within its vault, parsed. A tuple, since each request makes one."""
 
     key: str
     channel: KeyChannel

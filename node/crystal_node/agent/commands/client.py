@@ -148,7 +148,7 @@ async def ask_device(
                 await syncer.run(send(device.member, database, now_ms()))
             except StoreFailure as failure:
                 failure.hint = (
-                    f"{failure.hint} The request is kept, and goes out with the agent's next look; "
+                    f"{failure.hint} The request is kept, and goes out with the background service's next look; "
                     f"`crystal commands cancel {request.hex()[:8]}` takes it back."
                 )
                 raise

@@ -140,11 +140,13 @@ class _Agent:
                     put_off=self._put_off,
                 )
             if not self.begins_anew:
-                _log.info("the agent ends, as it was told to")
+                _log.info("the background service ends, as it was told to")
         except Exception as error:
             failure = describe(error)
             ends = failure.exit_code
-            _log.error("the agent ends: %s", failure.message, exc_info=None if passes(error) else error)
+            _log.error(
+                "the background service ends: %s", failure.message, exc_info=None if passes(error) else error
+            )
             raise
         finally:
             if self._asking is not None:
@@ -254,7 +256,9 @@ class _Agent:
             self._report(WatchEvent.FAILED, f"{describe(error).message}; the settings from before hold on")
             return
         if _connection(before) != _connection(self._settings):
-            self._report(WatchEvent.PROGRESS, "the settings of the relay changed: the agent begins anew")
+            self._report(
+                WatchEvent.PROGRESS, "the settings of the relay changed: the background service starts again"
+            )
             self.begins_anew = True
             self._watching.stop.set()
             return

@@ -208,7 +208,7 @@ class Scheduler:
                     job.name,
                     moment,
                     JobOutcome.INTERRUPTED,
-                    "the agent was killed while it ran",
+                    "the background service was killed while it ran",
                     failures=failures,
                     next_run=0,
                     served=served,

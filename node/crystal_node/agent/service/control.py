@@ -87,7 +87,7 @@ def stop_agent(settings: Settings, manager: Manager, *, seconds: float = STOP_SE
             break  # somebody started another one
         if time.monotonic() - started > seconds:
             raise HomeBusy(
-                f"the agent did not end within {seconds:.0f} seconds",
+                f"the background service did not end within {seconds:.0f} seconds",
                 hint=f"It may be killed without any loss: kill -KILL {left.pid}"
                 if left.pid
                 else HomeBusy.hint,
@@ -129,7 +129,7 @@ def _signal(holder: LockHolder) -> None:
         )
     if not holder.is_agent:
         raise HomeBusy(
-            f"it is no agent that watches this home, but process {holder.pid} ({holder.purpose})",
+            f"it is no background service that watches this home, but process {holder.pid} ({holder.purpose})",
             hint="Stop it where it was started, with Ctrl-C.",
         )
     os.kill(holder.pid, signal.SIGTERM)

@@ -114,7 +114,7 @@ def settings_for(settings: Settings, provider: str, model: str, url: str) -> Set
         if now.source is SettingSource.ENVIRONMENT and now.value != checked:
             raise UsageError(
                 f"{option.variable} says {now.value[:80]!r}, and comes before what is configured",
-                hint=f"Unset {option.variable}, for the agent too, and run it again.",
+                hint=f"Unset {option.variable}, for the background service too, and run it again.",
             )
         if now.value != checked:
             options[name] = Setting(name, checked, SettingSource.FLAG)

@@ -61,18 +61,18 @@ def service(settings: Settings) -> Iterator[Finding]:
 
     def start() -> str:
         manager.start()
-        return f"started the agent by {manager.name}"
+        return f"started the background service by {manager.name}"
 
     match manager.state():
         case ServiceState.ABSENT:
             return
         case ServiceState.RUNNING:
-            yield Finding("service", Severity.OK, f"{manager.name} runs the agent")
+            yield Finding("service", Severity.OK, f"{manager.name} runs the background service")
         case ServiceState.STOPPED:
-            what = f"{manager.name} has the agent's service, and it is stopped"
+            what = f"{manager.name} has the background service, and it is stopped"
             yield Finding("service", Severity.WARNING, what, "crystal agent start", mend=start)
         case ServiceState.FAILED:
-            what = f"the agent fell over again and again, and {manager.name} gave it up"
+            what = f"the background service failed again and again, and {manager.name} gave it up"
             yield Finding(
                 "service",
                 Severity.WARNING,
@@ -83,7 +83,7 @@ def service(settings: Settings) -> Iterator[Finding]:
         case ServiceState.UNREACHABLE:
             what = f"the service's file is there ({manager.file}), and no {manager.name} that could be asked"
             yield Finding(
-                "service", Severity.WARNING, what, "Log in anew, or run the agent by hand: crystal agent run"
+                "service", Severity.WARNING, what, "Log in again, or run it by hand: crystal agent run"
             )
 
 

@@ -1,4 +1,4 @@
-// The agent's jobs: what each does, how it went, and what a person wants of it.
+// The background service's jobs: what each does, how it went, and what a person wants of it.
 
 import { get, post } from "/api.js";
 import { ago, agoText, el, empty, prose, span, toast } from "/dom.js";
@@ -12,7 +12,7 @@ export function jobsView(root) {
 
 class Jobs extends Living {
   constructor(root) {
-    super(root, { title: "Jobs", lead: "What the agent does by itself in the background.", look: LOOK_MS });
+    super(root, { title: "Jobs", lead: "What the background service does by itself.", look: LOOK_MS });
   }
 
   ask() {
@@ -28,7 +28,7 @@ class Jobs extends Living {
       );
     }
     if (jobs.length) nodes.push(el("ul", { class: "cards jobs" }, jobs.map((job) => this.card(job, running))));
-    else nodes.push(empty("No jobs are known yet", "An agent that runs lists them."));
+    else nodes.push(empty("No jobs are known yet", "The background service lists them when it runs."));
     this.body.replaceChildren(...nodes);
     if (at) this.body.querySelector(`[data-job="${CSS.escape(at)}"]`)?.focus();
   }

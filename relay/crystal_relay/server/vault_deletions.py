@@ -33,6 +33,7 @@ from crystal_relay.errors import (
 )
 from crystal_relay.limits import DELETION_SECONDS_MAX, DELETIONS_MAX
 from crystal_relay.server.expiry import ExpiryKind, expiry_at, record_expiry
+from crystal_relay.server.records import Records
 from crystal_relay.store import Store
 
 CALL_OFF_SECONDS_MIN = 60
@@ -142,8 +143,9 @@ class VaultDeletions:
         if kept is not None and kept.at == due:
             return
         await record_expiry(self._store, expiry_at(due + KEPT_SECONDS, ExpiryKind.DELETED, vault))
-        shut_out = set(await self._tokens(f"r/vault/{vault}/revoked/"))
-        tokens = [each for each in await self._tokens(f"r/vault/{vault}/token/") if each not in shut_out]
+        records = Records(self._store)
+        shut_out = set(await records.names(f"r/vault/{vault}/revoked/"))
+        tokens = [each for each in await records.names(f"r/vault/{vault}/token/") if each not in shut_out]
         remains = _Remains(due, sorted({each.rpartition("/")[2][:_SHOWN_CHARS] for each in tokens}))
         await self._store.put(_remains_key(vault), msgspec.json.encode(remains))
 
@@ -161,16 +163,6 @@ class VaultDeletions:
         return Unauthorized("the relay does not know these credentials")
 
     # --- inside ---
-
-    async def _tokens(self, prefix: str) -> list[str]:
-        names: list[str] = []
-        after, more = "", True
-        while more:
-            page = await self._store.list(prefix, after=after)
-            names += [entry.key.removeprefix(prefix) for entry in page.entries]
-            more = page.more
-            after = page.entries[-1].key if page.entries else after
-        return names
 
     async def _read(self, vault: str, number: int) -> _Record | None:
         text = await self._text(_key(vault, number))

@@ -228,6 +228,17 @@ class DirectStore(Protocol):
 
 
 @runtime_checkable
+class ListingJson(Protocol):
+    """A store that can list as JSON, so that a server need not make objects of what it only passes on."""
+
+    async def list_json(
+        self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX, cut: int = 0
+    ) -> tuple[str, bool]:
+        """As `list`: the entries as an array of objects with `key` and `size`, without the first `cut` characters of keys."""
+        ...
+
+
+@runtime_checkable
 class Recalling(Protocol):
     """A store that keeps some objects in memory."""
 

@@ -12,9 +12,11 @@ from contextlib import closing
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from crystal_relay.errors import (
+    BadRequest,
     Busy,
     Closed,
     InUse,
@@ -30,6 +32,7 @@ from crystal_relay.local import writer as writer_module
 from crystal_relay.local.database import error_of_sqlite
 from crystal_relay.local.reader import RowReader
 from crystal_relay.local.writer import Results, RowWriter, Write
+from crystal_relay.wire import ListedObject, ListReply
 from tests.support.processes import eventually
 
 KEY = "v/a/blob/1"
@@ -382,3 +385,28 @@ async def test_a_store_belongs_to_one_event_loop(tmp_path: Path) -> None:
 )
 def test_sqlites_errors_have_a_meaning(error: apsw.Error, kind: type[RelayError]) -> None:
     assert type(error_of_sqlite(error)) is kind
+
+
+async def test_a_list_as_json_says_what_a_list_says(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for number in range(12):
+        await store.put_new(f"v/{'a' * 32}/devlog/{number:02d}", bytes(number))
+    await store.put_new(f"v/{'b' * 32}/devlog/00", b"")
+    mine = f"v/{'a' * 32}/"
+    for prefix in (mine, f"{mine}devlog/0", f"{mine}devlog/2", "v/", ""):
+        for after in ("", f"{mine}devlog/04", f"v/{'b' * 32}/devlog/00"):
+            for limit in (1, 2, 7, 12, 13, 1000):
+                for cut in (0, len(mine)):
+                    page = await store.list(prefix, after=after, limit=limit)
+                    text, more = await store.list_json(prefix, after=after, limit=limit, cut=cut)
+                    wanted = ListReply(
+                        [ListedObject(each.key[cut:], each.size) for each in page.entries], page.more
+                    )
+                    assert (text.encode(), more) == (msgspec.json.encode(wanted.entries), wanted.more)
+    with pytest.raises(BadRequest):
+        await store.list_json("", limit=0)
+    with pytest.raises(BadRequest):
+        await store.list_json("/")
+    await store.aclose()
+    with pytest.raises(Closed):
+        await store.list_json("")

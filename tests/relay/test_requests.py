@@ -3,13 +3,18 @@
 import asyncio
 import contextlib
 from collections.abc import Generator
+from urllib.parse import parse_qsl
 
 import httpx
 import pytest
 import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
 
+from crystal_relay.errors import BadRequest
 from crystal_relay.limits import BLOB_BYTES_MAX, ENTRY_BYTES_MAX, LOG_ENTRY_BYTES_MAX
 from crystal_relay.memory import MemoryStore
+from crystal_relay.server.requests import query_of
 from crystal_relay.server.settings import HEAD_BYTES_MAX, HEADERS_MAX
 from tests.support.hand_written import connected, get_head, put_head
 from tests.support.raw_http import RawReply, raw_request
@@ -326,3 +331,26 @@ async def test_json_that_does_not_fit_is_refused(url: str, lead: Member, body: b
         assert reply.json()["error"] == "bad-request"
         reply = await http.post(f"{url}/v2/vaults/{lead.vault}/tokens", content=body + b" " * 5000)
         assert reply.status_code == 413
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"ab=&+%;/", "%2F", "%2", "%C3%A9", "%FF", "prefix", "limit", "1"]), max_size=12
+    ).map("".join)
+)
+def test_a_query_is_read_as_urllib_reads_it(text: str) -> None:
+    allowed = ("prefix", "after", "limit", "a", "b")
+    try:
+        pairs = parse_qsl(
+            text, keep_blank_values=True, strict_parsing=bool(text), max_num_fields=len(allowed)
+        )
+    except ValueError:
+        wanted = None
+    else:
+        names = [name for name, _ in pairs]
+        wanted = dict(pairs) if len(set(names)) == len(names) and set(names) <= set(allowed) else None
+    try:
+        found = query_of({"query_string": text.encode()}, allowed)
+    except BadRequest:
+        found = None
+    assert found == wanted

@@ -21,6 +21,10 @@ _LIST = """
     SELECT json_group_array(json_array(key, size)) FROM (
       SELECT key, size FROM object WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
     )"""
+_LIST_JSON = """
+    SELECT count(*), json_group_array(json_object('key', substr(key, ?), 'size', size)) FROM (
+      SELECT key, size FROM object WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
+    )"""
 _LISTED = msgspec.json.Decoder(list[Listed])
 REREADS_MAX = 5
 """Retries if an object is replaced between reading its row and opening its file."""
@@ -69,6 +73,14 @@ class RowReader:
         """
         text = self._connection().execute(_LIST, (after, prefix, prefix + AFTER_ANY_KEY, limit)).get
         return _LISTED.decode(text)
+
+    def select_json(self, prefix: str, after: str, limit: int, cut: int) -> tuple[str, bool]:
+        """At most `limit` as a JSON array of objects, without the first `cut` characters of keys; whether there are more."""
+        values = (cut + 1, after, prefix, prefix + AFTER_ANY_KEY, limit + 1)
+        count, text = cast(tuple[int, str], self._connection().execute(_LIST_JSON, values).fetchone())
+        if count <= limit:
+            return text, False
+        return text[: text.rindex(',{"key":')] + "]", True
 
     def close(self) -> None:
         """Close the connections, after the threads that used them have ended."""

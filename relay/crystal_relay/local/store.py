@@ -149,6 +149,15 @@ class LocalStore:
         rows = await self._read(lambda: self._rows.select(prefix, after, limit + 1))
         return Page(tuple(rows[:limit]), len(rows) > limit)
 
+    async def list_json(
+        self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX, cut: int = 0
+    ) -> tuple[str, bool]:
+        """As `ListingJson`."""
+        check_prefix(prefix)
+        check_prefix(after)
+        check_limit(limit)
+        return await self._read(lambda: self._rows.select_json(prefix, after, limit, cut))
+
     async def delete(self, key: str) -> None:
         check_key(key)
         self._enter()
@@ -304,7 +313,8 @@ class LocalStore:
     async def _read(self, call: Callable[[], Result]) -> Result:
         self._enter()
         try:
-            return await self._readers.run(self._deliver(), call)
+            # What it found is nobody's once its caller was cancelled; closing waits for the thread.
+            return await self._readers.run(self._deliver(), call, leave=True)
         except apsw.Error as error:
             raise error_of_sqlite(error) from None
         except OSError as error:

@@ -279,10 +279,11 @@ class Connection(HttpToolsProtocol):
             "raw_path": asked.path,
             "query_string": asked.query,
             SCOPE_KEY: self,
-            FIELDS_KEY: asked.fields,
             "crystal.object": asked.object,
             "crystal.cycle": ObjectCycle,  # all of them have their body; the cycle itself would be a circle
         }
+        if not asked.is_wait:  # it would hold them as long as it lasts
+            scope[FIELDS_KEY] = asked.fields
         self.cycle = ObjectCycle(self, scope, asked.body)
         self._start_asgi_task(self.cycle, self.app)
         return True

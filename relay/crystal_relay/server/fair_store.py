@@ -25,7 +25,17 @@ from crystal_relay.limits import KIB, LIST_LIMIT_MAX
 from crystal_relay.server.fair_queue import UNLIMITED, FairQueue
 from crystal_relay.server.histogram import Histogram
 from crystal_relay.server.settings import QUEUED_OF_VAULT_MAX, QUEUED_SECONDS_MAX, RelaySettings
-from crystal_relay.store import Body, DirectRequest, DirectStore, Head, Object, Page, Recalling, Store
+from crystal_relay.store import (
+    Body,
+    DirectRequest,
+    DirectStore,
+    Head,
+    ListingJson,
+    Object,
+    Page,
+    Recalling,
+    Store,
+)
 
 REQUEST_COST_BYTES = 64 * KIB
 """An operation costs as much as so many bytes, and its bytes."""
@@ -168,6 +178,7 @@ class FairStore:
         self._store = store
         self._direct = store if isinstance(store, DirectStore) else None
         self._memory = store if isinstance(store, Recalling) else None
+        self._listing = store if isinstance(store, ListingJson) else None
         self._clock = clock
         at_once, of_vault = settings.store_concurrency, settings.vault_concurrency
         self.small = self._turns(at_once, of_vault)
@@ -209,6 +220,15 @@ class FairStore:
     async def list(self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX) -> Page:
         with await self._turn("list", prefix, LISTED_KEY_BYTES * limit):
             return await self._store.list(prefix, after=after, limit=limit)
+
+    async def list_json(
+        self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX, cut: int = 0
+    ) -> tuple[str, bool] | None:
+        """As `ListingJson`. None if the store is none."""
+        if self._listing is None:
+            return None
+        with await self._turn("list", prefix, LISTED_KEY_BYTES * limit):
+            return await self._listing.list_json(prefix, after=after, limit=limit, cut=cut)
 
     async def delete(self, key: str) -> None:
         with await self._turn("delete", key):

@@ -8,6 +8,7 @@ itself. All other routes are Starlette's, in `app.py`.
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 
 from crystal_relay.errors import AlreadyExists, BadRange, BadRequest
@@ -25,7 +26,7 @@ from crystal_relay.server.replies import (
     NoSuchMethod,
     error_reply,
     send_held,
-    send_json,
+    send_json_text,
     send_object,
     send_whole,
 )
@@ -158,17 +159,25 @@ class Objects:
         after = mine + check_prefix(asked["after"]) if asked.get("after") else ""
         limit = number(asked.get("limit", str(LIST_LIMIT_MAX)))  # §R3.7-1
         if limit <= SHORT_LIST_MAX:
-            await send_json(
-                scope, exchange, _listed(await self._store.list(prefix, after=after, limit=limit), mine)
-            )
+            await send_json_text(scope, exchange, await self._page(prefix, after, limit, mine))
             return
         await self._lists.enter(name)
         try:
-            reply = _listed(await self._store.list(prefix, after=after, limit=limit), mine)
+            reply = await self._page(prefix, after, limit, mine)
         finally:
             self._lists.leave(name)
-        with self.load.answering(name, len(reply.entries) * _LISTED_BYTES_MAX):
-            await send_json(scope, taken(exchange), reply)
+        with self.load.answering(name, len(reply)):
+            await send_json_text(scope, taken(exchange), reply)
+
+    async def _page(self, prefix: str, after: str, limit: int, mine: str) -> bytes:
+        """A `ListReply` as JSON."""
+        found = await self._store.list_json(prefix, after=after, limit=limit, cut=len(mine))
+        if found is None:
+            return msgspec.json.encode(
+                _listed(await self._store.list(prefix, after=after, limit=limit), mine)
+            )
+        entries, more = found
+        return b'{"entries":%b,"more":%b}' % (entries.encode(), b"true" if more else b"false")
 
     async def _look_up(
         self, scope: Scope, exchange: Exchange, vault: str, place: KeyPlace, head: Head, handler: _Handler

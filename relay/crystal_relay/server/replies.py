@@ -80,7 +80,11 @@ def _hint_for_device(error: RelayError) -> str:
 
 async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:
     """Answer 200 with a struct as JSON."""
-    body = msgspec.json.encode(content)
+    await send_json_text(scope, send, msgspec.json.encode(content))
+
+
+async def send_json_text(scope: Scope, send: Send, body: bytes) -> None:
+    """Answer 200 with JSON."""
     rest = send_whole(send, 200, _OF_JSON, len(body), b"" if scope["method"] == "HEAD" else body)
     if rest is not None:
         await rest

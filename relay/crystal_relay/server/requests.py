@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection, Iterable
 from typing import Protocol, TypeAlias, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_plus
 
 import msgspec
 from starlette.requests import Request
@@ -102,17 +102,21 @@ def query_of(scope: Scope, allowed: Collection[str]) -> dict[str, str]:
     if len(text) > QUERY_BYTES_MAX:  # §R9-2
         raise BadRequest(f"the query has more than {QUERY_BYTES_MAX} bytes")
     try:
-        pairs = parse_qsl(
-            text.decode("ascii"),
-            keep_blank_values=True,
-            strict_parsing=bool(text),
-            max_num_fields=len(allowed),
-        )
-    except ValueError:
+        fields = text.decode("ascii").split("&") if text else []
+    except UnicodeDecodeError:
         raise BadRequest("the query is not understood") from None
-    found = dict(pairs)
-    if len(found) != len(pairs) or not found.keys() <= set(allowed):  # §R1-3
-        raise BadRequest("the query holds a parameter twice, or one that is not known here")
+    if len(fields) > len(allowed):
+        raise BadRequest("the query is not understood")
+    found: dict[str, str] = {}
+    for each in fields:
+        # As urllib's `parse_qsl` (strict), which takes ten times as long.
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise BadRequest("the query is not understood")
+        name = unquote_plus(name)
+        if name in found or name not in allowed:  # §R1-3
+            raise BadRequest("the query holds a parameter twice, or one that is not known here")
+        found[name] = unquote_plus(value)
     return found
 
 

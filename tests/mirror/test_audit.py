@@ -6,7 +6,7 @@ from crystal_mirror.entries.control_state import newest_snapshot
 from crystal_mirror.membership.cursors import About, read_cursors
 from crystal_mirror.membership.member import Member
 from crystal_mirror.notices import Notice
-from crystal_mirror.repair.audit import AUDIT_MS, newcomer_is_stuck, restore_slots
+from crystal_mirror.repair.audit import AUDIT_MS, META, newcomer_is_stuck, restore_slots
 from crystal_mirror.replication.claim import claim
 from crystal_mirror.replication.rebuild import rebuild_pending
 from crystal_mirror.requests import Put, StoreFailure
@@ -111,6 +111,24 @@ def test_a_slot_lost_in_the_middle_is_back_after_the_next_idle_round() -> None:
     round_at(home, home.core, NOW + 300_000, full=False)
     assert {key: home.store.get(key) for key in lost} == before
     assert Notice.MIRROR_DAMAGED in home.core.notices.current()
+
+
+def test_a_core_at_rest_notes_once_an_hour_that_it_listed_its_slots() -> None:
+    home, _ = living()
+    noted: set[bytes | None] = set()
+    for minutes in range(5, 60, 5):
+        round_at(home, home.core, NOW + minutes * 60_000, full=False)
+        noted.add(home.core.journal.meta_get(META))
+    assert len(noted) == 1
+    lost = home.core.keys.mirror(1, 3)
+    before = home.store.pop(lost)
+    round_at(home, home.core, NOW + 56 * 60_000, full=False)
+    assert lost not in home.store, "it was listed a minute ago"
+    round_at(home, home.core, NOW + 58 * 60_000, full=False)
+    assert home.store.get(lost) == before
+    round_at(home, home.core, NOW + 61 * 60_000, full=False)
+    round_at(home, home.core, NOW + 122 * 60_000, full=False)
+    assert home.core.journal.meta_get(META) not in noted
 
 
 def test_a_relay_on_which_an_audit_finds_losses_may_have_lost_files_as_well() -> None:

@@ -75,6 +75,8 @@ class Member:
     (``unchanged.py``)."""
     names_compared: bool = field(init=False, default=False)
     """Whether this process has compared the names of pending operations with what the relay holds."""
+    listed_at: int = field(init=False, default=0)
+    """When this process last listed the mirror's slots (``repair/audit.py``), in milliseconds; 0 before it did."""
     doubted_head: bytes = field(init=False, default=b"")
     """The log's head when all void slots were last judged."""
 

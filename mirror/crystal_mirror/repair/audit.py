@@ -45,6 +45,8 @@ SLOTS_AT_ONCE = 64
 BLOBS_AT_ONCE = 2
 LISTED_MS = 120 * 1000
 """The Core lists a page of the mirror's slots at most this often."""
+LIST_NOTED_MS = 3600 * 1000
+"""A process that has noted a look at that list notes the next ones only after so long: a disk at rest is left alone."""
 LIST_PAGE = 1000
 FINDINGS_MAX = 1000
 """Damaged slots of the mirror that are remembered; of more, the next passes tell."""
@@ -82,7 +84,7 @@ def audit(member: Member, now_ms: int, *, full: bool) -> Flow[int]:
     before = _state(member)
     state = _state(member)
     due = full and now_ms != 0 and not 0 <= now_ms - state.at < AUDIT_MS
-    lists = member.is_core and now_ms != 0 and not 0 <= now_ms - state.listed_at < LISTED_MS
+    lists = member.is_core and now_ms != 0 and not _listed(member, state, now_ms)
     stuck = member.is_core and bool(_stuck(member, state))
     if not (due or lists or stuck or state.log or state.mirror or damaged_snapshot(member)):
         return 0
@@ -90,7 +92,9 @@ def audit(member: Member, now_ms: int, *, full: bool) -> Flow[int]:
     restored += yield from _audit_mirror(member, state, due=due)
     if lists:
         restored += yield from _list_slots(member, state)
-        state.listed_at = now_ms
+        if state != before or not member.listed_at or not 0 <= now_ms - state.listed_at < LIST_NOTED_MS:
+            state.listed_at = now_ms
+        member.listed_at = now_ms
     yield from _audit_snapshot(member, state, due=due, whole=stuck)
     if due:
         state.at = now_ms
@@ -98,6 +102,11 @@ def audit(member: Member, now_ms: int, *, full: bool) -> Flow[int]:
         with member.journal.transaction() as transaction:
             transaction.meta_set(META, _encoder.encode(state))
     return restored
+
+
+def _listed(member: Member, state: _Audit, now_ms: int) -> bool:
+    """Whether this process, or another one of this device, listed the mirror's slots a short while ago."""
+    return any(0 <= now_ms - at < LISTED_MS for at in (state.listed_at, member.listed_at))
 
 
 def newcomer_is_stuck(member: Member) -> bool:

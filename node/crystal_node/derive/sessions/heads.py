@@ -50,7 +50,7 @@ class HeadCache:
 
     def refresh(self, now_ms: int) -> bool:
         """Read the heads that changed, if there is a reason to look. Returns whether it looked. Raises OSError."""
-        looked = " ".join((str(now_ms // LOOK_MS), *map(_stamp, self._changes_of))).encode()
+        looked = _looked(self._changes_of, now_ms)
         if self._database.meta(_META_LOOKED) == looked:
             return False
         known = {row.folder: row for row in self._database.heads()}
@@ -91,8 +91,21 @@ class HeadCache:
 
 def head_cache(home: Home, database: SessionDatabase) -> HeadCache:
     """The cache of a home. Heads of other devices arrive as synced files."""
+    return HeadCache(SessionCopies(home.root), database, _changes_of(home))
+
+
+def arrivals(home: Home, now_ms: int) -> bytes:
+    """Is another when heads may have arrived in a home since, and after each hour. Opens no database."""
+    return _looked(_changes_of(home), now_ms)
+
+
+def _changes_of(home: Home) -> tuple[Path, Path]:
     files = home.files_database
-    return HeadCache(SessionCopies(home.root), database, (files, files.with_name(f"{files.name}-wal")))
+    return files, files.with_name(f"{files.name}-wal")
+
+
+def _looked(changes_of: Iterable[Path], now_ms: int) -> bytes:
+    return " ".join((str(now_ms // LOOK_MS), *map(_stamp, changes_of))).encode()
 
 
 def copies_summary(home: Home) -> CopiesSummary | None:

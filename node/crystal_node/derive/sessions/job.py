@@ -1,5 +1,6 @@
 """Jobs of the copies of sessions: merging quiet ones, forgetting, retention."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crystal_node.base.events import WatchEvent
@@ -15,7 +16,16 @@ FORGET_SECONDS = 60.0
 RETAIN_SECONDS = 3600.0
 
 
+@dataclass
+class _Rest:
+    """``mark``: the service's when the copies had no forgotten texts (``SessionService.forget_mark``); None if they may."""
+
+    mark: tuple[int, bytes] | None = None
+
+
 def jobs(work: "JobContext") -> list[Job]:
+    rest = _Rest()
+
     def has_copies() -> bool:
         return work.settings.home.sessions_database.exists()
 
@@ -32,7 +42,7 @@ def jobs(work: "JobContext") -> list[Job]:
             name="sessions-forget",
             what="Takes forgotten texts out of the copies of sessions.",
             every=FORGET_SECONDS,
-            run=lambda: _forget(work),
+            run=lambda: _forget(work, rest),
             due=lambda: has_copies() or (work.settings.home.root / "sessions").is_dir(),
         ),
         Job(
@@ -57,12 +67,16 @@ async def _settle(work: "JobContext") -> str:
     return f"{counted(count, 'session')} merged" if count else ""
 
 
-async def _forget(work: "JobContext") -> str:
+async def _forget(work: "JobContext", rest: _Rest) -> str:
     service = _service(work)
+    mark = service.forget_mark()
+    if mark == rest.mark:  # to open the database each minute would wake a disk at rest
+        return ""
     try:
         done = await service.forget()
     finally:
         service.close()
+    rest.mark = None if done.behind else mark
     said: list[str] = []
     if done.changed:
         said.append(f"{counted(done.changed, 'copy', 'copies')} of sessions without forgotten texts now")

@@ -37,7 +37,7 @@ from crystal_node.derive.sessions.copies import CopyDamaged, CopyIncomplete, Ses
 from crystal_node.derive.sessions.database import SessionDatabase
 from crystal_node.derive.sessions.facts import UncommittedFiles
 from crystal_node.derive.sessions.forgetting import Candidates, forget_in, texts_in
-from crystal_node.derive.sessions.heads import HeadCache, head_cache
+from crystal_node.derive.sessions.heads import HeadCache, arrivals, head_cache
 from crystal_node.derive.sessions.layout import TOOLS, CopyPlace
 from crystal_node.derive.sessions.retention import Removal, remove, to_remove
 from crystal_node.derive.sessions.tools import session_of, transcript_beside
@@ -75,10 +75,12 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How many copies were rewritten without forgotten texts, and which could not be read, in words."""
+    """How many copies were rewritten without forgotten texts, and which could not be read, in words. ``behind``: how many had
+    not been looked through."""
 
     changed: int = 0
     problems: list[str] = field(default_factory=list[str])
+    behind: int = 0
 
 
 class SessionService:
@@ -273,6 +275,11 @@ class SessionService:
                     _log.warning("copies of sessions: %s", describe(error).message)
         return settled
 
+    def forget_mark(self) -> tuple[int, bytes]:
+        """Is another when a text was forgotten or a head may have arrived since, and after each hour: until then ``forget`` has
+        nothing to do if no copy was behind. Opens no database."""
+        return self._forgets(), arrivals(self._device.settings.home, now_ms())
+
     async def forget(self) -> "Forgotten":
         """Blanks what was forgotten in this device's copies; on the Core also in those of devices that did not do so in time or
         are revoked. A copy that cannot be read holds up no other; it is tried again later. Reads no file if nothing was
@@ -289,9 +296,10 @@ class SessionService:
         overdue = now_ms() - int(database.meta(_META_FORGOTTEN_AT) or b"0") > FOREIGN_MS
         member = self._device.member
         active = {info.device.hex() for info in member.log.active()}
+        all_behind = cache.behind(forgets)
         behind = [
             row
-            for row in cache.behind(forgets)
+            for row in all_behind
             if now_ms() - row.failed > FAILED_MS
             and (row.device == self._id or (member.is_core and (overdue or row.device not in active)))
         ]
@@ -306,7 +314,7 @@ class SessionService:
                 except (CopyDamaged, CopyIncomplete) as error:
                     problems.append(describe(error).message)
                     cache.failed(row.place, now_ms())
-        return Forgotten(changed, problems)
+        return Forgotten(changed, problems, len(all_behind))
 
     async def _forget_in(self, place: CopyPlace, adapter: LineAdapter, forgets: int) -> bool:
         head = await self._in_thread(partial(self._copies.head, place))

@@ -1,18 +1,25 @@
 """Copies on a real device: the background service makes them, `crystal sync` sends them, `crystal status` tells of them."""
 
+import os
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from msgspec import structs
 
 from crystal_node.base.clock import now_ms
+from crystal_node.base.settings import resolve
 from crystal_node.derive.sessions import service
 from crystal_node.derive.sessions.copies import SessionCopies
+from crystal_node.derive.sessions.job import jobs
 from crystal_node.derive.sessions.layout import HEAD_NAME, Head
 from crystal_node.derive.sessions.segments import MERGE_COUNT
+from crystal_node.device.device import opened
+from crystal_node.sync.job_context import JobContext
+from crystal_node.sync.syncer import Syncer
 from tests.node.derive.sessions.support import head_of, lines, write
 from tests.support.machine import Machine, Vault, transcript
 from tests.support.watchers import until
@@ -40,6 +47,22 @@ def _copied(machine: Machine, path: Path) -> None:
 
     with _recording(machine):
         until(whole, "the copy", 60)
+
+
+async def test_copies_without_forgotten_texts_have_no_database_opened_each_minute(vault: Vault) -> None:
+    with mock.patch.dict(os.environ, vault.core.environment, clear=True), opened(resolve()) as device:
+        async with device.online() as store:
+            work = JobContext(device, Syncer(device, store, purpose="a test"), lambda _event, _text: None)
+            [forget] = [each for each in jobs(work) if each.name == "sessions-forget"]
+            path = device.settings.home.sessions_database
+            assert await forget.run() == ""
+            path.unlink()
+            assert await forget.run() == ""
+            assert not path.exists(), "it was opened once"
+            device.settings.home.files_database.touch()  # as when a copy arrived
+            assert await forget.run() == ""
+            assert path.exists()
+            work.syncer.close()
 
 
 def test_what_was_copied_reaches_the_other_machine_by_a_sync(vault: Vault) -> None:

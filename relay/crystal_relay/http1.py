@@ -166,7 +166,11 @@ class Http1Client(httpx.AsyncClient):
         super().__init__(
             base_url=base_url, transport=transport, timeout=timeout, headers=headers, trust_env=False
         )
-        del self.headers["connection"]  # HTTP/1.1 keeps connections without it
+        for name in (
+            "connection",
+            "accept",
+        ):  # HTTP/1.1 keeps connections, and every type is accepted, without them
+            del self.headers[name]
         self._plain = transport
         self._base = self.base_url
         self._base_path = self._base.raw_path.decode("ascii").rstrip("/")

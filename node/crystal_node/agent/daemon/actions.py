@@ -173,7 +173,8 @@ async def _backfill(work: JobContext, arguments: Arguments, tell: Tell) -> Actio
 
 async def _dream_weave(work: JobContext, arguments: Arguments, tell: Tell) -> ActionResult:
     from crystal_node.base.timespans import parse_since
-    from crystal_node.derive.weaving import WeaveMode, WeaveRequest, weave
+    from crystal_node.derive.weaving import WeaveMode, WeaveRequest
+    from crystal_node.derive.weaving.weave import weave
 
     if arguments.mode and arguments.mode not in set(WeaveMode):
         raise UsageError(

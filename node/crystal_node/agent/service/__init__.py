@@ -10,21 +10,19 @@ Each writes one file that only its owner reads, with absolute paths and without 
 """
 
 import sys
+from typing import TYPE_CHECKING
 
-from crystal_node.agent.service.launchd import Launchd
 from crystal_node.agent.service.manager import Manager, NotInstalled, ServiceState, ServiceUnavailable
 from crystal_node.agent.service.program import program_of
 from crystal_node.agent.service.systemd import Systemd
-from crystal_node.agent.service.taskscheduler import TaskScheduler
 from crystal_node.base.settings import Settings
 from crystal_node.base.settings.user_session import surroundings
 
-__all__ = ["Manager", "NotInstalled", "ServiceState", "ServiceUnavailable", "manager_for"]
+if TYPE_CHECKING:
+    from crystal_node.agent.service.launchd import Launchd
+    from crystal_node.agent.service.taskscheduler import TaskScheduler
 
-_BY_PLATFORM: dict[str, type[Systemd] | type[Launchd] | type[TaskScheduler]] = {
-    "darwin": Launchd,
-    "win32": TaskScheduler,
-}
+__all__ = ["Manager", "NotInstalled", "ServiceState", "ServiceUnavailable", "manager_for"]
 
 
 def manager_for(settings: Settings) -> Manager:
@@ -33,4 +31,17 @@ def manager_for(settings: Settings) -> Manager:
     Raises:
         Unwritable: the home's path cannot stand in a service file.
     """
-    return _BY_PLATFORM.get(sys.platform, Systemd)(program_of(settings), surroundings(settings.person_home))
+    return _of_platform()(program_of(settings), surroundings(settings.person_home))
+
+
+def _of_platform() -> "type[Systemd] | type[Launchd] | type[TaskScheduler]":
+    """Lazy: other systems' managers load parsers of XML, which a service at rest would keep."""
+    if sys.platform == "darwin":
+        from crystal_node.agent.service.launchd import Launchd
+
+        return Launchd
+    if sys.platform == "win32":
+        from crystal_node.agent.service.taskscheduler import TaskScheduler
+
+        return TaskScheduler
+    return Systemd

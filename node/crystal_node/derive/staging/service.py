@@ -37,7 +37,7 @@ from crystal_node.derive.catalog.agents import (
     next_state,
 )
 from crystal_node.derive.catalog.index import set_state
-from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveState, weave
+from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveState
 from crystal_node.device.device import Device
 from crystal_node.device.privacy import PrivateNow
 from crystal_node.models.llm.discovery import find_llm
@@ -362,6 +362,10 @@ def dream_weaver(device: Device, progress: Tell = unheard) -> Weaver:
     async def run(agent: str, how: Weave) -> str:
         if how is Weave.LLM and not await _has_model(device):
             return "no language model was found (`crystal config set llm_provider`), and one was wanted"
+        from crystal_node.derive.weaving.weave import (
+            weave,
+        )  # lazy: the Core's service at rest would keep the weaver
+
         request = WeaveRequest(
             agent=agent,
             mode=WeaveMode.FULL,

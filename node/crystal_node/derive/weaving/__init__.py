@@ -1,6 +1,7 @@
 """The Dream Weaver on a device: ``weave`` is one run on the Core.
 
-    from crystal_node.derive.weaving import WeaveMode, WeaveRequest, weave
+    from crystal_node.derive.weaving import WeaveMode, WeaveRequest
+    from crystal_node.derive.weaving.weave import weave  # apart: a service at rest needs no weaver
 
     result = await weave(device, WeaveRequest(agent="codex", mode=WeaveMode.FULL), progress)
 
@@ -15,7 +16,6 @@ from crystal_node.derive.weaving.request import (
     WeaveState,
     unheard,
 )
-from crystal_node.derive.weaving.weave import weave
 
 __all__ = [
     "Progress",
@@ -24,5 +24,4 @@ __all__ = [
     "WeaveResult",
     "WeaveState",
     "unheard",
-    "weave",
 ]

@@ -46,7 +46,8 @@ async def _weave(work: "JobContext") -> str:
     from crystal_core.llm.errors import RateLimited, Unavailable
     from crystal_mirror.errors import NotAllowed
     from crystal_node.base.errors import HomeBusy
-    from crystal_node.derive.weaving import WeaveRequest, WeaveState, weave
+    from crystal_node.derive.weaving import WeaveRequest, WeaveState
+    from crystal_node.derive.weaving.weave import weave
     from crystal_node.device.privacy import PrivateNow, read_privacy
 
     device = work.device

@@ -1,9 +1,9 @@
 """The ``crystal`` command: parse the arguments, run one command, and turn an error into a sentence, a hint and an exit code.
 
 Hooks start this program often, so that imports in this module stand in functions: ``--version``, ``nudge``, ``recall
---hook``, ``mcp`` and a plain ``search``, ``status`` or ``remember`` load no argument parser. With ``--json`` a result is one
-JSON document on standard output, and an error is one on standard error, with ``error``, ``hint`` and ``exit_code``. The process
-dumps no core.
+--hook``, ``mcp``, ``agent run`` and a plain ``search``, ``status`` or ``remember`` load no argument parser. With ``--json`` a
+result is one JSON document on standard output, and an error is one on standard error, with ``error``, ``hint`` and
+``exit_code``. The process dumps no core.
 """
 
 import os
@@ -91,7 +91,10 @@ def _find_key(folder: "Path", wanted: str) -> bytes:
 
 
 def _answered(arguments: list[str]) -> bool:
-    """Do a plain ``search``, ``status``, ``remember`` or ``resume`` as far as can be; False: it takes the argument parser."""
+    """Do ``agent run``, or a plain ``search``, ``status``, ``remember`` or ``resume`` as far as can be; False: it takes the
+    argument parser."""
+    if arguments[:2] == ["agent", "run"]:
+        return _ran_agent(arguments[2:])
     if arguments[0] == "search":
         return _searched(arguments[1:])
     if arguments == ["resume"]:
@@ -137,6 +140,26 @@ def _searched(arguments: list[str]) -> bool:
     return True
 
 
+def _ran_agent(options: list[str]) -> bool:
+    """Run the background service; False if the argument parser is needed."""
+    if not {*options} <= {"--quiet", "--json"}:
+        return False
+    _prepare_models()
+    _leave_out_uvicorns_command_line()
+    _provide_keys()
+    from crystal_node.surfaces.cli.agent_run import run
+
+    run(quiet="--quiet" in options, as_json="--json" in options)
+    return True
+
+
+def _prepare_models() -> None:
+    """Set the variables that the libraries of models read when they are loaded."""
+    from crystal_core.embed.session import PROCESS_ENVIRONMENT
+
+    os.environ.update(PROCESS_ENVIRONMENT)
+
+
 def _resumed() -> bool:
     """Do a plain ``resume``: its list is shown before the rest is loaded. False if there is none yet, or no terminal."""
     from crystal_node.surfaces.cli.resume_list import listed
@@ -158,20 +181,31 @@ def _served(*, read_only: bool) -> None:
 
     greeter = Greeter.of_process(read_only=read_only)
     greeter.start()
-    from crystal_core.embed.session import PROCESS_ENVIRONMENT
-
-    os.environ.update(PROCESS_ENVIRONMENT)
+    _prepare_models()
     _provide_keys()
     from crystal_node.surfaces.cli.mcp import serve_stdio
 
     serve_stdio(greeter, read_only=read_only)
 
 
+def _leave_out_uvicorns_command_line() -> None:
+    """Have `import uvicorn` load no command line, reloader and process manager of its own: 2 MB of a service at rest."""
+    from types import ModuleType
+
+    class Main(ModuleType):
+        main = run = None
+
+        @property
+        def Server(self) -> object:  # noqa: N802  uvicorn's name
+            return import_module("uvicorn.server").Server
+
+    sys.modules.setdefault("uvicorn.main", Main("uvicorn.main"))
+
+
 def _run(arguments: list[str]) -> int:
     if arguments[0] not in _STARTING_TOOLS:
-        from crystal_core.embed.session import PROCESS_ENVIRONMENT
-
-        os.environ.update(PROCESS_ENVIRONMENT)
+        _prepare_models()
+    _leave_out_uvicorns_command_line()
     _provide_keys()
     from crystal_node.surfaces.cli.app import build
 

@@ -11,12 +11,10 @@ import typer
 
 from crystal_node.agent.daemon.logs import follow as following
 from crystal_node.agent.daemon.logs import last_lines
-from crystal_node.agent.daemon.process import run_agent
 from crystal_node.agent.jobs.status import AgentStatus, agent_status, job_statuses
 from crystal_node.agent.service import Manager, ServiceState, manager_for
 from crystal_node.agent.service.control import install_and_start, stop_agent
 from crystal_node.agent.service.control import start as start_service
-from crystal_node.agent.watcher import reporter
 from crystal_node.base.errors import describe, passes
 from crystal_node.base.jobs import JobStatus
 from crystal_node.base.settings import Settings, resolve
@@ -55,15 +53,14 @@ def run(quiet: Quiet = False, variables: With = None, as_json: Json = False) -> 
 
         crystal agent run
     """
-    from crystal_node.agent.daemon import logs
-    from crystal_node.surfaces.gateway.local import (
-        LocalApi,  # lazy: it loads a web server, which other verbs do not need
-    )
+    from crystal_node.surfaces.cli import (
+        agent_run,
+    )  # lazy: it loads a web server, which other verbs do not need
 
     for pair in variables or []:
         name, _, value = pair.partition("=")
         os.environ[name] = value
-    run_agent(resolve, logs.quiet if quiet else reporter(as_json), LocalApi)
+    agent_run.run(quiet=quiet, as_json=as_json)
 
 
 @group.command("install")

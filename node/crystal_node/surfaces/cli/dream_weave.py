@@ -15,7 +15,8 @@ from crystal_node.base.errors import CommandFailed, NoAnswer, UsageError
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.base.timespans import parse_since
 from crystal_node.base.wording import counted, iso, one_line, size
-from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveResult, weave
+from crystal_node.derive.weaving import WeaveMode, WeaveRequest, WeaveResult
+from crystal_node.derive.weaving.weave import weave
 from crystal_node.device.device import Device, opened
 from crystal_node.models.llm.discovery import find_llm
 from crystal_node.surfaces.cli.console.options import Json, Yes

@@ -255,6 +255,25 @@ sys.exit(main())
 """
 
 
+def test_a_service_at_rest_has_no_command_line_and_no_other_systems_parsers_in_memory(vault: Vault) -> None:
+    unneeded = {"typer", "uvicorn.supervisors", "plistlib", "xml", "crystal_core.weaver.engine", "numpy"}
+    code = (
+        "import sys, threading, time; "
+        f"threading.Thread(target=lambda: (time.sleep(8), print(sorted({unneeded!r} & sys.modules.keys())), "
+        "sys.stdout.flush()), daemon=True).start(); "
+        "from crystal_node.surfaces.cli import main; sys.exit(main(['agent', 'run', '--quiet']))"
+    )
+    command = [sys.executable, "-P", "-c", code]
+    with subprocess.Popen(command, env=vault.core.environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "[]\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(END_SECONDS_MAX) == 0
+        finally:
+            process.kill()
+
+
 def test_a_home_without_a_vault_is_told_before_anything_is_begun(machine: Machine) -> None:
     for words in (("agent", "run"), ("agent", "install"), ("jobs", "run", "snapshot")):
         assert machine.call(*words, check=False).code == 3

@@ -7,7 +7,8 @@ import pytest
 
 from crystal_core.llm.errors import Unavailable
 from crystal_node.base.settings import resolve
-from crystal_node.derive.weaving import WeaveRequest, weave
+from crystal_node.derive.weaving import WeaveRequest
+from crystal_node.derive.weaving.weave import weave
 from crystal_node.device.device import opened
 from tests.node.derive.weaving.said import folder
 from tests.support.llm_server import LlmServer

@@ -6,7 +6,8 @@ from unittest import mock
 
 from crystal_core.weaver.documents import NO_MODEL
 from crystal_node.base.settings import resolve
-from crystal_node.derive.weaving import WeaveRequest, weave
+from crystal_node.derive.weaving import WeaveRequest
+from crystal_node.derive.weaving.weave import weave
 from crystal_node.device.device import opened
 from tests.support.llm_server import llm_server
 from tests.support.machine import Vault, transcript

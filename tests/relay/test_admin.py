@@ -24,11 +24,12 @@ from crystal_relay.server.admin import (
     admin_socket,
     answers,
 )
-from crystal_relay.server.operator import GRACE_SECONDS, Operator
+from crystal_relay.server.operator import Operator
 from crystal_relay.unix_socket import PATH_BYTES_MAX
 from tests.support.relay_process import RelayProcess
 
 VAULT = "ab" * 16
+GRACE_SECONDS = 7 * 86_400
 NOBODY = 65534
 
 

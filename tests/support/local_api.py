@@ -2,9 +2,11 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from crystal_node.agent.daemon.job_requests import JobRun
 from crystal_node.base.errors import NoSuchEntry
+from crystal_node.base.local_api import socket_path
 from crystal_node.base.settings import Settings, resolve
 from crystal_node.surfaces.gateway.local import LocalApi
 from tests.support.machine import Machine
@@ -30,4 +32,4 @@ def served(machine: Machine) -> Generator[Settings]:
         yield settings
     finally:
         service.stop()
-    assert not settings.home.api_socket.exists()
+    assert not Path(socket_path(str(settings.home.root))).exists()

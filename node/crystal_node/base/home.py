@@ -183,11 +183,6 @@ class Home:
         return self.state / "recall.db"
 
     @property
-    def api_socket(self) -> Path:
-        """Where the running background service answers programs of this machine (``base.local_api``)."""
-        return self.agent_folder / "api.sock"
-
-    @property
     def relay(self) -> Path:
         """This machine's own relay: a directory of sealed bytes (``crystal_relay.embedded``)."""
         return self.state / "relay"

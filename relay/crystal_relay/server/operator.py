@@ -29,8 +29,6 @@ from crystal_relay.store import Store
 
 Result = TypeVar("Result", bound=msgspec.Struct)
 
-GRACE_SECONDS = 7 * 24 * 3600
-"""Default grace period of a dropped vault."""
 GRACE_SECONDS_MAX = 366 * 24 * 3600
 
 

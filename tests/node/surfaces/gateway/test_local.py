@@ -49,7 +49,7 @@ def search(settings: Settings, query: str = "retry budget") -> list[str]:
 def connected(settings: Settings) -> socket.socket:
     line = socket.socket(socket.AF_UNIX)
     line.settimeout(30)
-    with short_name(str(settings.home.api_socket)) as name:
+    with short_name(local_api.socket_path(str(settings.home.root))) as name:
         line.connect(str(name))
     return line
 
@@ -282,7 +282,7 @@ def test_without_a_service_or_with_one_that_dies_the_disk_answers(core: Machine)
     with pytest.raises(ServiceAway):
         ask(str(settings.home.root), "GET", "/api/jobs", seconds=30)
     listening = socket.socket(socket.AF_UNIX)
-    with short_name(str(settings.home.api_socket)) as name:
+    with short_name(local_api.socket_path(str(settings.home.root))) as name:
         listening.bind(str(name))
     listening.listen()
     listening.settimeout(30)

@@ -1,8 +1,8 @@
 """Requests for objects (PUT, GET, HEAD, DELETE) and lists of them, as plain ASGI.
 
 Nearly all requests are these. Starlette's routing, request and response objects cost more than all of the relay's own work
-for a small object (docs/decisions/0018-plain-asgi-for-objects.md), so this module reads the scope and sends the messages
-itself. All other routes are Starlette's, in `app.py`.
+for a small object (docs/decisions/0018-plain-asgi-for-objects.md), so this module reads the scope and answers through the
+exchange, at once where nothing has to wait. All other routes are Starlette's, in `app.py`.
 """
 
 from collections.abc import Callable, Coroutine

@@ -16,7 +16,7 @@ from pathlib import Path
 import zstandard
 
 from bench.harness import Row, Target, interleaved, ratio_at_least
-from crystal_crypto.blob import BLOB_CONTENT_BYTES_MAX, open_blob, seal_blob
+from crystal_crypto.blob import BLOB_CONTENT_BYTES_MAX, Piece, open_blob, seal_blob
 from crystal_crypto.entry import Channel, Frame, Header, Kind, content_bytes_max, parse, seal
 from crystal_crypto.hierarchy import GenerationKey, VaultSecret
 from crystal_crypto.identity import SigningKey
@@ -132,7 +132,7 @@ def _blob(key: GenerationKey, repeat: int) -> list[Row]:
     ]
 
 
-def _drain(pieces: Iterator[bytes]) -> int:
+def _drain(pieces: Iterator[Piece]) -> int:
     return sum(len(piece) for piece in pieces)
 
 

@@ -20,7 +20,7 @@ import hmac
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -56,6 +56,9 @@ BLOB_CONTENT_BYTES_MAX: Final = (
     - BLOB_LENGTH_BYTES
 )
 """The longest content that one blob can hold, in bytes."""
+
+Piece: TypeAlias = bytes | memoryview
+"""Of a content: not copied where that is not needed."""
 
 
 class ContentChanged(ValueError):
@@ -149,14 +152,14 @@ def parse_blob_header(data: bytes) -> BlobHeader:
 
 def open_blob(
     stored: Iterable[bytes], *, content_hash: bytes, name: bytes, vault: bytes, key: GenerationKey
-) -> Iterator[bytes]:
+) -> Iterator[Piece]:
     """The content, in pieces of up to 64 KiB; `stored` may come in pieces of any size. See the module's rules on its use.
 
     While iterating, raises WrongKey (another key, generation, vault or name, or content of another SHA-256), Malformed (cut,
     extended, reordered, changed), UnknownVersion or TooLarge.
     """
     source = _Source(stored)
-    raw = source.take(BLOB_HEADER_BYTES)
+    raw = bytes(source.take(BLOB_HEADER_BYTES))
     header = parse_blob_header(raw)
     if header.generation != key.number:  # §6.2-4
         raise WrongKey(f"the blob needs the key of generation {header.generation}, not {key.number}")
@@ -222,7 +225,7 @@ def _checked(content: Iterable[bytes], length: int, content_hash: bytes) -> Iter
         raise ContentChanged("the content changed while it was being sealed")
 
 
-def _stored(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[bytes]:
+def _stored(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[Piece]:
     """The authentic stored bytes of each chunk, without the length before them and the padding after them."""
     last = -(-payload_bytes // BLOB_CHUNK_BYTES) - 1
     remaining = 0
@@ -240,16 +243,16 @@ def _stored(source: "_Source", payload_bytes: int, aead: AESGCM) -> Iterator[byt
             # §6.2-7
             if remaining > BLOB_BYTES_MAX or padded_length(BLOB_LENGTH_BYTES + remaining) != payload_bytes:
                 raise Malformed("the blob's stored length does not fit its payload")
-            chunk = chunk[BLOB_LENGTH_BYTES:]
-        piece, padding = chunk[:remaining], chunk[remaining:]
-        if padding != bytes(len(padding)):  # §6.2-7
+        begin = BLOB_LENGTH_BYTES if number == 0 else 0
+        end = min(begin + remaining, len(chunk))
+        if chunk[end:] != bytes(len(chunk) - end):  # §6.2-7
             raise Malformed("the blob's padding is not zero")
-        remaining -= len(piece)
-        if piece:
-            yield piece
+        remaining -= end - begin
+        if end > begin:
+            yield memoryview(chunk)[begin:end]
 
 
-def _decompressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _decompressed(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """The content of the one zstd frame in the pieces. Its stated size is checked before memory is allocated."""
     frame = b"".join(pieces)
     length = compression.stated_length(frame)
@@ -259,7 +262,7 @@ def _decompressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
         raise Malformed("a blob's compressed frame is not smaller than its content")
     content = memoryview(compression.decompress(frame, length))
     for at in range(0, length, BLOB_CHUNK_BYTES):
-        yield bytes(content[at : at + BLOB_CHUNK_BYTES])
+        yield content[at : at + BLOB_CHUNK_BYTES]
 
 
 def _keys(header: BlobHeader, raw: bytes, key: GenerationKey) -> tuple[bytes, bytes]:
@@ -285,8 +288,11 @@ class _Source:
         self._pieces = iter(pieces)
         self._piece = memoryview(b"")
 
-    def take(self, size: int) -> bytes:
+    def take(self, size: int) -> Piece:
         """Exactly `size` bytes. Raises Malformed when the pieces end before."""
+        if size <= len(self._piece):
+            whole, self._piece = self._piece[:size], self._piece[size:]
+            return whole
         taken: list[memoryview] = []
         missing = size
         while missing:

@@ -122,7 +122,7 @@ class Root(Secret):
 class GenerationKey(Secret):
     """G_n: one version of the vault's encryption key. Caches the keys that it derived last."""
 
-    __slots__ = ("_naming", "_secret", "_streams", "number")
+    __slots__ = ("_blobs", "_naming", "_secret", "_streams", "number")
 
     def __init__(self, number: int, secret: bytes) -> None:
         """Raises Malformed unless `secret` is 32 bytes, ValueError unless `number` fits in 32 bits."""
@@ -132,6 +132,7 @@ class GenerationKey(Secret):
         self._secret = exactly(secret, KEY_BYTES, "a generation key")
         self._streams: dict[bytes, bytes] = {}
         self._naming: tuple[bytes, bytes] = (b"", b"")
+        self._blobs: tuple[bytes, bytes] = (b"", b"")
 
     @classmethod
     def generate(cls, number: int, random: Random = os.urandom) -> "GenerationKey":
@@ -155,12 +156,8 @@ class GenerationKey(Secret):
 
     def blob_keys(self, *, vault: bytes, salt: bytes, context: bytes) -> tuple[bytes, bytes]:
         """K_enc (32) and K_mac (32) of one blob; `context` is SHA-256 of its header."""
-        info = labels.BLOB_STREAM + self.number.to_bytes(4, "big")  # §4.1-2
-        stream = hkdf(
-            self._secret, salt=exactly(vault, VAULT_BYTES, "a vault id"), info=info, length=KEY_BYTES
-        )
         material = hkdf(
-            stream,
+            self._blob_stream_key(vault),
             salt=exactly(salt, SALT_BYTES, "a salt"),
             info=labels.BLOB + exactly(context, HASH_BYTES, "a blob's context"),  # §4.1-2
             length=_BLOB_KEY_BYTES,
@@ -184,6 +181,13 @@ class GenerationKey(Secret):
             info = labels.BLOB_NAME + self.number.to_bytes(4, "big")  # §4.1-2
             self._naming = (vault, hkdf(self._secret, salt=salt, info=info, length=KEY_BYTES))
         return self._naming[1]
+
+    def _blob_stream_key(self, vault: bytes) -> bytes:
+        if self._blobs[0] != vault:
+            salt = exactly(vault, VAULT_BYTES, "a vault id")
+            info = labels.BLOB_STREAM + self.number.to_bytes(4, "big")  # §4.1-2
+            self._blobs = (vault, hkdf(self._secret, salt=salt, info=info, length=KEY_BYTES))
+        return self._blobs[1]
 
     def _stream_key(self, vault: bytes, channel: int, sender: bytes, incarnation: bytes) -> bytes:
         exactly(vault, VAULT_BYTES, "a vault id")

@@ -69,6 +69,8 @@ def check_path(path: str) -> None:
 
 def folded(path: str) -> str:
     """The path as a file system sees it that ignores case and composition."""
+    if path.isascii():  # composed and decomposed alike
+        return path.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())  # §11.5-1
 
 

@@ -120,6 +120,8 @@ class GetBlobs:
     keys: tuple[str, ...]
     limits: tuple[int, ...]
     """Bytes of each."""
+    ahead: "GetBlobs | None" = None
+    """What is probably asked for next: it may be fetched while the flow works on this reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,14 @@ class PutBlob:
 
 @dataclass(frozen=True, slots=True)
 class PutBlobs:
-    """Create-only writes of blobs, side by side and in any order. Reply: a list of bools, True if created."""
+    """Create-only writes of blobs, side by side and in any order. Reply, once they and those begun before are durable: a list
+    of bools, True if created."""
 
     blobs: tuple[tuple[str, bytes], ...]
     """Keys and bytes."""
+    behind: bool = False
+    """The reply may come while they are written, and tells nothing. Their failure is thrown into the flow at a later request of
+    this kind; a flow that relies on them makes one more without it, if only of no blobs."""
 
 
 @dataclass(frozen=True, slots=True)

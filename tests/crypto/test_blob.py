@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_crypto.blob import BLOB_CONTENT_BYTES_MAX, blob_bytes, open_blob, parse_blob_header, seal_blob
+from crystal_crypto.blob import (
+    BLOB_CONTENT_BYTES_MAX,
+    Piece,
+    blob_bytes,
+    open_blob,
+    parse_blob_header,
+    seal_blob,
+)
 from crystal_crypto.errors import CryptoError, Malformed, TooLarge, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, KIB, MIB
 from tests.crypto.support import KEY, SALT, SECRET
@@ -33,11 +40,11 @@ def _sealed(content: bytes) -> bytes:
     return b"".join(_seal([content], len(content), hashlib.sha256(content).digest()))
 
 
-def _open(pieces: Iterable[bytes], content: bytes) -> Iterator[bytes]:
+def _open(pieces: Iterable[bytes], content: bytes) -> Iterator[Piece]:
     return _open_hashed(pieces, hashlib.sha256(content).digest())
 
 
-def _open_hashed(pieces: Iterable[bytes], content_hash: bytes) -> Iterator[bytes]:
+def _open_hashed(pieces: Iterable[bytes], content_hash: bytes) -> Iterator[Piece]:
     name = SECRET.blob_name(content_hash)
     return open_blob(pieces, content_hash=content_hash, name=name, vault=VAULT, key=KEY)
 

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crystal_crypto.blob import BLOB_CONTENT_BYTES_MAX, blob_bytes, open_blob, parse_blob_header, seal_blob
+from crystal_crypto.blob import (
+    BLOB_CONTENT_BYTES_MAX,
+    Piece,
+    blob_bytes,
+    open_blob,
+    parse_blob_header,
+    seal_blob,
+)
 from crystal_crypto.compression import compress, stated_length
 from crystal_crypto.errors import CryptoError, Malformed, TooLarge, WrongKey
 from crystal_crypto.limits import BLOB_BYTES_MAX, KIB, MIB
@@ -35,7 +42,7 @@ def _sealed(content: bytes, *, compressing: bool = True) -> bytes:
     return b"".join(pieces)
 
 
-def _open(data: bytes, content: bytes) -> Iterator[bytes]:
+def _open(data: bytes, content: bytes) -> Iterator[Piece]:
     digest = hashlib.sha256(content).digest()
     return open_blob([data], content_hash=digest, name=blob_name(content), vault=VAULT, key=KEY)
 

@@ -341,3 +341,8 @@ def test_paths_whose_conflict_forms_differ_have_conflict_paths_that_differ(
 ) -> None:
     forms = {conflict_form(f"{stem}.md"): f"{stem}.md" for stem in stems}
     assert len({folded(conflict_path(path, device, sequence)) for path in forms.values()}) == len(forms)
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.text())
+def test_a_path_is_folded_as_the_protocol_says_also_where_that_is_done_in_a_shorter_way(path: str) -> None:
+    assert folded(path) == unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())

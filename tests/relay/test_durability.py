@@ -25,7 +25,7 @@ SEED = int(os.environ.get("CRYSTAL_TEST_SEED", "7"))
 def body_of(key: str) -> bytes:
     """Bytes that can be made again from the key: of any size, on both sides of where files begin."""
     seeded = random.Random(key)
-    size = seeded.choice((0, 1, 300, 4_096, 60_000, 131_072, 131_073, 300_000, 1_000_000))
+    size = seeded.choice((0, 1, 300, 4_096, 60_000, 262_144, 262_145, 300_000, 1_000_000))
     block = hashlib.sha256(key.encode()).digest()
     return (block * (size // len(block) + 1))[:size]
 
@@ -93,7 +93,7 @@ async def test_what_was_acknowledged_survives_kills_at_any_moment(tmp_path: Path
         assert len(acknowledged) > KILLS * WRITERS
         files = [path for path in (directory / "files").rglob("*") if path.is_file()]
         assert {path.suffix for path in files} <= {".obj"}
-        assert len(files) == sum(len(body_of(key)) > 131_072 for key in found)
+        assert len(files) == sum(len(body_of(key)) > 262_144 for key in found)
     finally:
         relay.kill()
 
@@ -157,7 +157,7 @@ async def check_contest(url: str, member: Member, contest: Contest) -> int:
         brought = [body_of(f"{key}#{writer}") for writer in range(CONTENDERS)]
         assert body in (brought if who is None else [brought[who]]), f"damaged, or another's: {key}"
     await store.aclose()
-    return sum(size > 131_072 for size in listed.values())
+    return sum(size > 262_144 for size in listed.values())
 
 
 async def test_of_writers_of_one_key_the_winner_who_was_told_stays_the_winner_over_kills(

@@ -69,7 +69,7 @@ async def test_what_was_deleted_leaves_no_bytes_in_the_directory_while_the_relay
 
 async def test_what_was_stored_is_there_after_opening_again(tmp_path: Path) -> None:
     bodies = {
-        f"v/a/blob/{size}": secrets.token_bytes(size) for size in (0, 1, 5_000, 131_072, 131_073, LARGE)
+        f"v/a/blob/{size}": secrets.token_bytes(size) for size in (0, 1, 5_000, 262_144, 262_145, LARGE)
     }
     store = LocalStore(tmp_path)
     for key, body in bodies.items():
@@ -96,10 +96,10 @@ async def test_a_copy_without_its_empty_folders_is_opened_all_the_same(tmp_path:
 
 async def test_small_objects_are_rows_and_large_ones_files(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    await store.put_new("v/a/blob/small", bytes(131_072))
+    await store.put_new("v/a/blob/small", bytes(262_144))
     assert files_of(tmp_path) == []
-    await store.put_new("v/a/blob/large", bytes(131_073))
-    assert [path.stat().st_size for path in files_of(tmp_path)] == [131_073]
+    await store.put_new("v/a/blob/large", bytes(262_145))
+    assert [path.stat().st_size for path in files_of(tmp_path)] == [262_145]
     await store.aclose()
 
 

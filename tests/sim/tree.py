@@ -116,6 +116,14 @@ class SimDisk:
         self._still(local)
         yield from cut(self.files[local.path].data)
 
+    def pieces(self, local: LocalFile, lengths: Sequence[int]) -> Iterator[bytes]:
+        offset = 0
+        for length in lengths:
+            self._still(local)
+            yield self.files[local.path].data[offset : offset + length]
+            offset += length
+        self._still(local)
+
     def read(self, place: PartPlace) -> bytes:
         file = self.files.get(place.path)
         if file is None:

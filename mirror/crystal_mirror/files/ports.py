@@ -155,6 +155,11 @@ class Disk(Protocol):
         changes meanwhile or cannot be read."""
         ...
 
+    def pieces(self, local: LocalFile, lengths: Sequence[int]) -> Iterator[bytes]:
+        """A file in pieces of these lengths, shorter where it ends before. Raises FileTrouble; FileMoved if it is not, or does
+        not stay, as it was looked at."""
+        ...
+
     def read(self, place: PartPlace) -> bytes:
         """Some bytes of a file, as they are now; perhaps fewer. Raises FileTrouble."""
         ...

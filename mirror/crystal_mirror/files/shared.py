@@ -12,7 +12,6 @@ from crystal_mirror.files.ports import (
     FileMoved,
     FileTrouble,
     LocalFile,
-    PartPlace,
     SeenFile,
 )
 from crystal_mirror.files.tree import FUSED, AgreedFile, DeletionDirection, FileAction, decide
@@ -139,19 +138,16 @@ class FilesRound:
 
 def matches(disk: Disk, local: LocalFile, parts: Sequence[FilePart]) -> Iterator[bool]:
     """Whether a file holds these parts, wherever it would be cut now: True for each part that does, False and no more at the
-    first thing that differs."""
+    first thing that differs. Raises FileMoved if it does not stay as it was looked at."""
     if sum(part.length for part in parts) != local.stamp.size:
         yield False
         return
-    offset = 0
-    for part in parts:
-        same = sha256(disk.read(PartPlace(local.path, offset, part.length))).digest() == part.content
+    lengths = [part.length for part in parts]
+    for data, part in zip(disk.pieces(local, lengths), parts, strict=True):
+        same = sha256(data).digest() == part.content
         yield same
         if not same:
             return
-        offset += part.length
-    now = disk.look(local.path)
-    yield now is not None and now.stamp == local.stamp
 
 
 def rows_stand(member: Member) -> bool:

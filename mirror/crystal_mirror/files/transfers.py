@@ -11,14 +11,13 @@ A fetch::
     look -> temporary file beside its place <- parts: from this disk where one is seen, else GetBlobs
          -> durable, read back -> into its place, if what stands there is still what was looked at -> note the version
 
-Files are put and fetched in groups: their parts in few requests. What was put may be sent to the Core while the next group is
-read; what makes files durable that come is done once for a group.
+Files are put and fetched in groups: their parts in few requests, while others are read or written here. What was put may be
+sent to the Core while the next group is read; what makes files durable that come is done once for a group.
 
 After a kill a put is made again (the log takes equal content as done), and a fetch continues after the parts that it has.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -71,8 +70,12 @@ _TOGETHER_FILES = 256
 _TOGETHER_PARTS = 1024
 _FETCHED_FILES = 64
 """Files that are put together at the same time. Each holds two open files and is made durable with the others."""
-_WINDOW_BYTES = 4 * 1024 * 1024
-"""Parts that are held in memory and fetched or sent together; a larger part alone."""
+_WINDOW_BYTES = 3584 * 1024
+"""Parts that are held in memory and fetched together, sealed in one request at most; a larger part alone."""
+_SENT_BYTES = 2 * 1024 * 1024
+"""Sealed parts that are sent together: while they are on their way, the next ones are read."""
+_TOLD_BYTES = 512 * 1024
+"""After so much that was read, what is on its way gets its turn."""
 WINDOW_PARTS = 512
 """Parts that are fetched together, however small they are."""
 _UNASKED_BYTES_MAX = 256 * 1024
@@ -196,10 +199,11 @@ def _groups(changes: Sequence[tuple[PutFile | DropFile, FileContent | None]]) ->
 def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
     """Offers files in groups: their parts are put first, then all are accepted at once."""
     group: list[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]] = []
-    total = done = parts = 0
+    total = parts = 0
     for path in paths:
         seen = this.database.seen_at(path)
         total += seen.local.stamp.size if seen is not None else 0
+    sending = _Sending(this, total)
     this.resumes = this.database.meta_get(_META_SENDING) is not None
     if paths and not this.resumes:
         this.database.meta_set(_META_SENDING, b"")
@@ -214,20 +218,20 @@ def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
         if action is not FileAction.PUT or seen is None:
             continue
         group.append((path, seen, agreed, this.database.parts_of(path)))
-        done += seen.local.stamp.size
         parts += len(group[-1][3])
         if len(group) >= _TOGETHER_FILES or parts >= _TOGETHER_PARTS:
-            yield from _put_group(this, group)
-            yield Progress(SENDING, done, total)
+            yield from _put_group(this, group, sending)
             group, parts = [], 0
     if group:
-        yield from _put_group(this, group)
+        yield from _put_group(this, group, sending)
     if paths:
         this.database.meta_set(_META_SENDING, None)
 
 
 def _put_group(
-    this: FilesRound, group: Sequence[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]]
+    this: FilesRound,
+    group: Sequence[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]],
+    sending: "_Sending",
 ) -> Flow[None]:
     member = this.member
     refs = [_refs(this, path, seen, parts) for path, seen, _, parts in group]
@@ -239,7 +243,6 @@ def _put_group(
         asked |= dict.fromkeys(ref for ref in new if ref in probable)
     direct -= asked.keys()
     missing = set((yield from lacking(member, list(asked)))) | direct
-    sending = _Sending(this)
     ready: list[tuple[PutFile | DropFile, FileContent | None]] = []
     for (path, seen, agreed, _), each in zip(group, refs, strict=True):
         try:
@@ -313,11 +316,17 @@ def _refs(
 
 @dataclass
 class _Sending:
-    """Sealed parts on their way to the relay, many in one request."""
+    """Sealed parts on their way to the relay, many in one request. The next ones are read meanwhile."""
 
     this: FilesRound
+    total: int
+    """Bytes of all files that are put."""
+    done: int = 0
+    told: int = 0
     blobs: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
     size: int = 0
+    begun: bool = False
+    """Whether any of them may still be on its way."""
 
     def put_parts(self, path: str, refs: Sequence[BlobRef], missing: set[BlobRef]) -> Flow[None]:
         """Reads and seals the parts of a file that are missing. They are on the relay after the next ``flush``."""
@@ -335,14 +344,20 @@ class _Sending:
                 missing.discard(part)
                 this.report.parts_put += 1
                 this.report.bytes_put += part.length
-                if self.size >= _WINDOW_BYTES:
-                    yield from self.flush()
+                if self.size >= _SENT_BYTES:
+                    yield PutBlobs(tuple(self.blobs), behind=True)
+                    self.blobs, self.size, self.begun = [], 0, True
             offset += part.length
+            self.done += part.length
+            if self.done - self.told >= _TOLD_BYTES:
+                self.told = self.done
+                yield Progress(SENDING, self.done, max(self.total, self.done))
 
     def flush(self) -> Flow[None]:
-        if self.blobs:
+        """Until all of them are on the relay."""
+        if self.blobs or self.begun:
             yield PutBlobs(tuple(self.blobs))
-            self.blobs, self.size = [], 0
+            self.blobs, self.size, self.begun = [], 0, False
 
 
 def _names(member: Member, change: PutFile | DropFile) -> tuple[bytes, ...]:
@@ -427,22 +442,21 @@ def _begin_fetch(this: FilesRound, path: str) -> _Arriving | None:
 
 def _fetch_group(this: FilesRound, group: list[_Arriving], fetches: _Fetches) -> Flow[None]:
     """Fetches the parts of these files, a window of them at a time, and puts the files in their places. Empties the group."""
-    waiting: deque[tuple[_Arriving, FilePart]] = deque()
+    waiting: list[tuple[_Arriving, FilePart]] = []
     for arriving in group:
         have = arriving.incoming.have()
         waiting += ((arriving, part) for part in arriving.row.parts[have:])
         fetches.done += sum(part.length for part in arriving.row.parts[:have])
-    while waiting and not fetches.full:
-        window, size = list[tuple[_Arriving, FilePart]](), 0
-        while (
-            waiting
-            and len(window) < WINDOW_PARTS
-            and (not window or size + waiting[0][1].length <= _WINDOW_BYTES)
-        ):
-            window.append(waiting.popleft())
-            size += window[-1][1].length
-        yield from _fetch_window(this, [each for each in window if not each[0].failed], fetches)
+    windows = list(_windows(waiting))
+    lacking_here = _absent(this, windows[0]) if windows else {}
+    for number, window in enumerate(windows):
+        wanted = [each for each in window if not each[0].failed]
+        ahead = _absent(this, windows[number + 1]) if number + 1 < len(windows) else {}
+        yield from _fetch_window(this, wanted, lacking_here, tuple(ahead), fetches)
         yield Progress(FETCHING, fetches.done, max(fetches.total, fetches.done))
+        if fetches.full:
+            break
+        lacking_here = ahead
     if not fetches.full:
         _place(this, [arriving for arriving in group if not arriving.failed], fetches)
     for arriving in group:
@@ -450,21 +464,49 @@ def _fetch_group(this: FilesRound, group: list[_Arriving], fetches: _Fetches) ->
     group.clear()
 
 
+_Window = list[tuple[_Arriving, FilePart]]
+
+
+def _windows(parts: Iterable[tuple[_Arriving, FilePart]]) -> Iterator[_Window]:
+    """Parts that are fetched together."""
+    window: _Window = []
+    size = 0
+    for each in parts:
+        if window and (len(window) == WINDOW_PARTS or size + each[1].length > _WINDOW_BYTES):
+            yield window
+            window, size = [], 0
+        window.append(each)
+        size += each[1].length
+    if window:
+        yield window
+
+
+def _absent(this: FilesRound, window: _Window) -> dict[BlobRef, None]:
+    """The parts that are nowhere on this disk, as far as it was seen."""
+    refs = dict.fromkeys(BlobRef.of(part) for _, part in window)
+    return {ref: None for ref in refs if not this.database.places(ref.content)}
+
+
 def _fetch_window(
-    this: FilesRound, window: list[tuple[_Arriving, FilePart]], fetches: _Fetches
+    this: FilesRound,
+    window: _Window,
+    absent: Container[BlobRef],
+    ahead: Sequence[BlobRef],
+    fetches: _Fetches,
 ) -> Flow[None]:
+    """``absent``: parts of the window that are not looked for on this disk. ``ahead``: those of the next one."""
     data: dict[BlobRef, bytes | BlobDamaged | WrongKey] = {}
     lacking_here: dict[BlobRef, None] = {}
     for _, part in window:
         ref = BlobRef.of(part)
         if ref not in data and ref not in lacking_here:
-            here = part_on_disk(this.disk, this.database, part.content)
+            here = None if ref in absent else part_on_disk(this.disk, this.database, part.content)
             if here is None:
                 lacking_here[ref] = None
             else:
                 data[ref] = here
     if lacking_here:
-        data |= yield from get_blobs(this.member, tuple(lacking_here))
+        data |= yield from get_blobs(this.member, tuple(lacking_here), ahead)
     fetched = [data[ref] for ref in lacking_here]
     this.report.parts_fetched += sum(isinstance(content, bytes) for content in fetched)
     this.report.bytes_fetched += sum(len(content) for content in fetched if isinstance(content, bytes))

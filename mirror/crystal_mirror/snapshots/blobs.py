@@ -115,11 +115,12 @@ def get_blob(member: Member, ref: BlobRef) -> Flow[bytes]:
     return (yield from get_with_generation(member, ref))[0]
 
 
-def get_blobs(member: Member, refs: Sequence[BlobRef]) -> Flow[dict[BlobRef, bytes | BlobDamaged | WrongKey]]:
-    """The contents of several blobs, or why one cannot be had, as ``get_blob`` says it."""
+def get_blobs(
+    member: Member, refs: Sequence[BlobRef], ahead: Sequence[BlobRef] = ()
+) -> Flow[dict[BlobRef, bytes | BlobDamaged | WrongKey]]:
+    """The contents of several blobs, or why one cannot be had, as ``get_blob`` says it. ``ahead``: what is wanted next."""
     refs = tuple(dict.fromkeys(refs))
-    keys = tuple(blob_key(member, ref) for ref in refs)
-    found = yield GetBlobs(keys, tuple(blob_bytes(ref.length) for ref in refs))
+    found = yield _asked(member, refs, _asked(member, ahead) if ahead else None)
     contents: dict[BlobRef, bytes | BlobDamaged | WrongKey] = {}
     for ref, data in zip(refs, found, strict=True):
         try:
@@ -127,6 +128,11 @@ def get_blobs(member: Member, refs: Sequence[BlobRef]) -> Flow[dict[BlobRef, byt
         except (BlobDamaged, WrongKey) as trouble:
             contents[ref] = trouble
     return contents
+
+
+def _asked(member: Member, refs: Sequence[BlobRef], ahead: GetBlobs | None = None) -> GetBlobs:
+    keys = tuple(blob_key(member, ref) for ref in refs)
+    return GetBlobs(keys, tuple(blob_bytes(ref.length) for ref in refs), ahead)
 
 
 def get_with_generation(member: Member, ref: BlobRef) -> Flow[tuple[bytes, int]]:

@@ -12,7 +12,8 @@ Databases are used between requests on the event loop's thread; embedding takes 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -58,11 +59,22 @@ from crystal_relay.errors import (
     VaultClosed,
     VaultReadOnly,
 )
-from crystal_relay.limits import BATCH_BYTES_MAX, BATCH_OBJECT_BYTES_MAX, BATCH_OBJECTS_MAX, LIST_LIMIT_MAX
+from crystal_relay.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_OBJECT_BYTES_MAX,
+    BATCH_OBJECTS_MAX,
+    LIST_LIMIT_MAX,
+    MIB,
+)
 from crystal_relay.store import Store
 
 GETS_AT_ONCE = 16
 """Objects fetched concurrently: enough to hide a round trip of 100 ms, few enough for any relay."""
+
+BEHIND_BYTES_MAX = 8 * MIB
+"""Blobs that are being written while a flow goes on."""
+_TURNS_TO_THE_WIRE = 4
+"""Turns of the event loop after which a request has been sent, or as much of it as the connection takes at once."""
 
 READS_OF_BLOB_MAX = 4
 """How often a blob is read on after the connection broke, as long as each time brings bytes."""
@@ -175,11 +187,12 @@ class Runner:
         Raises:
             what the flow raises; ``StoreFailure`` for failures that it does not handle.
         """
+        beside = _Beside(self.perform)
         try:
             request = next(flow)
             while True:
                 try:
-                    reply = await self.perform(request)
+                    reply = await beside.perform(request)
                 except StoreFailure as failure:
                     request = flow.throw(failure)
                 else:
@@ -189,6 +202,7 @@ class Runner:
             return result
         finally:
             flow.close()
+            await beside.end()
 
     async def perform(self, request: Request) -> Any:
         """Performs one request. Raises StoreFailure."""
@@ -421,6 +435,72 @@ class Runner:
         if self._embedder is None:
             raise AssertionError("this flow was not to ask for vectors")
         return self._embedder().embed_windows(texts)
+
+
+class _Beside:
+    """What goes on at the store while a flow works: writes that it does not wait for yet, and what it will ask for next."""
+
+    def __init__(self, perform: Callable[[Request], Coroutine[Any, Any, Any]]) -> None:
+        self._perform = perform
+        self._writes: deque[tuple[asyncio.Task[Any], int]] = deque()
+        """With the bytes of each."""
+        self._ahead: tuple[GetBlobs, asyncio.Task[Any]] | None = None
+
+    async def perform(self, request: Request) -> Any:
+        """Raises StoreFailure."""
+        if isinstance(request, PutBlobs):
+            return await self._write(request)
+        if isinstance(request, GetBlobs):
+            return await self._read(request)
+        return await self._perform(request)
+
+    async def end(self) -> None:
+        """Ends what nobody waits for any more."""
+        tasks = [task for task, _ in self._writes]
+        if self._ahead is not None:
+            tasks.append(self._ahead[1])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._writes.clear()
+        self._ahead = None
+
+    async def _write(self, request: PutBlobs) -> Any:
+        size = sum(len(body) for _, body in request.blobs)
+        await self._written(max(0, BEHIND_BYTES_MAX - size) if request.behind else 0)
+        if not request.behind:
+            return await self._perform(request)
+        self._writes.append((await self._begun(request), size))
+        return None
+
+    async def _begun(self, request: Request) -> "asyncio.Task[Any]":
+        """Begins a request, and lets it get as far as the wire: the flow may work for long before it asks again."""
+        task = asyncio.create_task(self._perform(request))
+        for _ in range(_TURNS_TO_THE_WIRE):
+            await asyncio.sleep(0)
+        return task
+
+    async def _written(self, left: int) -> None:
+        """Waits until at most so many bytes are being written. Raises StoreFailure."""
+        while sum(size for _, size in self._writes) > left:
+            task = self._writes[0][0]
+            await asyncio.wait([task])
+            self._writes.popleft()
+            task.result()
+
+    async def _read(self, request: GetBlobs) -> Any:
+        found: dict[tuple[str, int], bytes | None] = {}
+        wanted = list(zip(request.keys, request.limits, strict=True))
+        if self._ahead is not None:
+            (ahead, task), self._ahead = self._ahead, None
+            found = dict(zip(zip(ahead.keys, ahead.limits, strict=True), await task, strict=True))
+        lacking = [each for each in wanted if each not in found]
+        if lacking:
+            keys, limits = zip(*lacking, strict=True)
+            found |= dict(zip(lacking, await self._perform(GetBlobs(keys, limits)), strict=True))
+        if request.ahead is not None and request.ahead.keys:
+            self._ahead = request.ahead, await self._begun(request.ahead)
+        return [found[each] for each in wanted]
 
 
 def _groups(sizes: dict[str, int]) -> Iterator[tuple[str, ...]]:

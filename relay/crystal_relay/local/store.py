@@ -57,8 +57,8 @@ from crystal_relay.store import (
 )
 from crystal_relay.threads import Delivery, Lane, to_its_end
 
-INLINE_BYTES_MAX = 128 * KIB
-"""Up to this size an object stands in its row. Measured: docs/decisions/0008-local-store.md."""
+INLINE_BYTES_MAX = 256 * KIB
+"""Up to this size an object stands in its row. Measured: docs/decisions/0123-parts-on-their-way.md."""
 READER_THREADS = 2
 FILE_THREADS = 4
 PENDING_CALLS_MAX = 4096

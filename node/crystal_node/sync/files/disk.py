@@ -9,7 +9,7 @@ names a file only in the spelling in which it stands there; otherwise renaming `
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -26,7 +26,7 @@ from crystal_node.sync.files.database import FileDatabase
 from crystal_node.sync.files.folders import READ, folder_of, prune, troubles
 from crystal_node.sync.files.incoming_file import IncomingFile
 from crystal_node.sync.files.marker import Marker, read_marker, verdict, write_marker
-from crystal_node.sync.files.parts import Cutter, read_place
+from crystal_node.sync.files.parts import Cutter, read_pieces, read_place
 from crystal_node.sync.files.scan import Scan, closed_above, look, look_in
 from crystal_node.sync.files.trash import STEP_MILLISECONDS_MAX, Trash
 
@@ -56,6 +56,8 @@ class HomeDisk:
     _open_folders: set[str] = field(init=False, default_factory=set[str])
     """Folders that are not left out, as seen since files were last put in place: each is listed once for a group of files."""
     _cutter: Cutter | None = field(init=False, default=None)
+    _flushers: ThreadPoolExecutor | None = field(init=False, default=None)
+    """While files come; they end when the next round begins."""
 
     def __post_init__(self) -> None:
         self.trash = Trash(self.root)
@@ -115,6 +117,9 @@ class HomeDisk:
     def read(self, place: PartPlace) -> bytes:
         return read_place(self.root, place)
 
+    def pieces(self, local: LocalFile, lengths: Sequence[int]) -> Iterator[bytes]:
+        return read_pieces(self.root, local, lengths)
+
     def incoming(self, row: FileRow) -> Incoming:
         self._check(row.path)
         self._check_obeyed(row.path)
@@ -125,23 +130,22 @@ class HomeDisk:
         troubled: dict[int, FileTrouble] = {}
         files = [(_of_this_disk(incoming), expected) for incoming, expected in arrived]
 
-        with ThreadPoolExecutor(FLUSHES_AT_ONCE, "flush") as pool:
-            completed = [
-                (number, partial(file.complete, expected)) for number, (file, expected) in enumerate(files)
-            ]
-            troubled |= _side_by_side(pool, completed)
-            folders: dict[tuple[int, int], list[int]] = {}
-            for number, (file, expected) in enumerate(files):
-                if number not in troubled:
-                    try:
-                        file.put_in_place(expected)
-                        folders.setdefault(file.folder, []).append(number)
-                    except FileTrouble as trouble:
-                        troubled[number] = trouble
-            flushed = {numbers[0]: numbers for numbers in folders.values()}
-            works = [(first, files[first][0].flush_folder) for first in flushed]
-            for first, unflushed in _side_by_side(pool, works).items():
-                troubled |= dict.fromkeys(flushed[first], unflushed)
+        completed = [
+            (number, partial(file.complete, expected)) for number, (file, expected) in enumerate(files)
+        ]
+        troubled |= self._side_by_side(completed)
+        folders: dict[tuple[int, int], list[int]] = {}
+        for number, (file, expected) in enumerate(files):
+            if number not in troubled:
+                try:
+                    file.put_in_place(expected)
+                    folders.setdefault(file.folder, []).append(number)
+                except FileTrouble as trouble:
+                    troubled[number] = trouble
+        flushed = {numbers[0]: numbers for numbers in folders.values()}
+        works = [(first, files[first][0].flush_folder) for first in flushed]
+        for first, unflushed in self._side_by_side(works).items():
+            troubled |= dict.fromkeys(flushed[first], unflushed)
         placed: list[LocalFile | FileTrouble] = []
         for number, (file, _) in enumerate(files):
             try:
@@ -207,6 +211,9 @@ class HomeDisk:
 
     def tidy(self) -> None:
         self._open_folders.clear()
+        if self._flushers is not None:
+            self._flushers.shutdown()
+            self._flushers = None
         self.trash.expire(self._trash_clock())
         for path in self._last.temporaries:
             with suppress(FileTrouble):  # a link, a pipe or a folder of that name is not ours
@@ -250,6 +257,17 @@ class HomeDisk:
             self.database.withhold_bit(local.path, withheld=False)
         return local._replace(executable=True)
 
+    def _side_by_side(self, works: Sequence[tuple[int, Callable[[], object]]]) -> dict[int, FileTrouble]:
+        """Does all of it, in threads if there are several. Returns what went wrong, by number."""
+        stripes = [works[start::FLUSHES_AT_ONCE] for start in range(min(FLUSHES_AT_ONCE, len(works)))]
+        if len(stripes) < 2:
+            return _attempt(works)
+        if self._flushers is None:
+            self._flushers = ThreadPoolExecutor(FLUSHES_AT_ONCE, "flush")
+        outcomes = [self._flushers.submit(_attempt, stripe) for stripe in stripes]
+        wait(outcomes)  # all of them: the caller closes the files, whatever happened
+        return {number: trouble for outcome in outcomes for number, trouble in outcome.result().items()}
+
     def _trash_clock(self) -> int:
         """Follows this machine's clock forwards, by ``STEP_MILLISECONDS_MAX`` at a time."""
         now = self.now()
@@ -288,18 +306,11 @@ def _of_this_disk(incoming: Incoming) -> IncomingFile:
     return incoming
 
 
-def _side_by_side(
-    pool: ThreadPoolExecutor, works: Sequence[tuple[int, Callable[[], object]]]
-) -> dict[int, FileTrouble]:
-    """Does all of it, in threads if there are several. Returns what went wrong, by number."""
-    each = [work for _, work in works]
-    outcomes = [_attempt(work) for work in each] if len(each) < 2 else pool.map(_attempt, each)
-    return {number: trouble for (number, _), trouble in zip(works, outcomes, strict=True) if trouble}
-
-
-def _attempt(work: Callable[[], object]) -> FileTrouble | None:
-    try:
-        work()
-    except FileTrouble as trouble:
-        return trouble
-    return None
+def _attempt(works: Sequence[tuple[int, Callable[[], object]]]) -> dict[int, FileTrouble]:
+    troubled: dict[int, FileTrouble] = {}
+    for number, work in works:
+        try:
+            work()
+        except FileTrouble as trouble:
+            troubled[number] = trouble
+    return troubled

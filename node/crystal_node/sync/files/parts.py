@@ -95,15 +95,41 @@ def read_place(root: Path, place: PartPlace) -> bytes:
         with troubles():
             descriptor = _opened(found)
             try:
-                data = bytearray()
-                while len(data) < place.length:
-                    piece = os.pread(descriptor, place.length - len(data), place.offset + len(data))
-                    if not piece:
-                        break
-                    data += piece
-                return bytes(data)
+                return _read_at(descriptor, place.offset, place.length)
             finally:
                 os.close(descriptor)
+
+
+def read_pieces(root: Path, local: LocalFile, lengths: Sequence[int]) -> Iterator[bytes]:
+    """The bytes of a file in pieces of these lengths; shorter ones where it ends before.
+
+    Raises FileMoved if it is not, or does not stay, as it was looked at.
+    """
+    with folder_of(root, local.path) as found:
+        if found is None:
+            raise FileMoved(_GONE)
+        with troubles():
+            descriptor = _opened(found)
+    with os.fdopen(descriptor, "rb", buffering=0), troubles():
+        if _stamped(descriptor, local.path) != local.stamp:
+            raise FileMoved("the file changed before it was read")
+        offset = 0
+        for length in lengths:
+            yield _read_at(descriptor, offset, length)
+            offset += length
+        if _stamped(descriptor, local.path) != local.stamp:
+            raise FileMoved("the file changed while it was read")
+
+
+def _read_at(descriptor: int, offset: int, length: int) -> bytes:
+    """So many bytes; fewer at the end of the file."""
+    data = os.pread(descriptor, length, offset)
+    while data and len(data) < length:
+        more = os.pread(descriptor, length - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
 
 
 def _opened(found: tuple[int, str]) -> int:

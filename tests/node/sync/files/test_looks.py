@@ -1,14 +1,18 @@
 """When a look at a file says enough, when it is read once more, and what a round of files tells while it goes on."""
 
 import os
+import threading
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from crystal_mirror.files.ports import SeenFile
+from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile, SeenFile
 from crystal_mirror.files.round import files_round
 from crystal_node.sync.files import parts, scan
+from crystal_node.sync.files.disk import FLUSHES_AT_ONCE
+from crystal_node.sync.files.incoming_file import IncomingFile
 from crystal_node.sync.files.scan import QUIET_COARSE_NS, QUIET_NS, local_of
 from tests.support.desks import Desk, settle
 
@@ -127,3 +131,60 @@ def test_an_allowance_that_is_taken_back_holds_from_the_next_round_on(core: Desk
     report = core.files(scan=False)
     assert report.fetched == 0
     assert not (core.root / "notes/other.md").exists()
+
+
+def test_a_file_that_changes_while_its_pieces_are_read_is_not_taken_for_what_was_looked_at(
+    core: Desk,
+) -> None:
+    file = core.write("plan.md", b"one two")
+    local = core.disk.look("plan.md")
+    assert local is not None
+    assert list(core.disk.pieces(local, (4, 3))) == [b"one ", b"two"]
+    assert list(core.disk.pieces(local, (4, 30))) == [b"one ", b"two"]
+    pieces = core.disk.pieces(local, (4, 3))
+    assert next(pieces) == b"one "
+    file.write_bytes(b"one two three")
+    assert next(pieces) == b"two"
+    with pytest.raises(FileMoved, match="while it was read"):
+        next(pieces)
+    with pytest.raises(FileMoved, match="before it was read"):
+        next(core.disk.pieces(local, (4,)))
+
+
+def test_threads_that_make_files_durable_end_with_the_next_round(core: Desk, laptop: Desk) -> None:
+    def flushing() -> int:
+        return sum(thread.name.startswith("flush") for thread in threading.enumerate())
+
+    before = flushing()
+    for number in range(40):
+        core.write(f"note-{number}.md", f"note {number}")
+    core.sync()
+    laptop.memory()
+    laptop.files()
+    assert len(laptop.tree()) == 40
+    assert before < flushing() <= before + FLUSHES_AT_ONCE
+    laptop.files(scan=False)
+    assert flushing() == before
+
+
+def test_one_file_that_cannot_be_made_durable_keeps_no_other_from_its_place(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        core.write(f"note-{number:02}.md", f"note {number}")
+    core.sync()
+    laptop.memory()
+    completed, calls = IncomingFile.complete, count()
+
+    def complete(self: IncomingFile, expected: LocalFile | None) -> None:
+        if next(calls) in (7, 40):  # and when it is tried once more
+            raise FileTrouble("the disk failed to write it")
+        completed(self, expected)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IncomingFile, "complete", complete)
+        report = laptop.files()
+    (failed,) = report.refused
+    assert laptop.tree().keys() == core.tree().keys() - {failed}
+    laptop.files()
+    assert laptop.tree() == core.tree()

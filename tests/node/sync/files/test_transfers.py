@@ -1,9 +1,11 @@
 """What moves between two devices: many small files in few requests, a little change of a large file in little."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
+from crystal_mirror.requests import GetBlobs, PutBlobs, Request
 from tests.support.desks import Desk, settle
 
 MIB = 1024 * 1024
@@ -125,6 +127,54 @@ def test_what_a_stopped_round_has_sent_is_not_sent_again(core: Desk, laptop: Des
     assert row is not None
     assert sent > 64
     assert core.store.blobs_put == len({part.content for part in row.parts})
+
+
+def test_a_file_is_offered_only_once_all_of_its_parts_are_durable(core: Desk, laptop: Desk) -> None:
+    core.write("big.bin", big(12 * MIB))
+    core.memory()
+    asked: list[Request] = []
+
+    def look(request: Request) -> None:
+        assert not core.book.offers(), "nothing is asked of the store any more once the file is offered"
+        asked.append(request)
+
+    core.store.before = look
+    core.files()
+    core.store.before = None
+    written = [request for request in asked if isinstance(request, PutBlobs)]
+    assert len(written) > 3
+    assert all(request.behind for request in written[:-1])
+    assert not written[-1].behind, "waits for those before it"
+    assert [offer.path for offer in core.book.offers()] == ["big.bin"]
+    settle(core, laptop)
+    assert laptop.tree() == core.tree()
+
+
+def test_parts_that_are_fetched_next_are_asked_for_ahead_unless_they_are_here(
+    core: Desk, laptop: Desk
+) -> None:
+    content = big(12 * MIB)
+    core.write("big.bin", content)
+    settle(core, laptop)
+    core.write("other.bin", big(9 * MIB, 2) + content)
+    core.sync()
+    asked: list[GetBlobs] = []
+
+    def look(request: Request) -> None:
+        if isinstance(request, GetBlobs):
+            asked.append(request)
+
+    laptop.memory()
+    core.store.before = look
+    laptop.files()
+    core.store.before = None
+    assert len(asked) > 2
+    assert asked[-1].ahead is None
+    for before, after in pairwise(asked):
+        assert before.ahead is not None
+        assert before.ahead.keys == after.keys
+    assert sum(len(request.keys) for request in asked) < 9 * 1024 / 64 * 2, "the rest is on the disk"
+    assert laptop.tree() == core.tree()
 
 
 def keys_of(desk: Desk) -> list[str]:

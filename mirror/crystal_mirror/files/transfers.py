@@ -20,6 +20,7 @@ After a kill a put is made again (the log takes equal content as done), and a fe
 from collections.abc import Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from crystal_crypto.blob import ContentChanged
 from crystal_crypto.errors import WrongKey
@@ -385,6 +386,8 @@ class _Fetches:
     """Paths of files in whose way something stands."""
     full: bool = False
     """The disk is: nothing more is fetched."""
+    ahead: dict[BlobRef, None] = field(default_factory=dict[BlobRef, None])
+    """Parts that are probably wanted next, and are nowhere on this disk."""
 
     def failed(self, this: FilesRound, path: str, trouble: FileTrouble | BlobDamaged | WrongKey) -> None:
         this.skipped.add(path)
@@ -404,7 +407,7 @@ def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
     group: list[_Arriving] = []
     held = 0
     try:
-        for path in paths:
+        for number, path in enumerate(paths, 1):
             this.report.refused.pop(path, None)
             try:
                 arriving = _begin_fetch(this, path)
@@ -417,11 +420,11 @@ def _fetch_all(this: FilesRound, paths: Sequence[str]) -> Flow[list[str]]:
                 group.append(arriving)
                 held += arriving.row.size
             if len(group) >= _FETCHED_FILES or held >= _WINDOW_BYTES:
-                yield from _fetch_group(this, group, fetches)
+                yield from _fetch_group(this, group, fetches, paths[number : number + _FETCHED_FILES])
                 held = 0
                 if fetches.full:
                     return []
-        yield from _fetch_group(this, group, fetches)
+        yield from _fetch_group(this, group, fetches, ())
     finally:
         for arriving in group:
             arriving.incoming.close()
@@ -440,23 +443,27 @@ def _begin_fetch(this: FilesRound, path: str) -> _Arriving | None:
     return _Arriving(row, local, this.disk.incoming(row))
 
 
-def _fetch_group(this: FilesRound, group: list[_Arriving], fetches: _Fetches) -> Flow[None]:
-    """Fetches the parts of these files, a window of them at a time, and puts the files in their places. Empties the group."""
+def _fetch_group(
+    this: FilesRound, group: list[_Arriving], fetches: _Fetches, after: Sequence[str]
+) -> Flow[None]:
+    """Fetches the parts of these files, a window of them at a time, and puts the files in their places. Empties the group.
+
+    ``after``: the files that are probably fetched next.
+    """
     waiting: list[tuple[_Arriving, FilePart]] = []
     for arriving in group:
         have = arriving.incoming.have()
         waiting += ((arriving, part) for part in arriving.row.parts[have:])
         fetches.done += sum(part.length for part in arriving.row.parts[:have])
     windows = list(_windows(waiting))
-    lacking_here = _absent(this, windows[0]) if windows else {}
-    for number, window in enumerate(windows):
+    for number, window in enumerate(windows, 1):
         wanted = [each for each in window if not each[0].failed]
-        ahead = _absent(this, windows[number + 1]) if number + 1 < len(windows) else {}
-        yield from _fetch_window(this, wanted, lacking_here, tuple(ahead), fetches)
+        following = [part for _, part in windows[number]] if number < len(windows) else _first(this, after)
+        absent, fetches.ahead = fetches.ahead, _absent(this, following)
+        yield from _fetch_window(this, wanted, absent, fetches)
         yield Progress(FETCHING, fetches.done, max(fetches.total, fetches.done))
         if fetches.full:
             break
-        lacking_here = ahead
     if not fetches.full:
         _place(this, [arriving for arriving in group if not arriving.failed], fetches)
     for arriving in group:
@@ -481,20 +488,24 @@ def _windows(parts: Iterable[tuple[_Arriving, FilePart]]) -> Iterator[_Window]:
         yield window
 
 
-def _absent(this: FilesRound, window: _Window) -> dict[BlobRef, None]:
-    """The parts that are nowhere on this disk, as far as it was seen."""
-    refs = dict.fromkeys(BlobRef.of(part) for _, part in window)
+def _first(this: FilesRound, paths: Sequence[str]) -> list[FilePart]:
+    """The first parts of files that may be fetched, a window of them."""
+    rows = (this.member.replica.file(path) for path in paths)
+    parts = [part for row in rows if row is not None for part in row.parts[:WINDOW_PARTS]]
+    sizes = accumulate(part.length for part in parts)
+    return [part for part, size in zip(parts, sizes, strict=True) if size <= _WINDOW_BYTES][:WINDOW_PARTS]
+
+
+def _absent(this: FilesRound, parts: Iterable[FilePart]) -> dict[BlobRef, None]:
+    """Those that are nowhere on this disk, as far as it was seen."""
+    refs = dict.fromkeys(BlobRef.of(part) for part in parts)
     return {ref: None for ref in refs if not this.database.places(ref.content)}
 
 
 def _fetch_window(
-    this: FilesRound,
-    window: _Window,
-    absent: Container[BlobRef],
-    ahead: Sequence[BlobRef],
-    fetches: _Fetches,
+    this: FilesRound, window: _Window, absent: Container[BlobRef], fetches: _Fetches
 ) -> Flow[None]:
-    """``absent``: parts of the window that are not looked for on this disk. ``ahead``: those of the next one."""
+    """``absent``: parts of the window that are not looked for on this disk."""
     data: dict[BlobRef, bytes | BlobDamaged | WrongKey] = {}
     lacking_here: dict[BlobRef, None] = {}
     for _, part in window:
@@ -506,7 +517,7 @@ def _fetch_window(
             else:
                 data[ref] = here
     if lacking_here:
-        data |= yield from get_blobs(this.member, tuple(lacking_here), ahead)
+        data |= yield from get_blobs(this.member, tuple(lacking_here), tuple(fetches.ahead))
     fetched = [data[ref] for ref in lacking_here]
     this.report.parts_fetched += sum(isinstance(content, bytes) for content in fetched)
     this.report.bytes_fetched += sum(len(content) for content in fetched if isinstance(content, bytes))

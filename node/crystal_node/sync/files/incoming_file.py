@@ -24,6 +24,7 @@ from crystal_mirror.files.tree import content_digest
 from crystal_mirror.ports import FileRow
 from crystal_node.base.file_rules import TEMPORARY_PREFIX
 from crystal_node.sync.files.folders import folder_of, troubles
+from crystal_node.sync.files.parts import read_at
 from crystal_node.sync.files.scan import look_in
 
 DISK_SPACE_BYTES_MIN = 64 * 1024 * 1024
@@ -134,12 +135,7 @@ class IncomingFile:
         """Counts the intact parts from the beginning, truncates the file behind them, and seeks there."""
         offset = have = 0
         for part in self._row.parts if os.fstat(self._file).st_size else ():
-            data = bytearray()
-            while len(data) < part.length:
-                piece = os.pread(self._file, part.length - len(data), offset + len(data))
-                if not piece:
-                    break
-                data += piece
+            data = read_at(self._file, offset, part.length)
             if len(data) != part.length or sha256(data).digest() != part.content:
                 break
             offset, have = offset + part.length, have + 1

@@ -95,7 +95,7 @@ def read_place(root: Path, place: PartPlace) -> bytes:
         with troubles():
             descriptor = _opened(found)
             try:
-                return _read_at(descriptor, place.offset, place.length)
+                return read_at(descriptor, place.offset, place.length)
             finally:
                 os.close(descriptor)
 
@@ -115,14 +115,14 @@ def read_pieces(root: Path, local: LocalFile, lengths: Sequence[int]) -> Iterato
             raise FileMoved("the file changed before it was read")
         offset = 0
         for length in lengths:
-            yield _read_at(descriptor, offset, length)
+            yield read_at(descriptor, offset, length)
             offset += length
         if _stamped(descriptor, local.path) != local.stamp:
             raise FileMoved("the file changed while it was read")
 
 
-def _read_at(descriptor: int, offset: int, length: int) -> bytes:
-    """So many bytes; fewer at the end of the file."""
+def read_at(descriptor: int, offset: int, length: int) -> bytes:
+    """So many bytes of an open file; fewer at its end. Not copied unless they come in several pieces."""
     data = os.pread(descriptor, length, offset)
     while data and len(data) < length:
         more = os.pread(descriptor, length - len(data), offset + len(data))

@@ -177,6 +177,31 @@ def test_parts_that_are_fetched_next_are_asked_for_ahead_unless_they_are_here(
     assert laptop.tree() == core.tree()
 
 
+def test_while_small_files_are_put_into_their_places_the_next_ones_are_asked_for(
+    core: Desk, laptop: Desk
+) -> None:
+    for number in range(200):
+        core.write(f"notes/note-{number:03}.md", f"note {number}")
+    core.sync()
+    asked: list[GetBlobs] = []
+
+    def look(request: Request) -> None:
+        if isinstance(request, GetBlobs):
+            asked.append(request)
+
+    laptop.memory()
+    core.store.before = look
+    report = laptop.files()
+    core.store.before = None
+    assert len(asked) == 4
+    assert asked[-1].ahead is None
+    for before, after in pairwise(asked):
+        assert before.ahead is not None
+        assert before.ahead.keys == after.keys
+    assert report.parts_fetched == 200
+    assert laptop.tree() == core.tree()
+
+
 def keys_of(desk: Desk) -> list[str]:
     return desk.store.keys()
 

@@ -4,12 +4,14 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import httpx
 import pytest
 
 from crystal_relay.errors import Busy, NotFound, StoreUnavailable
 from crystal_relay.limits import BLOB_BYTES_MAX, KIB
+from crystal_relay.local import LocalStore
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, fair_store
 from crystal_relay.server.dropped_vaults import SETTLE_SECONDS
@@ -363,3 +365,32 @@ async def test_the_latest_request_tells_whether_the_store_answers() -> None:
             await health.check_store()
         assert health.answers is False
         await client.aclose()
+
+
+async def test_a_read_from_memory_takes_its_turn_like_any_other(tmp_path: Path) -> None:
+    local = LocalStore(tmp_path)
+    store = FairStore(local, RelaySettings(store_concurrency=2, vault_concurrency=1))
+    key = "v/a/devlog/0"
+    assert store.recall(key) is None
+    await store.put_new(key, b"body")
+
+    def recalled() -> bytes | None:
+        found = store.recall(key, start=1, length=2)
+        return found.held if found is not None else None
+
+    def counted() -> tuple[int, int]:
+        return sum(store.seconds["get"].counts), sum(store.small.queued.counts)
+
+    gets, turns = counted()
+    assert recalled() == b"od"  # nothing else is there
+    assert counted() == (gets + 1, turns + 1)
+    await store.small.enter("v/b", 1)
+    assert recalled() == b"od"  # another vault's operation runs
+    assert counted() == (gets + 2, turns + 3)
+    await store.small.enter("v/a", 1)
+    assert recalled() is None, "the vault has as many as it may: it has to wait"
+    assert counted() == (gets + 2, turns + 4)
+    store.small.leave("v/a")
+    store.small.leave("v/b")
+    assert (store.small.running, store.small.is_idle) == (0, True)
+    await local.aclose()

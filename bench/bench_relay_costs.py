@@ -291,6 +291,10 @@ class _Vault:
         code = str(core.run("pair", "--offline", "--yes")["code"])
         for node in nodes:
             node.run("pair", "--code", "-", "--relay", self.relay.url, typed=code)
+        for node in nodes:
+            node.run(
+                "sync"
+            )  # what it fetches first is no part of its rest, nor that it tells where it is then
 
     @contextlib.contextmanager
     def watching(self, devices: Sequence[_Device]) -> Generator[None]:

@@ -286,15 +286,13 @@ class _Vault:
         self.devices[0].run("remember", "The tide gauge has four sensors.")
 
     def pair(self) -> None:
-        """Add the Nodes."""
+        """Add the Nodes, and have them fetch what is there and tell their positions: no part of what they cost at rest."""
         core, *nodes = self.devices
         code = str(core.run("pair", "--offline", "--yes")["code"])
         for node in nodes:
             node.run("pair", "--code", "-", "--relay", self.relay.url, typed=code)
         for node in nodes:
-            node.run(
-                "sync"
-            )  # what it fetches first is no part of its rest, nor that it tells where it is then
+            node.run("sync")
 
     @contextlib.contextmanager
     def watching(self, devices: Sequence[_Device]) -> Generator[None]:

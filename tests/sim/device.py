@@ -265,6 +265,10 @@ class Home:
             case "journal":
                 self.journal, self.unsynced = SqliteJournal.open(":memory:").connection, Unsynced()
                 self.founds = False
+                if isinstance(
+                    self.replica, SimDatabase
+                ):  # a power cut as well would be two disasters at once
+                    self.replica.unsynced = Unsynced()
             case "replica":
                 self.replica = None
             case _:

@@ -16,11 +16,13 @@ pytestmark = pytest.mark.timeout(400)
 
 SEEDS = 3 * len(MOODS)
 SLICES = 3
+FOUND_BEFORE = (49,)
+"""Further worlds, in which something was found once."""
 
 
 @pytest.mark.parametrize("part", range(SLICES))
 def test_whatever_disks_do_the_promises_are_kept(part: int) -> None:
-    for seed in range(part, SEEDS, SLICES):
+    for seed in (*range(part, SEEDS, SLICES), *FOUND_BEFORE[part::SLICES]):
         damaged = Damaged(seed)
         try:
             damaged.run()

@@ -7,14 +7,17 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator, Generator
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from crystal_relay.errors import NotFound, StoreFull
 from crystal_relay.local import LocalStore
-from crystal_relay.local.disk_space import RESERVE_BYTES
+from crystal_relay.local.disk_space import AMPLE_BYTES, AMPLE_SECONDS, RESERVE_BYTES, DiskSpace
 from crystal_relay.store import Body
 from tests.support.hand_written import connected, put_head
 from tests.support.relay_server import enrolled, served
@@ -264,3 +267,33 @@ async def _is_empty_or_whole(directory: Path, size: int) -> None:
     for entry in (await store.list("")).entries:
         assert len(await (await store.get(entry.key)).read()) == size
     await store.aclose()
+
+
+class _Disk(DiskSpace):
+    """A disk with as much space as the test says."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.free = 0
+
+    def _free(self) -> int:
+        return self.free
+
+
+def test_a_disk_with_ample_space_is_looked_at_now_and_then_and_any_other_each_time(tmp_path: Path) -> None:
+    disk = _Disk(tmp_path)
+    with closing(apsw.Connection(str(tmp_path / "a.db"))) as connection:
+        disk.free = RESERVE_BYTES + AMPLE_BYTES - 1
+        assert disk.has_for_rows(connection, 1)
+        disk.free = RESERVE_BYTES
+        assert not disk.has_for_rows(connection, 1), "it was not ample"
+        disk.free = 2 * AMPLE_BYTES
+        assert disk.has_for_rows(connection, 1)
+        disk.free = RESERVE_BYTES
+        time.sleep(2 * AMPLE_SECONDS)
+        assert not disk.has_for_rows(connection, 1), "that is too long ago"
+        disk.free = 2 * AMPLE_BYTES
+        assert disk.has_for_rows(connection, 1)
+        claim = disk.claim(disk.free - RESERVE_BYTES)
+        assert not disk.has_for_rows(connection, 1), "what a file has claimed is no longer there"
+        claim.release()

@@ -6,6 +6,7 @@ devices, without an operator.
 """
 
 import shutil
+import time
 from pathlib import Path
 from threading import Lock
 
@@ -18,6 +19,10 @@ from crystal_relay.store import DiskStatus
 RESERVE_BYTES = 16 * MIB
 """Twice the size of the log at which it is checkpointed."""
 _ROW_OVERHEAD_BYTES = 64 * KIB
+AMPLE_BYTES = 1024 * MIB
+"""With so much beside what is reserved, rows are stored for `AMPLE_SECONDS` without another look: nothing fills it as fast.
+A look gives the interpreter's lock away amid a commit, and has to win it back from the event loop."""
+AMPLE_SECONDS = 0.05
 
 
 class DiskSpace:
@@ -28,6 +33,7 @@ class DiskSpace:
         self._lock = Lock()
         self._claimed = 0
         """Bytes of arriving files that are not written yet."""
+        self._ample_until = 0.0
 
     def claim(self, size: int) -> "Reservation":
         """Reserve space for a file. Raises StoreFull if it would use the reserve; OSError."""
@@ -36,6 +42,7 @@ class DiskSpace:
             if free < size + self._claimed + RESERVE_BYTES:
                 raise StoreFull("the relay's disk is full")
             self._claimed += size
+            self._ample_until = 0.0
         return Reservation(self, size)
 
     def give_back(self, size: int) -> None:
@@ -45,7 +52,13 @@ class DiskSpace:
 
     def has_for_rows(self, connection: apsw.Connection, size: int) -> bool:
         """Whether rows of this total size fit on the disk, or into free pages of the database."""
-        if self._free() >= size + self._claimed + RESERVE_BYTES:
+        now = time.monotonic()
+        if now < self._ample_until:
+            return True
+        spare = self._free() - size - self._claimed - RESERVE_BYTES
+        if spare >= AMPLE_BYTES:
+            self._ample_until = now + AMPLE_SECONDS
+        if spare >= 0:
             return True
         pages: int = connection.pragma("freelist_count")
         page_bytes: int = connection.pragma("page_size")

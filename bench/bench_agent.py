@@ -125,7 +125,7 @@ def _syncthing(folder: Path) -> Generator[_Resting | None]:
     if not shutil.which("syncthing"):
         yield None
         return
-    with syncthing_pair(folder) as pair:
+    with syncthing_pair(folder, counted=True) as pair:
         yield _Resting(pair.processes[0], pair.wires[0])
 
 

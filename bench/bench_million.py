@@ -15,7 +15,7 @@ from statistics import median
 
 from bench.harness import ProcessFigures, Row, timed_process, value_at_most
 from bench.memories import sentences
-from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay, command_of, pair
+from crystal_node.surfaces.demo.machines import DemoDevice, DemoRelay, command_of
 
 MB = 1_000_000
 MESSAGES = 1_000_000
@@ -48,8 +48,10 @@ def _figures(folder: Path, relay: DemoRelay, size: int) -> list[Row]:
     chats.unlink()
     sent = core.timed("sync")
     stored = relay.stored_bytes()
-    pair(core, node, "node")
+    code = str(core.run("pair", "--offline", "--yes")["code"])
+    node.run("pair", "--code", "-", "--relay", relay.url, typed=code)
     node.run("config", "set", "embedding_provider", "none")
+    core.run("sync")
     arrived = node.timed("sync")
     known = node.run("status")["memory"]["texts"]
     assert known >= size, f"{known} of {size} messages arrived"

@@ -58,7 +58,7 @@ BLOB_CONTENT_BYTES_MAX: Final = (
 """The longest content that one blob can hold, in bytes."""
 
 Piece: TypeAlias = bytes | memoryview
-"""Of a content: not copied where that is not needed."""
+"""A piece of a content; a memoryview where that saves a copy."""
 
 
 class ContentChanged(ValueError):

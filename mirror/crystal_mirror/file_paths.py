@@ -69,7 +69,7 @@ def check_path(path: str) -> None:
 
 def folded(path: str) -> str:
     """The path as a file system sees it that ignores case and composition."""
-    if path.isascii():  # composed and decomposed alike
+    if path.isascii():  # the same composed and decomposed
         return path.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", path).casefold())  # §11.5-1
 

@@ -270,7 +270,7 @@ def _follow(member: Member, report: RoundReport) -> Flow[None]:
             "the log names this device as Core by a claim that is not known here: another copy of it leads, or this one lost "
             "its state and has to claim the lead again",
         )
-    if not member.unchanged:  # nobody has announced a snapshot since this device looked for one
+    if not member.unchanged:  # if it is, no snapshot was announced since this device last looked
         report.rebuilt |= yield from start_from_snapshot(member)
     pulled = yield from pull(member, tail_only=member.unchanged and not report.rebuilt)
     _count(report, pulled)

@@ -1,7 +1,7 @@
 """Estimate of how much of the memory has vectors, for a note on a search.
 
-To be cheap it samples a few chunks, spread evenly over all that may have none. No chunk up to `index_state.embedded` is without
-vectors, so a completely embedded memory takes one lookup.
+To be cheap it samples a few chunks, spread evenly over all that may have none. Up to `index_state.embedded` only chunks that
+were passed over are without vectors, so a completely embedded memory takes one lookup.
 """
 
 from crystal_core.database import Database

@@ -151,7 +151,7 @@ def without_vectors(database: Database, limit: int) -> list[tuple[bytes, str]]:
 
 def pass_over(database: Database, content: bytes) -> int | None:
     """Has the first chunk without vectors count as if it had some, until vectors are dropped or an earlier chunk has none.
-    Return its rowid; None, and change nothing, if another chunk than `content` is the first."""
+    Returns its rowid. If another chunk than `content` is the first, returns None and changes nothing."""
     found = database.row(f"SELECT rowid, id {_LACKING}", (1,))
     if found is None or found[1] != content:
         return None
@@ -161,7 +161,7 @@ def pass_over(database: Database, content: bytes) -> int | None:
 
 
 def passed_over(database: Database, chunks: Sequence[int]) -> int:
-    """How many of these chunks (by rowid) `pass_over` gave up, and nothing has brought back."""
+    """How many of these chunks (by rowid) `pass_over` gave up and are still without vectors."""
     return int(
         database.value(
             "SELECT count(*) FROM chunks WHERE provisional = 0 AND rowid IN (SELECT value FROM json_each(?))"

@@ -156,8 +156,8 @@ class Disk(Protocol):
         ...
 
     def pieces(self, local: LocalFile, lengths: Sequence[int]) -> Iterator[bytes]:
-        """A file in pieces of these lengths, shorter where it ends before. Raises FileTrouble; FileMoved if it is not, or does
-        not stay, as it was looked at."""
+        """A file in pieces of these lengths, shorter at its end. Raises FileTrouble, or FileMoved if the file is not as it was
+        when it was looked at, or changes meanwhile."""
         ...
 
     def read(self, place: PartPlace) -> bytes:

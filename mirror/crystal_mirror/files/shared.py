@@ -138,7 +138,7 @@ class FilesRound:
 
 def matches(disk: Disk, local: LocalFile, parts: Sequence[FilePart]) -> Iterator[bool]:
     """Whether a file holds these parts, wherever it would be cut now: True for each part that does, False and no more at the
-    first thing that differs. Raises FileMoved if it does not stay as it was looked at."""
+    first thing that differs. Raises FileMoved if the file changes meanwhile."""
     if sum(part.length for part in parts) != local.stamp.size:
         yield False
         return

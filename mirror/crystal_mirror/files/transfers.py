@@ -12,7 +12,7 @@ A fetch::
          -> durable, read back -> into its place, if what stands there is still what was looked at -> note the version
 
 Files are put and fetched in groups: their parts in few requests, while others are read or written here. What was put may be
-sent to the Core while the next group is read; what makes files durable that come is done once for a group.
+sent to the Core while the next group is read; files that come are made durable once for a whole group.
 
 After a kill a put is made again (the log takes equal content as done), and a fetch continues after the parts that it has.
 """
@@ -72,11 +72,11 @@ _TOGETHER_PARTS = 1024
 _FETCHED_FILES = 64
 """Files that are put together at the same time. Each holds two open files and is made durable with the others."""
 _WINDOW_BYTES = 3584 * 1024
-"""Parts that are held in memory and fetched together, sealed in one request at most; a larger part alone."""
+"""Parts that are fetched together and held in memory: sealed, they fit one request. A larger part is fetched alone."""
 _SENT_BYTES = 2 * 1024 * 1024
 """Sealed parts that are sent together: while they are on their way, the next ones are read."""
 _TOLD_BYTES = 512 * 1024
-"""After so much that was read, what is on its way gets its turn."""
+"""After so much was read, progress is told, and what is on its way may go on."""
 WINDOW_PARTS = 512
 """Parts that are fetched together, however small they are."""
 _UNASKED_BYTES_MAX = 256 * 1024

@@ -46,7 +46,7 @@ BLOBS_AT_ONCE = 2
 LISTED_MS = 120 * 1000
 """The Core lists a page of the mirror's slots at most this often."""
 LIST_NOTED_MS = 3600 * 1000
-"""A process that has noted a look at that list notes the next ones only after so long: a disk at rest is left alone."""
+"""For so long after a process noted a look at that list, it notes no further one: a disk at rest is left alone."""
 LIST_PAGE = 1000
 FINDINGS_MAX = 1000
 """Damaged slots of the mirror that are remembered; of more, the next passes tell."""

@@ -34,7 +34,7 @@ OPERATION_BYTES_BATCH_MAX = 512 * 1024
 VECTOR_BYTES_BATCH_MAX = 512 * 1024
 TEXTS_BATCH_MAX = 128
 """Texts that are embedded before their batch is committed, about a second of work. A batch with more is a backlog: committed
-without vectors, found by its words, and embedded once the Core is caught up, so that fresh messages do not wait long."""
+without vectors, found by its words, and embedded once the Core has caught up, so that new messages do not wait long."""
 NEW_STREAMS_MAX = 64
 """Streams of one device, without any entry taken in, that one look reads: a thief of its token can make many."""
 LIST_PAGE = 1000

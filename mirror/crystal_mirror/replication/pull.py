@@ -225,8 +225,8 @@ def pull(member: Member, *, tail_only: bool = False) -> Flow[PullReport]:
 
 
 def _shown_to_its_end(member: Member, keys: Sequence[str], found: Sequence[bytes | None]) -> Flow[bool]:
-    """Whether what was just found under these keys was applied up to a free slot, with another free one behind it: only that is
-    not known yet. Who asked for both again would learn no more."""
+    """Whether what was found under these keys was applied up to a free slot with another free one behind it. Only the second
+    one may have to be read for this: to read both again would tell no more."""
     position = member.replica.position()
     here = member.keys.mirror(position.epoch, position.sequence)
     free = found[keys.index(here) :] if here in keys else ()

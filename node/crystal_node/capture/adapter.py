@@ -99,8 +99,8 @@ class CaptureCounts:
 @dataclass
 class TranscriptReading:
     """The result of one bounded pass over one file. ``more``: the pass ended at its bound; read again. ``roots``: the folders
-    of the operations' repositories (``device.repositories.Roots``). ``again``: it may have messages that were read or skipped
-    before."""
+    of the operations' repositories (``device.repositories.Roots``). ``again``: messages in it may have been read or
+    skipped before."""
 
     operations: list[Capture]
     state: FileState

@@ -18,8 +18,8 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """Asks for a part of one transcript: which adapter reads it, for which agent, from which state on, and what is private.
 
     ``tool``: the adapter's name. ``path``: in the file system's encoding. ``quiet_ns``: see ``Adapter.read``. ``begin``, in
-    milliseconds since 1970: of a file that is read again after something in it was skipped, or that was found or could be read
-    only later, nothing from before is recorded; 0: all is.
+    milliseconds since 1970, or 0: nothing from before is recorded of a file that is read again after something in it was
+    skipped, or that was found or became readable only later.
     """
 
     tool: str

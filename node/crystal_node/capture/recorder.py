@@ -404,7 +404,7 @@ def note_unread(journal: SqliteJournal, folders: Iterable[str]) -> None:
 
 
 def skip_unread(journal: SqliteJournal, adapters: Iterable[Adapter]) -> None:
-    """Has transcripts count as skipped, like one that could not be read, whose folder could not be read then and now can."""
+    """Transcripts whose folder could not be read then, and now can, count as skipped, like one that itself could not."""
     noted = _unread_folders(journal)
     if not noted:
         return

@@ -9,7 +9,7 @@
     round ends   ─ texts without vectors, and no recent failure? ─► the oldest are embedded, a step at a time
 
 After a failure the provider is left alone: as long as it asks for, else 15 seconds, doubling up to ten minutes. If the
-built-in model's process dies, fewer and fewer texts are tried at once, until the text is found with which it dies; that text is
+built-in model's process dies, fewer and fewer texts are tried at once, until the text with which it dies is found; that text is
 set aside. A costly backlog is embedded only after the person has agreed (`crystal embed migrate` shows the cost and asks).
 """
 
@@ -43,11 +43,11 @@ AFTER_FAILURE_SECONDS = 15.0
 AFTER_FAILURE_SECONDS_MAX = 600.0
 AFTER_STALE_SECONDS = 5.0
 CATCH_UP_SECONDS = 1.0
-"""Time that a round spends on texts that lack vectors: what is written meanwhile waits as long."""
+"""Time that a round spends on texts that lack vectors. What is written meanwhile waits for that long."""
 DEATHS_MAX = 3
-"""So often the model's process dies with a single text before the text is set aside."""
+"""Deaths of the model's process with a single text, after which the text is set aside."""
 SOUND_TEXT = "The lamp of the pier is lit at dusk."
-"""The model has to work with this one: else no text is at fault."""
+"""The model has to work with this text; if it does not, no other text is at fault."""
 UNASKED_TEXTS_MAX = 1000
 UNASKED_BYTES_MAX = 2 * 1024 * 1024
 """Backlog that is embedded by a paid provider without asking the person: a cent or two."""
@@ -72,7 +72,7 @@ class RoundEmbedder:
         self._made: PreparedVectors | None = None
         self._at_once = TEXTS_AT_ONCE
         self._among = 0
-        """Among so many of the next texts is one with which the model's process died."""
+        """Number of next texts that hold one with which the model's process died."""
         self._deaths: tuple[bytes, int] = b"", 0
         """The content hash of a single text, and how often the model's process died with it."""
         self.runner: Runner | None = None

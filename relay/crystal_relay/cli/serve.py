@@ -35,8 +35,8 @@ SWITCH_SECONDS = 0.0005
 """Thread switch interval. The store's threads hand each result to the event loop; with Python's default of five milliseconds a
 commit waits longer for the loop than for the disk."""
 GARBAGE_OBJECTS = 20_000
-"""Objects made and not deleted after which Python looks for reference cycles, instead of 700. Requests leave none behind, but
-each has dozens of objects while it waits for the disk: the search took a fifteenth of the processor's time for writing."""
+"""Net new objects after which Python looks for reference cycles, instead of 700. Requests leave no cycles behind, but each has
+dozens of objects while it waits for the disk: the search took a fifteenth of the processor time of writing."""
 _FILE_CHARS_MAX = 1024
 _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 _WILDCARDS = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}  # noqa: S104

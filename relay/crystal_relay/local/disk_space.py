@@ -20,8 +20,8 @@ RESERVE_BYTES = 16 * MIB
 """Twice the size of the log at which it is checkpointed."""
 _ROW_OVERHEAD_BYTES = 64 * KIB
 AMPLE_BYTES = 1024 * MIB
-"""With so much beside what is reserved, rows are stored for `AMPLE_SECONDS` without another look: nothing fills it as fast.
-A look gives the interpreter's lock away amid a commit, and has to win it back from the event loop."""
+"""With so much beside the reserve, rows are stored for `AMPLE_SECONDS` without another look: nothing fills it so fast.
+A look gives the interpreter's lock away during a commit, and has to win it back from the event loop."""
 AMPLE_SECONDS = 0.05
 
 

@@ -125,7 +125,7 @@ class Connection(HttpToolsProtocol):
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
         self._beginning = False
-        """Whether a request is being begun, in a function that called this connection."""
+        """Whether this connection is just beginning a request, further up the stack."""
         self._idle_until = 0.0
         """When it has been idle for too long, by the loop's clock; 0 while it is not idle."""
 

@@ -73,7 +73,7 @@ class FairQueue(Generic[Item]):
         self._number = 0
         self._prune_at = _PRUNE_MIN
         self._latest: _Flow[Item] | None = None
-        """The last flow that was here, while none is: its next request needs no new one."""
+        """The last flow, kept while there is none, so that its next request needs no new one."""
         self.running = 0
         self.waiting = 0
 

@@ -99,7 +99,7 @@ class Registry:
         self._tokens = TokenRecords(self._records)
         self._leads = CoreDevices(self._records, clock=clock)
         self._states: OrderedDict[str, _VaultState] = OrderedDict()
-        """Of vaults of which a device was let in lately."""
+        """Of vaults that a device was let into lately."""
         self._lookups: SharedCalls[_Name, Identity] = SharedCalls()
         self._state_lookups: SharedCalls[str, _VaultState] = SharedCalls()
 
@@ -374,7 +374,7 @@ class Registry:
     async def _state(self, vault: str, *, at_least: int) -> _VaultState:
         """The state of a vault, which all of its devices share until it is `cache_seconds` old. Raises VaultClosed.
 
-        `at_least`: what the newest naming's number is at least. It may be by a process that could not tell this one.
+        `at_least`: the number that the newest naming has at least. A process that cannot reach this one may have made it.
         """
         known = self._states.get(vault)
         if known is not None and known.asked_at + self._cache_seconds > self._clock():

@@ -34,7 +34,7 @@ _COUNTED = frozenset(
 )
 
 FIELDS_KEY = "crystal.fields"
-"""Of the scope: its headers as they were read for a request before, if they are the same."""
+"""Key of the scope for what is known of its headers, if an earlier request of the connection had the same ones."""
 
 Parsed = TypeVar("Parsed", bound=msgspec.Struct)
 

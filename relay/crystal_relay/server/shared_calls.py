@@ -1,4 +1,4 @@
-"""Calls that run now: who asks for the same meanwhile takes part, instead of asking the store again."""
+"""Shared calls: who asks for the same while a call runs gets the result of that call, instead of asking the store again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -17,9 +17,9 @@ class SharedCalls(Generic[Key, Result]):
         self._running: dict[Key, asyncio.Future[Result]] = {}
 
     async def ask(self, key: Key, call: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of `call`, or of one for that key which runs already. Raises what that raises.
+        """The result of `call`, or of the call for that key that already runs. Raises what that call raises.
 
-        Whoever takes part outlives the one who began: if that one is cancelled, somebody else calls.
+        If the caller that began it is cancelled, another one that waits for it calls again.
         """
         while (running := self._running.get(key)) is not None:
             await asyncio.wait([running])
@@ -40,5 +40,5 @@ class SharedCalls(Generic[Key, Result]):
         return result
 
     def leave(self, which: Callable[[Key], bool]) -> None:
-        """Whoever asks from now on takes no part in calls for these keys that began before."""
+        """Who asks from now on does not share calls for these keys that began before."""
         self._running = {key: each for key, each in self._running.items() if not which(key)}

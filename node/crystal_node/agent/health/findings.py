@@ -3,7 +3,7 @@
 ``crystal status``, ``crystal doctor``, desktop notices, MCP and the web page show findings. Those that more than one of them
 shows are decided here, each in one function, from values that were gathered before; nothing here uses the network.
 
-`device_findings` finds what does not go on by itself on this device; `vault_findings` stands in its own module.
+`device_findings` finds what does not go on by itself on this device; `vault_findings` is in a module of that name.
 """
 
 from collections.abc import Callable, Iterable, Iterator

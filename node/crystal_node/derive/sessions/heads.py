@@ -95,7 +95,7 @@ def head_cache(home: Home, database: SessionDatabase) -> HeadCache:
 
 
 def arrivals(home: Home, now_ms: int) -> bytes:
-    """Is another when heads may have arrived in a home since, and after each hour. Opens no database."""
+    """A mark that changes when heads may have arrived in a home, and after each hour. Opens no database."""
     return _looked(_changes_of(home), now_ms)
 
 

@@ -18,7 +18,7 @@ RETAIN_SECONDS = 3600.0
 
 @dataclass
 class _Rest:
-    """``mark``: the service's when the copies had no forgotten texts (``SessionService.forget_mark``); None if they may."""
+    """``mark``: of ``SessionService.forget_mark``, when the copies last held no forgotten texts; None if they may hold some."""
 
     mark: tuple[int, bytes] | None = None
 

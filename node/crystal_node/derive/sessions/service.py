@@ -276,8 +276,8 @@ class SessionService:
         return settled
 
     def forget_mark(self) -> tuple[int, bytes]:
-        """Is another when a text was forgotten or a head may have arrived since, and after each hour: until then ``forget`` has
-        nothing to do if no copy was behind. Opens no database."""
+        """A mark that changes when a text was forgotten or a head may have arrived, and after each hour. While it is the same,
+        ``forget`` has nothing to do if no copy was behind. Opens no database."""
         return self._forgets(), arrivals(self._device.settings.home, now_ms())
 
     async def forget(self) -> "Forgotten":

@@ -211,6 +211,7 @@ class RoundEmbedder:
             await asyncio.to_thread(self._embedder.embed_windows, [SOUND_TEXT])
         except EmbeddingError:
             return False
+        self.embedded()
         with replica.transaction() as transaction:
             row = transaction.pass_over(content)
         if row is not None:

@@ -5,6 +5,7 @@ time, so that a manual ``crystal sync`` gets its turn beside a watcher. It is no
 minutes for a large memory; the next round announces the snapshot.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -41,7 +42,7 @@ from crystal_node.sync.members.duties import do_duties
 from crystal_node.sync.members.duties_due import duties_due, settling_due
 from crystal_node.sync.members.news import keep_lines
 from crystal_node.sync.progress import ProgressLines
-from crystal_node.sync.round_embedder import RoundEmbedder
+from crystal_node.sync.round_embedder import AFTER_STALE_SECONDS, RoundEmbedder
 from crystal_node.sync.shared_wait import SharedWait
 from crystal_relay.errors import RelayError
 from crystal_relay.tokens import token_hash
@@ -77,6 +78,8 @@ class SyncResult:
     seconds: float
     problem: str = ""
     """Why a duty of this device for its vault failed; it is tried again."""
+    embedded: int = 0
+    """Texts that got vectors."""
     files: FilesReport | None = None
     """The round of files; None if there was none."""
     files_problem: str = ""
@@ -243,7 +246,7 @@ class Syncer:
         self, wait_seconds: float, *, heed_cursors: bool, enough: Callable[[], bool]
     ) -> SyncResult:
         async with self._locked(wait_seconds):
-            started = time.monotonic()
+            started, embedded = time.monotonic(), self._embedded_texts
             before = self._runner.traffic.copy()
             tell = (
                 self._position_told_at is None or started - self._position_told_at >= self._position_seconds
@@ -276,7 +279,8 @@ class Syncer:
                 await self.ingest.catch_up()
             problem = await self._beside_the_round(started) or self.ingest.words()
             await self._look_for_deletion(started)
-            return SyncResult(report, self._runner.traffic.since(before), time.monotonic() - started, problem)
+            traffic, took = self._runner.traffic.since(before), time.monotonic() - started
+            return SyncResult(report, traffic, took, problem, self._embedded_texts - embedded)
 
     def about(self, *, ask_key_store: bool = False) -> About:
         """What this device reports of itself. The token is read once, and again on demand: a key store may be slow."""
@@ -351,10 +355,9 @@ class Syncer:
 
     async def embed_backlog(self) -> None:
         """Runs rounds until nothing lacks vectors, or one has made none. Raises what `round` raises."""
-        while self.vectors_due() == 0.0:
-            before = self._embedded_texts
-            await self.round()
-            if self._embedded_texts == before:
+        while (due := self.vectors_due()) <= AFTER_STALE_SECONDS:
+            await asyncio.sleep(due)
+            if not (await self.round()).embedded:
                 return
 
     def vectors_due(self) -> float:
@@ -418,9 +421,8 @@ async def sync_now(device: Device, progress: Callable[[str], None] | None = None
 
 
 async def sync_once(syncer: Syncer) -> SyncResult:
-    """Runs a round, embeds what came without vectors, makes a snapshot if one is due, and syncs the files."""
+    """Runs a round, makes a snapshot if one is due, and syncs the files."""
     result = await syncer.round()
-    await syncer.embed_backlog()
     if await syncer.snapshot():
         await syncer.round()  # announces it
     return await _with_files(syncer, result)

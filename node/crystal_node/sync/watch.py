@@ -88,11 +88,8 @@ class WatchTarget(Protocol):
         ...
 
     def listens(self) -> tuple[str, ...]:
-        """The prefixes of keys that others write for this device in its present role.
-
-        Keys that this device writes itself, or that only the other role reads, must not wake it: each round costs the relay
-        some requests.
-        """
+        """The prefixes of keys that others write for this device in its present role. What it writes itself, or only the other
+        role reads, must not wake it: each round costs the relay some requests."""
         ...
 
     async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
@@ -205,7 +202,7 @@ class Watch:
             backoff.succeeded()
             if moved:
                 self._report(WatchEvent.SYNCED, moved)
-            idle = 0 if moved else idle + 1
+            idle = 0 if moved or self._target.due() == 0.0 else idle + 1
             await self._rest(idle)
 
     async def _rest(self, idle: int) -> None:
@@ -525,7 +522,7 @@ class DeviceTarget:
             self._report(WatchEvent.FAILED, f"{result.problem}; it is tried again")
         self._told_problem = result.problem
         self._rounded()
-        self._more = result.report.more
+        self._more = result.report.more or result.embedded > 0
         if self._more:
             await asyncio.sleep(TURN_SECONDS)
         return result.words()
@@ -557,7 +554,8 @@ class DeviceTarget:
         if self._more:
             return 0.0
         left = due_in_ms(self._device.member, now_ms())
-        return min(inf if left is None else left / 1000, self._syncer.vectors_due())
+        vectors = max(self._syncer.vectors_due(), 1.0)  # the last round made none
+        return min(inf if left is None else left / 1000, vectors)
 
     def folders(self) -> list[Path]:
         return [*self._recorder.folders(), self._nudge.parent]

@@ -259,6 +259,15 @@ async def test_a_relay_that_wakes_us_for_nothing_all_the_time_cannot_keep_us_bus
         assert 3 <= running.work.rounds <= 20
 
 
+async def test_rounds_that_have_more_to_do_at_once_follow_each_other_without_a_growing_pause(
+    tmp_path: Path,
+) -> None:
+    work = _Work(tmp_path, due_seconds=0.0)
+    times = WatchTimes(files=_TIMES.files, pause=0.001, idle_pause=60.0, idle_rounds=3)
+    async with _running(work, times) as running:
+        await running.until(lambda: running.work.rounds > 20)
+
+
 async def test_a_failure_is_told_with_what_to_do_and_tried_again_while_capture_goes_on(
     tmp_path: Path,
 ) -> None:

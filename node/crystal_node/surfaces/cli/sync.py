@@ -60,6 +60,7 @@ async def _once(device: Device, as_json: bool) -> None:
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
         await run_forget_jobs(JobContext(device, syncer, _note_failure), note)
+        await syncer.embed_backlog()  # last: it may take hours, and can be interrupted
     stream_status = status(device.member)
     planned = read_planned(device.journal)
     if result.problem and not as_json:

@@ -23,6 +23,7 @@ from crystal_relay.server.load import ANSWERED_BYTES_OF_VAULT_MAX, GATHERED_BYTE
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.server.token_records import TOKENS_MAX
 from crystal_relay.server.waits import WAITS_OF_DEVICE_MAX, WAITS_OF_VAULT_MAX
+from crystal_relay.store import Body
 from tests.support.hand_written import connected, get_head, put_head
 from tests.support.raw_http import RawConnection, RawReply
 from tests.support.relay_process import RelayProcess
@@ -305,6 +306,52 @@ async def test_bodies_sent_at_once_find_no_more_room_than_one_after_the_other() 
             replies = [await each.reply() for each in connections]
         assert sum(reply.status == 201 for reply in replies) == 3
         assert {reply.status for reply in replies} == {201, 507}
+
+
+class Held(MemoryStore):
+    """Once it has a gate, what is written waits until that opens, as for a commit."""
+
+    gate: asyncio.Event | None = None
+
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        await super().put_new(key, body)
+
+
+@pytest.mark.parametrize("extra", [(), ("X-Other: a",)], ids=["fast", "general"])
+@pytest.mark.parametrize("size", [4 * KIB, 64 * KIB, 128 * KIB])
+async def test_bodies_that_wait_for_their_commit_find_no_more_room_than_one_after_the_other(
+    size: int, extra: tuple[str, ...]
+) -> None:
+    store = Held()
+    async with served(store, RelaySettings(enroll_token=ENROLL_TOKEN, quota_bytes=3 * size)) as relay:
+        lead = await enrolled(relay.url)
+        usage = relay.app.state.relay.usage
+        async with many(relay.url, 8) as connections:
+            await connections[0].send(put_head(lead, "devlog/0", 1) + b"x")
+            assert (await connections[0].reply()).status == 201
+            await usage.counted()
+            store.gate = asyncio.Event()
+            for number, each in enumerate(connections):
+                await each.send(put_head(lead, f"blob/{number}", size, *extra) + bytes(size))
+            await reached(lambda: usage.refused, 6)
+            store.gate.set()
+            replies = [await each.reply() for each in connections]
+        assert sorted(reply.status for reply in replies) == [201] * 2 + [507] * 6
+
+
+@pytest.mark.parametrize("extra", [(), ("X-Other: a",)], ids=["fast", "general"])
+async def test_a_small_body_that_has_arrived_is_stored_while_no_more_may_gather(
+    relay: ServedRelay, lead: Member, extra: tuple[str, ...]
+) -> None:
+    load = relay.app.state.relay.objects.load
+    with load.gathering(lead.vault, GATHERED_BYTES_OF_VAULT_MAX):
+        async with connected(relay.url) as each:
+            await each.send(put_head(lead, "devlog/0", 4, *extra) + b"body")
+            assert (await each.reply()).status == 201
+            await each.send(put_head(lead, "devlog/1", 4, *extra) + b"bo")
+            assert (await each.reply()).status == 503
 
 
 async def test_deletions_asked_for_at_once_are_no_more_than_may_wait(

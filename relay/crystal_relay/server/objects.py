@@ -6,6 +6,7 @@ exchange, at once where nothing has to wait. All other routes are Starlette's, i
 """
 
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from crystal_relay.server.requests import (
     Head,
     arriving_body,
     content_length,
+    has_arrived,
     head_of,
     no_query,
     number,
@@ -202,11 +204,12 @@ class Objects:
             await self._check_invite(identity, place.mailbox)
         self._usage.admit(vault, size, vital=place.channel.vital)
         try:
-            body = exchange.body() if size <= SMALL_BYTES_MAX else None
-            if body is not None and len(body) == size:
-                await self._keep(vault, place, body, create=create)
-            else:
-                await self._keep_arriving(scope, exchange.receive, vault, place, size, create=create)
+            with self._usage.arriving(vault, size):  # until it is stored, also if it has arrived
+                body = exchange.body() if size <= SMALL_BYTES_MAX else None
+                if body is not None and len(body) == size:
+                    await self._keep(vault, place, body, create=create)
+                else:
+                    await self._keep_arriving(scope, exchange.receive, vault, place, size, create=create)
         except AlreadyExists:
             if identity.mailbox is not None:
                 # §R5-6
@@ -221,14 +224,14 @@ class Objects:
         self, scope: Scope, receive: Receive, vault: str, place: KeyPlace, size: int, *, create: bool
     ) -> None:
         if size > SMALL_BYTES_MAX:
-            with self.load.gathering(vault, STREAM_BYTES), self._usage.arriving(vault, size):  # §R9-9
+            with self.load.gathering(vault, STREAM_BYTES):  # §R9-9
                 body = arriving_body(scope, receive, size, self._settings)
                 await self._keep(vault, place, body, create=create)
             return
-        with self._usage.arriving(vault, size):
-            with self.load.gathering(vault, size):
-                whole = await small_body(scope, receive, size, self._settings)
-            await self._keep(vault, place, whole, create=create)
+        # What has arrived is in memory already: it needs no place, as on the fast way.
+        with nullcontext() if has_arrived(scope) else self.load.gathering(vault, size):
+            whole = await small_body(scope, receive, size, self._settings)
+        await self._keep(vault, place, whole, create=create)
 
     def _keep(
         self, vault: str, place: KeyPlace, body: bytes | Body, *, create: bool

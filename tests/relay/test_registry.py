@@ -213,6 +213,38 @@ async def test_a_device_that_leads_by_a_naming_which_this_process_has_not_heard_
     assert TokenScope.MIRROR in (await one.identify(VAULT, "2" * 32, late)).scopes
 
 
+async def test_a_device_that_leads_by_a_naming_of_meanwhile_is_not_answered_by_a_look_of_before() -> None:
+    class Slow(MemoryStore):
+        """A look at the vault's terms waits: it comes after the one at who leads."""
+
+        gate = asyncio.Event()
+        waiting = 0
+
+        async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
+            if key.endswith("/terms"):
+                self.waiting += 1
+                await self.gate.wait()
+            return await super().get(key, start=start, length=length)
+
+    store = Slow()
+    one, other = (Registry(store, cache_seconds=10) for _ in range(2))
+    tokens = await household(one, 1)
+    first = asyncio.create_task(one.identify(VAULT, CORE, tokens[CORE]))
+    while not store.waiting:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await other.name_leads(VAULT, frozenset({CORE}), after=0)
+    late = [(f"{n}" * 32, new_token(f"{n}" * 32)) for n in (2, 3)]
+    for device, token in late:
+        await other.register(VAULT, TokenRegistration(device, token_hash(token), Preset.LEAD), number=1)
+    asked = [asyncio.create_task(one.identify(VAULT, *each)) for each in late]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    store.gate.set()
+    await first
+    assert all(TokenScope.MIRROR in found.scopes for found in await asyncio.gather(*asked))
+    assert store.waiting == 2, "those who came too late share one more look"
+
+
 async def test_who_takes_part_in_a_look_up_outlives_the_one_who_began_it() -> None:
     store = Counted()
     registry = Registry(store, cache_seconds=10)

@@ -381,7 +381,10 @@ class Registry:
             if known.newest[0] >= at_least:
                 return known
             self._state_lookups.leave(lambda name: name == vault)
-        return await self._state_lookups.ask(vault, lambda: self._look_at(vault))
+        state = await self._state_lookups.ask(vault, lambda: self._look_at(vault))
+        if state.newest[0] < at_least:  # of a look that began before this token's record was read
+            state = await self._state_lookups.ask(vault, lambda: self._look_at(vault))
+        return state
 
     async def _look_at(self, vault: str) -> _VaultState:
         changes, asked_at = self._changes, self._clock()

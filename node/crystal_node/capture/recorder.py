@@ -404,21 +404,29 @@ def note_unread(journal: SqliteJournal, folders: Iterable[str]) -> None:
 
 
 def skip_unread(journal: SqliteJournal, adapters: Iterable[Adapter]) -> None:
-    """Transcripts whose folder could not be read then, and now can, count as skipped, like one that itself could not."""
+    """Transcripts whose folder could not be read then, and now can, count as skipped, like one that itself could not.
+
+    A folder that has none now may be a place where nothing is mounted: it stays noted until a transcript is found in it.
+    """
     noted = _unread_folders(journal)
     if not noted:
         return
-    inside = [
-        each
-        for _, each in discovered(adapters)
-        if not noted.isdisjoint(map(str, (each.path.absolute(), *each.path.absolute().parents)))
-    ]
+    readable: set[str] = set()
+    unread: set[str] = set()
+    inside: list[str] = []
+    for _, each in discovered(adapters):
+        folders = noted.intersection(map(str, (each.path.absolute(), *each.path.absolute().parents)))
+        if folders and each.problem is not None:
+            unread.add(_key(each.path))
+        elif folders:
+            readable |= folders
+            inside.append(_key(each.path))
     with journal.transaction():
         journal.meta_set(META_UNREAD, None)
-        note_unread(journal, [_key(each.path) for each in inside if each.problem is not None])
-        for each in inside:
-            if each.problem is None and journal.file_state(_key(each.path)) is None:
-                journal.set_file_state(_key(each.path), encode_state(unsure(None)))
+        note_unread(journal, (noted - readable) | unread)
+        for key in inside:
+            if journal.file_state(key) is None:
+                journal.set_file_state(key, encode_state(unsure(None)))
 
 
 def _unread_folders(journal: SqliteJournal) -> set[str]:

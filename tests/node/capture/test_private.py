@@ -374,6 +374,22 @@ def test_from_now_on_holds_for_a_folder_that_could_not_be_read_at_that_moment(ma
     assert "dated and elsewhere until now" in machine.found("dated"), "it was not skipped"
 
 
+def test_from_now_on_holds_for_a_folder_that_was_gone_for_a_while_before_it_could_be_read(
+    machine: Machine,
+) -> None:
+    """As one on another machine, which is not mounted at times."""
+    machine.projects.parent.mkdir(parents=True, exist_ok=True)
+    machine.projects.symlink_to(machine.projects)
+    machine.run("up", "--role", "core", "--yes", "--no-service", "--no-hooks", "--no-mcp", "--from-now")
+    machine.projects.unlink()
+    machine.run("capture")
+    machine.projects.mkdir()
+    machine.run("capture")
+    _old_and_new(machine.projects / "-work" / "one.jsonl")
+    machine.run("capture")
+    assert machine.found("dated") == ["dated and new"]
+
+
 def test_nothing_private_is_in_a_folder_that_could_not_be_read_when_private_mode_ended(
     person: Machine,
 ) -> None:

@@ -37,10 +37,15 @@ Hides = Callable[[int], bool]
 
 @dataclass(frozen=True, slots=True)
 class FoundTranscript:
-    """A transcript, or a folder that could not be read (``problem`` says why)."""
+    """A transcript, or a folder that could not be read, or a file that is ``refused`` (``problem`` says why)."""
 
     path: Path
     problem: str | None = None
+    refused: bool = False
+
+    @property
+    def is_unread_folder(self) -> bool:
+        return self.problem is not None and not self.refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ class DropFolder(ObjectLines):
     def discover(self) -> Iterator[FoundTranscript]:
         for found in files_below(self._folder, _is_conversation, depth=_DEPTH):
             inside = found.path.relative_to(self._folder).parts
-            yield FoundTranscript(found.path, _NOT_READ) if _is_secret(inside) else found
+            refused = found.problem is None and _is_secret(inside)
+            yield FoundTranscript(found.path, _NOT_READ, refused=True) if refused else found
 
     def concerns(self, path: str) -> bool:
         inside = below(path, self._folder)

@@ -56,8 +56,9 @@ def step_over(device: Device) -> int:
     unread: list[str] = []
     for adapter in all_adapters(device.settings, device.settings.person_home):
         for found in adapter.discover():
-            if found.problem is not None:
+            if found.is_unread_folder:
                 unread.append(str(found.path.absolute()))
+            if found.problem is not None:
                 continue
             key = str(found.path.absolute())
             before[key] = journal.file_state(key)

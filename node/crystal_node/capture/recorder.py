@@ -65,6 +65,8 @@ META_FROM = "setup.history-from"
 """The moment from which on everything is recorded, if what was said before was skipped."""
 META_UNREAD = "node.capture-unread"
 """Folders that could not be read when everything in them was to be skipped."""
+LOOK_MS = 60_000
+"""So rarely a process looks whether these can be read. Until then their transcripts are read as if they had just been found."""
 _TRIES_MAX = 10
 """How often one part is read again because another process committed it first. Each time somebody made progress."""
 BACKLOG_BYTES_MIN = 32 * 1024 * 1024
@@ -133,6 +135,8 @@ class _Asks(NamedTuple):
     privacy: Privacy
     begin: int
     quiet_ns: int
+    unread: set[str]
+    """Folders in which every transcript without a state counts as skipped."""
 
 
 class Recorder:
@@ -146,6 +150,7 @@ class Recorder:
         self._settings = device.settings
         self._adapters = adapters_of(self._settings, self._settings.person_home, self._projects)
         self._lock = asyncio.Lock()
+        self._looked_at: int | None = None
 
     def folders(self) -> list[Path]:
         """Folders in which transcripts appear, whether they exist yet or not."""
@@ -170,7 +175,7 @@ class Recorder:
             if not self._settings.capture.on:
                 return RecordReport(off=True)
             named = None if paths is None else list(paths)
-            skip_unread(self._device.journal, self._all())
+            self._look_at_unread()
             choices = discovered(wanted) if named is None else chosen(self._all(), named)
             journal = self._device.journal
             report = RecordReport(strange={each.tool: each for each in read_strange(journal)})
@@ -235,7 +240,8 @@ class Recorder:
         for adapter, found in discovered(self._all()):
             if found.problem is not None:
                 report.problems.append((str(found.path), found.problem))
-                unread.append(_key(found.path))
+                if found.is_unread_folder:
+                    unread.append(_key(found.path))
                 continue
             key = _key(found.path)
             try:
@@ -247,6 +253,13 @@ class Recorder:
             states[key] = encode_state(state)
         return states, unread
 
+    def _look_at_unread(self) -> None:
+        """Looks whether folders can be read that could not: not for each message, as it lists the folders of all tools."""
+        now = uptime_ms()
+        if self._looked_at is None or now - self._looked_at >= LOOK_MS:
+            skip_unread(self._device.journal, self._all())
+            self._looked_at = now
+
     def _ready(self, choices: Iterable[Choice], report: RecordReport) -> Iterator[Choice]:
         """Those that need not wait for the vault's memory; counts the others."""
         for adapter, found in choices:
@@ -257,7 +270,8 @@ class Recorder:
 
     async def _pass(self, choices: Iterable[Choice], privacy: Privacy, report: RecordReport) -> None:
         begin = int(self._device.journal.meta_get(META_FROM) or 0)
-        asks = _Asks(privacy, begin, (now_ms() - QUIET_MS) * 1_000_000)
+        unread = _unread_folders(self._device.journal)
+        asks = _Asks(privacy, begin, (now_ms() - QUIET_MS) * 1_000_000, unread)
         # A transcript that its tool moved comes before the new file under its old name, which still has its state.
         ordered = [each for each in sorted(choices, key=_stays) if self._changed(each, asks)]
         with self._read_ahead(ordered, asks) as ahead:
@@ -306,6 +320,8 @@ class Recorder:
         """The stored state of a transcript, and the request for its next part."""
         before = self._device.journal.file_state(_key(path))
         state = self._former(adapter, path) if before is None else decode_state(before)
+        if before is None and not asks.unread.isdisjoint(map(str, _places(path))):
+            state = unsure(None)
         agent = adapter.agent_of(path)
         return before, ReadRequest(
             adapter.name, os.fsencode(path), state, agent, asks.quiet_ns, asks.privacy, asks.begin
@@ -399,8 +415,7 @@ class Recorder:
 
 def note_unread(journal: SqliteJournal, folders: Iterable[str]) -> None:
     """Notes, within a transaction, folders that could not be read now that everything in them is to be skipped."""
-    noted = sorted({*_unread_folders(journal), *folders})
-    journal.meta_set(META_UNREAD, msgspec.msgpack.encode(noted) if noted else None)
+    _set_unread(journal, _unread_folders(journal).union(folders))
 
 
 def skip_unread(journal: SqliteJournal, adapters: Iterable[Adapter]) -> None:
@@ -415,18 +430,26 @@ def skip_unread(journal: SqliteJournal, adapters: Iterable[Adapter]) -> None:
     unread: set[str] = set()
     inside: list[str] = []
     for _, each in discovered(adapters):
-        folders = noted.intersection(map(str, (each.path.absolute(), *each.path.absolute().parents)))
-        if folders and each.problem is not None:
+        folders = noted.intersection(map(str, _places(each.path)))
+        if folders and each.is_unread_folder:
             unread.add(_key(each.path))
         elif folders:
             readable |= folders
-            inside.append(_key(each.path))
+            if each.problem is None:
+                inside.append(_key(each.path))
+    if not readable and unread <= noted:
+        return
     with journal.transaction():
-        journal.meta_set(META_UNREAD, None)
-        note_unread(journal, (noted - readable) | unread)
+        now = _unread_folders(journal)  # another process may have noted some meanwhile
+        _set_unread(journal, (now - readable) | unread)
         for key in inside:
             if journal.file_state(key) is None:
                 journal.set_file_state(key, encode_state(unsure(None)))
+
+
+def _set_unread(journal: SqliteJournal, folders: set[str]) -> None:
+    if folders != _unread_folders(journal):
+        journal.meta_set(META_UNREAD, msgspec.msgpack.encode(sorted(folders)) if folders else None)
 
 
 def _unread_folders(journal: SqliteJournal) -> set[str]:
@@ -485,6 +508,12 @@ def _unread(request: ReadRequest) -> int:
 def _processors() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _places(path: Path) -> tuple[Path, ...]:
+    """A path and the folders that it is in."""
+    whole = path.absolute()
+    return whole, *whole.parents
 
 
 def _key(path: Path) -> str:

@@ -174,6 +174,17 @@ def test_a_secret_that_lies_in_the_folder_is_named_and_not_read(tmp_path: Path) 
     assert [adapter.concerns(str(tmp_path / name)) for name in (*found, "cc/talk.md")] == [False] * 3 + [True]
 
 
+def test_a_folder_that_cannot_be_read_is_named_as_such_also_under_the_name_of_a_secret(
+    tmp_path: Path,
+) -> None:
+    """Its files may be no secrets. The drop folder itself made every capture fail."""
+    for folder in (tmp_path / "drop", tmp_path / "passwords.md"):
+        folder.symlink_to(folder)  # nobody can read it, not even root
+        (found,) = DropFolder(folder, tmp_path, "mini").discover()
+        assert found.path == folder
+        assert found.is_unread_folder
+
+
 def test_a_document_that_is_a_secret_by_what_it_holds_is_counted_and_not_recorded(
     adapter: DropFolder, note: Path
 ) -> None:

@@ -179,11 +179,7 @@ class Recorder:
             choices = discovered(wanted) if named is None else chosen(self._all(), named)
             journal = self._device.journal
             report = RecordReport(strange={each.tool: each for each in read_strange(journal)})
-            try:
-                await self._pass(self._ready(choices, report), privacy, report)
-            except Exception:
-                self._device.settings.home.nudge()  # no report tells of what was recorded before
-                raise
+            await self._pass(self._ready(choices, report), privacy, report)
             note_strange(journal, report.strange.values())
             looked_at = None if named is None else [str(path) for path in named]
             note_problems(journal, report.problems, looked_at=looked_at)

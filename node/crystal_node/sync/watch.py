@@ -277,6 +277,7 @@ class Watch:
             except Exception as error:
                 if not passes(error):
                     raise
+                self._accepted()  # perhaps: no report tells of what was recorded before the failure
                 await _pause(self._tell(error, backoff), backoff, interrupt)
 
     async def _capture(self, paths: frozenset[str] | None) -> None:

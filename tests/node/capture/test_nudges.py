@@ -7,7 +7,6 @@ from unittest import mock
 
 import pytest
 
-from crystal_node.base.errors import LocalStorage
 from crystal_node.base.settings import resolve
 from crystal_node.capture.recorder import Recorder
 from crystal_node.device.device import Device, opened
@@ -37,16 +36,3 @@ def test_a_watcher_that_records_is_not_woken_by_its_own_nudge(vault: Vault, devi
         transcript(vault.core, f"the tide gauge has {4 + nudges} sensors")
         assert asyncio.run(Recorder(device, nudges=nudges).record()).operations == 1
         assert _asked_for_a_round(device) is nudges
-
-
-def test_what_was_recorded_before_a_failure_asks_for_a_round(
-    vault: Vault, device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise LocalStorage("the disk is full")
-
-    transcript(vault.core, "the tide gauge has four sensors")
-    monkeypatch.setattr(device, "accept", full)
-    with pytest.raises(LocalStorage):
-        asyncio.run(Recorder(device, nudges=False).record())
-    assert _asked_for_a_round(device)

@@ -15,6 +15,7 @@ import pytest
 from crystal_mirror.requests import StoreFailure
 from crystal_node.base.backoff import MOST_SECONDS, Backoff
 from crystal_node.base.changes import HAS_INOTIFY, ChangeTimes
+from crystal_node.base.errors import LocalStorage
 from crystal_node.base.events import WatchEvent
 from crystal_node.device.device import Device
 from crystal_node.sync.syncer import Syncer
@@ -36,6 +37,7 @@ class _Work:
     rounds: int = 0
     captured: list[frozenset[str] | None] = field(default_factory=list[frozenset[str] | None])
     accepted: str = ""
+    capture_failure: Exception | None = None
     arrivals: "asyncio.Queue[str | Exception]" = field(default_factory=asyncio.Queue[str | Exception])
     round_seconds: float = 0.0
     prefixes: tuple[str, ...] = ("v/log/",)
@@ -44,6 +46,8 @@ class _Work:
 
     async def capture(self, paths: frozenset[str] | None) -> str:
         self.captured.append(paths)
+        if paths and self.capture_failure is not None:
+            raise self.capture_failure
         return self.accepted if paths else ""
 
     async def round(self) -> str:
@@ -200,6 +204,16 @@ async def test_where_nothing_can_be_watched_transcripts_are_read_ever_more_rarel
     assert len(running.work.captured) == 2
     assert "trying again in 5 s" in failures()[0]
     assert "trying again in 10 s" in failures()[1]
+
+
+async def test_what_was_recorded_before_a_failure_is_sent_at_once(tmp_path: Path) -> None:
+    """It waited for the safety round: the nudge was among the events that the failure throws away."""
+    work = _Work(tmp_path, capture_failure=LocalStorage("the disk is full"))
+    async with _running(work) as running:
+        await running.until(lambda: work.rounds == 1 and bool(work.captured))
+        (tmp_path / "a.jsonl").write_text("x")
+        await running.until(lambda: work.rounds == 2)
+        assert work.captured[1:] == [frozenset({str(tmp_path / "a.jsonl")})], "not by another look"
 
 
 async def test_a_nudge_leads_to_a_round(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def is_plain_file(path: Path) -> bool:
 def below(path: str, folder: Path) -> tuple[str, ...] | None:
     """The components of a path below a folder; None if it is elsewhere. Events may name the real folder where we name a link
     to it."""
-    for root in (folder, folder.resolve()):
+    for root in (folder, Path(os.path.realpath(folder))):  # `resolve` fails on a loop of links
         if Path(path).is_relative_to(root):
             return Path(path).relative_to(root).parts
     return None

@@ -103,3 +103,12 @@ def test_a_folder_that_is_noted_during_a_look_stays_noted(device: Device) -> Non
     skip_unread(device.journal, [Meanwhile(device.settings.claude_folder, Path("/home/mara"), "cc-mini")])
     assert b"/another" in (_noted(device) or b"")
     assert str(folder).encode() not in (_noted(device) or b"")
+
+
+def test_a_folder_that_is_a_loop_of_links_keeps_no_other_transcript_from_being_recorded(
+    device: Device, tmp_path: Path
+) -> None:
+    _unreadable(device.settings.claude_folder / "projects")
+    path = tmp_path / "elsewhere.jsonl"
+    path.write_text(turn("the tide gauge has four sensors"))
+    assert asyncio.run(Recorder(device).record([path])).counts.messages == 1

@@ -73,7 +73,7 @@ def vault_findings(device: Device) -> list[Finding]:
     if other_model(device):
         add(
             FindingName.OTHER_MODEL,
-            "The vault's vectors are of another model than this Core is set to: `crystal embed migrate` makes all anew.",
+            "The vault's vectors are of another model than this Core is set to: `crystal embed migrate` makes them again.",
         )
     found += vector_findings(device)
     found += kit_findings(device.settings, member)
@@ -138,7 +138,7 @@ def kit_findings(settings: Settings, member: Member) -> Iterator[Finding]:
     match kit_state(settings.config, member.log.root):
         case KitState.NEVER if member.root is not None or not holders(member):
             text = (
-                "The recovery kit was never verified: whoever loses all devices without it loses the vault."
+                "The recovery kit was never verified: if you lose all devices without it, you lose the vault."
             )
         case KitState.OUTDATED:
             text = "The recovery kit is of a root that was replaced: it opens nothing any more."

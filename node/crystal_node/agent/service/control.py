@@ -60,7 +60,7 @@ def await_agent(settings: Settings, manager: Manager) -> str:
     while (holder := lock_holder(settings.home)) is None or not holder.is_agent:
         if time.monotonic() > deadline or manager.state() is not ServiceState.RUNNING:
             raise ServiceUnavailable(
-                "the service was started, and its process does not run", hint="`crystal agent logs` says why."
+                "the service was started, but its process does not run", hint="`crystal agent logs` says why."
             )
         time.sleep(_POLL_SECONDS)
     return ""

@@ -20,6 +20,7 @@ from crystal_relay.server import RelaySettings, connection, create_app
 from crystal_relay.server.concurrency import VaultConcurrency
 from crystal_relay.server.condemned import PENDING_MAX
 from crystal_relay.server.load import ANSWERED_BYTES_OF_VAULT_MAX, GATHERED_BYTES_OF_VAULT_MAX, STREAM_BYTES
+from crystal_relay.server.requests import FIELDS_KEY
 from crystal_relay.server.serving import Server, listen
 from crystal_relay.server.token_records import TOKENS_MAX
 from crystal_relay.server.waits import WAITS_OF_DEVICE_MAX, WAITS_OF_VAULT_MAX
@@ -239,6 +240,7 @@ async def test_an_idle_connection_keeps_no_large_head(relay: ServedRelay, lead: 
             (one,) = connections
             assert isinstance(one, connection.Connection)
             assert (one._fields is not None) is is_kept  # pyright: ignore[reportPrivateUsage]
+            assert (FIELDS_KEY in one.cycle.scope) is is_kept
 
 
 @contextlib.contextmanager

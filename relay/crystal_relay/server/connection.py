@@ -384,6 +384,8 @@ class Connection(HttpToolsProtocol):
             # Else what arrived of a refused body would stay in memory until the next request.
             self._serving.body = bytearray()
             self._serving.scope.pop("crystal.cycle", None)  # type: ignore[typeddict-item]  # a reference cycle
+            if self._fields is None:  # they were too large to be kept
+                self._serving.scope.pop(FIELDS_KEY, None)  # type: ignore[misc]
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
             self.flow.resume_reading()

@@ -1,5 +1,6 @@
 """Which connections are admitted, and what strangers may hold of a relay, counted exactly."""
 
+import asyncio
 from dataclasses import dataclass, field
 
 import pytest
@@ -132,6 +133,26 @@ def test_all_that_was_counted_is_given_back() -> None:
     assert admitted.waiting_bytes == 0
     assert {trust: admitted.count(trust) for trust in Trust} == dict.fromkeys(Trust, 0)
     assert len(entered(admitted, FIRST, 5)) == 5
+
+
+async def test_requests_begin_after_one_whose_beginning_fails() -> None:
+    admitted, loop = Admission(), asyncio.get_running_loop()
+    begun: list[int] = []
+    failed: list[str] = []
+    loop.set_exception_handler(lambda _, context: failed.append(repr(context["exception"])))
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    admitted.begin(fail, loop)
+    admitted.begin(lambda: begun.append(1), loop)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    admitted.begin(fail, loop)
+    await asyncio.sleep(0)
+    admitted.begin(lambda: begun.append(2), loop)
+    await asyncio.sleep(0)
+    assert (begun, failed) == ([1, 2], ["ZeroDivisionError()"] * 2)
 
 
 def test_so_many_lookups_run_at_once_in_all_and_for_an_address() -> None:

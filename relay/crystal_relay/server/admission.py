@@ -198,11 +198,13 @@ class Admission:
 
     def _begin_some(self, loop: asyncio.AbstractEventLoop) -> None:
         queued = len(self._queue)
-        for _ in range(min(queued, max(BEGUN_AT_ONCE, queued // QUEUED_TURNS_MAX))):  # §R9-17
-            self._queue.popleft()()
-        self._beginning = bool(self._queue)
-        if self._beginning:
-            loop.call_soon(self._begin_some, loop)
+        try:
+            for _ in range(min(queued, max(BEGUN_AT_ONCE, queued // QUEUED_TURNS_MAX))):  # §R9-17
+                self._queue.popleft()()
+        finally:  # else one that fails would be the last that ever began
+            self._beginning = bool(self._queue)
+            if self._beginning:
+                loop.call_soon(self._begin_some, loop)
 
     def _not_anonymous(self, connection: Limited, place: Place) -> None:
         self._count[Trust.ANONYMOUS] -= 1

@@ -32,6 +32,8 @@ ACCEPTED_AT_ONCE = 16
 loop busy, a queue of a hundred would take seconds. So it listens on as many copies of the socket."""
 HANDSHAKES = Handshakes(most=512, of_address=32)
 """For a relay that serves many machines, some of them behind one address."""
+CANCELLED_SECONDS_MAX = 1.0
+"""How long cancelled requests may take to tidy up."""
 FILES_OF_CONNECTION = 2
 """The connection's own, and that of the object sent over it."""
 
@@ -222,7 +224,21 @@ class _Uvicorn(uvicorn.Server):
         if self._acceptor is not None:
             await self._acceptor.aclose()
         await super().shutdown(sockets)
+        await self._end_tasks()
         await self._relay.aclose()
+
+    async def _end_tasks(self) -> None:
+        """Cancel what a forced exit left running, and let what is cancelled tidy up while the store is open.
+
+        asyncio would not do it for the eager tasks of Python 3.11, which it does not know.
+        """
+        if self.force_exit:
+            for task in tuple(self.server_state.tasks):
+                task.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CANCELLED_SECONDS_MAX):
+                while self.server_state.tasks:  # noqa: ASYNC110  uvicorn's set
+                    await asyncio.sleep(0.01)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

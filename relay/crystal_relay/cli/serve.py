@@ -459,6 +459,7 @@ async def _run(
             url = pinned_url(tls_at, listener.getsockname()[1], certificate)
 
         def ready() -> None:
+            gc.collect()  # else freezing would keep its garbage as well
             gc.freeze()  # what was imported and built stays
             shown = url or server.url
             text = json.dumps({"url": shown, "pid": os.getpid()})

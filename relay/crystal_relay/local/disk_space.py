@@ -55,9 +55,11 @@ class DiskSpace:
         now = time.monotonic()
         if now < self._ample_until:
             return True
-        spare = self._free() - size - self._claimed - RESERVE_BYTES
-        if spare >= AMPLE_BYTES:
-            self._ample_until = now + AMPLE_SECONDS
+        free = self._free()
+        with self._lock:  # else a claim made meanwhile would be overlooked
+            spare = free - size - self._claimed - RESERVE_BYTES
+            if spare >= AMPLE_BYTES:
+                self._ample_until = now + AMPLE_SECONDS
         if spare >= 0:
             return True
         pages: int = connection.pragma("freelist_count")

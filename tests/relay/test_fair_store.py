@@ -316,6 +316,23 @@ async def test_who_waits_too_long_for_a_turn_is_told_to_try_again(monkeypatch: p
     assert store.small.running == 0
 
 
+async def test_who_came_later_is_told_so_as_well_when_its_own_time_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fair_store, "QUEUED_SECONDS_MAX", 0.1)
+    turns = Turns(at_once=1, of_vault_at_once=1, clock=time.monotonic)
+    await turns.enter("v/a", 1)
+    waiting: list[asyncio.Task[None]] = []
+    for _ in range(3):
+        waiting.append(asyncio.create_task(turns.enter("v/a", 1)))
+        await asyncio.sleep(0.03)
+    async with asyncio.timeout(20):
+        for each in waiting:
+            with pytest.raises(Busy):
+                await each
+    assert (turns.running, turns.waiting) == (1, 0)
+
+
 async def test_who_goes_away_when_its_time_ends_leaves_no_place_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -209,6 +209,28 @@ async def test_an_anonymous_connection_is_kept_for_a_shorter_time_than_a_devices
         assert not await device.is_closed(0.5)
 
 
+async def test_a_connection_that_went_on_is_kept_beyond_the_time_of_its_first_request(
+    relay: ServedRelay, lead: Member
+) -> None:
+    """One timer serves many requests: it ends early, and is set again."""
+    connections = relay.server._uvicorn.server_state.connections  # pyright: ignore[reportPrivateUsage]
+    connections.clear()
+    async with connected(relay.url) as device:
+        await device.send(get_head(lead, f"/v2/vaults/{lead.vault}/list"))
+        assert (await device.reply()).status == 200
+        (one,) = connections
+        assert isinstance(one, connection.Connection)
+        for left in (20.0, 0.05):
+            timer = one.timeout_keep_alive_task
+            assert timer is not None
+            timer.cancel()
+            one._idle_until = one.loop.time() + left  # pyright: ignore[reportPrivateUsage]
+            one.timeout_keep_alive_handler()
+            assert not one.transport.is_closing()
+            assert one.timeout_keep_alive_task not in (None, timer)
+        assert await device.is_closed(5)
+
+
 async def test_strangers_who_take_all_places_keep_no_device_out(
     relay: ServedRelay, lead: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -366,11 +366,22 @@ async def _answers(
 
 @pytest.mark.parametrize("stops", [False, True])
 async def test_what_is_answered_at_once_is_answered_and_counted_as_by_the_general_parser(
-    tmp_path: Path, *, stops: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stops: bool
 ) -> None:
     """In both ways: a quota that fills, refusals before and after others, and a process that stops."""
+    within_task: list[bool] = []
+    answer = connection.Connection.answer
+
+    def noted(self: connection.Connection, *given: Any) -> bool:
+        within_task.append(asyncio.current_task() is not None)
+        return answer(self, *given)
+
+    monkeypatch.setattr(connection.Connection, "answer", noted)
     at_once, counted = await _answers(tmp_path / "a", general=False, stops=stops)
+    assert within_task.count(False) >= 10, "what is in memory is answered within no task"
+    within_task.clear()
     general, counted_so = await _answers(tmp_path / "b", general=True, stops=stops)
+    assert all(within_task)
     assert at_once == general
     assert counted == counted_so
     statuses = {answer[2] for answer in at_once}

@@ -8,8 +8,9 @@ import pytest
 
 from crystal_relay.errors import Forbidden, StoreUnavailable, Unauthorized, VaultSuspended
 from crystal_relay.memory import MemoryStore
-from crystal_relay.server.registry import Registry
+from crystal_relay.server.registry import Registry, hash_of
 from crystal_relay.server.scopes import TokenScope
+from crystal_relay.server.settings import LOOKUPS_OF_ADDRESS_MAX
 from crystal_relay.server.vault_terms import VaultAccess, VaultTerms
 from crystal_relay.store import Object, Page
 from crystal_relay.tokens import Preset, new_token, token_hash
@@ -185,6 +186,29 @@ async def test_what_devices_share_is_never_older_than_an_answer_may_be() -> None
     for device in (CORE, NODE):
         leads = TokenScope.MIRROR in (await one.identify(VAULT, device, tokens[device])).scopes
         assert leads is (device == NODE)
+
+
+async def test_many_devices_of_a_vault_are_not_all_looked_up_again_at_the_same_moment() -> None:
+    """Each waits for a fifth of the time for which an answer counts. A write may wake all of them at any moment."""
+    store, now = MemoryStore(), 0
+    one, other = (Registry(store, cache_seconds=100, clock=lambda: now) for _ in range(2))
+    await household(one, 0)
+    devices = [f"{number:032x}" for number in range(1, 2 * LOOKUPS_OF_ADDRESS_MAX)]
+    tokens = {device: f"{device}.{hash_of(device)[:43]}" for device in devices}
+    for device, token in tokens.items():
+        await one.register(VAULT, TokenRegistration(device, hash_of(token), Preset.DEVICE))
+        await one.identify(VAULT, device, token)
+    asked = Counter[bool]()
+    for now in range(1, 400):
+        forgotten = sum(one.known(VAULT, *each) is None for each in tokens.items())
+        assert forgotten < LOOKUPS_OF_ADDRESS_MAX, now
+        for each in list(tokens.items())[now % 20 :: 20]:
+            asked[one.known(VAULT, *each) is None] += 1
+            await one.identify(VAULT, *each)
+    assert asked[True] < asked[False] / 2, "an answer still counts for a while"
+    await other.retain(VAULT, {})
+    now += 100
+    assert all(one.known(VAULT, *each) is None for each in tokens.items())
 
 
 async def test_what_devices_share_is_read_again_once_this_process_hears_of_a_change() -> None:

@@ -16,7 +16,8 @@ is registered and not revoked. Records are deleted only when nothing depends on 
 
 A look-up reads records of the token and records of its vault. Those of the vault are read once for all of its devices, and what
 follows from them is forgotten when the oldest of them is `cache_seconds` old. So all tokens of a vault are looked up again at
-the same time, by one device after the other, and share what the first one reads.
+the same time, by one device after the other, and share what the first one reads. Those of many devices are forgotten earlier,
+each by a share of its own: all at once they would be more look-ups than an address may have.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ from crystal_relay.server.dropped_vaults import DroppedVaults
 from crystal_relay.server.records import Records
 from crystal_relay.server.recovery import RecoverySecrets
 from crystal_relay.server.scopes import SCOPES, Identity, TokenScope
+from crystal_relay.server.settings import LOOKUPS_OF_ADDRESS_MAX
 from crystal_relay.server.shared_calls import SharedCalls
 from crystal_relay.server.token_records import TokenRecord, TokenRecords
 from crystal_relay.server.vault_deletions import VaultDeletions
@@ -46,6 +48,12 @@ from crystal_relay.wire import TokenRegistration, VaultCreation
 
 CACHED_TOKENS_MAX = 65_536
 CACHED_VAULTS_MAX = 65_536
+ALIGNED_TOKENS_MAX = LOOKUPS_OF_ADDRESS_MAX // 2
+"""So many tokens of a vault may be forgotten at the same moment."""
+_SPREAD_SHARE = 0.5
+"""Beyond, each token is forgotten up to this share of `cache_seconds` earlier."""
+_SHARED_SHARE = 0.25
+"""And what is read of the vault is shared only for this one, so that what is looked up counts for a while."""
 _RECORD_VERSION = 1
 
 _Newest: TypeAlias = tuple[int, frozenset[str]]
@@ -377,7 +385,8 @@ class Registry:
         `at_least`: the number that the newest naming has at least. A process that cannot reach this one may have made it.
         """
         known = self._states.get(vault)
-        if known is not None and known.asked_at + self._cache_seconds > self._clock():
+        share = _SHARED_SHARE if self._is_spread(vault) else 1.0
+        if known is not None and known.asked_at + share * self._cache_seconds > self._clock():
             if known.newest[0] >= at_least:
                 return known
             self._state_lookups.leave(lambda name: name == vault)
@@ -408,9 +417,14 @@ class Registry:
         by_preset = record.preset is Preset.LEAD and record.number == number  # §R4.4-4
         return device in named or by_preset or await self._leads.is_raised(vault, number, device)  # §R4.4-3
 
+    def _is_spread(self, vault: str) -> bool:
+        """Whether so many devices of the vault are known that they must not all be looked up again at the same moment."""
+        return len(self._cached_of.get(vault, ())) >= ALIGNED_TOKENS_MAX
+
     def _remember(self, name: _Name, identity: Identity, asked_at: float) -> None:
         # From the time of the request: a slow store's answer may be outdated.
-        self._cache[name] = (identity, asked_at + self._cache_seconds)
+        earlier = _SPREAD_SHARE * int(name[2][:8], 16) / 2**32 if self._is_spread(name[0]) else 0.0
+        self._cache[name] = (identity, asked_at + (1 - earlier) * self._cache_seconds)
         self._cache.move_to_end(name)
         self._cached_of.setdefault(name[0], set()).add(name)
         if len(self._cache) > CACHED_TOKENS_MAX:

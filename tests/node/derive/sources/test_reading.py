@@ -165,7 +165,8 @@ def test_the_child_gets_of_the_environment_only_what_a_process_needs_to_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "python"
-    program.write_text(f"#!/bin/sh\nexec /usr/bin/env > '{tmp_path}/environment'\n")
+    # Not by exec: the child's output, which its parent reads, ends only after the file was written.
+    program.write_text(f"#!/bin/sh\n/usr/bin/env > '{tmp_path}/environment'\n")
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     monkeypatch.setenv("SYSTEMROOT", "C:/Windows")

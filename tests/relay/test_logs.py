@@ -52,7 +52,7 @@ def test_a_traceback_is_written_without_secrets(form: LogForm) -> None:
         broken = logging.LogRecord("uvicorn.error", logging.ERROR, "", 1, "oh", (), sys.exc_info())
     line = formatter(form).format(broken)
     assert "ValueError" in line
-    assert "test_logs.py" in line
+    assert "in test_a_traceback_is_written_without_secrets" in line
     assert token not in line
     assert token.partition(".")[2] not in line
 
@@ -89,7 +89,12 @@ def test_a_requests_line_has_its_fields(caplog: pytest.LogCaptureFixture) -> Non
     name = new_request_id()
     with caplog.at_level(logging.DEBUG, "crystal_relay.server"):
         request_log(name, "PUT", "put_object", 201, 0.01234, 4096, 0)
-    (line,) = [json.loads(formatter(LogForm.JSON).format(made)) for made in caplog.records]
+    # A summary of refusals that other tests caused may come first.
+    (line,) = [
+        json.loads(formatter(LogForm.JSON).format(made))
+        for made in caplog.records
+        if made.levelno == logging.DEBUG
+    ]
     assert line.pop("ts").endswith("Z")
     assert line == {
         "level": "debug",

@@ -353,12 +353,17 @@ class Syncer:
         if self.ingest.loaded and time.monotonic() - self.ingest.needed_at > MODEL_IDLE_SECONDS:
             self.ingest.release()
 
-    async def embed_backlog(self) -> None:
-        """Runs rounds until nothing lacks vectors, or one has made none. Raises what `round` raises."""
+    async def embed_backlog(self) -> int:
+        """Runs rounds until nothing lacks vectors, or one has made none. Returns how many texts got some. Raises what `round`
+        raises."""
+        texts = 0
         while (due := self.vectors_due()) <= AFTER_STALE_SECONDS:
             await asyncio.sleep(due)
-            if not (await self.round()).embedded:
-                return
+            embedded = (await self.round()).embedded
+            if not embedded:
+                break
+            texts += embedded
+        return texts
 
     def vectors_due(self) -> float:
         """Seconds until a round should embed what has no vectors; infinity if nothing lacks them."""

@@ -60,7 +60,7 @@ async def _once(device: Device, as_json: bool) -> None:
     async with syncing(device, "crystal sync", None if as_json else note) as syncer:
         result = await sync_once(syncer)
         await run_forget_jobs(JobContext(device, syncer, _note_failure), note)
-        await syncer.embed_backlog()  # last: it may take hours, and can be interrupted
+        embedded = await syncer.embed_backlog()  # last: it may take hours, and can be interrupted
     stream_status = status(device.member)
     planned = read_planned(device.journal)
     if result.problem and not as_json:
@@ -75,6 +75,7 @@ async def _once(device: Device, as_json: bool) -> None:
                 "collected": report.operations_collected,
                 "applied": report.operations_applied,
                 "durable": report.settled,
+                "embedded": result.embedded + embedded,
                 "restored": report.restored,
                 "rebuilt": report.rebuilt,
                 "pending": stream_status.pending + stream_status.stored,
@@ -95,6 +96,8 @@ async def _once(device: Device, as_json: bool) -> None:
     words = ", ".join(moved) or "nothing to do"
     traffic = f"{size(result.traffic.bytes_up)} up, {size(result.traffic.bytes_down)} down"
     say(f"Synced in {result.seconds:.2f} s: {words} ({traffic}).")
+    if embedded:
+        say(f"Then {counted(embedded, 'text')} got vectors.")
     if stream_status.pending + stream_status.stored:
         say(f"{stream_status.pending + stream_status.stored} of this machine's changes wait for the Core.")
     for name, detail in stream_status.notices.items():

@@ -137,7 +137,7 @@ def test_what_comes_all_at_once_is_found_by_its_words_elsewhere_before_it_is_emb
     assert laptop.found("names harbour 980")[0] == "Entry 140 of the log names harbour 980."
     assert standing(laptop)["without_vectors"] == TEXTS
     assert "holds no vectors yet" in laptop.call("search", "harbour 7", "--json").json["note"]
-    vault.core.call("sync")
+    assert vault.core.call("sync", "--json").json["embedded"] == TEXTS
     assert standing(vault.core)["without_vectors"] == 0
     laptop.call("sync")
     assert standing(laptop)["without_vectors"] == 0

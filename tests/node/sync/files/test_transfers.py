@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from crystal_mirror.files.shared import FilesReport
 from crystal_mirror.requests import GetBlobs, PutBlobs, Request
 from tests.support.desks import Desk, settle
 
@@ -158,21 +159,8 @@ def test_parts_that_are_fetched_next_are_asked_for_ahead_unless_they_are_here(
     settle(core, laptop)
     core.write("other.bin", big(9 * MIB, 2) + content)
     core.sync()
-    asked: list[GetBlobs] = []
-
-    def look(request: Request) -> None:
-        if isinstance(request, GetBlobs):
-            asked.append(request)
-
-    laptop.memory()
-    core.store.before = look
-    laptop.files()
-    core.store.before = None
+    asked, _ = fetched(laptop, core)
     assert len(asked) > 2
-    assert asked[-1].ahead is None
-    for before, after in pairwise(asked):
-        assert before.ahead is not None
-        assert before.ahead.keys == after.keys
     assert sum(len(request.keys) for request in asked) < 9 * 1024 / 64 * 2, "the rest is on the disk"
     assert laptop.tree() == core.tree()
 
@@ -183,23 +171,29 @@ def test_while_small_files_are_put_into_their_places_the_next_ones_are_asked_for
     for number in range(200):
         core.write(f"notes/note-{number:03}.md", f"note {number}")
     core.sync()
+    asked, report = fetched(laptop, core)
+    assert len(asked) == 4
+    assert report.parts_fetched == 200
+    assert laptop.tree() == core.tree()
+
+
+def fetched(desk: Desk, other: Desk) -> tuple[list[GetBlobs], FilesReport]:
+    """The requests for blobs with which a desk fetches its files. Each names the next one's blobs."""
     asked: list[GetBlobs] = []
 
     def look(request: Request) -> None:
         if isinstance(request, GetBlobs):
             asked.append(request)
 
-    laptop.memory()
-    core.store.before = look
-    report = laptop.files()
-    core.store.before = None
-    assert len(asked) == 4
+    desk.memory()
+    other.store.before = look
+    report = desk.files()
+    other.store.before = None
     assert asked[-1].ahead is None
     for before, after in pairwise(asked):
         assert before.ahead is not None
         assert before.ahead.keys == after.keys
-    assert report.parts_fetched == 200
-    assert laptop.tree() == core.tree()
+    return asked, report
 
 
 def keys_of(desk: Desk) -> list[str]:

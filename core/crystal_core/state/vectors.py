@@ -166,7 +166,8 @@ def passed_over(database: Database, chunks: Sequence[int]) -> int:
         database.value(
             "SELECT count(*) FROM chunks WHERE provisional = 0 AND rowid IN (SELECT value FROM json_each(?))"
             " AND rowid <= (SELECT embedded FROM index_state)"
-            " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid)",
+            " AND NOT EXISTS (SELECT 1 FROM windows WHERE chunk = chunks.rowid)"
+            " AND NOT EXISTS (SELECT 1 FROM actions WHERE chunk = chunks.rowid)",
             (json.dumps(list(chunks)),),
         )
     )

@@ -1,9 +1,11 @@
 """A relay's disk under a test's hands: it is stopped, something is lost or changed, and it goes on."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from crystal_relay.local.store import LocalStore
 from tests.support.relay_process import RelayProcess
 
 
@@ -18,18 +20,33 @@ def change(relay: RelayProcess, vault: str, goes: Callable[[str], bool]) -> list
 
 
 def lose_files(relay: RelayProcess, vault: str, goes: Callable[[str], bool]) -> list[str]:
-    """Loses the files of the objects whose key is so, not the rows that tell of them. Returns those keys."""
-    with sqlite3.connect(relay.directory / "objects.db") as connection:
-        rows = connection.execute(
-            "SELECT key, file FROM object WHERE file IS NOT NULL ORDER BY key"
-        ).fetchall()
-    lost: list[str] = []
-    for key, file in rows:
-        if key.startswith(f"v/{vault}/") and goes(key):
-            (path,) = relay.directory.rglob(f"{Path(file).name}.*")
+    """Loses the files of the objects whose key is so, not the rows that tell of them. Returns those keys.
+
+    Few objects are large enough for a file of their own; before, each of these gets one.
+    """
+    relay.stop()
+    try:
+        keys = [key for key in asyncio.run(_kept_in_files(relay.directory, f"v/{vault}/")) if goes(key)]
+        with sqlite3.connect(relay.directory / "objects.db") as connection:
+            files = dict(connection.execute("SELECT key, file FROM object WHERE file IS NOT NULL").fetchall())
+        for key in keys:
+            (path,) = relay.directory.rglob(f"{Path(files[key]).name}.*")
             path.unlink()
-            lost.append(key)
-    return lost
+    finally:
+        relay.start()
+    return keys
+
+
+async def _kept_in_files(directory: Path, prefix: str) -> list[str]:
+    """Writes objects once more, each to a file. Returns their keys."""
+    store = LocalStore(directory, inline_bytes_max=0)
+    try:
+        keys = [entry.key for entry in (await store.list(prefix)).entries]
+        for key in keys:
+            await store.put(key, await (await store.get(key)).read())
+    finally:
+        await store.aclose()
+    return keys
 
 
 def _edit(

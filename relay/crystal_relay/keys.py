@@ -21,6 +21,8 @@ VAULTS_PREFIX = "v/"
 """Of the objects of all vaults."""
 AFTER_ANY_KEY = "\x7f"
 """Sorts after every character that a key can hold."""
+BEFORE_ANY_KEY = " "
+"""Sorts before every character that a key can hold: a key and this character come right after the key."""
 
 
 def check_key(key: str) -> str:

@@ -87,11 +87,14 @@ class Notifier:
         groups = _groups_of_key(key)
         number = self._own.number + 1
         self._own.note(groups, number)
+        waiters, finer = self._waiters, self._finer
         for group in (EVERYTHING, *groups):
-            _wake(self._waiters.get(group, ()))
-            for prefix in self._finer.get(group, ()):
-                if key.startswith(prefix):
-                    _wake(self._waiters.get(prefix, ()))
+            if group in waiters:
+                _wake(waiters[group])
+            if group in finer:
+                for prefix in finer[group]:
+                    if key.startswith(prefix):
+                        _wake(waiters.get(prefix, ()))
         if self.on_written is not None:
             self.on_written(groups[-1] if groups else EVERYTHING, number)
 

@@ -233,7 +233,7 @@ class ListingJson(Protocol):
 
     async def list_json(
         self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX, cut: int = 0
-    ) -> tuple[str, bool]:
+    ) -> tuple[bytes, bool]:
         """As `list`: the entries as an array of objects with `key` and `size`, without the first `cut` characters of keys."""
         ...
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from crystal_relay.errors import Busy, Closed
 
@@ -71,20 +71,31 @@ class Lane:
         call whose caller was cancelled. Raises Busy if too many calls are queued, unless the call is `owed` (it releases
         something); Closed after `close`.
         """
+        future: asyncio.Future[Result] = delivery.loop.create_future()
+        try:
+            self.submit(delivery, partial(_outcome, call), partial(_settle, future, unwanted), owed=owed)
+            if leave:
+                return await _while_wanted(future, unwanted)
+            return await to_its_end(future, unwanted)
+        finally:
+            # An error's traceback holds this frame, so both and the request would stay until the next garbage collection.
+            del future
+
+    def submit(
+        self,
+        delivery: Delivery,
+        call: Callable[[], Result],
+        report: Callable[[Result], None],
+        *,
+        owed: bool = False,
+    ) -> None:
+        """Run `call`, which raises nothing, in a thread, and then `report` in the loop. Raises as `run`."""
         if self._closed:
             raise Closed("the store is closed")
         if self._pending >= self._pending_max and not owed:
             raise Busy("the store has too much to do")
         self._pending += 1
-        future: asyncio.Future[Result] = delivery.loop.create_future()
-
-        self._queue.put(partial(self._call, delivery, future, call, unwanted))
-        try:
-            if leave:
-                return await _while_wanted(future, unwanted)
-            return await to_its_end(future, unwanted)
-        finally:
-            del future  # as in `_call`
+        self._queue.put(partial(self._call, delivery, call, report))
 
     def close(self) -> None:
         """Run the queued calls, then end the threads. Blocks."""
@@ -99,41 +110,42 @@ class Lane:
             work()
             del work  # or an idle thread would keep its last result and request in memory
 
-    def _call(
-        self,
-        delivery: Delivery,
-        future: asyncio.Future[Result],
-        call: Callable[[], Result],
-        unwanted: Callable[[Result], None] | None,
-    ) -> None:
-        """In a thread: make a call, and deliver its result or its error."""
-        try:
-            result = call()
-        except BaseException as error:  # noqa: BLE001  (passed on to the caller)
-            delivery.call(partial(self._fail, future, error))
-        else:
-            delivery.call(partial(self._succeed, future, result, unwanted))
-        finally:
-            # An error's traceback holds this frame, so both and the request would stay until the next garbage collection.
-            del future
+    def _call(self, delivery: Delivery, call: Callable[[], Result], report: Callable[[Result], None]) -> None:
+        """In a thread."""
+        result = call()
+        delivery.call(partial(self._report, report, result))
+        # An error in a result has a traceback, from which this frame is reached: as in `run`.
+        del report, result
 
-    def _succeed(
-        self, future: asyncio.Future[Result], result: Result, unwanted: Callable[[Result], None] | None
-    ) -> None:
+    def _report(self, report: Callable[[Result], None], result: Result) -> None:
         self._pending -= 1
-        if not future.done():
-            future.set_result(result)
-        elif unwanted is not None:
-            unwanted(result)
+        report(result)
 
-    def _fail(self, future: asyncio.Future[Result], error: BaseException) -> None:
-        self._pending -= 1
+
+_Outcome: TypeAlias = tuple[Result, None] | tuple[None, BaseException]
+
+
+def _outcome(call: Callable[[], Result]) -> _Outcome[Result]:
+    try:
+        return call(), None
+    except BaseException as error:  # noqa: BLE001  (passed on to the caller)
+        return None, error
+
+
+def _settle(
+    future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None, outcome: _Outcome[Result]
+) -> None:
+    if outcome[1] is not None:
         if not future.done():
-            future.set_exception(error)
+            future.set_exception(outcome[1])
+    elif not future.done():
+        future.set_result(outcome[0])
+    elif unwanted is not None:
+        unwanted(outcome[0])
 
 
 async def _while_wanted(future: asyncio.Future[Result], unwanted: Callable[[Result], None] | None) -> Result:
-    """Await a future. When cancelled, pass its result to `unwanted`: here if it is done, else in `_succeed`."""
+    """Await a future. When cancelled, pass its result to `unwanted`: here if it is done, else in `_settle`."""
     try:
         return await future
     except asyncio.CancelledError:
@@ -163,4 +175,4 @@ async def to_its_end(
             raise cancelled
         return future.result()
     finally:
-        del future, cancelled  # as in `Lane._call`
+        del future, cancelled  # as in `Lane.run`

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -30,8 +31,9 @@ from crystal_relay.errors import (
 from crystal_relay.local import LocalStore
 from crystal_relay.local import writer as writer_module
 from crystal_relay.local.database import error_of_sqlite
-from crystal_relay.local.reader import RowReader
+from crystal_relay.local.reader import RowReader, Rows
 from crystal_relay.local.writer import Results, RowWriter, Write
+from crystal_relay.store import Object
 from crystal_relay.wire import ListedObject, ListReply
 from tests.support.processes import eventually
 
@@ -292,15 +294,38 @@ async def test_a_lookup_that_fails_in_an_unforeseen_way_is_an_error_and_not_a_wa
     store = LocalStore(tmp_path)
     await store.put_new(KEY, bytes(100_000))
 
-    def fail(self: RowReader, key: str) -> None:
+    def fail(self: RowReader, keys: list[str]) -> None:
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(RowReader, "look_up", fail)
+        patched.setattr(RowReader, "select_rows", fail)
         async with asyncio.timeout(10):
             with pytest.raises(StoreUnavailable):
                 await store.get(KEY)
     assert len(await (await store.get(KEY)).read()) == 100_000
+    await store.aclose()
+
+
+async def test_a_lookup_that_fails_takes_none_of_its_batch_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    keys = [f"{KEY}{number}" for number in range(8)]
+    for number, key in enumerate(keys):
+        await store.put_new(key, bytes(20_000 + number))  # not in memory
+    select_rows = RowReader.select_rows
+
+    def select(self: RowReader, asked: Sequence[str]) -> Rows:
+        if keys[3] in asked:
+            raise apsw.CorruptError("a damaged page")
+        return select_rows(self, asked)
+
+    monkeypatch.setattr(RowReader, "select_rows", select)
+    found = await asyncio.gather(*(store.get(key) for key in keys), return_exceptions=True)
+    assert isinstance(found.pop(3), StoreDamaged)
+    assert [each.size for each in found if isinstance(each, Object)] == [
+        20_000 + number for number in (0, 1, 2, 4, 5, 6, 7)
+    ]
     await store.aclose()
 
 
@@ -402,7 +427,7 @@ async def test_a_list_as_json_says_what_a_list_says(tmp_path: Path) -> None:
                     wanted = ListReply(
                         [ListedObject(each.key[cut:], each.size) for each in page.entries], page.more
                     )
-                    assert (text.encode(), more) == (msgspec.json.encode(wanted.entries), wanted.more)
+                    assert (text, more) == (msgspec.json.encode(wanted.entries), wanted.more)
     with pytest.raises(BadRequest):
         await store.list_json("", limit=0)
     with pytest.raises(BadRequest):

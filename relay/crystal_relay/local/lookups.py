@@ -1,17 +1,20 @@
 """Batches of look-ups: those of one turn of the event loop go to a reader thread together.
 
-Waking a thread and returning to the loop cost more than the look-up of a small object.
+Waking a thread and returning to the loop cost more than the look-up of a small object, and so does each statement, which gives
+the interpreter's lock away and has to win it back.
 """
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import BinaryIO, TypeAlias
 
 import apsw
 
 from crystal_relay.errors import NotFound, RelayError, StoreUnavailable
 from crystal_relay.local.database import error_of_sqlite, error_of_system
-from crystal_relay.local.reader import RowReader
+from crystal_relay.local.reader import RowReader, Rows
 from crystal_relay.threads import Delivery, Lane
 
 TOGETHER_MAX = 16
@@ -29,7 +32,9 @@ class Lookups:
         self._rows = rows
         self._readers = readers
         self._asked: list[tuple[str, _Answer]] = []
-        self._running: set[asyncio.Task[None]] = set()
+        self._running = 0
+        """Batches."""
+        self._finished = asyncio.Event()
 
     async def ask(self, delivery: Delivery, key: str) -> Found:
         """The object under `key`. Raises NotFound, StoreDamaged, StoreUnavailable, Busy."""
@@ -50,22 +55,24 @@ class Lookups:
 
     async def finish(self) -> None:
         """Wait for running look-ups, also those whose callers were cancelled."""
-        while self._running:
-            await asyncio.wait(self._running)
+        while self._asked or self._running:
+            self._finished.clear()
+            await self._finished.wait()
 
     def _start(self, delivery: Delivery) -> None:
         asked, self._asked = self._asked, []
         for first in range(0, len(asked), TOGETHER_MAX):
-            task = delivery.loop.create_task(self._look_up(delivery, asked[first : first + TOGETHER_MAX]))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            batch = asked[first : first + TOGETHER_MAX]
+            keys = [key for key, _ in batch]
+            self._running += 1
+            try:
+                self._readers.submit(delivery, partial(self._find, keys), partial(self._answer, batch))
+            except RelayError as error:
+                self._answer(batch, [error] * len(batch))
 
-    async def _look_up(self, delivery: Delivery, asked: list[tuple[str, _Answer]]) -> None:
-        try:
-            keys = [key for key, _ in asked]
-            found = await self._readers.run(delivery, lambda: list(self._find(keys)))
-        except RelayError as error:
-            found = [error] * len(asked)
+    def _answer(self, asked: list[tuple[str, _Answer]], found: list[Found | RelayError]) -> None:
+        self._running -= 1
+        self._finished.set()
         for (_, answer), each in zip(asked, found, strict=True):
             if answer.done():  # its caller was cancelled
                 if not isinstance(each, RelayError):
@@ -75,11 +82,17 @@ class Lookups:
             else:
                 answer.set_result(each)
 
-    def _find(self, keys: list[str]) -> Iterator[Found | RelayError]:
+    def _find(self, keys: list[str]) -> list[Found | RelayError]:
         """Look up a batch in a reader thread. A failure affects only its own key."""
+        rows: Rows | None = None
+        with suppress(Exception):  # what fails with one of them is found out one by one
+            rows = self._rows.select_rows(keys)
+        return list(self._find_each(keys, rows))
+
+    def _find_each(self, keys: list[str], rows: Rows | None) -> Iterator[Found | RelayError]:
         for key in keys:
             try:
-                yield self._rows.look_up(key) or NotFound("there is no such object")
+                yield self._rows.look_up(key, rows) or NotFound("there is no such object")
             except RelayError as error:
                 yield error
             except apsw.Error as error:

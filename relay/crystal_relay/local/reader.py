@@ -4,30 +4,38 @@ A reader sees all that was committed when its statement began and never waits fo
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from threading import local as thread_local
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import apsw
 import msgspec
 
 from crystal_relay.errors import StoreDamaged
-from crystal_relay.keys import AFTER_ANY_KEY
+from crystal_relay.keys import AFTER_ANY_KEY, BEFORE_ANY_KEY
 from crystal_relay.local.database import open_for_reading
 from crystal_relay.local.files import ObjectFiles
 from crystal_relay.store import Listed
 
 _LIST = """
     SELECT json_group_array(json_array(key, size)) FROM (
-      SELECT key, size FROM object WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
+      SELECT key, size FROM object WHERE key >= ? AND key < ? ORDER BY key LIMIT ?
     )"""
 _LIST_JSON = """
-    SELECT count(*), json_group_array(json_object('key', substr(key, ?), 'size', size)) FROM (
-      SELECT key, size FROM object WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?
+    SELECT count(*), CAST(group_concat(substr(key, ?) || '","size":' || size, '},{"key":"') AS BLOB) FROM (
+      SELECT key, size FROM object WHERE key >= ? AND key < ? ORDER BY key LIMIT ?
     )"""
+"""What stands between the first key and the end of the last object. Keys have no character that JSON escapes."""
+_BETWEEN = b'},{"key":"'
 _LISTED = msgspec.json.Decoder(list[Listed])
 REREADS_MAX = 5
 """Retries if an object is replaced between reading its row and opening its file."""
+
+
+Row: TypeAlias = tuple[int, str | None, bytes]
+"""Size, the name of a file, or else the bytes."""
+Rows: TypeAlias = dict[str, Row]
 
 
 class RowReader:
@@ -39,23 +47,31 @@ class RowReader:
         self._of_thread = thread_local()
         self._opened: list[apsw.Connection] = []
 
-    def look_up(self, key: str) -> tuple[int, bytes | BinaryIO] | None:
-        """Size, and the bytes or an open file; None if there is no such object. Raises StoreDamaged, apsw.Error, OSError."""
+    def select_rows(self, keys: Sequence[str]) -> Rows:
+        """The rows of those objects that are there, by key. Raises apsw.Error."""
+        marks = ", ".join("?" * len(keys))
+        found = self._connection().execute(
+            f"SELECT key, size, file, body FROM object WHERE key IN ({marks})",  # noqa: S608  (no values in it)
+            keys,
+        )
+        return {key: (size, file, body) for key, size, file, body in cast(list[Any], found.fetchall())}
+
+    def look_up(self, key: str, rows: Rows | None) -> tuple[int, bytes | BinaryIO] | None:
+        """Size, and the bytes or an open file; None if there is no such object. Raises StoreDamaged, apsw.Error, OSError.
+
+        `rows`: what was selected just now, with this key."""
         for _ in range(REREADS_MAX):
-            row = (
-                self._connection()
-                .execute("SELECT size, file, body FROM object WHERE key = ?", (key,))
-                .fetchone()
-            )
+            row = (self.select_rows((key,)) if rows is None else rows).get(key)
             if row is None:
                 return None
-            size, name, body = cast(tuple[int, str | None, bytes], row)
+            size, name, body = row
             if name is None:
                 return size, body
             try:
                 file = self._files.open(name)
             except FileNotFoundError:
-                continue  # replaced or deleted between the two steps: the row tells
+                rows = None  # replaced or deleted between the two steps: the row tells
+                continue
             if os.fstat(file.fileno()).st_size != size:
                 file.close()
                 raise StoreDamaged("a file of the relay's directory has another size than recorded")
@@ -71,16 +87,18 @@ class RowReader:
 
         SQLite puts them into one JSON text: a row less to fetch is a turn less at the interpreter's lock.
         """
-        text = self._connection().execute(_LIST, (after, prefix, prefix + AFTER_ANY_KEY, limit)).get
+        text = self._connection().execute(_LIST, (*_range(prefix, after), limit)).get
         return _LISTED.decode(text)
 
-    def select_json(self, prefix: str, after: str, limit: int, cut: int) -> tuple[str, bool]:
+    def select_json(self, prefix: str, after: str, limit: int, cut: int) -> tuple[bytes, bool]:
         """At most `limit` as a JSON array of objects, without the first `cut` characters of keys; whether there are more."""
-        values = (cut + 1, after, prefix, prefix + AFTER_ANY_KEY, limit + 1)
-        count, text = cast(tuple[int, str], self._connection().execute(_LIST_JSON, values).fetchone())
-        if count <= limit:
-            return text, False
-        return text[: text.rindex(',{"key":')] + "]", True
+        values = (cut + 1, *_range(prefix, after), limit + 1)
+        count, inner = cast(tuple[int, bytes], self._connection().execute(_LIST_JSON, values).fetchone())
+        if not count:
+            return b"[]", False
+        if count > limit:
+            inner = inner[: inner.rindex(_BETWEEN)]
+        return b'[{"key":"%b}]' % inner, count > limit
 
     def close(self) -> None:
         """Close the connections, after the threads that used them have ended."""
@@ -94,3 +112,8 @@ class RowReader:
             self._of_thread.connection = connection
             self._opened.append(connection)
         return connection
+
+
+def _range(prefix: str, after: str) -> tuple[str, str]:
+    """Where the keys with a prefix after a key begin, and where they end. SQLite compares each key with one of them only."""
+    return max(prefix, after + BEFORE_ANY_KEY), prefix + AFTER_ANY_KEY

@@ -9,12 +9,12 @@ One process at a time, because `wait` knows the writes of its own process only. 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import get_ident
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import apsw
 
@@ -107,11 +107,11 @@ class LocalStore:
 
     # --- the port ---
 
-    async def put_new(self, key: str, body: bytes | Body) -> None:
-        await self._put(RowChange.CREATE, key, body)  # §R3.1-4
+    def put_new(self, key: str, body: bytes | Body) -> Coroutine[Any, Any, None]:
+        return self._put(RowChange.CREATE, key, body)  # §R3.1-4
 
-    async def put(self, key: str, body: bytes | Body) -> None:
-        await self._put(RowChange.REPLACE, key, body)
+    def put(self, key: str, body: bytes | Body) -> Coroutine[Any, Any, None]:
+        return self._put(RowChange.REPLACE, key, body)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         if (recent := self.recall(key, start=start, length=length)) is not None:
@@ -151,7 +151,7 @@ class LocalStore:
 
     async def list_json(
         self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX, cut: int = 0
-    ) -> tuple[str, bool]:
+    ) -> tuple[bytes, bool]:
         """As `ListingJson`."""
         check_prefix(prefix)
         check_prefix(after)
@@ -273,8 +273,8 @@ class LocalStore:
         self._delivery.call(partial(self._settle, results))
 
     def _settle(self, results: Results) -> None:
+        self._writer.settled(results)
         for write, outcome in results:
-            self._writer.settled(write)
             if outcome.unused is not None:
                 self._remove_file(outcome.unused)
             self._remember(write, outcome)
@@ -289,13 +289,14 @@ class LocalStore:
             self._idle.set()
 
     def _remember(self, write: Write, outcome: WriteOutcome) -> None:
-        if isinstance(outcome.error, AlreadyExists):
+        error = outcome.error
+        if isinstance(error, AlreadyExists):
             return
-        if outcome.error is None and write.body is not None:
+        if error is None and write.body is not None:
             self._recent.keep(write.key, write.body)
         else:
             self._recent.drop(write.key)
-        if outcome.error is None and write.change is not RowChange.DELETE:
+        if error is None and write.change is not RowChange.DELETE:
             self._notifier.written(write.key)
 
     def _remove_file(self, name: str) -> None:

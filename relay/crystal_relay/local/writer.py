@@ -9,8 +9,8 @@ When nothing is written for a moment after a deletion, the log is checkpointed a
 in the directory.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -62,10 +62,11 @@ class Write:
     size: int
     body: bytes | None
     file: str | None
+    weight: int = field(init=False)
+    """Bytes in memory, and in the row."""
 
-    @property
-    def weight(self) -> int:
-        return len(self.body) if self.body is not None else 0
+    def __post_init__(self) -> None:
+        self.weight = len(self.body) if self.body is not None else 0
 
 
 Results: TypeAlias = list[tuple[Write, WriteOutcome]]
@@ -85,6 +86,7 @@ class RowWriter:
         self._report = report
         self._queue: SimpleQueue[list[Write] | None] = SimpleQueue()
         self._gathered: list[Write] = []
+        self._gathered_bytes = 0
         self._pending_writes = 0
         self._pending_bytes = 0
         self._closing = False
@@ -102,26 +104,28 @@ class RowWriter:
         """
         if self._closing:
             raise Closed("the store is closed")
-        if (
-            self._pending_writes >= PENDING_WRITES_MAX
-            or self._pending_bytes + write.weight > PENDING_BYTES_MAX
-        ):
+        weight = write.weight
+        if self._pending_writes >= PENDING_WRITES_MAX or self._pending_bytes + weight > PENDING_BYTES_MAX:
             raise Busy("the relay has too many writes to do")
         self._pending_writes += 1
-        self._pending_bytes += write.weight
+        self._pending_bytes += weight
+        if len(self._gathered) >= GROUP_WRITES_MAX or self._gathered_bytes + weight > GROUP_BYTES_MAX:
+            self.flush()  # one turn of the loop can bring 64 MiB
         self._gathered.append(write)
+        self._gathered_bytes += weight
         return len(self._gathered) == 1
 
     def flush(self) -> None:
         """Pass the queued writes to the thread."""
-        gathered, self._gathered = self._gathered, []
-        for group in _groups(gathered):
-            self._queue.put(group)
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if gathered:
+            self._queue.put(gathered)
 
-    def settled(self, write: Write) -> None:
-        """Release the budget of a finished write. From the submitting thread."""
-        self._pending_writes -= 1
-        self._pending_bytes -= write.weight
+    def settled(self, results: Results) -> None:
+        """Release the budget of finished writes. From the submitting thread."""
+        self._pending_writes -= len(results)
+        for write, _ in results:
+            self._pending_bytes -= write.weight
 
     def close(self) -> None:
         """Commit what is queued, checkpoint the log, close the database. Blocks."""
@@ -281,20 +285,6 @@ class RowWriter:
                 self._connection.execute("ROLLBACK")
             except apsw.Error:
                 return
-
-
-def _groups(writes: list[Write]) -> Iterator[list[Write]]:
-    """Groups within the size limit of a commit: one turn of the loop can bring 64 MiB."""
-    group: list[Write] = []
-    weight = 0
-    for write in writes:
-        if group and (len(group) >= GROUP_WRITES_MAX or weight + write.weight > GROUP_BYTES_MAX):
-            yield group
-            group, weight = [], 0
-        group.append(write)
-        weight += write.weight
-    if group:
-        yield group
 
 
 def _weight(writes: list[Write]) -> int:

@@ -93,7 +93,7 @@ class FairQueue(Generic[Item]):
         if self.running >= self._at_once:
             return False
         found = self._flows.get(flow) or self._new(flow)
-        if found.waiting or found.running >= self._of_flow_at_once:
+        if found.ahead or found.behind or found.running >= self._of_flow_at_once:
             return False
         due = max(found.due, self._now - self._credit)
         if not self._has_place(due):
@@ -145,7 +145,8 @@ class FairQueue(Generic[Item]):
         found.running -= 1
         self.running -= 1
         found.due += extra / found.weight
-        self._list(found)
+        if self.waiting:
+            self._list(found)
         self._drop_if_idle(found)
 
     # --- inside ---

@@ -16,9 +16,9 @@ a few operations at a time (health, counting, sweeping, peers).
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
 from crystal_relay.limits import KIB, LIST_LIMIT_MAX
@@ -96,9 +96,12 @@ class Turns:
         return True
 
     async def enter(self, flow: str, cost: float, *, ahead: bool = False) -> None:
+        """Take a turn, or wait for one as `wait`."""
+        if not self.start(flow, cost):
+            await self.wait(flow, cost, ahead=ahead)
+
+    async def wait(self, flow: str, cost: float, *, ahead: bool = False) -> None:
         """Wait for a turn, `ahead` before the flow's others. Raises Busy if too many of this flow wait, or for too long."""
-        if self.start(flow, cost):
-            return
         longest = QUEUED_OF_VAULT_MAX * (SHARED_WEIGHT if flow == SHARED else 1)
         if self._queue.waiting_of(flow, ahead=ahead) >= longest:  # §R9-18
             raise Busy("too many requests of this vault wait for the relay's store")
@@ -198,11 +201,11 @@ class FairStore:
 
     # --- the port ---
 
-    async def put_new(self, key: str, body: bytes | Body) -> None:
-        await self._put(self._store.put_new, key, body)
+    def put_new(self, key: str, body: bytes | Body) -> Coroutine[Any, Any, None]:
+        return self._put(self._store.put_new, key, body)
 
-    async def put(self, key: str, body: bytes | Body) -> None:
-        await self._put(self._store.put, key, body)
+    def put(self, key: str, body: bytes | Body) -> Coroutine[Any, Any, None]:
+        return self._put(self._store.put, key, body)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         with await self._turn("get", key) as operation:
@@ -233,7 +236,7 @@ class FairStore:
 
     async def list_json(
         self, prefix: str, *, after: str = "", limit: int = LIST_LIMIT_MAX, cut: int = 0
-    ) -> tuple[str, bool] | None:
+    ) -> tuple[bytes, bool] | None:
         """As `ListingJson`. None if the store is none."""
         if self._listing is None:
             return None
@@ -316,7 +319,7 @@ class FairStore:
         flow, cost = self._flow_of(key), REQUEST_COST_BYTES + size
         if not self.small.start(flow, cost):
             # §R9-20
-            await self.small.enter(flow, cost, ahead=flow != SHARED and key.startswith("r/"))
+            await self.small.wait(flow, cost, ahead=flow != SHARED and key.startswith("r/"))
         return self._operation(operation, flow)
 
     def _operation(self, operation: str, flow: str) -> "_Operation":

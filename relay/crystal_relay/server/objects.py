@@ -179,7 +179,7 @@ class Objects:
                 _listed(await self._store.list(prefix, after=after, limit=limit), mine)
             )
         entries, more = found
-        return b'{"entries":%b,"more":%b}' % (entries.encode(), b"true" if more else b"false")
+        return b'{"entries":%b,"more":%b}' % (entries, b"true" if more else b"false")
 
     async def _look_up(
         self, scope: Scope, exchange: Exchange, vault: str, place: KeyPlace, head: Head, handler: _Handler

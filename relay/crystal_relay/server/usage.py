@@ -14,8 +14,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from crystal_relay.errors import QuotaExceeded, RelayAtCap, RelayError, StoreFull
@@ -113,6 +112,29 @@ class _Count:
     """The mark before that."""
 
 
+class _Arriving:
+    """An object that arrives, as a context manager: its bytes count for its vault and for all, as far as these are counted."""
+
+    __slots__ = ("_of_all", "_of_vault", "_size")
+
+    def __init__(self, of_vault: _Count | None, of_all: _Count | None, size: int) -> None:
+        self._of_vault = of_vault
+        self._of_all = of_all
+        self._size = size
+
+    def __enter__(self) -> None:
+        for count in (self._of_vault, self._of_all):
+            if count is not None:
+                count.arriving_bytes += self._size  # §R9.1-3
+                count.arriving_entries += 1
+
+    def __exit__(self, *_: object) -> None:
+        for count in (self._of_vault, self._of_all):
+            if count is not None:
+                count.arriving_bytes -= self._size
+                count.arriving_entries -= 1
+
+
 class Usage:
     """Quotas of all vaults. One for each relay process."""
 
@@ -163,29 +185,10 @@ class Usage:
         ):
             self._consider(vault, size, count, vital=vital)
 
-    @contextmanager
-    def arriving(self, vault: str, size: int) -> Generator[None]:
-        """Count an admitted object while it arrives, so that concurrent writes cannot exceed the quota."""
-        if self._cap is not None:
-            with self._cap.arriving(ALL_VAULTS, size), self._arriving(vault, size):
-                yield
-            return
-        with self._arriving(vault, size):
-            yield
-
-    @contextmanager
-    def _arriving(self, vault: str, size: int) -> Generator[None]:
-        count = self._counts.get(vault)
-        if count is None:
-            yield
-            return
-        count.arriving_bytes += size  # §R9.1-3
-        count.arriving_entries += 1
-        try:
-            yield
-        finally:
-            count.arriving_bytes -= size
-            count.arriving_entries -= 1
+    def arriving(self, vault: str, size: int) -> "_Arriving":
+        """Count an admitted object while it arrives, within it, so that concurrent writes cannot exceed the quota."""
+        of_all = None if self._cap is None else self._cap._counts.get(ALL_VAULTS)  # noqa: SLF001  its own kind
+        return _Arriving(self._counts.get(vault), of_all, size)
 
     def stored(self, vault: str, size: int) -> None:
         """Count a stored object."""

@@ -13,7 +13,6 @@ A fetch::
 
 Files are put and fetched in groups: their parts in few requests, while others are read or written here. What was put may be
 sent to the Core while the next group is read; files that come are made durable once for a whole group.
-
 After a kill a put is made again (the log takes equal content as done), and a fetch continues after the parts that it has.
 """
 
@@ -22,7 +21,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from crystal_crypto.blob import ContentChanged
+from crystal_crypto.blob import ContentChanged, blob_bytes
 from crystal_crypto.errors import WrongKey
 from crystal_mirror.file_paths import conflict_form, conflict_paths, folded
 from crystal_mirror.files.moves import waits
@@ -75,6 +74,8 @@ _WINDOW_BYTES = 3584 * 1024
 """Parts that are fetched together and held in memory: sealed, they fit one request. A larger part is fetched alone."""
 _SENT_BYTES = 2 * 1024 * 1024
 """Sealed parts that are sent together: while they are on their way, the next ones are read."""
+_UNSHRUNK_PARTS, _UNTRIED_PARTS = 4, 8
+"""After so many parts in a row that compression did not make smaller, one of so many is tried, until one gets smaller."""
 _TOLD_BYTES = 512 * 1024
 """After so much was read, progress is told, and what is on its way may go on."""
 WINDOW_PARTS = 512
@@ -200,11 +201,9 @@ def _groups(changes: Sequence[tuple[PutFile | DropFile, FileContent | None]]) ->
 def _put(this: FilesRound, paths: Sequence[str]) -> Flow[None]:
     """Offers files in groups: their parts are put first, then all are accepted at once."""
     group: list[tuple[str, SeenFile, AgreedFile | None, list[FilePart]]] = []
-    total = parts = 0
-    for path in paths:
-        seen = this.database.seen_at(path)
-        total += seen.local.stamp.size if seen is not None else 0
-    sending = _Sending(this, total)
+    parts = 0
+    found = (this.database.seen_at(path) for path in paths)
+    sending = _Sending(this, sum(seen.local.stamp.size for seen in found if seen is not None))
     this.resumes = this.database.meta_get(_META_SENDING) is not None
     if paths and not this.resumes:
         this.database.meta_set(_META_SENDING, b"")
@@ -331,17 +330,20 @@ class _Sending:
 
     def put_parts(self, path: str, refs: Sequence[BlobRef], missing: set[BlobRef]) -> Flow[None]:
         """Reads and seals the parts of a file that are missing. They are on the relay after the next ``flush``."""
-        this, offset = self.this, 0
+        this, offset, unshrunk = self.this, 0, 0
         for part in refs:
             if this.member.log.generation != this.generation:  # §14-10
                 raise FileMoved("the vault's keys were renewed while the file was sent")
             if part in missing:
                 data = this.disk.read(PartPlace(path, offset, part.length))
+                tries = unshrunk < _UNSHRUNK_PARTS or not unshrunk % _UNTRIED_PARTS  # §6.1-4
                 try:
-                    self.blobs.append(sealed_blob(this.member, part, data, compress=True))  # §6.1-4
+                    blob = sealed_blob(this.member, part, data, compress=tries)
                 except ContentChanged as changed:
                     raise FileMoved("the file changed while it was sent") from changed
-                self.size += len(self.blobs[-1][1])
+                unshrunk = unshrunk + 1 if len(blob[1]) == blob_bytes(part.length) else 0
+                self.blobs.append(blob)
+                self.size += len(blob[1])
                 missing.discard(part)
                 this.report.parts_put += 1
                 this.report.bytes_put += part.length
@@ -447,9 +449,7 @@ def _fetch_group(
     this: FilesRound, group: list[_Arriving], fetches: _Fetches, after: Sequence[str]
 ) -> Flow[None]:
     """Fetches the parts of these files, a window of them at a time, and puts the files in their places. Empties the group.
-
-    ``after``: the files that are probably fetched next.
-    """
+    ``after``: the files that are probably fetched next."""
     waiting: list[tuple[_Arriving, FilePart]] = []
     for arriving in group:
         have = arriving.incoming.have()
@@ -574,7 +574,6 @@ def _note_fetched(this: FilesRound, fetched: Sequence[tuple[FileRow, LocalFile]]
 
 
 def _remove(this: FilesRound, path: str, freed: AbstractSet[str]) -> None:
-    direction = FUSED[FileAction.REMOVE]
     try:
         action, local, row, _ = this.states(path)
         if action is not FileAction.REMOVE or local is None or row is None:
@@ -587,7 +586,7 @@ def _remove(this: FilesRound, path: str, freed: AbstractSet[str]) -> None:
         this.skipped.add(path)
         this.report.troubled(path, trouble)
         return
-    _note_deleted(this, path, direction)
+    _note_deleted(this, path, FUSED[FileAction.REMOVE])
     this.database.forget_seen([path])
     this.database.drop_agreed(path)
     this.report.removed += 1

@@ -79,7 +79,8 @@ def sealed_blob(member: Member, ref: BlobRef, content: bytes, *, compress: bool)
 
     Raises KeysWithheld; and ContentChanged if the content is not the one that ``ref`` names.
     """
-    return blob_key(member, ref), _sealed(member, ref, content, compress=compress)
+    name = name_of(member, ref)
+    return member.keys.blob(name), _sealed(member, ref, name, content, compress=compress)
 
 
 def put_verified(
@@ -197,14 +198,14 @@ def usable_turn(member: Member, content: bytes, first: int = 0) -> int:
     raise BlobDamaged("all names of a blob were condemned")
 
 
-def _sealed(member: Member, ref: BlobRef, content: bytes, *, compress: bool) -> bytes:
+def _sealed(member: Member, ref: BlobRef, name: bytes, content: bytes, *, compress: bool) -> bytes:
     pieces: Iterator[bytes] = seal_blob(
         [content],
         length=len(content),
         content_hash=ref.content,
         vault=member.vault,
         key=member.generation_key,
-        name=name_of(member, ref),
+        name=name,
         salt=member.salt(),
         compress=compress,
     )

@@ -6,21 +6,27 @@
         --the file in its place is still what was looked at?--> link or rename --> fsync of the folder
 
 Many files are made durable side by side, and each folder once for all of them: a flush of the disk costs milliseconds, whatever
-is in it. The mark names path and content: after a crash, the next attempt finds the parts that are there, checks them and goes
-on behind them. Where no file stood, the new one is linked, which fails if something stands there by now; where one stood, it is
+is in it. A large file is flushed while it grows, too. What a flush failed for is thrown away: the system tells of it only once,
+and what it has in memory need not be on the disk.
+
+The mark names path and content: after a crash, the next attempt finds the parts that are there, checks them and goes on behind
+them. Where no file stood, the new one is linked, which fails if something stands there by now; where one stood, it is
 checked immediately before the rename. Its mode is 0600; it is 0700 only if it is executable and replaces a file that is, here.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
 
 from crystal_mirror.files.ports import DiskFull, FileMoved, FileTrouble, LocalFile, TooLargeHere
 from crystal_mirror.files.tree import content_digest
+from crystal_mirror.operations import FilePart
 from crystal_mirror.ports import FileRow
 from crystal_node.base.file_rules import TEMPORARY_PREFIX
 from crystal_node.sync.files.folders import folder_of, troubles
@@ -29,6 +35,9 @@ from crystal_node.sync.files.scan import look_in
 
 DISK_SPACE_BYTES_MIN = 64 * 1024 * 1024
 """Disk space that a fetched file leaves free for the memory; a twentieth of the disk, if that is less."""
+FLUSHED_BYTES = 8 * 1024 * 1024
+"""After so much was written it is flushed in a thread, while more is fetched: at the end there is little left to wait for."""
+_READ_BACK_THREADS = 2
 
 _MARK_DIGITS = 24
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
@@ -44,11 +53,21 @@ class IncomingFile:
     """The file while it is assembled. Holds its folder open, so that nobody can swap the folder."""
 
     def __init__(
-        self, root: Path, row: FileRow, placed: Callable[[LocalFile], LocalFile] = lambda local: local
+        self,
+        root: Path,
+        row: FileRow,
+        placed: Callable[[LocalFile], LocalFile] = lambda local: local,
+        *,
+        flushers: Callable[[], Executor],
     ) -> None:
-        """``placed`` is told of the file once it is in its place, and returns what ``self.placed`` does. Raises FileTrouble."""
+        """``placed`` is told of the file once it is in its place, and returns what ``self.placed`` does. ``flushers``: threads
+        in which a large file is flushed while it grows. Raises FileTrouble."""
         self._row = row
         self._placed = placed
+        self._flushers = flushers
+        self._unflushed = 0
+        self._flush: Future[None] | None = None
+        """One that was begun; no other one is begun before it has ended without an error."""
         self._name = temporary_name(row)
         self._stack = ExitStack()
         found = self._stack.enter_context(folder_of(root, row.path, create=True))
@@ -74,6 +93,10 @@ class IncomingFile:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(self._file, view) :]
+                self._unflushed += len(data)
+                if self._unflushed >= FLUSHED_BYTES and (self._flush is None or self._flush.done()):
+                    self._flushed()
+                    self._flush, self._unflushed = self._flushers().submit(os.fsync, self._file), 0
         except DiskFull:
             self._abandon()  # a partial file only takes disk space until there is more
             raise
@@ -83,7 +106,7 @@ class IncomingFile:
         try:
             with troubles():
                 self._complete(keeps_bit=expected is not None and self._is_executable_now())
-                if self._checked() != len(self._row.parts):
+                if not self._is_whole():
                     raise FileTrouble("the disk did not keep what was written")
         except DiskFull:
             self._abandon()
@@ -129,7 +152,43 @@ class IncomingFile:
             os.unlink(self._name, dir_fd=self._folder)
             descriptor = os.open(self._name, flags | os.O_EXCL, 0o600, dir_fd=self._folder)
             self._stack.callback(os.close, descriptor)
+        self._stack.callback(self._end_flush)  # before the descriptor is another file's
         return descriptor
+
+    def _flushed(self) -> None:
+        """Waits for the flush that was begun. Raises OSError."""
+        if self._flush is not None:
+            try:
+                self._flush.result()
+            except OSError:
+                self._abandon()
+                raise
+
+    def _end_flush(self) -> None:
+        with suppress(OSError):
+            self._flushed()
+
+    def _is_whole(self) -> bool:
+        """Whether the file holds all parts and nothing else, as it is read back. A large one is read by several threads."""
+        parts = self._row.parts
+        ends = list(accumulate(part.length for part in parts))
+        size = ends[-1] if ends else 0
+        if os.fstat(self._file).st_size != size:
+            return False
+        placed = [(end - part.length, part) for end, part in zip(ends, parts, strict=True)]
+        if size < FLUSHED_BYTES:
+            return self._holds(placed)
+        with ThreadPoolExecutor(_READ_BACK_THREADS, "read back") as threads:
+            stripes = [placed[start::_READ_BACK_THREADS] for start in range(_READ_BACK_THREADS)]
+            return all(list(threads.map(self._holds, stripes)))
+
+    def _holds(self, parts: Sequence[tuple[int, FilePart]]) -> bool:
+        """Whether the file has each part at its offset."""
+        for offset, part in parts:
+            data = read_at(self._file, offset, part.length)
+            if len(data) != part.length or sha256(data).digest() != part.content:
+                return False
+        return True
 
     def _checked(self) -> int:
         """Counts the intact parts from the beginning, truncates the file behind them, and seeks there."""
@@ -163,7 +222,12 @@ class IncomingFile:
         moment = self._row.modified_at * 1_000_000
         with suppress(OverflowError, OSError):  # a time that this file system cannot store
             os.utime(self._file, ns=(moment, moment))
-        os.fsync(self._file)
+        self._flushed()
+        try:
+            os.fsync(self._file)
+        except OSError:
+            self._abandon()
+            raise
 
     def _place(self, expected: LocalFile | None) -> None:
         if expected is None:

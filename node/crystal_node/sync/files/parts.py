@@ -8,7 +8,9 @@ a file consists of the parts that its author cut.
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,10 @@ PARTS_KEPT_MAX = 4096
 """A file that grows is cut as before up to so many parts: cut otherwise, all of it would be sent again."""
 WHOLE_BYTES_MAX = 256 * 1024
 """A file of up to this size is one part."""
+_HASHED_BYTES = 1024 * 1024
+"""Parts that are hashed together in a thread, while the next ones are read and cut."""
+_HASHED_AT_ONCE = 4
+"""Such groups in memory."""
 
 _GONE = "the file is gone"
 
@@ -81,10 +87,33 @@ class Cutter:
                     yield FilePart(sha256(whole).digest(), len(whole))
             else:
                 chunker = self._chunker(part_bytes_mean(local.stamp.size, before))
-                for chunk in chunker.cut_stream(file):
-                    yield FilePart(sha256(chunk.data).digest(), chunk.length)
+                # Copied: the cutter reads the next ones into the same buffer.
+                yield from _hashed(bytes(chunk.data) for chunk in chunker.cut_stream(file))
             if _stamped(descriptor, local.path) != local.stamp:
                 raise FileMoved("the file changed while it was read")
+
+
+def _hashed(pieces: Iterable[bytes]) -> Iterator[FilePart]:
+    """The parts that these are, in order. They are hashed in a thread, which needs no lock of the interpreter for it."""
+    waiting: deque[Future[list[FilePart]]] = deque()
+    group: list[bytes] = []
+    held = 0
+    with ThreadPoolExecutor(1, "hash") as thread:
+        for piece in pieces:
+            group.append(piece)
+            held += len(piece)
+            if held >= _HASHED_BYTES:
+                waiting.append(thread.submit(_parts_of, group))
+                group, held = [], 0
+            if len(waiting) == _HASHED_AT_ONCE:
+                yield from waiting.popleft().result()
+        for each in waiting:
+            yield from each.result()
+    yield from _parts_of(group)
+
+
+def _parts_of(pieces: Sequence[bytes]) -> list[FilePart]:
+    return [FilePart(sha256(piece).digest(), len(piece)) for piece in pieces]
 
 
 def read_place(root: Path, place: PartPlace) -> bytes:

@@ -1,6 +1,8 @@
 """When a look at a file says enough, when it is read once more, and what a round of files tells while it goes on."""
 
+import errno
 import os
+import random
 import threading
 from dataclasses import replace
 from itertools import count
@@ -10,7 +12,7 @@ import pytest
 
 from crystal_mirror.files.ports import FileMoved, FileTrouble, LocalFile, SeenFile
 from crystal_mirror.files.round import files_round
-from crystal_node.sync.files import parts, scan
+from crystal_node.sync.files import incoming_file, parts, scan
 from crystal_node.sync.files.disk import FLUSHES_AT_ONCE
 from crystal_node.sync.files.incoming_file import IncomingFile
 from crystal_node.sync.files.scan import QUIET_COARSE_NS, QUIET_NS, local_of
@@ -186,5 +188,59 @@ def test_one_file_that_cannot_be_made_durable_keeps_no_other_from_its_place(
         report = laptop.files()
     (failed,) = report.refused
     assert laptop.tree().keys() == core.tree().keys() - {failed}
+    laptop.files()
+    assert laptop.tree() == core.tree()
+
+
+@pytest.mark.parametrize("while_it_grows", [True, False])
+def test_a_file_whose_flush_failed_once_is_fetched_from_the_beginning(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch, while_it_grows: bool
+) -> None:
+    """A second flush would not tell: the system reports the failure once, and keeps in memory what is not on the disk."""
+    data = random.Random(1).randbytes(6 * 1024 * 1024)
+    core.write("big.bin", data)
+    core.sync()
+    laptop.memory()
+    flushed, fails, have, had = os.fsync, count(), IncomingFile.have, list[int]()
+
+    def begun(self: IncomingFile) -> int:
+        had.append(have(self))
+        return had[-1]
+
+    def fsync(descriptor: int) -> None:
+        grows = threading.current_thread() is not threading.main_thread()
+        if os.fstat(descriptor).st_size >= 1024 * 1024 and grows is while_it_grows and next(fails) == 0:
+            raise OSError(errno.EIO, "the disk failed")
+        flushed(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(incoming_file, "FLUSHED_BYTES", 1024 * 1024)
+        patch.setattr(os, "fsync", fsync)
+        patch.setattr(IncomingFile, "have", begun)
+        laptop.files()
+    assert next(fails) > 0
+    assert had == [0, 0]
+    assert laptop.tree() == core.tree()
+
+
+def test_a_large_file_that_the_disk_did_not_keep_is_not_put_into_its_place(
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core.write("big.bin", random.Random(1).randbytes(6 * 1024 * 1024))
+    core.sync()
+    laptop.memory()
+    flushed, spoilt = os.fsync, [5 * 1024 * 1024, 6 * 1024 * 1024 - 7]
+
+    def fsync(descriptor: int) -> None:
+        flushed(descriptor)
+        last = threading.current_thread() is threading.main_thread()
+        if spoilt and last and os.fstat(descriptor).st_size == 6 * 1024 * 1024:
+            os.pwrite(descriptor, b"another", spoilt.pop())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(incoming_file, "FLUSHED_BYTES", 1024 * 1024)
+        patch.setattr(os, "fsync", fsync)
+        assert laptop.files().refused.keys() == {"big.bin"}
+        assert not laptop.tree()
     laptop.files()
     assert laptop.tree() == core.tree()

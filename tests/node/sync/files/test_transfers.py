@@ -92,6 +92,19 @@ def test_a_kilobyte_changed_in_a_large_file_moves_a_few_hundred_kilobytes(core: 
     assert sum(size for key, size in after.items() if key not in before) < 900_000
 
 
+def test_what_can_be_compressed_is_found_again_behind_what_cannot(core: Desk, laptop: Desk) -> None:
+    text = "".join(f"line {number} of the log\n" for number in range(200_000)).encode()
+    film = big(4 * MIB)
+    for name, content in {"log.txt": text, "disk.img": film + text}.items():
+        core.store.bytes_put = 0
+        core.write(name, content[::-1] if name == "log.txt" else content)
+        core.sync()
+        sealed = core.store.bytes_put - (4 * MIB if name == "disk.img" else 0)
+        assert sealed < len(text) / 2.5, name
+    settle(core, laptop)
+    assert laptop.tree() == core.tree()
+
+
 def test_a_file_that_was_cut_into_larger_parts_keeps_them(
     core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

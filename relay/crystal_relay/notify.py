@@ -35,7 +35,6 @@ HEARD_GROUPS_MAX = 32_768
 """Remembered groups of each other process's writes."""
 EVERYTHING = ""
 """The group that holds every key."""
-_GROUP_SEGMENTS = 3
 _ORIGIN = r"[0-9a-f]{16}-(?:0|[1-9][0-9]{0,17})"
 _TOKEN = re.compile(rf"{_ORIGIN}(?:\.{_ORIGIN}){{0,{WAIT_TOKEN_ORIGINS_MAX - 1}}}\Z")
 
@@ -337,14 +336,12 @@ def _number_of(heard: tuple[str, int]) -> int:
 
 def _groups_of_key(key: str) -> list[str]:
     """The groups of a key: `v/`, `v/<vault>/` and `v/<vault>/<channel>/`, as far as it has them."""
-    groups: list[str] = []
-    at = -1
-    for _ in range(_GROUP_SEGMENTS):
-        at = key.find("/", at + 1)
-        if at < 0:
-            break
-        groups.append(key[: at + 1])
-    return groups
+    root = key.find("/") + 1
+    vault = key.find("/", root) + 1 if root else 0
+    channel = key.find("/", vault) + 1 if vault else 0
+    if channel:
+        return [key[:root], key[:vault], key[:channel]]
+    return [key[:end] for end in (root, vault) if end]
 
 
 def _group_of_prefix(prefix: str) -> str:

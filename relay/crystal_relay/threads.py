@@ -45,11 +45,15 @@ class Delivery:
 class Lane:
     """A fixed number of threads with one bounded queue of calls."""
 
-    def __init__(self, name: str, *, threads: int, pending_max: int) -> None:
+    def __init__(self, name: str, *, threads: int, pending_max: int, together: int = 1) -> None:
+        """`together`: of the calls to `run` in one turn of the loop, so many go to one thread. For short calls: waking a
+        thread for each would cost as much."""
         self._pending_max = pending_max
         self._pending = 0
         self._closed = False
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._together = together
+        self._gathered: list[Callable[[], None]] = []
+        self._queue: SimpleQueue[list[Callable[[], None]] | None] = SimpleQueue()
         self._threads = [
             Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
@@ -73,7 +77,15 @@ class Lane:
         """
         future: asyncio.Future[Result] = delivery.loop.create_future()
         try:
-            self.submit(delivery, partial(_outcome, call), partial(_settle, future, unwanted), owed=owed)
+            work = self._admitted(
+                delivery, partial(_outcome, call), partial(_settle, future, unwanted), owed=owed
+            )
+            self._gathered.append(work)
+            if len(self._gathered) >= self._together:
+                self._send()
+            elif len(self._gathered) == 1:
+                delivery.loop.call_soon(self._send)
+            del work
             if leave:
                 return await _while_wanted(future, unwanted)
             return await to_its_end(future, unwanted)
@@ -82,32 +94,38 @@ class Lane:
             del future
 
     def submit(
-        self,
-        delivery: Delivery,
-        call: Callable[[], Result],
-        report: Callable[[Result], None],
-        *,
-        owed: bool = False,
+        self, delivery: Delivery, call: Callable[[], Result], report: Callable[[Result], None]
     ) -> None:
         """Run `call`, which raises nothing, in a thread, and then `report` in the loop. Raises as `run`."""
-        if self._closed:
-            raise Closed("the store is closed")
-        if self._pending >= self._pending_max and not owed:
-            raise Busy("the store has too much to do")
-        self._pending += 1
-        self._queue.put(partial(self._call, delivery, call, report))
+        self._queue.put([self._admitted(delivery, call, report, owed=False)])
 
     def close(self) -> None:
-        """Run the queued calls, then end the threads. Blocks."""
+        """Run the queued calls, then end the threads. Blocks. Of `run`, no caller is left that waits."""
         self._closed = True
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
             thread.join()
 
+    def _admitted(
+        self, delivery: Delivery, call: Callable[[], Result], report: Callable[[Result], None], *, owed: bool
+    ) -> Callable[[], None]:
+        if self._closed:
+            raise Closed("the store is closed")
+        if self._pending >= self._pending_max and not owed:
+            raise Busy("the store has too much to do")
+        self._pending += 1
+        return partial(self._call, delivery, call, report)
+
+    def _send(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._queue.put(gathered)
+
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
-            work()
+            while work:
+                work.pop(0)()
             del work  # or an idle thread would keep its last result and request in memory
 
     def _call(self, delivery: Delivery, call: Callable[[], Result], report: Callable[[Result], None]) -> None:

@@ -323,7 +323,8 @@ class Connection(HttpToolsProtocol):
         if place is None or self.transport.is_closing():
             return
         if not self._input and not place.waiting and place.trust is not Trust.ANONYMOUS:
-            self.flow.release()
+            if self.flow.held:
+                self.flow.release()
             return
         waiting = len(self._input) - self._parsed
         if waiting > HEAD_BYTES_MAX:
@@ -510,21 +511,21 @@ class _InputFlow(FlowControl):
         super().__init__(transport)
         self._is_writable_event = Happening()  # type: ignore[assignment]  # of what uvicorn asks of it
         self._is_writable_event.set()
-        self._held = False
+        self.held = False
 
     def hold(self) -> None:
         """Pause reading until `release`."""
-        self._held = True
+        self.held = True
         self.pause_reading()
 
     def release(self) -> None:
         """Let reading be resumed, and resume it if it was held."""
-        if self._held:
-            self._held = False
+        if self.held:
+            self.held = False
             self.resume_reading()
 
     def resume_reading(self) -> None:
-        if not self._held:
+        if not self.held:
             super().resume_reading()
 
 

@@ -50,6 +50,9 @@ SHARED = ""
 SHARED_WEIGHT = 4.0
 """Its share, in vaults. Credentials are looked up in it when a relay has just started."""
 VAULTS_KNOWN_MAX = 65_536
+_VAULTS = ("v/", "w/")
+"""What keys of vaults begin with, before the vault's name."""
+_VAULT_AT = 2
 
 _Turn = asyncio.Future[None]
 
@@ -332,15 +335,17 @@ class FairStore:
 
     def _flow_of(self, key: str) -> str:
         """The flow of a key or a prefix. A vault's objects are only asked for by those whom it has let in."""
-        root, name, inner, *_ = (*key.split("/", 3), "", "")
-        if root in ("v", "w") and name:
-            flow = f"{root}/{name}"
-            if flow not in self._known:
-                self._known[flow] = None
-                if len(self._known) > VAULTS_KNOWN_MAX:
-                    self._known.popitem(last=False)
-            return flow
+        if key.startswith(_VAULTS):
+            end = key.find("/", _VAULT_AT)
+            flow = key if end < 0 else key[:end]
+            if len(flow) > _VAULT_AT:
+                if flow not in self._known:
+                    self._known[flow] = None
+                    if len(self._known) > VAULTS_KNOWN_MAX:
+                        self._known.popitem(last=False)
+                return flow
         # Such as r/vault/<vault>/…, r/condemned/<vault>/….
+        root, _, inner, *_ = (*key.split("/", 3), "", "")
         flow = f"v/{inner}"
         return flow if root == "r" and flow in self._known else SHARED
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote_plus
 
@@ -98,13 +98,19 @@ def query(request: Request, allowed: Collection[str]) -> dict[str, str]:
 
 def query_of(scope: Scope, allowed: Collection[str]) -> dict[str, str]:
     """As `query`."""
-    text: bytes = scope["query_string"]
-    if len(text) > QUERY_BYTES_MAX:  # §R9-2
+    sent: bytes = scope["query_string"]
+    if len(sent) > QUERY_BYTES_MAX:  # §R9-2
         raise BadRequest(f"the query has more than {QUERY_BYTES_MAX} bytes")
     try:
-        fields = text.decode("ascii").split("&") if text else []
+        text = sent.decode("ascii")
     except UnicodeDecodeError:
         raise BadRequest("the query is not understood") from None
+    # Nearly all have no escapes but those of slashes, and `unquote_plus` takes long even for what has none.
+    plain = text.replace("%2F", "/")
+    unquoted: Callable[[str], str] = str
+    if "%" in plain or "+" in plain:
+        plain, unquoted = text, unquote_plus
+    fields = plain.split("&") if plain else []
     if len(fields) > len(allowed):
         raise BadRequest("the query is not understood")
     found: dict[str, str] = {}
@@ -113,17 +119,11 @@ def query_of(scope: Scope, allowed: Collection[str]) -> dict[str, str]:
         name, equals, value = each.partition("=")
         if not equals:
             raise BadRequest("the query is not understood")
-        name = _unquoted(name)
+        name = unquoted(name)
         if name in found or name not in allowed:  # §R1-3
             raise BadRequest("the query holds a parameter twice, or one that is not known here")
-        found[name] = _unquoted(value)
+        found[name] = unquoted(value)
     return found
-
-
-def _unquoted(text: str) -> str:
-    """As urllib's `unquote_plus`, which takes long even for what has no escape, or only those of slashes."""
-    plain = text.replace("%2F", "/")
-    return plain if "%" not in plain and "+" not in plain else unquote_plus(text)
 
 
 def number(text: str) -> int:

@@ -10,9 +10,13 @@ from enum import IntEnum
 from hashlib import sha256
 from typing import NamedTuple
 
+from crystal_crypto.limits import MAC_BYTES, SIGNATURE_BYTES
+
 DEVICE_ID_BYTES = 16
 INCARNATION_BYTES = 8
 HASH_BYTES = 32
+TAIL_BYTES = MAC_BYTES + SIGNATURE_BYTES
+"""The end of an entry, which a round that finds nothing new reads to see that it is still the same one."""
 
 ZERO_HASH = bytes(HASH_BYTES)
 

@@ -18,7 +18,7 @@ from crystal_relay.errors import (
     TooManyRequests,
 )
 from crystal_relay.limits import KIB, LIST_LIMIT_MAX, MIB
-from crystal_relay.store import Body, Object, Page, Store, body_of, checked_pieces, renew
+from crystal_relay.store import Body, Object, Page, Store, body_of, checked_pieces, hold, renew
 
 REPEATED_READ_BYTES_MAX = 2 * MIB
 """Parts up to this size are read completely within a try. The reader continues a longer one that breaks off."""
@@ -137,6 +137,10 @@ class RetryingStore:
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         return await self._store.wait(prefix, token=token, timeout=timeout)
+
+    async def hold(self, prefix: str, *, token: str, timeout: float, heard: Callable[[], None]) -> str:
+        """As `HoldingStore`."""
+        return await hold(self._store, prefix, token=token, timeout=timeout, heard=heard)
 
     async def renew(self) -> None:
         """As `Renewable`."""
@@ -284,6 +288,10 @@ class PacedStore:
 
     async def wait(self, prefix: str, *, token: str | None, timeout: float) -> str:
         return await self._store.wait(prefix, token=token, timeout=timeout)
+
+    async def hold(self, prefix: str, *, token: str, timeout: float, heard: Callable[[], None]) -> str:
+        """As `HoldingStore`."""
+        return await hold(self._store, prefix, token=token, timeout=timeout, heard=heard)
 
     async def renew(self) -> None:
         """As `Renewable`."""

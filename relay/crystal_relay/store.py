@@ -280,6 +280,27 @@ async def renew(store: Store) -> None:
         await store.renew()
 
 
+@runtime_checkable
+class HoldingStore(Protocol):
+    """A store whose waits can last for long, and show meanwhile that somebody is there."""
+
+    async def hold(self, prefix: str, *, token: str, timeout: float, heard: Callable[[], None]) -> str:
+        """As `Store.wait`, for up to `HELD_WAIT_SECONDS_MAX`. `heard` is called each time the store says that it still waits,
+        and would hear of any write.
+
+        A store that holds no waits returns `token` after at most `WAIT_SECONDS_MAX`, and calls nothing. Raises StoreUnavailable
+        also if the store falls silent for longer.
+        """
+        ...
+
+
+async def hold(store: Store, prefix: str, *, token: str, timeout: float, heard: Callable[[], None]) -> str:
+    """As `HoldingStore`, of any store."""
+    if isinstance(store, HoldingStore):
+        return await store.hold(prefix, token=token, timeout=timeout, heard=heard)
+    return await store.wait(prefix, token=token, timeout=min(timeout, WAIT_SECONDS_MAX))
+
+
 # --- shared by implementations ----------------------------------------------------------------------------------------
 
 

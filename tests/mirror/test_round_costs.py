@@ -1,6 +1,7 @@
 """What a round asks of the store: whoever runs a relay pays for each request, for each device, every five minutes."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -281,6 +282,34 @@ def test_a_relay_that_lost_the_mirrors_end_or_the_logs_head_is_noticed_though_it
     assert Notice.LOG_ROLLED_BACK.value in pair.node.notices.current()
     shown_as_before(pair, pair.core)
     assert pair.store[head] == held
+
+
+def _with_another_end(head: bytes) -> bytes:
+    return head[:-1] + bytes([head[-1] ^ 1])
+
+
+def _shorter(head: bytes) -> bytes:
+    return head[:-1]
+
+
+def _longer(head: bytes) -> bytes:
+    return head + b"x"
+
+
+@pytest.mark.parametrize("change", [_with_another_end, _shorter, _longer])
+def test_another_head_of_the_log_is_noticed_though_the_relay_says_that_nothing_changed(
+    change: Callable[[bytes], bytes],
+) -> None:
+    pair = resting_with_clocks()
+    head = max(key for key in pair.store if key.startswith(pair.node.keys.log_prefix))
+    held = pair.store[head]
+    shown_as_before(pair, pair.node)
+    assert not pair.node.notices.current()
+    pair.store[head] = change(held)
+    shown_as_before(pair, pair.node)
+    assert pair.node.notices.current()
+    shown_as_before(pair, pair.core)
+    assert pair.store[head] == held, "the Core puts it back"
 
 
 def test_what_follows_a_round_that_found_nothing_new_reads_everything() -> None:

@@ -56,6 +56,10 @@ class RawConnection:
             size = 0 if head_only else int(headers.get("content-length", "0"))
             return RawReply(int(lines[0].split()[1]), headers, await self._reader.readexactly(size))
 
+    async def until(self, end: bytes) -> bytes:
+        """What comes, up to these bytes and with them."""
+        return await self._reader.readuntil(end)
+
     async def is_closed(self, within: float) -> bool:
         """Whether the other side ends the connection in that time. Skips what still comes."""
         try:

@@ -1,8 +1,8 @@
 """Reading and extending the device log on the relay.
 
 A round reads forward from the verified head, which takes two requests when nothing changed. The head's own bytes are read
-each time, so that a relay that rolled the log back or shows another one is noticed at once. A device that may write the log
-puts missing entries back from its own copy, byte for byte.
+each time (by a round that finds nothing new, their end), so that a relay that rolled the log back or shows another one is
+noticed at once. A device that may write the log puts missing entries back from its own copy, byte for byte.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,9 @@ from crystal_mirror.devicelog.damage import compare_log, replace_damaged
 from crystal_mirror.devicelog.log import DeviceLog, Verdict
 from crystal_mirror.notices import Notice, NoticeBoard
 from crystal_mirror.ports import Journal, JournalView
-from crystal_mirror.requests import Flow, Get, GetMany, List, Listing, PutNew, RetryBudget
+from crystal_mirror.requests import Flow, Get, GetMany, GetPart, List, Listing, PutNew, RetryBudget
 from crystal_mirror.store_keys import StoreKeys
+from crystal_mirror.types import TAIL_BYTES
 
 READ_AHEAD_MAX = 64
 VOIDS_AT_ONCE_MAX = 256
@@ -36,7 +37,7 @@ def read_log(
     head_only: bool = False,
 ) -> Flow[bool]:
     """Takes in what the relay's log has beyond ours. Every new slot is kept before it counts. ``head_only``: only compares our
-    head with the relay's, unless another process of this device has read on.
+    head's end, and so its length and signature, with the relay's, unless another process of this device has read on.
 
     Returns False if the relay's log is behind ours (rolled back or emptied), or its entry at our head is damaged.
 
@@ -50,8 +51,10 @@ def read_log(
     if not head_only:
         yield from _retract_voids(log, journal, keys)
     if log.next_slot:
-        head = yield Get(keys.log(log.next_slot - 1))
         kept = journal.log_entries()[log.next_slot - 1][1]
+        if head_only and (yield from _ends_like(kept, keys.log(log.next_slot - 1))):
+            return True
+        head = yield Get(keys.log(log.next_slot - 1))
         if head is None:
             complete = False
             if notices:
@@ -78,6 +81,13 @@ def read_log(
             return True
         ahead = min(ahead * 2, READ_AHEAD_MAX)
     return complete
+
+
+def _ends_like(kept: bytes, key: str) -> Flow[bool]:
+    """Whether what the relay has there is as long as what is kept here, and ends with the same bytes."""
+    end = kept[-TAIL_BYTES:]
+    found: bytes | None = yield GetPart(key, len(kept) - len(end), len(end) + 1)
+    return found == end
 
 
 def catch_up(log: DeviceLog, journal: Journal) -> None:

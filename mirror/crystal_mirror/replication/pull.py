@@ -20,7 +20,6 @@ from enum import Enum
 
 from crystal_crypto.entry import parse
 from crystal_crypto.errors import CryptoError
-from crystal_crypto.limits import MAC_BYTES, SIGNATURE_BYTES
 from crystal_mirror.devicelog.sync import read_log
 from crystal_mirror.entries.batches import Batch, opened_batch
 from crystal_mirror.entries.control_state import (
@@ -44,15 +43,13 @@ from crystal_mirror.ports import ReplicaTransaction
 from crystal_mirror.requests import Flow, Get, GetMany, GetPart, Has, List, Listing
 from crystal_mirror.snapshots.packs import PackReader
 from crystal_mirror.streams.outbox import note_own
-from crystal_mirror.types import EntryState, KeptEntry, Origin, Position
+from crystal_mirror.types import TAIL_BYTES, EntryState, KeptEntry, Origin, Position
 
 READ_AHEAD_MAX = 16
 VOIDS_AT_ONCE_MAX = 256
 """Void slots in a row after which a pull ends, so that a relay that shows junk forever does not fill the disk in one go."""
 SLOTS_BEYOND_MAX = 16
 """Slots after the free one that are looked at. Junk beyond an end stops nobody."""
-TAIL_BYTES = MAC_BYTES + SIGNATURE_BYTES
-"""What is read of the last slot, to see that it is the same entry."""
 META_FLOOR = "floor"
 META_QUARANTINE = "quarantine"
 

@@ -88,6 +88,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 EmbedderSource = Callable[[], Embedder]
 """Returns the embedder; called only when a flow needs vectors."""
+PollKnowing = Callable[[str, str, Callable[[], Awaitable[str]]], Awaitable[str]]
+"""Called with a poll's prefix and token, and with what asks the store."""
 OnProgress = Callable[[str, int, int], None]
 """Called with what is under way, the bytes done, and the bytes in all."""
 
@@ -165,10 +167,12 @@ class Runner:
         on_embedded: Callable[[int], None] | None = None,
         on_progress: OnProgress | None = None,
         on_unembedded: Callable[[EmbeddingError], None] | None = None,
+        poll: PollKnowing | None = None,
     ) -> None:
         """``embedder`` None: for flows that need no vectors. ``on_embedded`` is called with the number of texts embedded.
 
-        ``on_unembedded`` is called with the reason why optional vectors were not made; without it, that ends a flow.
+        ``on_unembedded`` is called with the reason why optional vectors were not made; without it, that ends a flow. ``poll``
+        answers ``Poll`` with what is known, or by what it is given, which asks the store.
         """
         self._store = store
         self._condemner = condemner_of(store)
@@ -176,6 +180,7 @@ class Runner:
         self._embedder = embedder
         self._on_embedded = on_embedded
         self._on_unembedded = on_unembedded
+        self._poll = poll
         self._gate = asyncio.Semaphore(GETS_AT_ONCE)
         self.traffic = Traffic()
 
@@ -247,8 +252,9 @@ class Runner:
             case List(prefix, after, limit):
                 return await self._list(prefix, after, min(limit, LIST_LIMIT_MAX))
             case Poll(prefix, token):
-                self.traffic.requests += 1
-                return await self._store.wait(prefix, token=token or None, timeout=0)
+                if self._poll is None:
+                    return await self._polled(prefix, token)
+                return await self._poll(prefix, token, lambda: self._polled(prefix, token))
             case Has(keys):
                 return await self._many(self._has, keys)
             case GetBlob(key):
@@ -264,6 +270,10 @@ class Runner:
                 return None
             case Embed() | Progress():
                 raise AssertionError("embedding and telling ask no store")
+
+    async def _polled(self, prefix: str, token: str) -> str:
+        self.traffic.requests += 1
+        return await self._store.wait(prefix, token=token or None, timeout=0)
 
     async def _get(self, key: str) -> bytes | None:
         async with self._gate:

@@ -9,11 +9,18 @@
 No write is missed: the token of the shared wait was issued before the last poll of each prefix began, which found nothing. What
 is written after that token ends the shared wait, and each prefix is asked with its own token again. The poll of
 each prefix took seconds, so its relay process has heard of what another one wrote before.
+
+The shared wait is *held* where that works: one response that lasts for many minutes, with a blank now and then. Where
+it does not (an older relay, a proxy that collects answers or ends connections), it is made of ordinary polls for a while.
+While a held wait stands, it also answers whether anything was written since an earlier moment, which a round asks.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from math import inf
+
+from crystal_relay.limits import HELD_WAIT_SECONDS_MAX
 
 EARLY_SECONDS = 1.0
 """A relay that answers a wait at once although nothing was written is asked again only after so long."""
@@ -21,16 +28,34 @@ SETTLED_SECONDS = 5.0
 """A poll that found nothing for so long shows that nothing was written before it began, whatever process of the relay it asked:
 they hear of each other's writes within milliseconds."""
 
+HELD_SECONDS = HELD_WAIT_SECONDS_MAX
+HEARD_SECONDS = 60.0
+"""A held wait of which nothing was heard for so long says nothing any more."""
+POLLS_SECONDS = 3600.0
+"""Polls are used for so long where no blank of a held wait arrives in time."""
+POLLS_AFTER_BREAK_SECONDS = 300.0
+"""And for so long after a held wait broke off: the relay stopped, or the network changed."""
+_SILENT_SHARE = 0.9
+"""A held wait that was not heard of, and broke off before this share of ``HEARD_SECONDS``, did not break off by its silence."""
+
 Wait = Callable[[str, str | None, float], Awaitable[str]]
 """Prefix, token and seconds of a store's long-poll."""
+Hold = Callable[[str, str, float, Callable[[], None]], Awaitable[str | None]]
+"""Prefix, token and seconds of a store's held wait, and what is called when it is heard of; None if it broke off."""
 
 
 class SharedWait:
     """Waits on one store, from one event loop."""
 
-    def __init__(self, wait: Wait, root: str) -> None:
+    def __init__(self, wait: Wait, root: str, hold: Hold | None = None) -> None:
         """``root``: the prefix of all keys of the vault."""
         self._store_wait = wait
+        self._store_hold = hold
+        self._polls_until = -inf
+        self._heard_at = -inf
+        """When the held wait that stands was last heard of."""
+        self._unwritten: tuple[str, str] | None = None
+        """A token of the vault, and that of the held wait that stood when the store said that nothing was written since."""
         self._root = root
         self._quiet: set[str] = set()
         """Prefixes whose last poll found nothing."""
@@ -48,6 +73,21 @@ class SharedWait:
         if await self._nothing_written(seconds):
             return token
         return await self._alone(prefix, token, max(0.0, started + seconds - time.monotonic()))
+
+    async def poll(self, prefix: str, token: str, ask: Callable[[], Awaitable[str]]) -> str:
+        """Answers ``Poll``: without ``ask``, which asks the store, if a held wait shows that nothing was written."""
+        standing = self._standing() if prefix == self._root else None
+        if token and standing and self._unwritten == (token, standing):
+            return token  # §11.15-2
+        fresh = await ask()
+        self._unwritten = (token, standing) if standing and fresh == token else None
+        return fresh
+
+    def _standing(self) -> str | None:
+        """The token of the held wait, if it stands."""
+        if self._poll is None or self._poll.done() or time.monotonic() - self._heard_at > HEARD_SECONDS:
+            return None
+        return self._vault
 
     async def _wait(self, prefix: str, token: str | None, seconds: float) -> str:
         started = time.monotonic()
@@ -97,7 +137,23 @@ class SharedWait:
         return self._vault is not None
 
     async def _shared(self, vault: str, seconds: float) -> str:
-        return await self._wait(self._root, vault, seconds)
+        began = time.monotonic()
+        if self._store_hold is None or began < self._polls_until:
+            return await self._wait(self._root, vault, seconds)
+        self._heard_at = -inf
+        try:
+            fresh = await self._store_hold(self._root, vault, HELD_SECONDS, self._heard)
+        finally:
+            was_heard, self._heard_at = self._heard_at > began, -inf
+        lasted = time.monotonic() - began
+        if fresh is None or (fresh == vault and lasted < HELD_SECONDS):
+            broke = was_heard or (fresh is None and lasted < HEARD_SECONDS * _SILENT_SHARE)
+            self._polls_until = began + lasted + (POLLS_AFTER_BREAK_SECONDS if broke else POLLS_SECONDS)
+        # Asked at once, a relay that is there says whether anything was written; one that is not is noticed soon.
+        return await self._wait(self._root, vault, 0) if fresh is None else fresh
+
+    def _heard(self) -> None:
+        self._heard_at = time.monotonic()
 
     def _written(self) -> None:
         self._quiet.clear()

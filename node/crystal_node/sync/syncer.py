@@ -44,7 +44,8 @@ from crystal_node.sync.members.news import keep_lines
 from crystal_node.sync.progress import ProgressLines
 from crystal_node.sync.round_embedder import AFTER_STALE_SECONDS, RoundEmbedder
 from crystal_node.sync.shared_wait import SharedWait
-from crystal_relay.errors import RelayError
+from crystal_relay.errors import RelayError, StoreUnavailable
+from crystal_relay.store import hold
 from crystal_relay.tokens import token_hash
 
 if TYPE_CHECKING:
@@ -137,7 +138,11 @@ class Syncer:
         self._device = device
         self.ingest = RoundEmbedder(device, worker=worker)
         pace = ProgressLines(progress) if progress is not None else None
-        self._runner = Runner(store, self.ingest.source, self._embedded, pace, self.ingest.failed)
+        self._store = store
+        self._waits = SharedWait(self._wait, device.member.keys.root, self._hold)
+        self._runner = Runner(
+            store, self.ingest.source, self._embedded, pace, self.ingest.failed, poll=self._waits.poll
+        )
         self.ingest.runner = self._runner
         self._purpose = purpose
         self._progress = progress
@@ -153,8 +158,6 @@ class Syncer:
         self._moments = RoundNotes(device.journal)
         self._caught_up = False
         self._token = b""
-        self._store = store
-        self._waits = SharedWait(self._wait, device.member.keys.root)
         self._gives_way, self._turn = gives_way, device.settings.home.sync_lock.with_suffix(".turn")
 
     async def round(
@@ -295,6 +298,14 @@ class Syncer:
     async def _wait(self, prefix: str, token: str | None, seconds: float) -> str:
         try:
             return await self._store.wait(prefix, token=token, timeout=seconds)
+        except RelayError as error:
+            raise store_failure(error) from error
+
+    async def _hold(self, prefix: str, token: str, seconds: float, heard: Callable[[], None]) -> str | None:
+        try:
+            return await hold(self._store, prefix, token=token, timeout=seconds, heard=heard)
+        except StoreUnavailable:
+            return None
         except RelayError as error:
             raise store_failure(error) from error
 

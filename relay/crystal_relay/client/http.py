@@ -75,6 +75,8 @@ from crystal_relay.wire import (
 
 CALLS_MAX = 16
 """Concurrent calls; further ones queue. Waits, and objects being read, have further connections."""
+OLDER_WAIT_SECONDS = 50.0
+"""How long a relay waits that holds no waits."""
 REPLY_JSON_BYTES_MAX = 1024 * 1024
 """Well above a page of 1,000 keys of 256 characters."""
 
@@ -85,6 +87,8 @@ class Timeouts:
 
     connect: float = 10.0
     idle: float = 30.0
+    silence: float = 60.0
+    """How long a relay that holds a wait may say nothing."""
     wait_grace: float = 15.0
     """How much longer than requested a `wait` may take before the relay counts as unreachable."""
 
@@ -188,6 +192,25 @@ class HttpStore(VaultCalls):
         path = f"/v2/vaults/{self._vault}/wait"
         patience = timeout + self._timeouts.wait_grace
         return (await self._json("GET", path, WaitReply, query=query, patience=patience)).token
+
+    async def hold(self, prefix: str, *, token: str, timeout: float, heard: Callable[[], None]) -> str:
+        """As `HoldingStore`."""
+        query = {
+            "prefix": self._within(check_prefix(prefix)),
+            "timeout": f"{OLDER_WAIT_SECONDS:.0f}",
+            "token": token,
+        }
+        headers = self._token_header() | {"Prefer": f"wait={timeout:.0f}"}
+        path = f"/v2/vaults/{self._vault}/wait"
+        patience = self._timeouts.silence
+        try:
+            async with asyncio.timeout(timeout + patience):
+                reply = await self._json(
+                    "GET", path, WaitReply, query=query, headers=headers, patience=patience, heard=heard
+                )
+        except TimeoutError:
+            raise StoreUnavailable("the relay does not end a wait") from None
+        return reply.token
 
     async def renew(self) -> None:
         """As `Renewable`. Queued calls use the new connections."""
@@ -296,8 +319,10 @@ class HttpStore(VaultCalls):
         body: msgspec.Struct | None = None,
         headers: dict[str, str] | None = None,
         patience: float | None = None,
+        heard: Callable[[], None] | None = None,
     ) -> Reply:
-        """Ask and parse the answer. `patience`: seconds until its first byte, the idle time if None."""
+        """Ask and parse the answer. `patience`: seconds without a byte, the idle time if None. `heard` is called at each blank
+        before the answer."""
         headers = self._token_header() if headers is None else headers
         content = None if body is None else msgspec.json.encode(body)
         if content is not None:
@@ -309,7 +334,7 @@ class HttpStore(VaultCalls):
         try:
             if response.status_code not in (200, 201, 202):
                 raise await error_of(response)
-            text = await limited_body(response, REPLY_JSON_BYTES_MAX)
+            text = await limited_body(response, REPLY_JSON_BYTES_MAX, heard=heard)
         finally:
             await response.aclose()
         try:

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 import httpx
@@ -23,12 +23,20 @@ async def error_of(response: httpx.Response) -> RelayError:
     return error_of_reply(response.status_code, body, retry_after=response.headers.get("Retry-After"))
 
 
-async def limited_body(response: httpx.Response, limit: int, *, sender: str = "the relay") -> bytes:
-    """The body of a small response. Raises BadReply beyond the limit."""
+async def limited_body(
+    response: httpx.Response,
+    limit: int,
+    *,
+    sender: str = "the relay",
+    heard: Callable[[], None] | None = None,
+) -> bytes:
+    """The body of a small response. Raises BadReply beyond the limit. `heard` is called as long as only blanks have come."""
     text = bytearray()
     async with aclosing(_raw(response, sender)) as pieces:
         async for piece in pieces:
             text += piece
+            if heard is not None and text.isspace():
+                heard()
             if len(text) > limit:
                 raise BadReply(f"{sender}'s answer is longer than any that it gives")
     return bytes(text)

@@ -26,6 +26,7 @@ from crystal_relay.limits import (
 from crystal_relay.server.admission import Admission
 from crystal_relay.server.authorization import (
     device_of,
+    device_of_header,
     party_of_header,
     require_enrollment,
     require_metrics_token,
@@ -71,7 +72,7 @@ from crystal_relay.server.transfers import Transfers
 from crystal_relay.server.unused_vaults import LOOK_SECONDS, UnusedVaults
 from crystal_relay.server.usage import RelayUsage, Usage
 from crystal_relay.server.vault_deletions import VaultDeletions
-from crystal_relay.server.waits import Waits
+from crystal_relay.server.waits import AskedWait, Waits, seconds_held
 from crystal_relay.store import Store
 from crystal_relay.wire import (
     Condemnation,
@@ -201,7 +202,17 @@ class Relay:
             await refuse_method(scope, receive, send, ("GET", "HEAD"))
             return
         scope["crystal.route"] = "wait_for_writes"
-        vault = check_vault(name.decode())
+        # Apart, so that what was only parsed is not in memory as long as the wait lasts.
+        asked = await self._asked_wait(scope, check_vault(name.decode()))
+        with self.waits.place(asked.identity):
+            if asked.held:
+                await self.waits.hold(asked, self._store, self._goes_on, (scope, receive, send))
+                return
+            wait = self._store.wait(asked.prefix, token=asked.token, timeout=asked.timeout)
+            woken = await self.waits.race(wait, receive, scope)
+        await send_json(scope, send, WaitReply(asked.token or "" if woken is None else woken))  # §R3.8-2
+
+    async def _asked_wait(self, scope: Scope, vault: str) -> AskedWait:
         head = head_of(scope)
         header = head.get(b"authorization")
         identity = await party_of_header(header, self.registry, self.invites, vault, self.rates, scope)
@@ -209,17 +220,25 @@ class Relay:
         asked = query_of(scope, ("prefix", "token", "timeout"))
         within = check_prefix(asked.get("prefix", ""))
         identity.require_prefix(within)
-        prefix = vault_prefix(vault) + within
         timeout = seconds(asked.get("timeout", str(int(WAIT_SECONDS_MAX))))
         if (mailbox := mailbox_of(within)) is not None:
             timeout = min(timeout, await self._invite_left(identity, mailbox))  # §R5-3
         token = asked.get("token")
         if token is not None and len(token) > WAIT_TOKEN_CHARS_MAX:  # §R3.8-3
             raise BadRequest(f"a token to wait with has at most {WAIT_TOKEN_CHARS_MAX} characters")
-        with self.waits.place(identity):
-            wait = self._store.wait(prefix, token=token, timeout=timeout)
-            woken = await self.waits.race(wait, receive, scope)
-        await send_json(scope, send, WaitReply(token or "" if woken is None else woken))  # §R3.8-2
+        held = seconds_held(scope, head) if token and timeout and mailbox is None else 0.0
+        return AskedWait(identity, vault_prefix(vault) + within, token, timeout, held)
+
+    async def _goes_on(self, scope: Scope, asked: AskedWait) -> bool:
+        """Whether a held wait goes on: its device still has access, and this process hears of all writes."""
+        header, vault = head_of(scope).get(b"authorization"), asked.identity.vault
+        try:
+            identity = await device_of_header(header, self.registry, vault, self.rates, scope)
+            identity.require_prefix(asked.prefix.removeprefix(vault_prefix(vault)))
+            # With no time it is the same token only then (§R3.8-3).
+            return await self._store.wait(asked.prefix, token=asked.token, timeout=0) == asked.token
+        except RelayError:  # §R3.8-5: asked again, it is told
+            return False
 
     async def condemn(self, request: Request) -> Response:
         """Condemn objects to deletion by the sweeper."""

@@ -362,6 +362,7 @@ def _paths() -> Json:
                     query("prefix", _PREFIX),
                     query("token", {"type": "string", "maxLength": WAIT_TOKEN_CHARS_MAX}),
                     query("timeout", {"type": "number", "minimum": 0, "maximum": WAIT_SECONDS_MAX}),
+                    header("Prefer", {"type": "string"}),
                 ],
                 {"200": json_reply("WaitReply")} | errors(Unauthorized, Forbidden, NotFound, InviteOver),
                 security=OF_PARTY,

@@ -29,7 +29,7 @@ _OF_OBJECTS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
-_OF_JSON = ((b"content-type", b"application/json"), *_OF_OBJECTS[1:])
+OF_JSON = ((b"content-type", b"application/json"), *_OF_OBJECTS[1:])
 _COMMON = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
@@ -85,7 +85,7 @@ async def send_json(scope: Scope, send: Send, content: msgspec.Struct) -> None:
 
 async def send_json_text(scope: Scope, send: Send, body: bytes) -> None:
     """Answer 200 with JSON."""
-    rest = send_whole(send, 200, _OF_JSON, len(body), b"" if scope["method"] == "HEAD" else body)
+    rest = send_whole(send, 200, OF_JSON, len(body), b"" if scope["method"] == "HEAD" else body)
     if rest is not None:
         await rest
 

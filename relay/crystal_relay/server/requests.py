@@ -17,6 +17,7 @@ from crystal_relay.wire import REQUEST_JSON_BYTES_MAX
 
 _RANGE = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,14})\Z")
+_PREFERRED_WAIT = re.compile(rb"wait=([1-9][0-9]{0,3})\Z")
 _SECONDS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?\Z")
 
 Head: TypeAlias = dict[bytes, bytes]
@@ -28,6 +29,7 @@ _COUNTED = frozenset(
         b"content-type",
         b"host",
         b"if-none-match",
+        b"prefer",
         b"range",
         b"transfer-encoding",
     }
@@ -138,6 +140,12 @@ def seconds(text: str) -> float:
     if _SECONDS.match(text) is None:
         raise BadRequest("not a number of seconds")
     return float(text)
+
+
+def preferred_wait(head: Head) -> float:
+    """Seconds of `Prefer: wait=` (RFC 7240). 0 without: a preference that is not understood is no error."""
+    match = _PREFERRED_WAIT.match(head.get(b"prefer", b""))
+    return 0.0 if match is None else float(match[1])
 
 
 def part(head: Head) -> tuple[int, int | None] | None:

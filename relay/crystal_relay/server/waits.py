@@ -1,30 +1,66 @@
 """Waits: they end when the relay stops or their client goes, and are limited for each device and vault.
 
 A sleeping wait costs a connection and its memory. Both are shared, so devices beyond their limit are refused.
+
+A held wait is one response for many minutes. It begins as any other; when nothing was written for a while, the head of the
+answer goes out, then a blank now and then, and at the end the JSON, which may begin with blanks.
 """
 
 import asyncio
+import random
+import socket
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-from starlette.types import Receive, Scope
+import msgspec
+from starlette.types import Receive, Scope, Send
 
 from crystal_relay.errors import TooManyRequests
+from crystal_relay.limits import HELD_WAIT_BEAT_SECONDS_MAX, HELD_WAIT_SECONDS_MAX
 from crystal_relay.server.admission import SCOPE_KEY
-from crystal_relay.server.requests import ClientGone, gone
+from crystal_relay.server.replies import OF_JSON, send_json
+from crystal_relay.server.requests import ClientGone, Head, gone, preferred_wait
 from crystal_relay.server.scopes import Identity
+from crystal_relay.store import Store
+from crystal_relay.wire import WaitReply
 
 WAITS_OF_DEVICE_MAX = 64
 """Concurrent waits. A device needs one; waits of its lost connections end within a minute."""
 WAITS_OF_VAULT_MAX = 512
 RETRY_SECONDS = 10.0
+BEAT_SECONDS = HELD_WAIT_BEAT_SECONDS_MAX
+_random = random.Random()  # noqa: S311  (nobody is to be surprised)
+_BEAT_SECONDS_SHARE_MIN = 0.9
+"""Waits that began together, as after a restart, do not stay together."""
+UNACKNOWLEDGED_MS_MAX = 60_000
+"""A held wait whose client does not acknowledge a blank for so long ends: a machine that sleeps closes no connection."""
+_HELD_HEAD: dict[str, Any] = {
+    "type": "http.response.start",
+    "status": 200,
+    # The last one lets nginx pass each blank on; other proxies do so where no length is known.
+    "headers": [*OF_JSON, (b"x-accel-buffering", b"no")],
+}
+_BEAT: dict[str, Any] = {"type": "http.response.body", "body": b" ", "more_body": True}
+
+
+class AskedWait(NamedTuple):
+    """A wait that was asked for, once it is parsed and permitted."""
+
+    identity: Identity
+    prefix: str
+    token: str | None
+    timeout: float
+    held: float
+    """Seconds of a held wait; 0 for any other."""
 
 
 class _Connection(Protocol):
     """A connection of our own server."""
+
+    transport: asyncio.Transport
 
     def when_gone(self, call: Callable[[], None] | None) -> None:
         """Call it if the client leaves while a request is being served. None: call nothing any more."""
@@ -76,6 +112,35 @@ class Waits:
                 if not self._held[held]:
                     del self._held[held]
 
+    async def hold(
+        self,
+        asked: AskedWait,
+        store: Store,
+        goes_on: Callable[[Scope, AskedWait], Awaitable[bool]],
+        exchange: tuple[Scope, Receive, Send],
+    ) -> None:
+        """Answer a held wait. `goes_on`: whether the device may still wait so, and is sure to be woken by any write. Raises as
+        `race`, and before the head is sent what the store raises."""
+        scope, receive, send = exchange
+        loop, prefix, token = asyncio.get_running_loop(), asked.prefix, asked.token
+        ends = loop.time() + asked.held
+        begun = False
+        while True:
+            part = min(BEAT_SECONDS * _random.uniform(_BEAT_SECONDS_SHARE_MIN, 1.0), ends - loop.time())
+            woken = await self.race(store.wait(prefix, token=token, timeout=max(0.0, part)), receive, scope)
+            if woken != token or loop.time() >= ends or not await goes_on(scope, asked):
+                break
+            if not begun:
+                begun = True
+                end_if_unacknowledged(scope[SCOPE_KEY])
+                await send(_HELD_HEAD)
+            await send(_BEAT)
+        reply = WaitReply(token or "" if woken is None else woken)
+        if begun:
+            await send({"type": "http.response.body", "body": msgspec.json.encode(reply)})
+        else:
+            await send_json(scope, send, reply)
+
     async def race(self, wait: Coroutine[object, object, str], receive: Receive, scope: Scope) -> str | None:
         """The wait's result; None if the relay is stopping. Raises ClientGone, and what the wait raises."""
         if self._closing:
@@ -111,3 +176,22 @@ class Waits:
     def _end(self, sleeping: asyncio.Timeout) -> None:
         if sleeping in self._sleeping and sleeping.when() is None:
             sleeping.reschedule(asyncio.get_running_loop().time())
+
+
+def seconds_held(scope: Scope, head: Head) -> float:
+    """How long this wait is to be held; 0 if its client did not ask for that, or cannot be answered in pieces."""
+    if scope["method"] != "GET" or scope["http_version"] != "1.1" or SCOPE_KEY not in scope:
+        return 0.0  # §R3.8-6
+    return min(preferred_wait(head), HELD_WAIT_SECONDS_MAX)  # §R3.8-4
+
+
+def end_if_unacknowledged(connection: _Connection) -> None:
+    """Have the system end the connection of a client that acknowledges nothing for `UNACKNOWLEDGED_MS_MAX`.
+
+    Only Linux has the option; elsewhere the system gives up after minutes.
+    """
+    option: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
+    plug = connection.transport.get_extra_info("socket")
+    if option is not None and plug is not None and plug.family != getattr(socket, "AF_UNIX", None):
+        with suppress(OSError):
+            plug.setsockopt(socket.IPPROTO_TCP, option, UNACKNOWLEDGED_MS_MAX)  # §R9-5

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -30,6 +31,10 @@ class _Relay:
         self.waiting: Counter[str] = Counter()
         self._number = 0
         self.moved = asyncio.Event()
+        self.held = 0
+        self.breaks, self.ends = asyncio.Event(), asyncio.Event()
+        self.is_deaf = False
+        """No blank of a held wait arrives."""
 
     async def wait(self, prefix: str, token: str | None, seconds: float) -> str:
         if seconds:
@@ -42,6 +47,23 @@ class _Relay:
             self.waiting[prefix] -= 1
             self.moved.set()
 
+    async def hold(self, prefix: str, token: str, seconds: float, heard: Callable[[], None]) -> str | None:
+        self.held += 1
+        until = time.monotonic() + seconds
+        self.waiting[prefix] += 1
+        self.moved.set()
+        try:
+            while (left := until - time.monotonic()) > 0 and not (self.breaks.is_set() or self.ends.is_set()):
+                fresh = await self.store.wait(_VAULT + prefix, token=token, timeout=min(left, _SECONDS / 5))
+                if fresh != token:
+                    return fresh
+                if not self.is_deaf:
+                    heard()
+            return None if self.breaks.is_set() else token
+        finally:
+            self.waiting[prefix] -= 1
+            self.moved.set()
+
     async def write(self, prefix: str) -> None:
         self._number += 1
         await self.store.put(f"{_VAULT}{prefix}{self._number:04}", b"x")
@@ -50,8 +72,8 @@ class _Relay:
 class _Device:
     """Polls each prefix again and again, and counts what it was woken for."""
 
-    def __init__(self, relay: _Relay) -> None:
-        self.waits = SharedWait(relay.wait, "")
+    def __init__(self, relay: _Relay, *, holds: bool = False) -> None:
+        self.waits = SharedWait(relay.wait, "", relay.hold if holds else None)
         self.woken: Counter[str] = Counter()
         self.moved = asyncio.Event()
         self.polls = [asyncio.create_task(self._poll(prefix)) for prefix in _PREFIXES]
@@ -181,6 +203,137 @@ async def test_a_relay_that_answers_each_wait_at_once_is_not_asked_without_end()
     assert time.monotonic() - began >= 3 * _SECONDS
     assert asked <= 2 * 3, "a wait each, and now and then a new token"
     waits.close()
+
+
+async def _held(relay: _Relay, *, count: int = 1) -> None:
+    async with asyncio.timeout(_REACHED_SECONDS_MAX):
+        while relay.held < count or not relay.waiting[""]:
+            relay.moved.clear()
+            await relay.moved.wait()
+
+
+async def test_a_held_wait_takes_the_place_of_all_polls() -> None:
+    relay = _Relay()
+    device = _Device(relay, holds=True)
+    await _held(relay)
+    await _until(relay, shared=True)
+    relay.begun.clear()
+    await asyncio.sleep(_SECONDS * 5)
+    assert not relay.begun
+    assert relay.held == 1
+    before = device.woken["mirror/"]
+    await relay.write("mirror/")
+    await device.woken_for("mirror/", before)
+    await device.aclose()
+
+
+async def test_a_held_wait_is_begun_again_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_wait, "HELD_SECONDS", _SECONDS)
+    monkeypatch.setattr(shared_wait, "EARLY_SECONDS", 0.0)
+    relay = _Relay()
+    device = _Device(relay, holds=True)
+    await _held(relay, count=3)
+    assert not relay.begun[""]
+    await device.aclose()
+
+
+@pytest.mark.parametrize("gives_up", ["after a silence", "by itself"])
+async def test_where_no_blank_arrives_polls_are_used_for_a_good_while(
+    gives_up: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy collects answers; or a relay holds no waits, and returns the token before the time is over."""
+    monkeypatch.setattr(shared_wait, "POLLS_AFTER_BREAK_SECONDS", 0.0)
+    monkeypatch.setattr(shared_wait, "HEARD_SECONDS", _SECONDS / 2)
+    relay = _Relay()
+    relay.is_deaf = True
+    device = _Device(relay, holds=True)
+    await _held(relay)
+    await asyncio.sleep(_SECONDS)
+    (relay.breaks if gives_up == "after a silence" else relay.ends).set()
+    await _until(relay, shared=True)
+    await asyncio.sleep(_SECONDS * 4)
+    assert relay.held == 1
+    assert relay.begun[""] >= 1
+    assert set(+relay.waiting) == {""}
+    await device.aclose()
+
+
+async def test_a_held_wait_that_breaks_off_is_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_wait, "POLLS_AFTER_BREAK_SECONDS", _SECONDS * 2)
+    relay = _Relay()
+    device = _Device(relay, holds=True)
+    await _held(relay)
+    await asyncio.sleep(_SECONDS)
+    relay.breaks.set()
+    await asyncio.sleep(_SECONDS / 2)
+    relay.breaks.clear()
+    assert relay.begun[""], "polls meanwhile"
+    await _held(relay, count=2)
+    await device.aclose()
+
+
+async def test_no_write_is_missed_while_held_waits_begin_end_and_break(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_wait, "HELD_SECONDS", _SECONDS * 2)
+    monkeypatch.setattr(shared_wait, "POLLS_SECONDS", _SECONDS)
+    monkeypatch.setattr(shared_wait, "POLLS_AFTER_BREAK_SECONDS", _SECONDS)
+    relay = _Relay()
+    device = _Device(relay, holds=True)
+    rng = random.Random(7)
+    for _ in range(60):
+        (relay.breaks.set if rng.random() < 0.2 else relay.breaks.clear)()
+        await asyncio.sleep(rng.uniform(0, _SECONDS * 3.2))
+        prefix = rng.choice(_PREFIXES)
+        before = device.woken[prefix]
+        await relay.write(prefix)
+        await device.woken_for(prefix, before)
+    assert relay.held > 5
+    await device.aclose()
+
+
+async def test_while_a_held_wait_stands_a_round_asks_only_once_whether_anything_was_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    relay = _Relay()
+    device = _Device(relay, holds=True)
+    asked = 0
+
+    async def ask() -> str:
+        nonlocal asked
+        asked += 1
+        return await relay.wait("", token, 0)
+
+    token = await relay.wait("", None, 0)
+    for expected in (1, 2):  # until then nothing shows it
+        assert await device.waits.poll("", token, ask) == token
+        assert asked == expected
+    await _held(relay)
+    await asyncio.sleep(_SECONDS)
+    for _ in range(3):
+        assert await device.waits.poll("", token, ask) == token
+        assert asked == 3
+    await device.waits.poll("mirror/", token, ask)
+    assert asked == 4, "it answers for the vault alone"
+    older, token = token, "older"
+    assert await device.waits.poll("", token, ask) != token
+    assert asked == 5, "the answer is for one token"
+    token = older
+    for _ in range(2):
+        assert await device.waits.poll("", token, ask) == token
+    assert asked == 6
+    # Of a connection that says nothing any more it does not know whether it is there.
+    relay.is_deaf = True
+    with monkeypatch.context() as short:
+        short.setattr(shared_wait, "HEARD_SECONDS", _SECONDS / 10)
+        await asyncio.sleep(_SECONDS / 2)
+        await device.waits.poll("", token, ask)
+    assert asked == 7
+    relay.is_deaf = False
+    await relay.write("stream/")
+    await asyncio.sleep(_SECONDS / 10)
+    assert await device.waits.poll("", token, ask) != token
+    await device.aclose()
 
 
 async def test_a_device_waits_so_at_its_relay(vault: Vault) -> None:

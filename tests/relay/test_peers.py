@@ -9,6 +9,7 @@ import pytest
 from crystal_relay.errors import Unauthorized
 from crystal_relay.limits import WAIT_TOKEN_CHARS_MAX
 from crystal_relay.memory import MemoryStore
+from crystal_relay.server import waits
 from crystal_relay.server.peers import PeerTimes
 from crystal_relay.store import Store
 from crystal_relay.tokens import token_hash
@@ -159,6 +160,39 @@ async def test_no_process_says_that_nothing_was_written_while_it_hears_nothing_f
         await eventually(one.store.notifier.in_touch)
         token = await one.store.wait("v/a/", token=token, timeout=0)
         assert await one.store.wait("v/a/", token=token, timeout=0) == token
+
+
+async def test_a_held_wait_is_ended_by_a_write_at_another_process_and_by_losing_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waits, "BEAT_SECONDS", 0.1)
+    async with AsyncExitStack() as stack:
+        one, other = await fleet(stack, 2)
+        lead = await enrolled(one.url)
+        here, there = lead.store(one.url), lead.store(other.url)
+        blanks = asyncio.Semaphore(0)
+
+        async def held(token: str) -> asyncio.Task[str]:
+            wait = asyncio.create_task(here.hold(lead.prefix, token=token, timeout=60, heard=blanks.release))
+            for _ in range(2):
+                await asyncio.wait_for(blanks.acquire(), 5)
+            return wait
+
+        token = await _settled(here, lead, await here.wait(lead.prefix, token=None, timeout=0))
+        wait = await held(token)
+        await there.put_new(key(lead, 0), b"x")
+        fresh = await asyncio.wait_for(wait, 5)
+        assert fresh != token
+        token = await _settled(here, lead, fresh)
+        wait = await held(token)
+        one.wire.cut()
+        other.wire.cut()
+        await other.store.put_new("v/a/devlog/0", b"x")  # of it the other one notices that the line is cut
+        assert await asyncio.wait_for(wait, 10) == token
+        one.wire.mend()
+        other.wire.mend()
+        await here.aclose()
+        await there.aclose()
 
 
 async def test_what_was_too_much_to_keep_leaves_a_gap_that_wakes_everybody(

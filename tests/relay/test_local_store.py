@@ -30,7 +30,8 @@ from crystal_relay.errors import (
 )
 from crystal_relay.local import LocalStore
 from crystal_relay.local import writer as writer_module
-from crystal_relay.local.database import error_of_sqlite
+from crystal_relay.local.database import error_of_sqlite, open_for_reading
+from crystal_relay.local.files import ObjectFiles
 from crystal_relay.local.reader import RowReader, Rows
 from crystal_relay.local.writer import Results, RowWriter, Write
 from crystal_relay.store import Object
@@ -410,6 +411,39 @@ async def test_a_store_belongs_to_one_event_loop(tmp_path: Path) -> None:
 )
 def test_sqlites_errors_have_a_meaning(error: apsw.Error, kind: type[RelayError]) -> None:
     assert type(error_of_sqlite(error)) is kind
+
+
+async def test_a_list_reads_nothing_of_what_stands_before_its_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite begins at one lower bound only: with two of them, each first page read the keys of all vaults before its own."""
+    store = LocalStore(tmp_path)
+    await asyncio.gather(*(store.put_new(f"v/{'a' * 32}/devlog/{number:04d}", b"") for number in range(3000)))
+    mine = f"v/{'b' * 32}/"
+    for number in range(3):
+        await store.put_new(f"{mine}devlog/{number}", b"")
+    await store.aclose()
+    hundreds = 0
+
+    def count() -> bool:
+        nonlocal hundreds
+        hundreds += 1
+        return False
+
+    def opened(path: Path) -> apsw.Connection:
+        connection = open_for_reading(path)
+        connection.set_progress_handler(count, 100)
+        return connection
+
+    monkeypatch.setattr("crystal_relay.local.reader.open_for_reading", opened)
+    reader = RowReader(tmp_path / "objects.db", ObjectFiles(tmp_path / "files"))
+    for after in ("", f"v/{'a' * 32}/devlog/0001", f"{mine}devlog/0"):
+        wanted = [f"{mine}devlog/{number}" for number in range(1 if after.startswith(mine) else 0, 3)]
+        assert [each.key for each in reader.select(mine, after, 10)] == wanted
+        text, _ = reader.select_json(mine, after, 10, 0)
+        assert [each["key"] for each in msgspec.json.decode(text)] == wanted
+    assert 0 < hundreds < 50
+    reader.close()
 
 
 async def test_a_list_as_json_says_what_a_list_says(tmp_path: Path) -> None:

@@ -252,9 +252,10 @@ class LocalStore:
             await writing
         await self._use_files(partial(file.write, gathered))
 
-    async def _write(
+    def _write(
         self, change: RowChange, key: str, size: int, body: bytes | None, file: str | None
-    ) -> None:
+    ) -> asyncio.Future[None]:
+        """Begin it. To be awaited where it is called: a frame that keeps the future would be kept by its error."""
         loop = self._deliver().loop
         write = Write(change, key, size, body, file)
         try:
@@ -268,11 +269,7 @@ class LocalStore:
             loop.call_soon(self._writer.flush)
         done: asyncio.Future[None] = loop.create_future()
         self._waiting[write] = done
-        try:
-            await done
-        finally:
-            # An error's traceback holds this frame, so both and the body would stay until the next garbage collection.
-            del done
+        return done
 
     def _written(self, results: Results) -> None:
         """In the writer's thread: what was committed, and what was not."""

@@ -72,8 +72,8 @@ class FairQueue(Generic[Item]):
         """Virtual time: the start of the request that was started last."""
         self._number = 0
         self._prune_at = _PRUNE_MIN
-        self._latest: _Flow[Item] | None = None
-        """The last flow, kept while there is none, so that its next request needs no new one."""
+        self._spare: _Flow[Item] | None = None
+        """A flow that was dropped: the next one need not be made."""
         self.running = 0
         self.waiting = 0
 
@@ -152,9 +152,10 @@ class FairQueue(Generic[Item]):
     # --- inside ---
 
     def _new(self, name: str) -> _Flow[Item]:
-        made, self._latest = self._latest, None
-        if made is None or made.name != name:
-            made = _Flow[Item](name, 0.0, self._weights.get(name, 1.0))
+        made, self._spare = self._spare, None
+        if made is None:
+            made = _Flow[Item](name, 0.0, 1.0)
+        made.name, made.weight = name, self._weights.get(name, 1.0)
         made.due = self._now - self._credit
         self._flows[name] = made
         if len(self._flows) > self._prune_at:
@@ -190,10 +191,11 @@ class FairQueue(Generic[Item]):
             self._flows.clear()
             self._heap.clear()
             flow.listed = False
-            self._latest = flow
+            self._spare = flow
             self._now = 0.0
             self._prune_at = _PRUNE_MIN
         elif not (flow.running or flow.waiting or flow.listed) and (
             flow.due <= self._now - self._credit or not self.waiting
         ):
             del self._flows[flow.name]
+            self._spare = flow

@@ -155,16 +155,16 @@ def parse_place(key: str) -> KeyPlace:
     """Parse a key within a vault. Raises BadRequest."""
     check_key(key)
     channel = CHANNELS.get(key.partition("/")[0])
-    match = channel.form.match(key) if channel is not None else None
-    if channel is None or match is None:  # §R3-1
+    found = channel.form.match(key) if channel is not None else None
+    if channel is None or found is None:  # §R3-1
         raise BadRequest("no channel has such keys", hint="See the table of channels in docs/relay-api.md.")
-    if not match.re.groups:
-        return KeyPlace(key, channel, None)
-    named = match.groupdict()
-    slot = named.get("slot")
-    return KeyPlace(
-        key, channel, named.get("owner"), named.get("mailbox"), None if slot is None else MailboxSlot(slot)
-    )
+    match found.lastgroup:
+        case None:
+            return KeyPlace(key, channel, None)
+        case "owner":
+            return KeyPlace(key, channel, found["owner"])
+        case _:
+            return KeyPlace(key, channel, None, found["mailbox"], MailboxSlot(found["slot"]))
 
 
 def mailbox_of(prefix: str) -> str | None:

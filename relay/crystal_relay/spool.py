@@ -3,13 +3,19 @@
 An unnamed file disappears with its process.
 """
 
+import asyncio
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
-from crystal_relay.errors import Busy, StoreFull
+from crystal_relay.errors import Busy, RelayError, StoreFull
+from crystal_relay.limits import PIECE_BYTES
+from crystal_relay.store import Body, checked_pieces
+from crystal_relay.threads import to_its_end
+
+Writing: TypeAlias = Callable[[Sequence[bytes]], Coroutine[Any, Any, None]]
 
 
 class Budget:
@@ -30,6 +36,35 @@ class Budget:
             yield
         finally:
             self.taken -= size
+
+
+async def write_arriving(body: Body, write: Writing) -> None:
+    """Give the pieces of a body to `write`, some at a time: what is received next arrives while what came before is written.
+
+    `write` is called again only when it has returned, and has returned when this ends, however it does.
+    """
+    gathered: list[bytes] = []
+    size = 0
+    writing: asyncio.Task[None] | None = None
+    try:
+        async for piece in checked_pieces(body):
+            gathered.append(piece)
+            size += len(piece)
+            if size >= PIECE_BYTES:
+                if writing is not None:
+                    await to_its_end(writing)
+                writing = asyncio.create_task(write(gathered))
+                gathered, size = [], 0
+    except BaseException:
+        # Nobody may close a file under the thread that writes to it. What it raises comes second here.
+        if writing is not None:
+            with suppress(RelayError):
+                await to_its_end(writing)
+        raise
+    if writing is not None:
+        await to_its_end(writing)
+    if gathered:
+        await to_its_end(asyncio.create_task(write(gathered)))
 
 
 def nameless_file(directory: Path | None = None) -> BinaryIO:

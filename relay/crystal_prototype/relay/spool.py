@@ -6,15 +6,15 @@ no name, so a crash leaves nothing behind. The bytes in flight are bounded; beyo
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from crystal_prototype.relay.names import DIGEST_DIGITS
 from crystal_relay.limits import MIB, PIECE_BYTES
-from crystal_relay.spool import Budget, nameless_file, write_all
-from crystal_relay.store import Body, body_of, checked_pieces, whole_body
+from crystal_relay.spool import Budget, nameless_file, write_all, write_arriving
+from crystal_relay.store import Body, body_of, whole_body
 
 MEMORY_BYTES_MAX = 1 * MIB
 """Up to this size a body stays in memory."""
@@ -58,17 +58,12 @@ class V1Spool:
 async def _write(file: BinaryIO, body: Body) -> str:
     digest = hashlib.sha256()
 
-    def write(data: bytes) -> None:
-        digest.update(data)
-        write_all(file, data)
+    def write(pieces: Sequence[bytes]) -> None:
+        for piece in pieces:
+            digest.update(piece)
+            write_all(file, piece)
 
-    gathered = bytearray()
-    async for piece in checked_pieces(body):
-        gathered += piece
-        if len(gathered) >= PIECE_BYTES:
-            await asyncio.to_thread(write, bytes(gathered))
-            gathered.clear()
-    await asyncio.to_thread(write, bytes(gathered))
+    await write_arriving(body, lambda pieces: asyncio.to_thread(write, pieces))
     return digest.hexdigest()[:DIGEST_DIGITS]
 
 

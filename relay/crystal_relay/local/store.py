@@ -9,7 +9,7 @@ One process at a time, because `wait` knows the writes of its own process only. 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from crystal_relay.local.reader import RowReader
 from crystal_relay.local.recent import Recent
 from crystal_relay.local.writer import Results, RowChange, RowWriter, Write, WriteOutcome
 from crystal_relay.notify import Notifier
+from crystal_relay.spool import write_arriving
 from crystal_relay.store import (
     Body,
     DiskStatus,
@@ -51,7 +52,6 @@ from crystal_relay.store import (
     check_limit,
     check_part,
     check_timeout,
-    checked_pieces,
     part_length,
     whole_body,
 )
@@ -137,9 +137,8 @@ class LocalStore:
         except BaseException:
             held.close()
             raise
-        return Object(
-            self._file_pieces(held, start, count), size=size, start=start, length=count, close=_closing(held)
-        )
+        reading = _Reading(held, self._use_files)
+        return Object(reading.pieces(start, count), size=size, start=start, length=count, close=reading.close)
 
     def recall(self, key: str, *, start: int = 0, length: int | None = None) -> Object | None:
         """As `Recalling`."""
@@ -231,26 +230,7 @@ class LocalStore:
         await self._write(change, key, size, None, file.name)
 
     async def _receive(self, file: FileInProgress, body: Body) -> None:
-        """What is received next arrives while what came before is written."""
-        gathered = bytearray()
-        writing: asyncio.Task[None] | None = None
-        try:
-            async for piece in checked_pieces(body):
-                gathered += piece
-                if len(gathered) >= PIECE_BYTES:
-                    if writing is not None:
-                        await writing
-                    writing = asyncio.create_task(self._use_files(partial(file.write, gathered)))
-                    gathered = bytearray()
-        except BaseException:
-            # Nobody may close the file under the thread that writes to it. What it raises comes second here.
-            if writing is not None:
-                with suppress(RelayError):
-                    await to_its_end(writing)
-            raise
-        if writing is not None:
-            await writing
-        await self._use_files(partial(file.write, gathered))
+        await write_arriving(body, lambda pieces: self._use_files(partial(file.write, pieces)))
 
     def _write(
         self, change: RowChange, key: str, size: int, body: bytes | None, file: str | None
@@ -335,16 +315,6 @@ class LocalStore:
         except OSError as error:
             raise error_of_system(error) from None
 
-    async def _file_pieces(self, file: BinaryIO, start: int, count: int) -> AsyncIterator[bytes]:
-        at, end = start, start + count
-        while at < end:
-            wanted = min(PIECE_BYTES, end - at)
-            piece = await self._use_files(partial(os.pread, file.fileno(), wanted, at))
-            if not piece:
-                raise StoreDamaged("a file of the relay's directory has become shorter")
-            at += len(piece)
-            yield piece
-
     def _check_usable(self) -> None:
         if self._closed:
             raise Closed("the store is closed")
@@ -391,11 +361,38 @@ class LocalStore:
         self._lock.close()
 
 
-def _closing(file: BinaryIO) -> Callable[[], Awaitable[None]]:
-    async def close() -> None:
-        file.close()
+class _Reading:
+    """Reads an object's file. The next piece is read while the one before is sent."""
 
-    return close
+    def __init__(
+        self, file: BinaryIO, use: Callable[[Callable[[], bytes]], Coroutine[Any, Any, bytes]]
+    ) -> None:
+        """`use` makes a call in a thread."""
+        self._file = file
+        self._use = use
+        self._ahead: asyncio.Task[bytes] | None = None
+
+    async def pieces(self, start: int, count: int) -> AsyncIterator[bytes]:
+        at, end = start, start + count
+        while at < end:
+            piece = await (self._ahead or self._begun(at, end))
+            if not piece:
+                raise StoreDamaged("a file of the relay's directory has become shorter")
+            at += len(piece)
+            self._ahead = self._begun(at, end) if at < end else None
+            yield piece
+
+    async def close(self) -> None:
+        try:
+            if self._ahead is not None:  # nobody may close the file under the thread that reads it
+                with suppress(RelayError):
+                    await to_its_end(self._ahead)
+        finally:
+            self._file.close()
+
+    def _begun(self, at: int, end: int) -> asyncio.Task[bytes]:
+        wanted = min(PIECE_BYTES, end - at)
+        return asyncio.create_task(self._use(partial(os.pread, self._file.fileno(), wanted, at)))
 
 
 def _unusable(directory: Path, error: RelayError) -> RelayError:

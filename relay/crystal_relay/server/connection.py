@@ -30,6 +30,7 @@ from crystal_relay.server.object_requests import (
     Happening,
     Headers,
     ObjectCycle,
+    keep_body,
     object_request,
 )
 from crystal_relay.server.requests import FIELDS_KEY
@@ -370,6 +371,12 @@ class Connection(HttpToolsProtocol):
         self.scope["crystal.cycle"] = self.cycle  # type: ignore[typeddict-unknown-key]
         self.cycle.transport = self._answer  # type: ignore[assignment]
 
+    def on_body(self, body: bytes) -> None:
+        """As uvicorn's, but what arrives while nothing waits to be read is not copied."""
+        if not self.cycle.response_complete:
+            keep_body(self.cycle, body)
+            super().on_body(b"")
+
     def on_message_complete(self) -> None:
         self._reading_head = True
         self._head_bytes = 0
@@ -477,11 +484,9 @@ class Connection(HttpToolsProtocol):
     def _end_if_unread(self, answers: int, unread: int) -> None:
         self._unread_timer = None
         left = self.transport.get_write_buffer_size()
-        if not left:
-            return
-        if answers == self._answers and left >= unread:
+        if left and answers == self._answers and left >= unread:
             self.end(Closing.UNREAD)
-        else:
+        elif left:
             self._watch_unread()
 
     def _start_head_timer(self) -> None:
@@ -530,10 +535,8 @@ class _InputFlow(FlowControl):
 
 
 class ResponseWriter:
-    """Writes the head of a response together with its body, by one system call.
-
-    A head whose body does not follow in the same turn of the loop is written alone.
-    """
+    """Writes the head of a response together with its body, by one system call. A head whose body does not follow in the same
+    turn of the loop is written alone."""
 
     __slots__ = ("_flush_handle", "_head", "_loop", "_transport")
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
@@ -177,6 +177,17 @@ class Happening:
             if self._event is None:
                 self._event = asyncio.Event()
             await self._event.wait()
+
+
+def keep_body(cycle: RequestResponseCycle, piece: bytes) -> None:
+    """Add a piece of a body to what waits to be read. A large body arrives in pieces that are mostly read one by one."""
+    waiting = cast(bytes | bytearray, cycle.body)
+    if not waiting:
+        cycle.body = piece  # type: ignore[assignment]
+    elif isinstance(waiting, bytes):
+        cycle.body = bytearray(waiting) + piece
+    else:
+        waiting += piece
 
 
 class ObjectCycle(RequestResponseCycle):

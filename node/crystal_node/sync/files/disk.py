@@ -123,12 +123,7 @@ class HomeDisk:
     def incoming(self, row: FileRow) -> Incoming:
         self._check(row.path)
         self._check_obeyed(row.path)
-        return IncomingFile(
-            self.root,
-            row,
-            lambda placed: self._without_bit(placed, row.executable),
-            flushers=self._flushing,
-        )
+        return IncomingFile(self.root, row, lambda placed: self._without_bit(placed, row.executable))
 
     def place(self, arrived: Sequence[tuple[Incoming, LocalFile | None]]) -> list[LocalFile | FileTrouble]:
         self._open_folders.clear()
@@ -267,14 +262,11 @@ class HomeDisk:
         stripes = [works[start::FLUSHES_AT_ONCE] for start in range(min(FLUSHES_AT_ONCE, len(works)))]
         if len(stripes) < 2:
             return _attempt(works)
-        outcomes = [self._flushing().submit(_attempt, stripe) for stripe in stripes]
-        wait(outcomes)  # all of them: the caller closes the files, whatever happened
-        return {number: trouble for outcome in outcomes for number, trouble in outcome.result().items()}
-
-    def _flushing(self) -> ThreadPoolExecutor:
         if self._flushers is None:
             self._flushers = ThreadPoolExecutor(FLUSHES_AT_ONCE, "flush")
-        return self._flushers
+        outcomes = [self._flushers.submit(_attempt, stripe) for stripe in stripes]
+        wait(outcomes)  # all of them: the caller closes the files, whatever happened
+        return {number: trouble for outcome in outcomes for number, trouble in outcome.result().items()}
 
     def _trash_clock(self) -> int:
         """Follows this machine's clock forwards, by ``STEP_MILLISECONDS_MAX`` at a time."""

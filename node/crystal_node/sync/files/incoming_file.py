@@ -6,8 +6,8 @@
         --the file in its place is still what was looked at?--> link or rename --> fsync of the folder
 
 Many files are made durable side by side, and each folder once for all of them: a flush of the disk costs milliseconds, whatever
-is in it. A large file is flushed while it grows, too. What a flush failed for is thrown away: the system tells of it only once,
-and what it has in memory need not be on the disk.
+is in it. The system begins to write a large file while it grows. What a flush failed for is thrown away: the system tells of it
+only once, and what it has in memory need not be on the disk.
 
 The mark names path and content: after a crash, the next attempt finds the parts that are there, checks them and goes on behind
 them. Where no file stood, the new one is linked, which fails if something stands there by now; where one stood, it is
@@ -17,8 +17,9 @@ checked immediately before the rename. Its mode is 0600; it is 0700 only if it i
 import errno
 import os
 import stat
+import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from hashlib import sha256
 from itertools import accumulate
@@ -35,8 +36,10 @@ from crystal_node.sync.files.scan import look_in
 
 DISK_SPACE_BYTES_MIN = 64 * 1024 * 1024
 """Disk space that a fetched file leaves free for the memory; a twentieth of the disk, if that is less."""
-FLUSHED_BYTES = 8 * 1024 * 1024
-"""After so much was written it is flushed in a thread, while more is fetched: at the end there is little left to wait for."""
+HINTED_BYTES = 4 * 1024 * 1024
+"""After so many bytes the system is told to begin writing them to the disk: at the end there is little left to wait for."""
+READ_BY_ONE_BYTES_MAX = 8 * 1024 * 1024
+"""A larger file is read back by several threads."""
 _READ_BACK_THREADS = 2
 
 _MARK_DIGITS = 24
@@ -53,21 +56,12 @@ class IncomingFile:
     """The file while it is assembled. Holds its folder open, so that nobody can swap the folder."""
 
     def __init__(
-        self,
-        root: Path,
-        row: FileRow,
-        placed: Callable[[LocalFile], LocalFile] = lambda local: local,
-        *,
-        flushers: Callable[[], Executor],
+        self, root: Path, row: FileRow, placed: Callable[[LocalFile], LocalFile] = lambda local: local
     ) -> None:
-        """``placed`` is told of the file once it is in its place, and returns what ``self.placed`` does. ``flushers``: threads
-        in which a large file is flushed while it grows. Raises FileTrouble."""
+        """``placed`` is told of the file once it is in its place, and returns what ``self.placed`` does. Raises FileTrouble."""
         self._row = row
         self._placed = placed
-        self._flushers = flushers
-        self._unflushed = 0
-        self._flush: Future[None] | None = None
-        """One that was begun; no other one is begun before it has ended without an error."""
+        self._unhinted = 0
         self._name = temporary_name(row)
         self._stack = ExitStack()
         found = self._stack.enter_context(folder_of(root, row.path, create=True))
@@ -93,10 +87,10 @@ class IncomingFile:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(self._file, view) :]
-                self._unflushed += len(data)
-                if self._unflushed >= FLUSHED_BYTES and (self._flush is None or self._flush.done()):
-                    self._flushed()
-                    self._flush, self._unflushed = self._flushers().submit(os.fsync, self._file), 0
+                self._unhinted += len(data)
+                if self._unhinted >= HINTED_BYTES:
+                    _begin_writing(self._file, self._unhinted)
+                    self._unhinted = 0
         except DiskFull:
             self._abandon()  # a partial file only takes disk space until there is more
             raise
@@ -152,21 +146,7 @@ class IncomingFile:
             os.unlink(self._name, dir_fd=self._folder)
             descriptor = os.open(self._name, flags | os.O_EXCL, 0o600, dir_fd=self._folder)
             self._stack.callback(os.close, descriptor)
-        self._stack.callback(self._end_flush)  # before the descriptor is another file's
         return descriptor
-
-    def _flushed(self) -> None:
-        """Waits for the flush that was begun. Raises OSError."""
-        if self._flush is not None:
-            try:
-                self._flush.result()
-            except OSError:
-                self._abandon()
-                raise
-
-    def _end_flush(self) -> None:
-        with suppress(OSError):
-            self._flushed()
 
     def _is_whole(self) -> bool:
         """Whether the file holds all parts and nothing else, as it is read back. A large one is read by several threads."""
@@ -176,7 +156,7 @@ class IncomingFile:
         if os.fstat(self._file).st_size != size:
             return False
         placed = [(end - part.length, part) for end, part in zip(ends, parts, strict=True)]
-        if size < FLUSHED_BYTES:
+        if size <= READ_BY_ONE_BYTES_MAX:
             return self._holds(placed)
         with ThreadPoolExecutor(_READ_BACK_THREADS, "read back") as threads:
             stripes = [placed[start::_READ_BACK_THREADS] for start in range(_READ_BACK_THREADS)]
@@ -222,7 +202,6 @@ class IncomingFile:
         moment = self._row.modified_at * 1_000_000
         with suppress(OverflowError, OSError):  # a time that this file system cannot store
             os.utime(self._file, ns=(moment, moment))
-        self._flushed()
         try:
             os.fsync(self._file)
         except OSError:
@@ -256,3 +235,12 @@ class IncomingFile:
     def _abandon(self) -> None:
         with suppress(OSError):
             os.unlink(self._name, dir_fd=self._folder)
+
+
+def _begin_writing(descriptor: int, length: int) -> None:
+    """Have the system begin to write the last bytes of an open file to the disk. No more than a hint."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            # What has yet to be written stays in memory: Linux begins to write it, and drops only what was written before.
+            end = os.lseek(descriptor, 0, os.SEEK_CUR)
+            os.posix_fadvise(descriptor, end - length, length, os.POSIX_FADV_DONTNEED)

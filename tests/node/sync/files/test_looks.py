@@ -192,9 +192,8 @@ def test_one_file_that_cannot_be_made_durable_keeps_no_other_from_its_place(
     assert laptop.tree() == core.tree()
 
 
-@pytest.mark.parametrize("while_it_grows", [True, False])
 def test_a_file_whose_flush_failed_once_is_fetched_from_the_beginning(
-    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch, while_it_grows: bool
+    core: Desk, laptop: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second flush would not tell: the system reports the failure once, and keeps in memory what is not on the disk."""
     data = random.Random(1).randbytes(6 * 1024 * 1024)
@@ -208,13 +207,11 @@ def test_a_file_whose_flush_failed_once_is_fetched_from_the_beginning(
         return had[-1]
 
     def fsync(descriptor: int) -> None:
-        grows = threading.current_thread() is not threading.main_thread()
-        if os.fstat(descriptor).st_size >= 1024 * 1024 and grows is while_it_grows and next(fails) == 0:
+        if os.fstat(descriptor).st_size == len(data) and next(fails) == 0:
             raise OSError(errno.EIO, "the disk failed")
         flushed(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(incoming_file, "FLUSHED_BYTES", 1024 * 1024)
         patch.setattr(os, "fsync", fsync)
         patch.setattr(IncomingFile, "have", begun)
         laptop.files()
@@ -233,12 +230,11 @@ def test_a_large_file_that_the_disk_did_not_keep_is_not_put_into_its_place(
 
     def fsync(descriptor: int) -> None:
         flushed(descriptor)
-        last = threading.current_thread() is threading.main_thread()
-        if spoilt and last and os.fstat(descriptor).st_size == 6 * 1024 * 1024:
+        if spoilt and os.fstat(descriptor).st_size == 6 * 1024 * 1024:
             os.pwrite(descriptor, b"another", spoilt.pop())
 
     with monkeypatch.context() as patch:
-        patch.setattr(incoming_file, "FLUSHED_BYTES", 1024 * 1024)
+        patch.setattr(incoming_file, "READ_BY_ONE_BYTES_MAX", 1024 * 1024)
         patch.setattr(os, "fsync", fsync)
         assert laptop.files().refused.keys() == {"big.bin"}
         assert not laptop.tree()

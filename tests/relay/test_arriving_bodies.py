@@ -1,0 +1,149 @@
+"""Bodies while they arrive and leave: the next piece is on its way while one is written or sent, and no closed file is used."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from crystal_relay.errors import SizeMismatch, StoreFull
+from crystal_relay.limits import PIECE_BYTES
+from crystal_relay.local import LocalStore
+from crystal_relay.server.object_requests import keep_body
+from crystal_relay.spool import write_arriving
+from crystal_relay.store import Body
+
+KEY = "v/a/blob/1"
+PIECES = [bytes([number]) * PIECE_BYTES for number in range(6)]
+
+
+class Writer:
+    """Notes what it is given. Each writing takes a moment."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.written: list[bytes] = []
+        self.running = 0
+        self.begun = asyncio.Event()
+        self._fails_at = fails_at
+
+    async def write(self, pieces: Sequence[bytes]) -> None:
+        assert not self.running, "one at a time"
+        self.running += 1
+        self.begun.set()
+        try:
+            await asyncio.sleep(0.02)
+            self.written += pieces
+            if len(self.written) - 1 == self._fails_at:
+                raise StoreFull("the disk is full")
+        finally:
+            self.running -= 1
+
+
+def body_of(pieces: Sequence[bytes], size: int | None = None, given: list[int] | None = None) -> Body:
+    async def source() -> AsyncIterator[bytes]:
+        for number, piece in enumerate(pieces):
+            if given is not None:
+                given.append(number)
+            yield piece
+            await asyncio.sleep(0)
+
+    return Body(sum(map(len, pieces)) if size is None else size, source)
+
+
+async def test_pieces_are_written_in_order_while_the_next_ones_arrive() -> None:
+    writer, given = Writer(), list[int]()
+    writing = asyncio.create_task(write_arriving(body_of([*PIECES, b"rest"], given=given), writer.write))
+    await writer.begun.wait()
+    await asyncio.sleep(0.005)
+    assert not writer.written
+    assert len(given) > 2
+    await writing
+    assert writer.written == [*PIECES, b"rest"]
+
+
+async def test_a_write_that_fails_ends_the_body() -> None:
+    writer, given = Writer(fails_at=1), list[int]()
+    with pytest.raises(StoreFull):
+        await write_arriving(body_of(PIECES, given=given), writer.write)
+    assert not writer.running
+    assert len(writer.written) == 2
+    assert len(given) < len(PIECES)
+
+
+@pytest.mark.parametrize("size", [len(PIECES) * PIECE_BYTES - 1, len(PIECES) * PIECE_BYTES + 1])
+async def test_nothing_is_being_written_any_more_when_a_body_of_another_size_is_refused(size: int) -> None:
+    writer = Writer()
+    with pytest.raises(SizeMismatch):
+        await write_arriving(body_of(PIECES, size), writer.write)
+    assert not writer.running
+    assert writer.written == PIECES[: len(writer.written)]
+
+
+async def test_who_leaves_waits_for_the_write_that_runs() -> None:
+    writer = Writer()
+    writing = asyncio.create_task(write_arriving(body_of(PIECES), writer.write))
+    await writer.begun.wait()
+    writing.cancel()
+    with suppress(asyncio.CancelledError):
+        await writing
+    assert writing.cancelled()
+    assert not writer.running
+    assert len(writer.written) == 1
+
+
+async def test_a_file_is_closed_only_when_no_thread_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "store")
+    whole = b"".join(PIECES)
+    await store.put_new(KEY, whole)
+    pread, begun, failures = os.pread, threading.Event(), list[OSError]()
+
+    def slow(descriptor: int, size: int, at: int) -> bytes:
+        begun.set()
+        time.sleep(0.05)
+        try:
+            return pread(descriptor, size, at)
+        except OSError as error:
+            failures.append(error)
+            raise
+
+    monkeypatch.setattr(os, "pread", slow)
+    found = await store.get(KEY)
+    pieces = aiter(found)
+    assert await anext(pieces) == PIECES[0]
+    begun.clear()
+    assert await asyncio.to_thread(begun.wait, 5), "the next piece is read ahead"
+    await found.aclose()
+    assert not failures
+    assert not files_open()
+    async with await store.get(KEY, start=1, length=3 * PIECE_BYTES) as part:
+        assert await part.read() == whole[1 : 1 + 3 * PIECE_BYTES]
+    await store.aclose()
+
+
+def files_open() -> list[Path]:
+    """The files of objects that this process has open, where the system says it."""
+    found: list[Path] = []
+    descriptors = Path("/proc/self/fd")
+    for link in descriptors.iterdir() if descriptors.exists() else ():
+        with suppress(OSError):
+            found.append(link.readlink())
+    return [each for each in found if each.suffix == ".obj"]
+
+
+def test_pieces_that_wait_to_be_read_are_kept_together() -> None:
+    cycle = cast(Any, SimpleNamespace(body=bytearray()))
+    first = b"one "
+    keep_body(cycle, first)
+    assert cycle.body is first, "not copied"
+    for piece in (b"two ", b"three"):
+        keep_body(cycle, piece)
+    assert cycle.body == b"one two three"
+    assert first == b"one "

@@ -58,12 +58,12 @@ def times(work: Callable[[int], object], count: int) -> list[float]:
 
 
 def processor_times(work: Callable[[int], object], count: int) -> list[float]:
-    """Milliseconds of each call that this thread was at work: what the machine does besides does not count."""
+    """Milliseconds of each call that this process was at work: what the machine does besides does not count."""
     samples: list[float] = []
     for number in range(count):
-        start = time.thread_time()
+        start = time.process_time()
         work(number)
-        samples.append(1000 * (time.thread_time() - start))
+        samples.append(1000 * (time.process_time() - start))
     return samples
 
 

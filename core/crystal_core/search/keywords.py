@@ -21,6 +21,7 @@ See docs/decisions/0010-search-index.md, 0038-vectors-at-a-million.md and 0115-w
 """
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -131,8 +132,10 @@ def best_matches(
     bm25.prepare(database)
     if restriction.narrow:
         return _among_admitted(database, searched, limit, restriction)
-    fitting, common = _by_rarity(database, searched, newest)
-    weights = {term.text: bm25.weight(term.holding, newest) for term in (*fitting, *common)}
+    phrases: dict[str, Postings] = {}
+    fitting, common = _by_rarity(database, searched, newest, phrases)
+    holding = {term.text: term.holding for term in (*fitting, *common)}
+    weights = {text: bm25.weight(holders, newest) for text, holders in holding.items()}
     matches: list[list[Match]] = []
 
     def add(search: _Search, ranked_max: int) -> None:
@@ -143,13 +146,16 @@ def best_matches(
 
     def add_newest(words: Sequence[str], held: Mapping[str, Postings], ranked_max: int) -> None:
         if postings.at_hand():
-            matches.append(_newest(database, words, weights, held, (ranked_max, limit), restriction))
+            # As if words stood independently of each other: right within a factor of two where it matters.
+            expected = newest * math.prod(min(holding[word] / newest, 1) for word in words)
+            most = ranked_max, limit
+            matches.append(_newest(database, words, weights, held, most, expected, restriction))
         else:
             add(_weighted(" AND ", words, weights), ranked_max)
 
     held: dict[str, Postings] = {}
     fitting = [term for term in fitting if term.holding]
-    holders = _holders(database, fitting) if fitting else None
+    holders = _holders(database, fitting, phrases) if fitting else None
     if holders:
         few = _meeting(database, holders, restriction)
         matches.append(_among(database, few, _weighted(" OR ", searched, weights), limit))
@@ -158,7 +164,7 @@ def best_matches(
         # FTS5's own ranking is faster, except for phrases of common words in a large memory.
         dear = newest > LARGE and any(" " in text for text in texts)
         if postings.at_hand():
-            held = {text: postings.holders(database, text) for text in texts}
+            held = {text: phrases.get(text) or postings.holders(database, text) for text in texts}
             matches.append(_all_held(database, held, weights if dear else {}, limit, restriction))
         else:
             add_all(_weighted(" OR ", texts, weights) if dear else _Search(" OR ".join(texts)))
@@ -187,13 +193,20 @@ class _Counts:
         self._version: tuple[int, int] | None = None
         self._found: dict[tuple[str, int], _Term] = {}
 
-    def look(self, database: Database, term: str, most: int, newest: int) -> _Term:
+    def look(
+        self,
+        database: Database,
+        term: str,
+        most: int,
+        newest: int,
+        phrases: dict[str, Postings] | None = None,
+    ) -> _Term:
         """As `_look`. Belongs in a snapshot."""
         version = database.version()
         if version != self._version or len(self._found) >= COUNTS_KEPT:
             self._version, self._found = version, {}
         if (term, most) not in self._found:
-            self._found[term, most] = _look(database, term, most, newest)
+            self._found[term, most] = _look(database, term, most, newest, phrases)
         return self._found[term, most]
 
 
@@ -224,10 +237,13 @@ def _whole(searched: Sequence[str]) -> list[str]:
     ]
 
 
-def _by_rarity(database: Database, searched: Iterable[str], newest: int) -> tuple[list[_Term], list[_Term]]:
-    """Return the terms that can be ranked in full together, and the others; both from the rarest on."""
+def _by_rarity(
+    database: Database, searched: Iterable[str], newest: int, phrases: dict[str, Postings]
+) -> tuple[list[_Term], list[_Term]]:
+    """Return the terms that can be ranked in full together, and the others; both from the rarest on. Notes in `phrases` what
+    holds a rare phrase, where it was listed for that."""
     counts = _counts.setdefault(database, _Counts())
-    found = [counts.look(database, term, RARE_MAX, newest) for term in searched]
+    found = [counts.look(database, term, RARE_MAX, newest, phrases) for term in searched]
     room = RANKED_MAX - sum(term.holding for term in found if term.complete and term.holding <= RARE_MAX)
     if room >= RARE_MAX:
         found = [
@@ -246,27 +262,40 @@ def _by_rarity(database: Database, searched: Iterable[str], newest: int) -> tupl
     return fitting, common
 
 
-def _look(database: Database, term: str, most: int, newest: int) -> _Term:
+def _look(
+    database: Database, term: str, most: int, newest: int, phrases: dict[str, Postings] | None
+) -> _Term:
     holding = bm25.holding(database, term.strip('"')) if newest <= LARGE and " " not in term else None
     if holding is not None:
         return _Term(term, holding, complete=True)
-    counted, oldest = database.rows(
-        "SELECT count(*), min(rowid) FROM"
-        " (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rowid DESC LIMIT ?)",
-        (term, most + 1),
-    )[0]
+    if phrases is not None and " " in term and postings.at_hand():
+        listed = postings.matching(database, "chunks_fts", term, newest=most + 1)
+        counted, oldest = len(listed.chunks), int(listed.chunks[0]) if len(listed.chunks) else 0
+        if counted <= most:
+            phrases[term] = listed
+    else:
+        counted, oldest = database.rows(
+            "SELECT count(*), min(rowid) FROM"
+            " (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rowid DESC LIMIT ?)",
+            (term, most + 1),
+        )[0]
     if counted <= most:
         return _Term(term, counted, complete=True)
     # An estimate: the newest chunks contain the term as often as all do.
     return _Term(term, counted * newest / (newest - oldest + 1), complete=False)
 
 
-def _holders(database: Database, searched: Sequence[_Term]) -> list[int] | None:
+def _holders(
+    database: Database, searched: Sequence[_Term], phrases: Mapping[str, Postings]
+) -> list[int] | None:
     """Return the chunks with one of the terms; None if there are too many."""
     if sum(term.holding for term in searched) > FEW_MAX:
         return None
+    found = {int(chunk) for term in searched if term.text in phrases for chunk in phrases[term.text].chunks}
+    others = [term.text for term in searched if term.text not in phrases]
     query = "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?"
-    return [int(row[0]) for row in database.rows(query, (" OR ".join(term.text for term in searched),))]
+    found.update(int(row[0]) for row in (database.rows(query, (" OR ".join(others),)) if others else ()))
+    return sorted(found)
 
 
 def _among_admitted(
@@ -376,22 +405,27 @@ def _newest(
     weights: Mapping[str, float],
     held: Mapping[str, Postings],
     most: tuple[int, int],
+    expected: float,
     restriction: Restriction,
 ) -> list[Match]:
     """As `_ranked`, of what holds all these words. `held` has the chunks of some of them; `most`: how many are ranked, and
-    returned."""
+    returned; `expected`: about how many there are."""
     ranked_max, limit = most
 
     unknown = [word for word in words if word not in held]
-    together = postings.matching(
-        database,
-        "chunks_fts",
-        " AND ".join(words),
-        restriction.sql,
-        restriction.bindings,
-        newest=ranked_max,
-        each=len(unknown) > 1,
-    )
+    if unknown or restriction.sql:
+        together = postings.matching(
+            database,
+            "chunks_fts",
+            " AND ".join(words),
+            restriction.sql,
+            restriction.bindings,
+            newest=ranked_max,
+            expected=expected,
+            each=len(unknown) > 1,
+        )
+    else:
+        together = postings.in_all([held[word] for word in words], ranked_max)
     if not len(together.chunks):
         return []
     if len(unknown) > 1:

@@ -9,6 +9,7 @@ are ranked, so what was forgotten is not found.
 """
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -153,21 +154,37 @@ def matching(
     bindings: Sequence[object] = (),
     *,
     newest: int = -1,
+    expected: float = math.inf,
     each: bool = False,
 ) -> Postings:
     """Return what matches an FTS5 expression and meets a condition on `rowid`, and how often its terms are in each.
 
-    With `newest`, only so many of them. With `each`, the times are for `of_each`, of at most `bm25.COUNTED_EACH_MAX` terms.
+    With `newest`, only so many of them: if fewer are `expected`, all are read, upwards, for which FTS5 takes two thirds of the
+    time of reading downwards. With `each`, the times are for `of_each`, of at most `bm25.COUNTED_EACH_MAX` terms.
     """
     times = "crystal_times_of_each" if each else "crystal_times"
     where = f" AND {condition}" if condition else ""
+    up = newest < 0 or expected < newest
     # By its LIMIT, SQLite asks for the times before it joins them.
     query = (
         f"SELECT group_concat(chunk), group_concat(times) FROM (SELECT rowid AS chunk, {times}({table}) AS times"  # noqa: S608
-        f" FROM {table} WHERE {table} MATCH ?{where} ORDER BY rowid DESC LIMIT ?)"
+        f" FROM {table} WHERE {table} MATCH ?{where} ORDER BY rowid{'' if up else ' DESC'} LIMIT ?)"
     )
-    listed, counted = database.rows(query, (expression, *bindings, newest))[0]
-    return Postings(integers(listed)[::-1], integers(counted)[::-1])
+    listed, counted = database.rows(query, (expression, *bindings, -1 if up else newest))[0]
+    chunks, counts = integers(listed), integers(counted)
+    if not up:
+        return Postings(chunks[::-1], counts[::-1])
+    first = max(len(chunks) - newest, 0) if newest >= 0 else 0
+    return Postings(chunks[first:], counts[first:])
+
+
+def in_all(listed: Sequence[Postings], newest: int) -> Postings:
+    """Return the newest chunks that are in all of these lists, with the times of the first."""
+    held = listed[0].chunks
+    for other in listed[1:]:
+        held = held[other.among(held) > 0]
+    held = held[-newest:]
+    return Postings(held, listed[0].among(held))
 
 
 def of_each(found: Postings, terms: int) -> "list[NDArray[np.int64]]":

@@ -15,7 +15,7 @@ and the new ones among them follow in their own order, and so on. The position o
 requested, and each hit is on one page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ from crystal_core.search.judge import JUDGED_MAX, Judge, judged, judgement
 from crystal_core.search.keywords import Match, best_matches
 from crystal_core.search.near_duplicates import Alike
 from crystal_core.search.phrases import asks_for_now, asks_what_holds, tells_change, tells_news
+from crystal_core.search.query_vector import QueryVectors
 from crystal_core.search.ranking import (
     DAY_MILLISECONDS,
     DEFAULT,
@@ -69,6 +70,7 @@ OFFSET_MAX = 10_000
 
 WHOLE_PERCENT = 98
 """Below this percentage of chunks with vectors, a result notes that search by meaning is incomplete."""
+NOT_EMBEDDED = "the query could not be embedded: {}"
 BEING_MADE = "the vectors are being made: {} % of the texts have theirs, the others are found by their words"
 
 LOOKED_AT = 5
@@ -117,6 +119,8 @@ class _Question(Struct, frozen=True):
     unwanted: tuple[str, ...]
     dates: tuple[DateRange, ...]
     ranking: Ranking
+    matches: Sequence[Match] | None
+    """Of the first layer, where they were looked up while the vector was made."""
 
 
 class Searcher:
@@ -132,6 +136,7 @@ class Searcher:
     ) -> None:
         self._database = database
         self._embedder = embedder
+        self._vectors = None if embedder is None else QueryVectors(embedder)
         self._judge = judge
         self._ranking = ranking
         self._index: VectorIndex | None = None
@@ -213,28 +218,44 @@ class Searcher:
             raise ValueError(f"a search leaves out 0 to {OFFSET_MAX} hits")
         if self._database.in_transaction():
             raise RuntimeError("search does not look into an open transaction")
-        vector, note = (None, "") if words_only else self._embedded(query)
-        near = (
-            nearness(self._embedder.identity) if self._embedder is not None and vector is not None else None
-        )
+        vector_of, near, note = (None, None, "") if words_only else self._embedding(query)
         thoughts = () if thinking or scope.role in THOUGHTS else THOUGHTS
         unwanted = (*thoughts, *(() if scope.finds_actions else ACTION_ROLES))
         # What one role said is no whole turn, and a tool call is none.
         by = By.MESSAGE if scope.role is not None or scope.finds_actions else By(by)
         dates = () if asks_for_now(query) else date_ranges(query, now_ms, zone)
-        ranking = self._ranking if vector is not None else self._ranking.alone()
-        question = _Question(query, vector, near, now_ms, by, unwanted, dates, ranking)
         end = offset + limit
         bm25.prepare(self._database)
         with self._database.snapshot():
             snippets = Snippets(self._database, query)
+            filters = Filters(self._database, scope)
+            # Dates have filters of their own, which come first.
+            matches = None if dates else best_matches(self._database, query, LAYERS[0], filters.restriction())
+            vector = None
+            if vector_of is not None:
+                try:
+                    vector = vector_of()
+                except EmbeddingError as error:
+                    note = NOT_EMBEDDED.format(error)
+            ranking = self._ranking if vector is not None else self._ranking.alone()
+            question = _Question(
+                query,
+                vector,
+                near if vector is not None else None,
+                now_ms,
+                by,
+                unwanted,
+                dates,
+                ranking,
+                matches,
+            )
             units = Units(
                 self._database, ranking, by=by, unwanted=unwanted, now_ms=now_ms, dates=question.dates
             )
             is_judged = to_be_judged and self._judge is not None and offset < JUDGED_MAX
             # Whatever is put first is the same on every page.
             wanted = max(end + 1, JUDGED_MAX if is_judged else _ASKED_FOR_NOW.depth)
-            found = self._ordered(question, scope, units, snippets, wanted)
+            found = self._ordered(question, scope, filters, units, snippets, wanted)
             begin = 0 if is_judged else offset
             last = max(end, JUDGED_MAX) if is_judged else end
             hits = tuple(self._hit(one, question, units, snippets) for one in found[begin:last])
@@ -249,11 +270,16 @@ class Searcher:
         return Ranked(query, hits, begin, weak, mode, note, len(found), slice(offset, end), passages)
 
     def _ordered(
-        self, question: _Question, scope: Scope, units: Units, snippets: Snippets, wanted: int
+        self,
+        question: _Question,
+        scope: Scope,
+        filters: Filters,
+        units: Units,
+        snippets: Snippets,
+        wanted: int,
     ) -> list[Unit]:
         """Return the best units in order, at least `wanted` if there are so many."""
         dated = self._of_dates(question, scope)
-        filters = Filters(self._database, scope)
         # Behind the dates' filters, which may take the place of what it refers to.
         restriction = filters.restriction()
         alike = Alike()
@@ -262,7 +288,9 @@ class Searcher:
         said: set[int] = set()
         telling = 0
         for count in LAYERS:
-            matches = best_matches(self._database, question.words, count, restriction)
+            matches = question.matches if count == LAYERS[0] else None
+            if matches is None:
+                matches = best_matches(self._database, question.words, count, restriction)
             neighbours = self._nearest(question.vector, count, filters)
             candidates = self._candidates(
                 question, (matches, neighbours), dated, filters, snippets, units, seen
@@ -413,24 +441,25 @@ class Searcher:
             texts,
         )
 
-    def _embedded(self, query: str) -> "tuple[NDArray[np.float32] | None, str]":
-        """Return the query's vector, or None and the reason."""
-        if self._embedder is None:
-            return None, "no embedding model is at hand"
+    def _embedding(
+        self, query: str
+    ) -> "tuple[Callable[[], NDArray[np.float32]] | None, Nearness | None, str]":
+        """Begin the query's vector: return what waits for it and its model's thresholds, or None, and a note."""
+        if self._embedder is None or self._vectors is None:
+            return None, None, "no embedding model is at hand"
         model = mirror_log.meta_get(self._database, mirror_log.MODEL)
         dimensions = int(self._database.value("SELECT dimensions FROM index_state"))
         if model is None or not dimensions:
-            return None, "the memory holds no vectors yet"
-        done = self._percent()
-        if model.decode() != self._embedder.identity or dimensions != self._embedder.dimensions:
-            return (
-                None,
-                f"the vectors were made by {model.decode()}, this device has {self._embedder.identity}",
-            )
+            return None, None, "the memory holds no vectors yet"
+        done, identity = self._percent(), self._embedder.identity
+        if model.decode() != identity or dimensions != self._embedder.dimensions:
+            what = f"the vectors were made by {model.decode()}, this device has {identity}"
+            return None, None, what
         try:
-            return self._embedder.embed_query(query), "" if done >= WHOLE_PERCENT else BEING_MADE.format(done)
+            note = "" if done >= WHOLE_PERCENT else BEING_MADE.format(done)
+            return self._vectors.begin(query), nearness(identity), note
         except EmbeddingError as error:
-            return None, f"the query could not be embedded: {error}"
+            return None, None, NOT_EMBEDDED.format(error)
 
     def _percent(self) -> int:
         """Return the percentage of chunks with vectors; computed once per state of the memory."""

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,3 +147,49 @@ def test_lengths_are_read_of_what_is_asked_for(tmp_path: Path) -> None:
         lengths = postings.lengths(database)
         assert lengths.of(database, asked[3:4]).tolist() == [300]
         assert lengths.of(database, asked).tolist() == sizes
+
+
+@pytest.mark.parametrize("condition", ["", ODD])
+@pytest.mark.parametrize("most", [1, 30, 10_000])
+def test_the_newest_are_the_same_in_whichever_direction_the_index_is_read(condition: str, most: int) -> None:
+    database = filled(":memory:", random.Random(9)).database
+    bm25.prepare(database)
+    for expression in ('"word0" AND "word1"', '"word2 word0"', '"word39" AND "nowhere"'):
+        for each in (False, True):
+            found = [
+                postings.matching(
+                    database,
+                    "chunks_fts",
+                    expression,
+                    condition,
+                    newest=most,
+                    expected=expected,
+                    each=each,
+                )
+                for expected in (most, most - 1)
+            ]
+            rows = database.rows(
+                "SELECT rowid FROM (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?"  # noqa: S608
+                f" {'AND ' if condition else ''}{condition} ORDER BY rowid DESC LIMIT ?) ORDER BY rowid",
+                (expression, most),
+            )
+            assert found[0].chunks.tolist() == found[1].chunks.tolist() == [row[0] for row in rows]
+            assert found[0].times.tolist() == found[1].times.tolist()
+
+
+def test_what_holds_a_rare_phrase_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    database, other = (filled(":memory:", random.Random(11)).database for _ in range(2))
+    for query in ("word3.word20", "word3.word21 word12", "word3.word22 word12.word4 word38"):
+        expected = by_fts5(other, query, keywords.EVERYTHING, monkeypatch)
+        listed: list[str] = []
+        phrase = '"' + query.split()[0].replace(".", " ") + '"'
+
+        def trace(_: object, statement: str, bindings: Any) -> bool:
+            if "group_concat" in statement and phrase in (bindings or ())[:1]:  # noqa: B023
+                listed.append(statement)  # noqa: B023
+            return True
+
+        database.connection.exec_trace = trace
+        same(best_matches(database, query, LIMIT), expected)
+        database.connection.exec_trace = None
+        assert len(listed) == 1, query

@@ -57,6 +57,11 @@ class VaultEmbedder:
     def loaded(self) -> bool:
         return self._chosen is not None and self._chosen.loaded
 
+    @property
+    def in_process(self) -> bool:
+        """Whether the model runs on this machine, in this process or its own."""
+        return bool(getattr(self._chosen, "in_process", True))
+
     def embed_windows(self, texts: Sequence[str]) -> list[list[bytes]]:
         """As the port says. Raises EmbeddingError."""
         return self._needed().embed_windows(texts)
@@ -85,7 +90,7 @@ class VaultEmbedder:
     def prepare(self) -> None:
         """Loads a model that runs on this machine, in this process or its own. Asks no server. Raises EmbeddingError."""
         chosen = self._chosen
-        if chosen is not None and getattr(chosen, "in_process", True):
+        if chosen is not None and self.in_process:
             chosen.embed_query("ready")
 
     def release(self) -> None:

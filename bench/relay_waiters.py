@@ -38,6 +38,8 @@ RECONNECT_SECONDS_MAX = 10.0
 WAITERS_OF_ADDRESS = 10_000
 """Loopback has 28,000 ports for each of its addresses."""
 BACK_SECONDS_MAX = 600.0
+HELD_SECONDS = 50.0
+"""By then every wait has begun its answer."""
 _AT_ONCE = 64
 _TOKEN = re.compile(rb'"token":"([^"]*)"')
 
@@ -122,7 +124,8 @@ class _Waiter(asyncio.Protocol):
 
     def _ask(self, since: bytes) -> None:
         where = f"/v2/vaults/{self._member.vault}/wait?timeout=60".encode()
-        self._transport.write(b"GET %s%s HTTP/1.1\r\n%s\r\n" % (where, since, headers(self._member)))
+        held = b"Prefer: wait=900\r\n" if since else b""  # as devices at rest ask
+        self._transport.write(b"GET %s%s HTTP/1.1\r\n%s%s\r\n" % (where, since, held, headers(self._member)))
 
 
 async def _filled(directory: Path, vaults: int, devices: int) -> list[list[Member]]:
@@ -169,7 +172,7 @@ async def _waiting(
         await asyncio.gather(*(waiter.waits for waiter in waiters))
     waited.back_seconds = time.perf_counter() - began
     waited.processor_seconds = relay_seconds(relay) - before
-    await asyncio.sleep(5)
+    await asyncio.sleep(HELD_SECONDS)
     waited.megabytes = relay_megabytes(relay)
     of_vault = len(vaults[0])
     connection = await RawConnection.to(relay.url)

@@ -8,7 +8,7 @@ objects, and the next one goes on there::
     snapshot    BLOBS_AT_ONCE parts of the newest one, fetched and opened
 
     on the Core also:
-    mirror      every few minutes a page of the list of its slots: what is lost is put back
+    mirror      every few minutes a page of the list of its slots, a short one at rest: what is lost is put back
     snapshot    whole, if a newcomer reports that it stands at the beginning: a damaged part may be why
 
     as it was verified --> next
@@ -48,6 +48,9 @@ LISTED_MS = 120 * 1000
 LIST_NOTED_MS = 3600 * 1000
 """For so long after a process noted a look at that list, it notes no further one: a disk at rest is left alone."""
 LIST_PAGE = 1000
+"""62 KB on the wire."""
+LIST_PAGE_AT_REST = 16
+"""In a round that takes the relay's word that nothing was written (``membership/unchanged.py``)."""
 FINDINGS_MAX = 1000
 """Damaged slots of the mirror that are remembered; of more, the next passes tell."""
 
@@ -202,7 +205,8 @@ def _list_slots(member: Member, state: _Audit) -> Flow[int]:
         state.listed = (epoch + 1, 0) if epoch < member.replica.position().epoch else (0, 0)
         return 0
     prefix = member.keys.epoch_prefix(epoch)
-    page: Listing = yield List(prefix, member.keys.mirror(epoch, first - 1) if first else "", LIST_PAGE)
+    limit = LIST_PAGE_AT_REST if member.unchanged else LIST_PAGE
+    page: Listing = yield List(prefix, member.keys.mirror(epoch, first - 1) if first else "", limit)
     slots = {slot for key in page.keys if (slot := member.keys.parse_slot(prefix, key)) is not None}
     end = max(slots, default=first) if page.more else last.sequence
     missing = sorted(set(range(first, end + 1)) - slots)

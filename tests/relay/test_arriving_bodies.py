@@ -1,12 +1,8 @@
-"""Bodies while they arrive and leave: the next piece is on its way while one is written or sent, and no closed file is used."""
+"""Bodies while they arrive: the next piece is on its way while one is written, and nothing is written once that has ended."""
 
 import asyncio
-import os
-import threading
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,12 +10,10 @@ import pytest
 
 from crystal_relay.errors import SizeMismatch, StoreFull
 from crystal_relay.limits import PIECE_BYTES
-from crystal_relay.local import LocalStore
 from crystal_relay.server.object_requests import keep_body
 from crystal_relay.spool import write_arriving
 from crystal_relay.store import Body
 
-KEY = "v/a/blob/1"
 PIECES = [bytes([number]) * PIECE_BYTES for number in range(6)]
 
 
@@ -95,47 +89,6 @@ async def test_who_leaves_waits_for_the_write_that_runs() -> None:
     assert writing.cancelled()
     assert not writer.running
     assert len(writer.written) == 1
-
-
-async def test_a_file_is_closed_only_when_no_thread_reads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = LocalStore(tmp_path / "store")
-    whole = b"".join(PIECES)
-    await store.put_new(KEY, whole)
-    pread, begun, failures = os.pread, threading.Event(), list[OSError]()
-
-    def slow(descriptor: int, size: int, at: int) -> bytes:
-        begun.set()
-        time.sleep(0.05)
-        try:
-            return pread(descriptor, size, at)
-        except OSError as error:
-            failures.append(error)
-            raise
-
-    monkeypatch.setattr(os, "pread", slow)
-    found = await store.get(KEY)
-    pieces = aiter(found)
-    assert await anext(pieces) == PIECES[0]
-    begun.clear()
-    assert await asyncio.to_thread(begun.wait, 5), "the next piece is read ahead"
-    await found.aclose()
-    assert not failures
-    assert not files_open()
-    async with await store.get(KEY, start=1, length=3 * PIECE_BYTES) as part:
-        assert await part.read() == whole[1 : 1 + 3 * PIECE_BYTES]
-    await store.aclose()
-
-
-def files_open() -> list[Path]:
-    """The files of objects that this process has open, where the system says it."""
-    found: list[Path] = []
-    descriptors = Path("/proc/self/fd")
-    for link in descriptors.iterdir() if descriptors.exists() else ():
-        with suppress(OSError):
-            found.append(link.readlink())
-    return [each for each in found if each.suffix == ".obj"]
 
 
 def test_pieces_that_wait_to_be_read_are_kept_together() -> None:

@@ -9,7 +9,7 @@ One process at a time, because `wait` knows the writes of its own process only. 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,7 @@ from crystal_relay.store import (
     part_length,
     whole_body,
 )
-from crystal_relay.threads import Delivery, Lane, to_its_end
+from crystal_relay.threads import Delivery, Lane
 
 INLINE_BYTES_MAX = 256 * KIB
 """Up to this size an object stands in its row. Measured: docs/decisions/0123-parts-on-their-way.md."""
@@ -137,8 +137,9 @@ class LocalStore:
         except BaseException:
             held.close()
             raise
-        reading = _Reading(held, self._use_files)
-        return Object(reading.pieces(start, count), size=size, start=start, length=count, close=reading.close)
+        return Object(
+            self._file_pieces(held, start, count), size=size, start=start, length=count, close=_closing(held)
+        )
 
     def recall(self, key: str, *, start: int = 0, length: int | None = None) -> Object | None:
         """As `Recalling`."""
@@ -315,6 +316,16 @@ class LocalStore:
         except OSError as error:
             raise error_of_system(error) from None
 
+    async def _file_pieces(self, file: BinaryIO, start: int, count: int) -> AsyncIterator[bytes]:
+        at, end = start, start + count
+        while at < end:
+            wanted = min(PIECE_BYTES, end - at)
+            piece = await self._use_files(partial(os.pread, file.fileno(), wanted, at))
+            if not piece:
+                raise StoreDamaged("a file of the relay's directory has become shorter")
+            at += len(piece)
+            yield piece
+
     def _check_usable(self) -> None:
         if self._closed:
             raise Closed("the store is closed")
@@ -361,38 +372,11 @@ class LocalStore:
         self._lock.close()
 
 
-class _Reading:
-    """Reads an object's file. The next piece is read while the one before is sent."""
+def _closing(file: BinaryIO) -> Callable[[], Awaitable[None]]:
+    async def close() -> None:
+        file.close()
 
-    def __init__(
-        self, file: BinaryIO, use: Callable[[Callable[[], bytes]], Coroutine[Any, Any, bytes]]
-    ) -> None:
-        """`use` makes a call in a thread."""
-        self._file = file
-        self._use = use
-        self._ahead: asyncio.Task[bytes] | None = None
-
-    async def pieces(self, start: int, count: int) -> AsyncIterator[bytes]:
-        at, end = start, start + count
-        while at < end:
-            piece = await (self._ahead or self._begun(at, end))
-            if not piece:
-                raise StoreDamaged("a file of the relay's directory has become shorter")
-            at += len(piece)
-            self._ahead = self._begun(at, end) if at < end else None
-            yield piece
-
-    async def close(self) -> None:
-        try:
-            if self._ahead is not None:  # nobody may close the file under the thread that reads it
-                with suppress(RelayError):
-                    await to_its_end(self._ahead)
-        finally:
-            self._file.close()
-
-    def _begun(self, at: int, end: int) -> asyncio.Task[bytes]:
-        wanted = min(PIECE_BYTES, end - at)
-        return asyncio.create_task(self._use(partial(os.pread, self._file.fileno(), wanted, at)))
+    return close
 
 
 def _unusable(directory: Path, error: RelayError) -> RelayError:

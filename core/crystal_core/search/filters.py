@@ -259,6 +259,7 @@ class Filters:
         """Return the restriction for the keyword half. It holds until another broad filter is asked for its own."""
         sql: list[str] = []
         bindings: tuple[object, ...] = ()
+        listed: NDArray[np.bool_] | None = None
         if self._narrows:
             admitted, bindings = self._admitted()
             # The plus sign keeps SQLite from querying FTS5 separately for each admitted row.
@@ -266,6 +267,7 @@ class Filters:
             if number is not None:
                 sql.append(f"crystal_admits_{number}(rowid)")
                 bindings = ()
+                listed = self._kept().of(number)
             else:
                 sql.append(self._each() if self.broad else f"+rowid IN ({admitted})")
         if self._has_actions and not self._scope.finds_actions:
@@ -273,7 +275,10 @@ class Filters:
         if self._hidden:
             sql.append("+rowid NOT IN (SELECT value FROM json_each(?))")
             bindings = (*bindings, json.dumps(self._hidden))
-        return Restriction(" AND ".join(sql), bindings, self._narrow) if sql else EVERYTHING
+        if not sql:
+            return EVERYTHING
+        admits = listed.__getitem__ if listed is not None and len(sql) == 1 else None
+        return Restriction(" AND ".join(sql), bindings, self._narrow, admits)
 
     def admitted(self) -> "NDArray[np.int64] | None":
         """Return the admitted chunks by rowid, possibly with duplicates; None if there is no filter."""

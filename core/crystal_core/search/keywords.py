@@ -24,7 +24,8 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -32,6 +33,10 @@ from msgspec import Struct
 from crystal_core.database import Database, Row
 from crystal_core.search import bm25, postings
 from crystal_core.search.postings import Postings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 RANKED_MAX = 8192
 """Chunks ranked for one query."""
@@ -86,6 +91,8 @@ class Restriction(Struct, frozen=True):
     sql: str = ""
     bindings: tuple[object, ...] = ()
     narrow: bool = False
+    admits: "Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None" = None
+    """Whether each of these chunks meets it, if that is known in memory."""
 
 
 EVERYTHING = Restriction()
@@ -395,8 +402,11 @@ def _all_held(
     terms = [
         (weights.get(text) or bm25.weight(len(found.chunks), total), found) for text, found in held.items()
     ]
-    found = postings.ranked(database, terms, average)
-    return _matches(postings.best(database, found, limit, restriction.sql, restriction.bindings))
+    chunks, scores = postings.ranked(database, terms, average)
+    if restriction.admits is not None:
+        admitted = restriction.admits(chunks)
+        return _matches(postings.best(database, (chunks[admitted], scores[admitted]), limit))
+    return _matches(postings.best(database, (chunks, scores), limit, restriction.sql, restriction.bindings))
 
 
 def _newest(

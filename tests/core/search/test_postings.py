@@ -20,6 +20,7 @@ RESTRICTIONS = (
     keywords.EVERYTHING,
     Restriction(ODD),
     Restriction("+rowid IN (SELECT rowid FROM chunks WHERE rowid % ? = 0)", (15,)),
+    Restriction(ODD, admits=lambda chunks: chunks % 2 == 1),
     Restriction(ODD, narrow=True),
     Restriction("+rowid IN (SELECT rowid FROM chunks WHERE rowid % ? = 0)", (5,), narrow=True),
 )

@@ -67,7 +67,7 @@ class Object:
         self._pieces = pieces
         self._close = close
         self.held: bytes | None = None
-        """The bytes, if they are in memory anyway."""
+        """The bytes, if they are in memory anyway. Then there is nothing to close."""
 
     @classmethod
     def of(cls, whole: bytes, *, start: int = 0, length: int | None = None) -> Self:

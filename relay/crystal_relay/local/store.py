@@ -114,11 +114,11 @@ class LocalStore:
 
     # --- the port ---
 
-    def put_new(self, key: str, body: bytes | Body) -> Coroutine[Any, Any, None]:
-        return self._put(RowChange.CREATE, key, body)  # §R3.1-4
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        await self._put(RowChange.CREATE, key, body)  # §R3.1-4
 
-    def put(self, key: str, body: bytes | Body) -> Coroutine[Any, Any, None]:
-        return self._put(RowChange.REPLACE, key, body)
+    async def put(self, key: str, body: bytes | Body) -> None:
+        await self._put(RowChange.REPLACE, key, body)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         if (recent := self.recall(key, start=start, length=length)) is not None:

@@ -16,9 +16,9 @@ a few operations at a time (health, counting, sweeping, peers).
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from crystal_relay.errors import AlreadyExists, Busy, NotFound, RelayError, StoreUnavailable
 from crystal_relay.limits import KIB, LIST_LIMIT_MAX
@@ -204,11 +204,11 @@ class FairStore:
 
     # --- the port ---
 
-    def put_new(self, key: str, body: bytes | Body) -> Coroutine[Any, Any, None]:
-        return self._put(self._store.put_new, key, body)
+    async def put_new(self, key: str, body: bytes | Body) -> None:
+        await self._put(self._store.put_new, key, body)
 
-    def put(self, key: str, body: bytes | Body) -> Coroutine[Any, Any, None]:
-        return self._put(self._store.put, key, body)
+    async def put(self, key: str, body: bytes | Body) -> None:
+        await self._put(self._store.put, key, body)
 
     async def get(self, key: str, *, start: int = 0, length: int | None = None) -> Object:
         with await self._turn("get", key) as operation:

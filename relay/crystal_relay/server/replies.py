@@ -164,10 +164,15 @@ async def send_object(
 
     What is in memory goes out at once, all else piece by piece.
     """
+    if found.held is not None:
+        rest = send_held(scope, send, found, found.held, partial=partial, extra=extra)
+        if rest is not None:
+            await rest
+        return
     async with found:
         left = 0 if scope["method"] == "HEAD" else found.length
-        if found.held is not None or not left:
-            rest = send_held(scope, send, found, found.held or b"", partial=partial, extra=extra)
+        if not left:
+            rest = send_held(scope, send, found, b"", partial=partial, extra=extra)
             if rest is not None:
                 await rest
             return

@@ -6,8 +6,9 @@ have added an eighth of the quota, and when it is full: soon after a deletion, e
 
 Tolerance: a process accepts writes until it has counted the vault. It does not know what other processes wrote since its last
 count: with n processes a vault can exceed its quota by up to (n - 1) eighths, and by objects that arrive during a listing or
-are in flight when the last one is admitted; the next count finds them. Large bodies count from their beginning. Overwritten
-cursors count each time, until the vault is counted again.
+are in flight when the last one is admitted; the next count finds them. One that is committed before a listing and reported
+after it counts twice until then. Large bodies count from their beginning. Overwritten cursors count each time, until the vault
+is counted again.
 """
 
 import asyncio

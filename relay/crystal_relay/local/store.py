@@ -9,12 +9,12 @@ One process at a time, because `wait` knows the writes of its own process only. 
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import get_ident
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 import apsw
 

@@ -11,7 +11,7 @@ import pytest
 
 from crystal_relay.client.http import HttpStore, Timeouts
 from crystal_relay.decorators import Pace, PacedStore, RetryingStore
-from crystal_relay.errors import StoreUnavailable, Unauthorized
+from crystal_relay.errors import BadReply, StoreUnavailable, Unauthorized
 from crystal_relay.memory import MemoryStore
 from crystal_relay.server import RelaySettings, waits
 from crystal_relay.store import hold
@@ -121,6 +121,14 @@ async def test_a_preference_that_is_not_understood_is_no_error(
     token = await _token(relay, lead)
     async with connected(relay.url) as connection:
         await connection.send(_asked(lead, token, seconds=seconds, timeout="0.2"))
+        assert (await connection.reply()).json == {"token": token}
+
+
+async def test_a_preference_that_came_twice_is_none(relay: ServedRelay, lead: Member) -> None:
+    token = await _token(relay, lead)
+    async with connected(relay.url) as connection:
+        path = f"/v2/vaults/{lead.vault}/wait?timeout=0.2&token={token}"
+        await connection.send(get_head(lead, path, "Prefer: wait=60\r\nPrefer: wait=50"))
         assert (await connection.reply()).json == {"token": token}
 
 
@@ -330,6 +338,15 @@ async def test_a_relay_that_never_ends_a_wait_is_given_up() -> None:
         with pytest.raises(StoreUnavailable):
             await _hold(store, heard, timeout=0.1)
     assert 0 < len(heard) < 60
+
+
+async def test_a_relay_that_sends_blanks_without_end_is_refused() -> None:
+    heard: list[bool] = []
+    many = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
+    async with _answering(_HEAD, many, *[_BLANK] * 20) as store:
+        with pytest.raises(BadReply):
+            await _hold(store, heard)
+    assert len(heard) <= 1
 
 
 async def test_the_decorators_of_a_store_pass_a_held_wait_on_and_other_stores_poll(

@@ -20,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable
 from math import inf
 
+from crystal_node.base.clock import now_ms
 from crystal_relay.limits import HELD_WAIT_SECONDS_MAX
 
 EARLY_SECONDS = 1.0
@@ -37,6 +38,10 @@ POLLS_AFTER_BREAK_SECONDS = 300.0
 """And for so long after a held wait broke off: the relay stopped, or the network changed."""
 _SILENT_SHARE = 0.9
 """A held wait that was not heard of, and broke off before this share of ``HEARD_SECONDS``, did not break off by its silence."""
+_BLANK_SECONDS_MIN = 35.0
+"""Before, no blank is due. A relay that holds no waits answers later."""
+_CLOCKS_SECONDS = 5.0
+"""By so much a relay's clock may be faster, over ``HELD_SECONDS``."""
 
 Wait = Callable[[str, str | None, float], Awaitable[str]]
 """Prefix, token and seconds of a store's long-poll."""
@@ -54,6 +59,7 @@ class SharedWait:
         self._polls_until = -inf
         self._heard_at = -inf
         """When the held wait that stands was last heard of."""
+        self._heard_ms = 0
         self._unwritten: tuple[str, str] | None = None
         """A token of the vault, and that of the held wait that stood when the store said that nothing was written since."""
         self._root = root
@@ -87,6 +93,8 @@ class SharedWait:
         """The token of the held wait, if it stands."""
         if self._poll is None or self._poll.done() or time.monotonic() - self._heard_at > HEARD_SECONDS:
             return None
+        if abs(now_ms() - self._heard_ms) > HEARD_SECONDS * 1000:
+            return None  # this machine slept, which the other clock does not count everywhere
         return self._vault
 
     async def _wait(self, prefix: str, token: str | None, seconds: float) -> str:
@@ -146,14 +154,17 @@ class SharedWait:
         finally:
             was_heard, self._heard_at = self._heard_at > began, -inf
         lasted = time.monotonic() - began
-        if fresh is None or (fresh == vault and lasted < HELD_SECONDS):
-            broke = was_heard or (fresh is None and lasted < HEARD_SECONDS * _SILENT_SHARE)
+        if fresh is None or (
+            fresh == vault and lasted < HELD_SECONDS - min(_CLOCKS_SECONDS, HELD_SECONDS / 2)
+        ):
+            soon = HEARD_SECONDS * _SILENT_SHARE if fresh is None else _BLANK_SECONDS_MIN
+            broke = was_heard or lasted < soon
             self._polls_until = began + lasted + (POLLS_AFTER_BREAK_SECONDS if broke else POLLS_SECONDS)
         # Asked at once, a relay that is there says whether anything was written; one that is not is noticed soon.
         return await self._wait(self._root, vault, 0) if fresh is None else fresh
 
     def _heard(self) -> None:
-        self._heard_at = time.monotonic()
+        self._heard_at, self._heard_ms = time.monotonic(), now_ms()
 
     def _written(self) -> None:
         self._quiet.clear()

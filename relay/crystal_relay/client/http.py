@@ -79,6 +79,8 @@ OLDER_WAIT_SECONDS = 50.0
 """How long a relay waits that holds no waits."""
 REPLY_JSON_BYTES_MAX = 1024 * 1024
 """Well above a page of 1,000 keys of 256 characters."""
+HELD_REPLY_BYTES_MAX = 8 * 1024
+"""Of the answer to a held wait: its blanks, of which 25 are usual, and a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +336,8 @@ class HttpStore(VaultCalls):
         try:
             if response.status_code not in (200, 201, 202):
                 raise await error_of(response)
-            text = await limited_body(response, REPLY_JSON_BYTES_MAX, heard=heard)
+            limit = REPLY_JSON_BYTES_MAX if heard is None else HELD_REPLY_BYTES_MAX
+            text = await limited_body(response, limit, heard=heard)
         finally:
             await response.aclose()
         try:

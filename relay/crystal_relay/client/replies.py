@@ -31,11 +31,12 @@ async def limited_body(
     heard: Callable[[], None] | None = None,
 ) -> bytes:
     """The body of a small response. Raises BadReply beyond the limit. `heard` is called as long as only blanks have come."""
-    text = bytearray()
+    text, only_blanks = bytearray(), True
     async with aclosing(_raw(response, sender)) as pieces:
         async for piece in pieces:
             text += piece
-            if heard is not None and text.isspace():
+            only_blanks = only_blanks and piece.isspace()
+            if heard is not None and only_blanks:
                 heard()
             if len(text) > limit:
                 raise BadReply(f"{sender}'s answer is longer than any that it gives")

@@ -63,13 +63,16 @@ def head_of(scope: Scope) -> Head:
 
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Head:
-    """Of all headers those that the relay reads. Raises BadRequest if one of them is repeated."""
+    """Of all headers those that the relay reads. Raises BadRequest if one of them is repeated, but for preferences."""
     head: Head = {}
     for name, value in headers:
         if name in _COUNTED:
-            if name in head:  # §R1-3
-                raise BadRequest(f"the header {name.decode()} came more than once")
-            head[name] = value
+            if name not in head:
+                head[name] = value
+            elif name == b"prefer":
+                head[name] += b"," + value  # RFC 7240, section 2
+            else:
+                raise BadRequest(f"the header {name.decode()} came more than once")  # §R1-3
     return head
 
 

@@ -28,7 +28,8 @@ from crystal_relay.store import Store
 from crystal_relay.wire import WaitReply
 
 WAITS_OF_DEVICE_MAX = 64
-"""Concurrent waits. A device needs one; waits of its lost connections end within a minute."""
+"""Concurrent waits. A device needs one; those of its lost connections end within a minute, or where nothing shows that they
+are lost within a quarter of an hour (§R9-5)."""
 WAITS_OF_VAULT_MAX = 512
 RETRY_SECONDS = 10.0
 BEAT_SECONDS = HELD_WAIT_BEAT_SECONDS_MAX
@@ -68,7 +69,7 @@ class _Connection(Protocol):
 
 
 class Waits:
-    """The sleeping long polls. A stopping relay ends them all instead of waiting for up to a minute."""
+    """The sleeping long polls. A stopping relay ends them all, since it would wait for many minutes."""
 
     def __init__(self) -> None:
         self._sleeping: set[asyncio.Timeout] = set()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from crystal_node.base.clock import now_ms
 from crystal_node.device.device import opened
 from crystal_node.sync import shared_wait
 from crystal_node.sync.shared_wait import SharedWait
@@ -244,6 +245,7 @@ async def test_where_no_blank_arrives_polls_are_used_for_a_good_while(
     """A proxy collects answers; or a relay holds no waits, and returns the token before the time is over."""
     monkeypatch.setattr(shared_wait, "POLLS_AFTER_BREAK_SECONDS", 0.0)
     monkeypatch.setattr(shared_wait, "HEARD_SECONDS", _SECONDS / 2)
+    monkeypatch.setattr(shared_wait, "_BLANK_SECONDS_MIN", _SECONDS / 2)
     relay = _Relay()
     relay.is_deaf = True
     device = _Device(relay, holds=True)
@@ -258,15 +260,20 @@ async def test_where_no_blank_arrives_polls_are_used_for_a_good_while(
     await device.aclose()
 
 
-async def test_a_held_wait_that_breaks_off_is_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["broken off", "by a relay that stops", "before a blank was due"])
+async def test_a_held_wait_that_breaks_off_is_tried_again_soon(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shared_wait, "POLLS_AFTER_BREAK_SECONDS", _SECONDS * 2)
     relay = _Relay()
+    relay.is_deaf = how == "before a blank was due"
     device = _Device(relay, holds=True)
     await _held(relay)
     await asyncio.sleep(_SECONDS)
-    relay.breaks.set()
+    ending = relay.breaks if how == "broken off" else relay.ends
+    ending.set()
     await asyncio.sleep(_SECONDS / 2)
-    relay.breaks.clear()
+    ending.clear()
     assert relay.begun[""], "polls meanwhile"
     await _held(relay, count=2)
     await device.aclose()
@@ -330,6 +337,15 @@ async def test_while_a_held_wait_stands_a_round_asks_only_once_whether_anything_
         await device.waits.poll("", token, ask)
     assert asked == 7
     relay.is_deaf = False
+    await asyncio.sleep(_SECONDS / 2)
+    for _ in range(2):
+        await device.waits.poll("", token, ask)
+    assert asked == 8
+    # Nor after this machine slept, whatever the other clock says.
+    with monkeypatch.context() as later:
+        later.setattr(shared_wait, "now_ms", lambda: now_ms() + 3_600_000)
+        await device.waits.poll("", token, ask)
+    assert asked == 9
     await relay.write("stream/")
     await asyncio.sleep(_SECONDS / 10)
     assert await device.waits.poll("", token, ask) != token
